@@ -1,0 +1,1 @@
+"""The runtime: contract, observations, actions, safety, loop, recording, and the ``gantry`` command."""

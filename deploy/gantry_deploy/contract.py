@@ -1,0 +1,336 @@
+"""The policy contract: everything a runtime must know to run a policy, and the reasons to refuse.
+
+It is written at export from the configuration that trained the policy, travels as JSON in full precision inside the
+ONNX file's metadata, and is checked against the robot before anything moves.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from gantry_deploy.errors import ContractError
+from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.spec import RobotSpec
+
+CONTRACT_VERSION = 1
+"""Newest version that this runtime understands."""
+
+METADATA_KEY = "gantry_contract"
+"""Key of the contract in the ONNX file's ``metadata_props``."""
+
+
+@dataclass(frozen=True)
+class ObservationTerm:
+    """One term of the actor's observation; terms are concatenated in order."""
+
+    name: str
+    """A function in :data:`gantry_deploy.observations.TERMS`."""
+    size: int
+    """Numbers in one frame of the term, before history."""
+    scale: float = 1.0
+    """Factor applied after the clip."""
+    clip: float | None = None
+    """Values are limited to [-clip, clip] before scaling; None for no limit."""
+    history: int = 1
+    """Frames that are stacked, oldest first, flattened; 1 for the newest alone."""
+    kind: str = ""
+    """Semantic kind of the raw signal in LEAPP's vocabulary, for example ``state/joint/position``."""
+    frame: str = ""
+    """Frame of the numbers, for example ``base``; empty where it has none."""
+    unit: str = ""
+    """SI unit before scaling; empty where it has none."""
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """How a network output becomes joint targets: offset + scale * clip(action) + gait, then the joint limits."""
+
+    kind: str
+    """Semantic kind of the output; ``target/joint/position`` is what this runtime executes."""
+    scale: tuple[float, ...]
+    """Per joint, rad per unit of action."""
+    offset_rad: tuple[float, ...]
+    """Per joint, the target at zero action."""
+    clip: float
+    """Actions are limited to [-clip, clip]."""
+
+
+@dataclass(frozen=True)
+class GaitSpec:
+    """A clock that lifts the feet in turn; it feeds the observation and is added to the joint targets."""
+
+    frequency_hz: float
+    """Steps of one foot per second."""
+    duty: float
+    """Share of a period in which a foot is on the ground."""
+    foot_offset: tuple[float, ...]
+    """Per foot, phase in periods."""
+    amplitude_rad: float
+    """Peak of the swing term, before ``joint_gain``."""
+    lead_s: float
+    """How far the feed-forward runs ahead of the clock, to make up for the position loop's lag."""
+    joint_foot: tuple[int, ...]
+    """Per joint, the index of the foot at the end of its leg."""
+    joint_gain: tuple[float, ...]
+    """Per joint, factor on the swing term; 0 for joints that it does not move."""
+    stand_below: float
+    """The clock rests, feet on the ground, while the norm of the command is smaller than this."""
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """The command that the policy was trained to follow."""
+
+    kind: str
+    """Semantic kind, ``command/body/velocity`` for locomotion."""
+    names: tuple[str, ...]
+    """Names with frame and unit, for example ``lin_vel_x_base_m_s``."""
+    lower: tuple[float, ...]
+    """Smallest trained value of each."""
+    upper: tuple[float, ...]
+    """Largest trained value of each."""
+    max_rate: tuple[float, ...]
+    """Largest change of each per second; 0 for no limit."""
+
+
+@dataclass(frozen=True)
+class MapWindow:
+    """The patch of elevation map that a perceptive policy looks at, in the base's yaw frame."""
+
+    rows: int
+    """Cells along x."""
+    cols: int
+    """Cells along y."""
+    resolution_m: float
+    """Edge of a cell."""
+    center_x_m: float
+    """Centre of the window ahead of the base."""
+    center_y_m: float
+    """Centre of the window to the left of the base."""
+    channels: tuple[str, ...]
+    """Layers in order, for example ``elevation``, ``uncertainty``."""
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What ``gantry check`` asks of the policy; a task may be stricter."""
+
+    max_lin_vel_error_m_s: float = 0.15
+    """Mean planar velocity error."""
+    max_yaw_rate_error_rad_s: float = 0.2
+    """Mean yaw-rate error."""
+    max_fall_rate: float = 0.02
+    """Share of episodes that end in a fall."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the policy comes from."""
+
+    task: str = ""
+    """Registered task name."""
+    preset: str = ""
+    """``cpu`` or ``gpu``."""
+    seed: int = 0
+    """Seed of the training."""
+    env_steps: int = 0
+    """Control steps seen in training, all environments together."""
+    train_wall_s: float = 0.0
+    """Wall-clock time of the training."""
+    git_commit: str = ""
+    """Commit of the training code; ends in ``-dirty`` if the tree was changed."""
+    created_utc: str = ""
+    """ISO 8601 time of the export."""
+
+
+@dataclass(frozen=True)
+class PolicyContract:
+    """All that a runtime needs. Joint arrays follow ``joint_names``; the robot's canonical order must equal it."""
+
+    robot: str
+    """Robot that the policy was trained for."""
+    rate_hz: float
+    """Rate at which the policy must be called."""
+    joint_names: tuple[str, ...]
+    """Joints in the order of every joint array."""
+    joint_lower_rad: tuple[float, ...]
+    """Lower limit of the targets."""
+    joint_upper_rad: tuple[float, ...]
+    """Upper limit of the targets."""
+    default_pos_rad: tuple[float, ...]
+    """Pose that ``joint_pos`` observations are relative to."""
+    stiffness_nm_rad: tuple[float, ...]
+    """Proportional gains that the policy was trained with."""
+    damping_nm_s_rad: tuple[float, ...]
+    """Derivative gains that the policy was trained with."""
+    effort_limit_nm: tuple[float, ...]
+    """Torque limits that the policy was trained with."""
+    observations: tuple[ObservationTerm, ...]
+    """Terms of the actor's input in order."""
+    action: ActionSpec
+    """Meaning of the actor's output."""
+    command: CommandSpec
+    """What may be asked of the policy."""
+    gait: GaitSpec | None = None
+    """Gait clock, if the policy has one."""
+    map_window: MapWindow | None = None
+    """Elevation window, if the policy sees one."""
+    recurrent: tuple[str, ...] = ()
+    """Names of recurrent state tensors; empty for a memoryless network."""
+    normalization: str = "inside the graph"
+    """Where observations are normalised; this runtime knows no other place."""
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    """Thresholds of the sim-to-sim gate."""
+    provenance: Provenance = field(default_factory=Provenance)
+    """Where the policy comes from."""
+    version: int = CONTRACT_VERSION
+    """Version of this format."""
+
+    def __post_init__(self) -> None:
+        n = len(self.joint_names)
+        for name in (
+            "joint_lower_rad",
+            "joint_upper_rad",
+            "default_pos_rad",
+            "stiffness_nm_rad",
+            "damping_nm_s_rad",
+            "effort_limit_nm",
+        ):
+            _require_length(name, getattr(self, name), n)
+        _require_length("action.scale", self.action.scale, n)
+        _require_length("action.offset_rad", self.action.offset_rad, n)
+        for name in ("lower", "upper", "max_rate"):
+            _require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
+        if self.gait is not None:
+            _require_length("gait.joint_foot", self.gait.joint_foot, n)
+            _require_length("gait.joint_gain", self.gait.joint_gain, n)
+        if not self.rate_hz > 0:
+            raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
+
+    @property
+    def dt_s(self) -> float:
+        """Time between two calls of the policy."""
+        return 1.0 / self.rate_hz
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in the actor's input, history included."""
+        return sum(term.size * term.history for term in self.observations)
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in the actor's output."""
+        return len(self.joint_names)
+
+    def to_json(self) -> str:
+        """JSON in full precision: reading it back gives an equal contract."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> PolicyContract:
+        """Read a contract.
+
+        Raises:
+            ContractError: If it is no JSON, is of a newer version, or has unknown, missing or ill-typed fields.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ContractError(f"The contract is no JSON: {error}.") from error
+        if not isinstance(data, dict):
+            raise ContractError(f"The contract is a JSON {type(data).__name__}, expected an object.")
+        version = data.get("version")
+        if not isinstance(version, int) or version < 1:
+            raise ContractError(f"The contract's version is {version!r}, expected an integer from 1.")
+        if version > CONTRACT_VERSION:
+            raise ContractError(
+                f"The contract has version {version}, this runtime understands up to {CONTRACT_VERSION}. "
+                "Update Gantry on this machine, or export the policy again with the older one."
+            )
+        return _build(cls, data, "contract")
+
+    def check_robot(self, spec: RobotSpec) -> None:
+        """Refuse a robot that the policy was not trained for.
+
+        Raises:
+            ContractError: With both sides of the first difference.
+        """
+        if self.robot != spec.name:
+            raise ContractError(f"The policy was trained for robot '{self.robot}', this robot is '{spec.name}'.")
+        check_joint_names(self.joint_names, spec.joint_names, "the contract", f"robot '{spec.name}'")
+        pairs = (
+            ("joint_lower_rad", "lower_rad", -1),
+            ("joint_upper_rad", "upper_rad", +1),
+            ("effort_limit_nm", "effort_limit_nm", +1),
+        )
+        for mine, theirs, side in pairs:
+            for joint, asked, allowed in zip(self.joint_names, getattr(self, mine), spec.array(theirs), strict=True):
+                if (asked - allowed) * side > 1e-6:
+                    raise ContractError(
+                        f"Joint '{joint}': the contract's {mine} is {asked}, beyond the robot's {theirs} {allowed}."
+                    )
+
+
+def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:
+    """Refuse joints that differ in name, number or order, and print both sides.
+
+    Raises:
+        ContractError: With the two lists, and the near miss where a single name is misspelt.
+    """
+    if tuple(expected) == tuple(found):
+        return
+    sides = f"\n  {expected_by}: {', '.join(expected)}\n  {found_in}: {', '.join(found)}"
+    if sorted(expected) == sorted(found):
+        raise ContractError(f"Same joints, other order.{sides}")
+    missing = [name for name in expected if name not in found]
+    if missing:
+        raise ContractError(f"{unknown_name_text(f'joint in {found_in}', missing[0], found)}{sides}")
+    extra = [name for name in found if name not in expected]
+    raise ContractError(f"{found_in} has joints that {expected_by} does not know: {', '.join(extra)}.{sides}")
+
+
+def _require_length(name: str, values: Sequence[object], expected: int) -> None:
+    if len(values) != expected:
+        raise ContractError(f"{name} has {len(values)} entries, expected {expected}.")
+
+
+T = TypeVar("T")
+
+
+def _build(cls: type[T], data: Any, where: str) -> T:
+    """A dataclass from JSON data, strictly: unknown, missing and ill-typed fields are errors."""
+    if not isinstance(data, dict):
+        raise ContractError(f"{where} is {data!r}, expected an object.")
+    known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in known:
+            raise ContractError(unknown_name_text(f"field in {where}", key, known))
+    hints = get_type_hints(cls)
+    try:
+        return cls(**{key: _convert(hints[key], value, f"{where}.{key}") for key, value in data.items()})
+    except TypeError as error:
+        missing = sorted(set(known) - set(data))
+        raise ContractError(f"{where} lacks fields; absent: {', '.join(missing)} ({error}).") from error
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        return _convert(next(arg for arg in get_args(hint) if arg is not type(None)), value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ContractError(f"{where} is {value!r}, expected a list.")
+        return tuple(_convert(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if is_dataclass(hint):
+        return _build(hint, value, where)  # type: ignore[arg-type]
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ContractError(f"{where} is {value!r}, expected {hint.__name__}.")
+    return value

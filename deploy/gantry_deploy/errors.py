@@ -1,0 +1,21 @@
+"""Errors of the runtime; each text says what was found, what was expected and what exists."""
+
+from __future__ import annotations
+
+from gantry_hardware.errors import GantryError
+
+
+class ContractError(GantryError):
+    """A policy's contract is malformed, of a newer version, or does not fit the robot."""
+
+
+class BundleError(GantryError):
+    """A bundle is missing a file, was changed after it was sealed, or carries a bad signature."""
+
+
+class PolicyError(GantryError):
+    """The network's inputs, outputs or numbers are not what its contract says."""
+
+
+class RecordingError(GantryError):
+    """A recording cannot be written or read."""

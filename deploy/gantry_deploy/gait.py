@@ -1,0 +1,50 @@
+"""The gait clock, once, for the observation, the joint targets, the rewards and the robot.
+
+All functions take arrays of either numpy or torch with a leading batch dimension (Array API standard).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from gantry_deploy.contract import GaitSpec
+
+Array = Any
+
+
+def moving(gait: GaitSpec, command: Array) -> Array:
+    """Shape (N,) of 0 or 1: whether the command (N, c) asks for motion, so that the clock runs."""
+    xp = array_namespace(command)
+    norm2 = xp.sum(command * command, axis=-1)
+    return xp.astype(norm2 >= gait.stand_below**2, command.dtype)
+
+
+def clock(gait: GaitSpec, time_s: Array, command: Array) -> Array:
+    """Shape (N, 2): sine and cosine of the phase, zero while standing. ``time_s`` (N,) counts from the policy's start."""
+    xp = array_namespace(time_s)
+    angle = 2.0 * math.pi * gait.frequency_hz * time_s
+    pair = xp.stack((xp.sin(angle), xp.cos(angle)), axis=-1)
+    return pair * moving(gait, command)[:, None]
+
+
+def foot_phase(gait: GaitSpec, time_s: Array, foot_offset: Array) -> Array:
+    """Shape (N, feet) in [0, 1): stance below ``gait.duty``, swing above.
+
+    Args:
+        gait: The clock.
+        time_s: Shape (N,).
+        foot_offset: ``gait.foot_offset`` as an array (feet,) on the device of ``time_s``.
+    """
+    xp = array_namespace(time_s)
+    phase = gait.frequency_hz * time_s[:, None] + foot_offset[None, :]
+    return phase - xp.floor(phase)
+
+
+def swing_arc(gait: GaitSpec, phase: Array) -> Array:
+    """Shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 during swing."""
+    xp = array_namespace(phase)
+    progress = (phase - gait.duty) / (1.0 - gait.duty)
+    return xp.sin(math.pi * xp.clip(progress, 0.0, 1.0))

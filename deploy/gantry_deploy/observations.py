@@ -1,0 +1,216 @@
+"""An actor's observation, written once: batched torch tensors in training, numpy arrays of one row on the robot.
+
+A term is a function from :class:`Signals` to an array (N, size); :class:`ObservationBuilder` clips, scales, stacks and
+concatenates what a contract lists. There is no second implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from gantry_deploy import gait as gait_clock
+from gantry_deploy.contract import ObservationTerm, PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_hardware.errors import UnknownNameError
+
+Array = Any
+
+
+@dataclass
+class Signals:
+    """Everything an actor may see, with a leading batch dimension N; n is the number of joints."""
+
+    joint_pos_rad: Array
+    """Shape (N, n)."""
+    joint_vel_rad_s: Array
+    """Shape (N, n)."""
+    quat_base_to_world_wxyz: Array
+    """Shape (N, 4), unit quaternions."""
+    ang_vel_base_in_base_rad_s: Array
+    """Shape (N, 3)."""
+    command: Array
+    """Shape (N, c), after :func:`gantry_deploy.commands.shape_command`."""
+    last_action: Array
+    """Shape (N, n), the network's last output; zeros at the start."""
+    time_s: Array
+    """Shape (N,), since the policy (or the episode) started."""
+
+
+@dataclass(frozen=True)
+class TermConstants:
+    """What terms need beside the signals, as arrays on the signals' device."""
+
+    contract: PolicyContract
+    """The contract that is being obeyed."""
+    default_pos_rad: Array
+    """Shape (1, n)."""
+
+
+def joint_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Joint positions relative to the default pose, (N, n), rad."""
+    return signals.joint_pos_rad - constants.default_pos_rad
+
+
+def joint_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Joint velocities, (N, n), rad/s."""
+    return signals.joint_vel_rad_s
+
+
+def base_ang_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Angular velocity of the base in its own frame, (N, 3), rad/s."""
+    return signals.ang_vel_base_in_base_rad_s
+
+
+def projected_gravity(signals: Signals, constants: TermConstants) -> Array:
+    """Unit vector of gravity in the base frame, (N, 3): the third row of the rotation matrix, negated."""
+    xp = array_namespace(signals.quat_base_to_world_wxyz)
+    w, x, y, z = (signals.quat_base_to_world_wxyz[:, i] for i in range(4))
+    return xp.stack((2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0), axis=-1)
+
+
+def last_action(signals: Signals, constants: TermConstants) -> Array:
+    """The network's last output, (N, n)."""
+    return signals.last_action
+
+
+def velocity_command(signals: Signals, constants: TermConstants) -> Array:
+    """Commanded forward and lateral velocity and yaw rate in the base frame, (N, 3), m/s and rad/s."""
+    return signals.command
+
+
+def gait_clock_term(signals: Signals, constants: TermConstants) -> Array:
+    """Sine and cosine of the gait clock, (N, 2), zero while standing."""
+    gait = constants.contract.gait
+    if gait is None:
+        raise ContractError("The observation 'gait_clock' needs a gait in the contract; it has none.")
+    return gait_clock.clock(gait, signals.time_s, signals.command)
+
+
+@dataclass(frozen=True)
+class TermInfo:
+    """A term's function and what the contract says of its raw signal."""
+
+    function: Callable[[Signals, TermConstants], Array]
+    """Computes the term."""
+    kind: str
+    """Semantic kind in LEAPP's vocabulary."""
+    frame: str
+    """Frame, or empty."""
+    unit: str
+    """Unit, or empty."""
+
+
+TERMS: dict[str, TermInfo] = {
+    "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s"),
+    "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", ""),
+    "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad"),
+    "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s"),
+    "last_action": TermInfo(last_action, "", "", ""),
+    "velocity_command": TermInfo(velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s"),
+    "gait_clock": TermInfo(gait_clock_term, "", "", ""),
+}
+"""Every term that a contract may name."""
+
+
+def make_term(
+    name: str, size: int, *, scale: float = 1.0, clip: float | None = None, history: int = 1
+) -> ObservationTerm:
+    """An :class:`ObservationTerm` with kind, frame and unit filled in.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+    """
+    info = term_info(name)
+    return ObservationTerm(name, size, scale, clip, history, info.kind, info.frame, info.unit)
+
+
+def term_info(name: str) -> TermInfo:
+    """Look a term up.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+    """
+    if name not in TERMS:
+        raise UnknownNameError("observation term", name, TERMS)
+    return TERMS[name]
+
+
+class ObservationBuilder:
+    """Turns signals into the actor's input exactly as the contract says.
+
+    Args:
+        contract: What to build.
+        like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
+    """
+
+    def __init__(self, contract: PolicyContract, like: Array) -> None:
+        self.contract = contract
+        self._xp = array_namespace(like)
+        self._like = like
+        self._functions = [term_info(term.name).function for term in contract.observations]
+        self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))
+        sizes = [term.size for term in contract.observations]
+        scales = [term.scale for term in contract.observations for _ in range(term.size)]
+        bounds = [term.clip for term in contract.observations for _ in range(term.size)]
+        self._scale = self._asarray([scales])
+        self._bound = None
+        if any(bound is not None for bound in bounds):
+            self._bound = self._asarray([[float("inf") if bound is None else bound for bound in bounds]])
+        self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self._frame_size = sum(sizes)
+        self._depth = max((term.history for term in contract.observations), default=1)
+        self._frames: Array | None = None
+        self._fresh: Array | None = None
+
+    def reset(self, rows: Array | None = None) -> None:
+        """Forget history: the next frame fills it. ``rows`` is a boolean mask (N,) or None for all."""
+        if rows is None or self._fresh is None:
+            self._frames = None
+        else:
+            self._fresh = self._fresh | rows
+
+    def __call__(self, signals: Signals) -> Array:
+        """Build the observation.
+
+        Returns:
+            Shape (N, contract.observation_size).
+
+        Raises:
+            ContractError: If a term has another size than the contract says.
+        """
+        frame = self.frame(signals)
+        return frame if self._depth == 1 else self._stack(frame)
+
+    def frame(self, signals: Signals) -> Array:
+        """The newest frame alone, clipped and scaled, shape (N, sum of sizes)."""
+        parts = [function(signals, self._constants) for function in self._functions]
+        for term, part in zip(self.contract.observations, parts, strict=True):
+            if part.shape[-1] != term.size:
+                raise ContractError(
+                    f"Observation '{term.name}' has {part.shape[-1]} numbers, the contract says {term.size}."
+                )
+        frame = self._xp.concat(parts, axis=-1)
+        if self._bound is not None:
+            frame = self._xp.minimum(self._xp.maximum(frame, -self._bound), self._bound)
+        return frame * self._scale
+
+    def _stack(self, frame: Array) -> Array:
+        xp = self._xp
+        if self._frames is None or self._fresh is None:
+            self._frames = xp.stack([frame] * self._depth, axis=1)
+        else:
+            shifted = xp.concat((self._frames[:, 1:, :], frame[:, None, :]), axis=1)
+            self._frames = xp.where(self._fresh[:, None, None], frame[:, None, :], shifted)
+        self._fresh = xp.zeros(frame.shape[0], dtype=xp.bool, device=device(frame))
+        parts = []
+        for term, start in zip(self.contract.observations, self._starts, strict=True):
+            block = self._frames[:, self._depth - term.history :, start : start + term.size]
+            parts.append(xp.reshape(block, (frame.shape[0], term.history * term.size)))
+        return xp.concat(parts, axis=-1)
+
+    def _asarray(self, values: list[Any]) -> Array:
+        return self._xp.asarray(values, dtype=self._like.dtype, device=device(self._like))

@@ -1,0 +1,41 @@
+"""The root of every error that Gantry raises on purpose, and the wording of "no such name"."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GantryError(Exception):
+    """An error whose text is meant for the person at the keyboard; the command line prints it without a traceback."""
+
+
+class UnknownNameError(GantryError, KeyError):
+    """A name that does not exist, with the near miss and everything that does exist.
+
+    Args:
+        kind: What sort of thing was asked for ("task", "joint", ...).
+        name: The name that was asked for.
+        available: Every name that would have been accepted.
+    """
+
+    def __init__(self, kind: str, name: str, available: Iterable[str]) -> None:
+        self.kind = kind
+        self.name = name
+        self.available = sorted(available)
+        super().__init__(unknown_name_text(kind, name, self.available))
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RobotError(GantryError):
+    """A robot backend cannot do what was asked (not connected, no state yet, wrong joints)."""
+
+
+def unknown_name_text(kind: str, name: str, available: Iterable[str]) -> str:
+    """One line: what was asked for, the near miss if there is one, and the list."""
+    names = sorted(available)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"Unknown {kind} '{name}'.{hint} Available: {', '.join(names) if names else '(none)'}."

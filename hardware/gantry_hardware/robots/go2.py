@@ -1,0 +1,53 @@
+"""Unitree Go2.
+
+Masses, limits and inertias are the manufacturer's published figures, as carried in MuJoCo Menagerie's ``unitree_go2``
+(BSD-3-Clause). The joint order FR, FL, RR, RL, each hip, thigh, calf, is that of the robot's low-level interface.
+
+Gains: with a leg's inertia of about 0.04 kg m^2 at the hip, 25 N m/rad puts the position loop at
+sqrt(25 / 0.04) / 2 pi = 4 Hz, soft enough to land on, and 0.8 N m s/rad damps it at 0.8 / (2 sqrt(25 * 0.04)) = 0.4.
+In the default pose a leg carries 15.2 kg * 9.81 m/s^2 / 4 = 37 N, so the calf sags by 0.15 rad.
+"""
+
+from __future__ import annotations
+
+from gantry_hardware.spec import JointSpec, RobotSpec
+
+ARMATURE_KG_M2 = 0.01
+"""Reflected rotor inertia of the description."""
+STIFFNESS_NM_RAD = 25.0
+"""Proportional gain of every joint, derived above."""
+DAMPING_NM_S_RAD = 0.8
+"""Derivative gain of every joint, derived above."""
+HIP_EFFORT_NM = 23.7
+"""Torque limit of hip and thigh."""
+CALF_EFFORT_NM = 45.43
+"""Torque limit of the calf: the same motor behind a further linkage of ratio 1.917."""
+HIP_SPEED_RAD_S = 30.1
+"""Speed limit of hip and thigh."""
+CALF_SPEED_RAD_S = 15.7
+"""Speed limit of the calf, 30.1 / 1.917."""
+
+
+def _joint(name: str, lower: float, upper: float, default: float, effort: float, speed: float) -> JointSpec:
+    return JointSpec(name, lower, upper, speed, effort, default, STIFFNESS_NM_RAD, DAMPING_NM_S_RAD, ARMATURE_KG_M2)
+
+
+def _leg(leg: str) -> tuple[JointSpec, JointSpec, JointSpec]:
+    thigh_range = (-1.5708, 3.4907) if leg.startswith("F") else (-0.5236, 4.5379)
+    return (
+        _joint(f"{leg}_hip_joint", -1.0472, 1.0472, 0.0, HIP_EFFORT_NM, HIP_SPEED_RAD_S),
+        _joint(f"{leg}_thigh_joint", *thigh_range, 0.9, HIP_EFFORT_NM, HIP_SPEED_RAD_S),
+        _joint(f"{leg}_calf_joint", -2.7227, -0.83776, -1.8, CALF_EFFORT_NM, CALF_SPEED_RAD_S),
+    )
+
+
+SPEC = RobotSpec(
+    name="go2",
+    kind="quadruped",
+    joints=_leg("FR") + _leg("FL") + _leg("RR") + _leg("RL"),
+    feet=("FR", "FL", "RR", "RL"),
+    base_height_m=0.27,
+    fall_height_m=0.15,
+    mass_kg=6.921 + 4 * (0.678 + 1.152 + 0.241352),
+    source="Unitree's published description, via MuJoCo Menagerie unitree_go2 (BSD-3-Clause)",
+)

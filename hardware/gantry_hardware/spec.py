@@ -1,0 +1,106 @@
+"""What a robot is, in numbers: joints in canonical order, limits, gains, default pose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JointSpec:
+    """One actuated joint."""
+
+    name: str
+    """Name as in the robot description, for example ``FL_hip_joint``."""
+    lower_rad: float
+    """Lower position limit."""
+    upper_rad: float
+    """Upper position limit."""
+    velocity_limit_rad_s: float
+    """Largest speed of the joint."""
+    effort_limit_nm: float
+    """Largest torque at the joint."""
+    default_rad: float
+    """Position in the default standing pose."""
+    stiffness_nm_rad: float
+    """Proportional gain of the position loop."""
+    damping_nm_s_rad: float
+    """Derivative gain of the position loop."""
+    armature_kg_m2: float
+    """Rotor inertia seen at the joint, that is rotor inertia times gear ratio squared."""
+
+    def __post_init__(self) -> None:
+        if not self.lower_rad <= self.default_rad <= self.upper_rad:
+            raise GantryError(
+                f"Joint '{self.name}': default {self.default_rad} rad is outside its limits "
+                f"[{self.lower_rad}, {self.upper_rad}] rad."
+            )
+
+
+@dataclass(frozen=True)
+class RobotSpec:
+    """One robot; the order of ``joints`` is the order of every joint array in Gantry."""
+
+    name: str
+    """Registry name, for example ``go2``."""
+    kind: Literal["quadruped", "humanoid", "arm", "car"]
+    """Family, which decides the gait and the evaluation."""
+    joints: tuple[JointSpec, ...]
+    """Actuated joints in canonical order."""
+    feet: tuple[str, ...]
+    """Names of the feet in the order of every foot array."""
+    base_height_m: float
+    """Height of the base origin above flat ground in the default pose, feet on the ground."""
+    fall_height_m: float
+    """Below this height of the base above the ground the robot has fallen."""
+    mass_kg: float
+    """Total mass."""
+    source: str
+    """Where the numbers come from."""
+
+    @cached_property
+    def joint_names(self) -> tuple[str, ...]:
+        """Joint names in canonical order."""
+        return tuple(joint.name for joint in self.joints)
+
+    @property
+    def num_joints(self) -> int:
+        """Number of actuated joints."""
+        return len(self.joints)
+
+    def array(self, field: str) -> FloatArray:
+        """One number of every joint in canonical order.
+
+        Args:
+            field: A numeric field of :class:`JointSpec`, for example ``effort_limit_nm``.
+
+        Returns:
+            Read-only array of shape (num_joints,) in the field's unit.
+
+        Raises:
+            UnknownNameError: If there is no such field.
+        """
+        fields = [name for name in JointSpec.__dataclass_fields__ if name != "name"]
+        if field not in fields:
+            raise UnknownNameError("joint field", field, fields)
+        values = np.array([getattr(joint, field) for joint in self.joints], dtype=np.float64)
+        values.setflags(write=False)
+        return values
+
+    def joint_index(self, name: str) -> int:
+        """Canonical index of a joint.
+
+        Raises:
+            UnknownNameError: If the robot has no such joint.
+        """
+        if name not in self.joint_names:
+            raise UnknownNameError(f"joint of {self.name}", name, self.joint_names)
+        return self.joint_names.index(name)

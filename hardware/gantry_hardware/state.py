@@ -1,0 +1,104 @@
+"""What a robot reports and what it is told: plain arrays with frames and units in their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_hardware.spec import RobotSpec
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RobotState:
+    """One reading. ``n`` is the number of joints, in the canonical order of the robot's spec."""
+
+    stamp_s: float
+    """Time of the reading on the robot backend's own clock (:meth:`gantry_hardware.backend.Robot.now_s`)."""
+    joint_pos_rad: FloatArray
+    """Shape (n,)."""
+    joint_vel_rad_s: FloatArray
+    """Shape (n,)."""
+    joint_effort_nm: FloatArray
+    """Shape (n,); zeros where the robot does not measure torque."""
+    quat_base_to_world_wxyz: FloatArray
+    """Shape (4,), unit quaternion, rotates base vectors into the world."""
+    ang_vel_base_in_base_rad_s: FloatArray
+    """Shape (3,), gyroscope."""
+    lin_acc_base_in_base_m_s2: FloatArray
+    """Shape (3,), accelerometer: gravity reaction included, so (0, 0, 9.81) at rest."""
+    pos_base_in_world_m: FloatArray | None = None
+    """Shape (3,), odometry where there is any."""
+    lin_vel_base_in_base_m_s: FloatArray | None = None
+    """Shape (3,), odometry where there is any."""
+    foot_contact: NDArray[np.bool_] | None = None
+    """Shape (feet,), true where a foot touches the ground; None where it is not sensed."""
+
+    def is_finite(self) -> bool:
+        """Whether every number that a policy may read is finite."""
+        required = (
+            self.joint_pos_rad,
+            self.joint_vel_rad_s,
+            self.joint_effort_nm,
+            self.quat_base_to_world_wxyz,
+            self.ang_vel_base_in_base_rad_s,
+        )
+        return all(bool(np.isfinite(values).all()) for values in required)
+
+
+@dataclass(frozen=True)
+class JointCommand:
+    """Impedance command: effort = feed-forward + stiffness (pos - q) + damping (vel - dq), at the motor's own rate."""
+
+    pos_rad: FloatArray
+    """Shape (n,), target position."""
+    vel_rad_s: FloatArray
+    """Shape (n,), target velocity."""
+    effort_nm: FloatArray
+    """Shape (n,), feed-forward torque."""
+    stiffness_nm_rad: FloatArray
+    """Shape (n,), proportional gain."""
+    damping_nm_s_rad: FloatArray
+    """Shape (n,), derivative gain."""
+
+    @classmethod
+    def position(cls, spec: RobotSpec, pos_rad: FloatArray) -> JointCommand:
+        """Hold ``pos_rad`` (n,) with the robot's own gains."""
+        zeros = np.zeros(spec.num_joints)
+        return cls(
+            pos_rad=np.asarray(pos_rad, dtype=np.float64),
+            vel_rad_s=zeros,
+            effort_nm=zeros,
+            stiffness_nm_rad=spec.array("stiffness_nm_rad"),
+            damping_nm_s_rad=spec.array("damping_nm_s_rad"),
+        )
+
+    @classmethod
+    def damping(cls, spec: RobotSpec, pos_rad: FloatArray | None = None) -> JointCommand:
+        """No position term, only damping towards zero velocity: what DAMP sends. ``pos_rad`` (n,) is informative."""
+        zeros = np.zeros(spec.num_joints)
+        return cls(
+            pos_rad=spec.array("default_rad") if pos_rad is None else np.asarray(pos_rad, dtype=np.float64),
+            vel_rad_s=zeros,
+            effort_nm=zeros,
+            stiffness_nm_rad=zeros,
+            damping_nm_s_rad=spec.array("damping_nm_s_rad"),
+        )
+
+    @classmethod
+    def passive(cls, spec: RobotSpec) -> JointCommand:
+        """No torque at all: what PASSIVE sends."""
+        zeros = np.zeros(spec.num_joints)
+        return cls(spec.array("default_rad"), zeros, zeros, zeros, zeros)
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+        fields = (self.pos_rad, self.vel_rad_s, self.effort_nm, self.stiffness_nm_rad, self.damping_nm_s_rad)
+        return all(bool(np.isfinite(values).all()) for values in fields)
+
+    def with_pos(self, pos_rad: FloatArray) -> JointCommand:
+        """The same command with other target positions (n,)."""
+        return replace(self, pos_rad=pos_rad)

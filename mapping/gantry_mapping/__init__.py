@@ -1,0 +1,1 @@
+"""Elevation mapping; arrives with the perceptive policies."""

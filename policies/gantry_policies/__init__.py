@@ -1,0 +1,1 @@
+"""Networks, learners and export."""

@@ -1,0 +1,1 @@
+"""Physics backends, tasks and training."""
