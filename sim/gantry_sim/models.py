@@ -1,0 +1,183 @@
+"""MuJoCo models of the robots: each alone with a free base, or standing on a floor.
+
+A robot's model and its :class:`~gantry_hardware.spec.RobotSpec` share names: joints are called as in the spec, and
+every foot of the spec is a site at its sole. All models carry the sensors ``imu_ang_vel``, ``imu_lin_vel`` and
+``imu_lin_acc``. The model holds masses, shapes, joint ranges and friction; rotor inertias come from the spec.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import mujoco
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.robots import robot_spec
+
+MODEL_FILES: dict[str, tuple[str, str]] = {
+    "go1": ("mjlab", "asset_zoo/robots/unitree_go1/xmls/go1.xml"),
+    "go2": ("gantry_sim", "assets/go2.xml"),
+    "g1": ("mjlab", "asset_zoo/robots/unitree_g1/xmls/g1.xml"),
+}
+"""Robot name to the package that carries its MJCF, and the file's path inside that package."""
+
+VISUAL_GROUP = 2
+"""Geom group of shapes that are only looked at."""
+FLOOR_SIZE_M = (0.0, 0.0, 0.05)
+"""Half sizes of the floor, zero meaning infinite, and the spacing of its drawing."""
+
+
+def model_names() -> list[str]:
+    """Robots that have a MuJoCo model, sorted."""
+    return sorted(MODEL_FILES)
+
+
+def model_file(name: str) -> Path:
+    """Where a robot's MJCF lies; the package that carries it is located without being imported.
+
+    Raises:
+        UnknownNameError: If the robot has no MuJoCo model.
+        GantryError: If the package that carries the model is not installed.
+    """
+    if name not in MODEL_FILES:
+        raise UnknownNameError("robot model", name, MODEL_FILES)
+    package, relative = MODEL_FILES[name]
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise GantryError(f"The model of '{name}' comes with the package '{package}', which is not installed.")
+    path = Path(found.submodule_search_locations[0]) / relative
+    if not path.is_file():
+        raise GantryError(f"The installed '{package}' has no model of '{name}': expected {path}.")
+    return path
+
+
+def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
+    """A robot alone: free base, collision shapes, sensors, rotor inertias of its spec; no floor and no actuators.
+
+    Args:
+        name: Robot name, one of :func:`model_names`.
+        visuals: Keep the meshes that are only looked at. Without them a model compiles faster.
+
+    Raises:
+        UnknownNameError: If there is no such model.
+    """
+    model = mujoco.MjSpec.from_file(str(model_file(name)))
+    for joint in robot_spec(name).joints:
+        found = model.joint(joint.name)
+        if found is None:
+            raise UnknownNameError(f"joint in the model of {name}", joint.name, actuated_joint_names(model))
+        found.armature = joint.armature_kg_m2
+    if not visuals:
+        _remove_visuals(model)
+    return model
+
+
+def scene_model(
+    name: str,
+    *,
+    foot_friction: float = 1.0,
+    timestep_s: float = 0.002,
+    visuals: bool = True,
+) -> mujoco.MjSpec:
+    """A robot on a flat checkered floor under a light, still without actuators.
+
+    Args:
+        name: Robot name, one of :func:`model_names`.
+        foot_friction: Sliding friction between a foot and whatever it touches.
+        timestep_s: Physics step.
+        visuals: Keep the meshes that are only looked at.
+
+    Raises:
+        UnknownNameError: If there is no such model.
+    """
+    model = robot_model(name, visuals=visuals)
+    model.option.timestep = timestep_s
+    # The motors' damping term is integrated implicitly, as a motor controller that runs far faster than physics.
+    model.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    for foot in robot_spec(name).feet:
+        for geom in foot_geoms(model, foot):
+            geom.friction[0] = foot_friction
+            geom.priority = 1  # The foot's friction counts, whatever the floor's is.
+    _add_floor(model)
+    _add_looks(model)
+    return model
+
+
+def base_body(model: mujoco.MjSpec) -> mujoco.MjsBody:
+    """The body that carries the free joint, that is the robot's base.
+
+    Raises:
+        GantryError: If no body has a free joint.
+    """
+    for joint in model.joints:
+        if joint.type == mujoco.mjtJoint.mjJNT_FREE:
+            return joint.parent
+    raise GantryError("The model has no free joint, so it has no base; give the robot's root body a <freejoint/>.")
+
+
+def actuated_joint_names(model: mujoco.MjSpec) -> tuple[str, ...]:
+    """Names of all joints but the free one, in the order of the compiled model."""
+    return tuple(joint.name for joint in model.joints if joint.type != mujoco.mjtJoint.mjJNT_FREE)
+
+
+def foot_geoms(model: mujoco.MjSpec, foot: str) -> list[mujoco.MjsGeom]:
+    """The collision shapes of a foot: those with "foot" in their name on the body that carries the foot's site.
+
+    Raises:
+        UnknownNameError: If the model has no such foot.
+    """
+    site = model.site(foot)
+    if site is None:
+        raise UnknownNameError("foot", foot, [site.name for site in model.sites])
+    return [geom for geom in site.parent.geoms if "foot" in geom.name]
+
+
+def _remove_visuals(model: mujoco.MjSpec) -> None:
+    for geom in list(model.geoms):
+        if geom.group == VISUAL_GROUP:
+            model.delete(geom)
+    for mesh in list(model.meshes):
+        model.delete(mesh)
+
+
+def _add_floor(model: mujoco.MjSpec) -> None:
+    texture = model.add_texture(
+        name="floor_checker",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=[0.36, 0.42, 0.47],
+        rgb2=[0.45, 0.51, 0.56],
+        width=256,
+        height=256,
+    )
+    material = model.add_material(name="floor", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.0)
+    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = texture.name
+    model.worldbody.add_geom(
+        name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=FLOOR_SIZE_M, material=material.name
+    )
+
+
+def _add_looks(model: mujoco.MjSpec) -> None:
+    model.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.83, 0.89, 0.94],
+        rgb2=[0.97, 0.98, 1.0],
+        width=256,
+        height=256,
+    )
+    model.worldbody.add_light(
+        name="sun",
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        pos=[0.0, 0.0, 4.0],
+        dir=[0.3, 0.4, -1.0],
+        diffuse=[0.6, 0.6, 0.6],
+        castshadow=False,
+    )
+    model.visual.headlight.ambient = [0.45, 0.45, 0.45]
+    model.visual.headlight.diffuse = [0.35, 0.35, 0.35]
+    model.visual.headlight.specular = [0.05, 0.05, 0.05]
+    model.visual.global_.offwidth = 1920
+    model.visual.global_.offheight = 1080
