@@ -153,9 +153,7 @@ def _add_floor(model: mujoco.MjSpec) -> None:
     )
     material = model.add_material(name="floor", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.0)
     material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = texture.name
-    model.worldbody.add_geom(
-        name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=FLOOR_SIZE_M, material=material.name
-    )
+    model.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=FLOOR_SIZE_M, material=material.name)
 
 
 def _add_looks(model: mujoco.MjSpec) -> None:
