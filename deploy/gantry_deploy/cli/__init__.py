@@ -1,0 +1,1 @@
+"""The ``gantry`` command: a frame that starts what installed packages register as sub-commands."""

@@ -1,0 +1,147 @@
+"""What a sub-command of ``gantry`` is, and the helpers that keep all of them alike."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+STDOUT = "-"
+"""Value of ``--json`` that means standard output."""
+
+
+class UsageError(GantryError):
+    """The command line itself is wrong; the text ends with how to get help."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A sub-command. Its module is imported for ``gantry --help``, so heavy imports belong inside ``run``."""
+
+    name: str
+    """Word on the command line; equal to the name of its entry point in the group ``gantry.commands``."""
+    help: str
+    """One line for the list of commands."""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    """Adds options to the sub-command's parser."""
+    run: Callable[[argparse.Namespace], int | dict[str, Any]]
+    """Does the work. An integer is the exit code; a dict is the result, for ``--json``, of a success."""
+    description: str = ""
+    """Paragraph under the usage line of ``gantry NAME --help``; ``help`` where it is empty."""
+    epilog: str = ""
+    """Examples under the options, printed as they are."""
+
+
+def choose(kind: str, value: str, available: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``available``.
+
+    Raises:
+        UnknownNameError: With the near miss and the list, for example "Unknown task 'velocity-flat-go3'. ...".
+    """
+    names = list(available)
+    if value not in names:
+        raise UnknownNameError(kind, value, names)
+    return value
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Offer ``--json FILE``; a folder that does not exist is refused before the work starts."""
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        type=_json_target,
+        help="write the result as JSON; '-' is standard output, and all other text then goes to standard error",
+    )
+
+
+def emit_result(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
+    """Write ``result`` where ``--json`` asks for it; nothing without the option.
+
+    Numpy arrays and scalars, dataclasses, enums and paths become plain JSON; numbers that are not finite become null.
+
+    Raises:
+        GantryError: If the file cannot be written.
+    """
+    target: str | None = getattr(args, "json", None)
+    if target is None:
+        return
+    text = json.dumps(jsonable(result), indent=2, allow_nan=False) + "\n"
+    if target == STDOUT:
+        stream: TextIO = getattr(args, "result_stream", None) or sys.stdout
+        stream.write(text)
+        stream.flush()
+        return
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GantryError(f"Cannot write the result to '{target}': {error.strerror}.") from error
+
+
+def jsonable(value: Any) -> Any:
+    """``value`` in the types that JSON knows; see :func:`emit_result`."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: jsonable(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, Enum):
+        return jsonable(value.value)
+    if isinstance(value, np.ndarray):
+        return jsonable(value.tolist())
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return str(value)
+
+
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Finite numbers separated by commas, for example ``0.5,0,-0.2``; an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: Naming the part that is no finite number.
+    """
+    numbers = []
+    for part in text.split(","):
+        try:
+            numbers.append(float(part))
+        except ValueError:
+            numbers.append(math.nan)
+        if not math.isfinite(numbers[-1]):
+            raise argparse.ArgumentTypeError(f"'{part}' in '{text}' is no finite number; expected for example 0.5,0,0")
+    return tuple(numbers)
+
+
+def parse_key_value(text: str) -> tuple[str, Any]:
+    """``key=value`` with the value read as JSON where it is JSON (3, 0.5, true, [1, 2]), else as text; a type.
+
+    Raises:
+        argparse.ArgumentTypeError: If there is no key.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value, for example delay_s=0.01")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _json_target(text: str) -> str:
+    folder = Path(text).parent
+    if text != STDOUT and not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"folder '{folder}' does not exist")
+    return text

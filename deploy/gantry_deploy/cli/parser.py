@@ -1,0 +1,88 @@
+"""An ``argparse`` parser whose mistakes are answered in one message, with the near miss."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from gantry_deploy.cli.command import UsageError
+from gantry_hardware.errors import unknown_name_text
+
+_NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps examples as they are written and shows defaults that say something."""
+
+    def __init__(self, prog: str, **kwargs: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 30, **kwargs})
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help
+        telling = action.default not in (None, False, argparse.SUPPRESS, [], ())
+        if text and telling and action.option_strings and "%(default)" not in text:
+            text += " (default: %(default)s)"
+        return text
+
+
+class GantryParser(argparse.ArgumentParser):
+    """Raises :class:`UsageError` where ``argparse`` would print its usage and leave."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        # Abbreviated options would break scripts on the day a longer one is added.
+        super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter, **kwargs})
+        self.commands: dict[str, argparse.ArgumentParser] = {}
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting.
+
+        Raises:
+            UsageError: Always.
+        """
+        text = message[:1].upper() + message[1:].rstrip(".")
+        raise UsageError(f"{text}. See '{self.prog} --help'.")
+
+    def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse everything or say which option is unknown and which one it resembles.
+
+        Raises:
+            UsageError: If the arguments do not fit.
+        """
+        namespace, extra = self.parse_known_args(join_negative_lists(arguments))
+        if extra:
+            parser = self.commands.get(getattr(namespace, "command", None) or "", self)
+            parser_name = parser.prog
+            name = extra[0].partition("=")[0]
+            if not name.startswith("-"):
+                raise UsageError(f"Unexpected argument '{extra[0]}'. See '{parser_name} --help'.")
+            text = unknown_name_text(f"option of '{parser_name}'", name, option_names(parser))
+            raise UsageError(text)
+        return namespace
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = action.option_strings[-1] if action.option_strings else (action.metavar or action.dest)
+            text = unknown_name_text(str(kind).lower(), str(value), [str(choice) for choice in action.choices])
+            raise UsageError(text)
+
+
+def option_names(parser: argparse.ArgumentParser) -> list[str]:
+    """The long options of a parser, short ones where there is no long one."""
+    names = []
+    for action in parser._actions:
+        long = [name for name in action.option_strings if name.startswith("--")]
+        names.extend(long or action.option_strings)
+    return names
+
+
+def join_negative_lists(arguments: Sequence[str]) -> list[str]:
+    """Turn ``--command -0.5,0,0`` into ``--command=-0.5,0,0``; ``argparse`` would take the list for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE_LIST.match(argument):
+            joined[-1] = f"{joined[-1]}={argument}"
+        else:
+            joined.append(argument)
+    return joined

@@ -1,0 +1,238 @@
+"""The frame of the ``gantry`` command: discovery, parsing, one-message errors, exit codes, JSON results."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gantry_deploy.cli import discovery
+from gantry_deploy.cli import main as cli
+from gantry_deploy.cli.command import Command, add_json_option, choose, jsonable, parse_key_value, parse_numbers
+from gantry_deploy.cli.parser import GantryParser, join_negative_lists
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+
+def _add_greet_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("who")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to greet")
+    parser.add_argument("--times", type=int, default=1)
+    add_json_option(parser)
+
+
+def _greet(args: argparse.Namespace) -> dict:
+    print(f"hello {args.who}")
+    return {"who": args.who, "times": args.times, "speed": np.float32(0.5), "lost": float("nan")}
+
+
+def _stop(args: argparse.Namespace) -> int:
+    raise KeyboardInterrupt
+
+
+def _refuse(args: argparse.Namespace) -> int:
+    raise GantryError("The gate is closed; expected an open one.")
+
+
+def _need_torch(args: argparse.Namespace) -> int:
+    raise ModuleNotFoundError("No module named 'torch'", name="torch.onnx")
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    return None
+
+
+GREET = Command("greet", "say hello", _add_greet_arguments, _greet, epilog="example:\n  gantry greet you")
+STOP = Command("stop", "be interrupted", _no_arguments, _stop)
+REFUSE = Command("refuse", "raise an error", _no_arguments, _refuse)
+NEED_TORCH = Command("need-torch", "import torch late", _no_arguments, _need_torch)
+VERDICT = Command("verdict", "say no", _no_arguments, lambda args: cli.EXIT_NO)
+MISNAMED = Command("other", "has another name than its entry point", _no_arguments, lambda args: 0)
+NOT_A_COMMAND = 3
+
+
+@pytest.fixture
+def registered(monkeypatch, tmp_path):
+    """Entry points as third-party packages would register them: this module's commands, and broken ones."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "late_torch.py").write_text("import torch_that_is_absent\n")
+    (tmp_path / "explodes.py").write_text("raise RuntimeError('kaboom')\n")
+    (tmp_path / "needs_rsl.py").write_text("raise ModuleNotFoundError(\"No module named 'rsl_rl'\", name='rsl_rl')\n")
+    monkeypatch.setitem(sys.modules, "cli_samples", sys.modules[__name__])
+    values = {
+        "greet": "cli_samples:GREET",
+        "stop": "cli_samples:STOP",
+        "refuse": "cli_samples:REFUSE",
+        "need-torch": "cli_samples:NEED_TORCH",
+        "verdict": "cli_samples:VERDICT",
+        "misnamed": "cli_samples:MISNAMED",
+        "three": "cli_samples:NOT_A_COMMAND",
+        "exploding": "explodes:COMMAND",
+        "absent": "late_torch:COMMAND",
+        "trainer": "needs_rsl:COMMAND",
+    }
+    entries = [EntryPoint(name, value, discovery.GROUP) for name, value in values.items()]
+    monkeypatch.setattr(discovery, "entry_points", lambda group: [entry for entry in entries if entry.group == group])
+    return entries
+
+
+def run(capsys, *argv):
+    code = cli.main(argv)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_lists_commands_and_says_why_others_are_not_available(registered, capsys):
+    code, out, err = run(capsys, "--help")
+    assert (code, err) == (0, "")
+    assert "say hello" in out
+    unavailable = dict(
+        line.split(maxsplit=1) for line in out.partition("not available:\n")[2].split("\n\n")[0].splitlines()
+    )
+    assert unavailable == {
+        "misnamed": "'cli_samples:MISNAMED' calls itself 'other'",
+        "three": "'cli_samples:NOT_A_COMMAND' is a int, expected a Command",
+        "exploding": "'explodes:COMMAND' failed to load: RuntimeError: kaboom",
+        "absent": "module 'torch_that_is_absent' is not installed",
+        "trainer": "module 'rsl_rl' is not installed; it comes with pip install 'gantry-rl[train]'",
+    }
+
+
+def test_no_arguments_print_the_help(registered, capsys):
+    assert run(capsys) == run(capsys, "--help")
+
+
+def test_a_command_runs_and_its_dict_becomes_json(registered, capsys, tmp_path):
+    target = tmp_path / "result.json"
+    code, out, _ = run(capsys, "greet", "you", "--times", "2", "--json", str(target))
+    assert (code, out) == (0, "hello you\n")
+    assert json.loads(target.read_text()) == {"who": "you", "times": 2, "speed": 0.5, "lost": None}
+
+
+def test_json_on_standard_output_is_alone_there(registered, capsys):
+    code, out, err = run(capsys, "greet", "you", "--json", "-")
+    assert code == 0
+    assert json.loads(out)["who"] == "you"
+    assert err == "hello you\n"
+
+
+def test_json_into_a_missing_folder_is_refused_before_the_work(registered, capsys, tmp_path):
+    code, out, err = run(capsys, "greet", "you", "--json", str(tmp_path / "nowhere" / "x.json"))
+    assert (code, out) == (2, "")
+    assert f"folder '{tmp_path / 'nowhere'}' does not exist" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("gret",), "Error: Unknown command 'gret'. Did you mean 'greet'? Available: absent, exploding, greet"),
+        (("greet", "you", "--devise", "cpu"), "Unknown option of 'gantry greet' '--devise'. Did you mean '--device'?"),
+        (("greet", "you", "--device", "cdua"), "Unknown --device 'cdua'. Did you mean 'cuda'? Available: cpu, cuda."),
+        (("greet", "you", "--dev", "cpu"), "Unknown option of 'gantry greet' '--dev'."),
+        (("greet",), "The following arguments are required: who. See 'gantry greet --help'."),
+        (("greet", "you", "them"), "Unexpected argument 'them'. See 'gantry greet --help'."),
+        (("greet", "you", "--times", "x"), "Argument --times: invalid int value: 'x'. See 'gantry greet --help'."),
+        (("--vresion",), "Unknown option of 'gantry' '--vresion'. Did you mean '--version'?"),
+        (("refuse",), "Error: The gate is closed; expected an open one."),
+        (("exploding",), "Command 'exploding' is not available: 'explodes:COMMAND' failed to load"),
+        (("need-torch",), "module 'torch.onnx' is not installed; it comes with pip install 'gantry-rl[train]'."),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(registered, capsys, argv, message):
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_is_a_line_and_130(registered, capsys):
+    assert run(capsys, "stop") == (130, "", "Interrupted.\n")
+
+
+def test_an_integer_is_the_exit_code(registered, capsys):
+    assert run(capsys, "verdict") == (1, "", "")
+
+
+def test_traceback_option_shows_where_an_error_came_from(registered, capsys):
+    code, _, err = run(capsys, "--traceback", "refuse")
+    assert code == 2
+    assert "in _refuse" in err
+
+
+def test_a_command_explains_itself(registered, capsys):
+    code, out, _ = run(capsys, "greet", "--help")
+    assert code == 0
+    assert "where to greet (default: cpu)" in out
+    assert "example:\n  gantry greet you" in out
+
+
+def test_other_commands_are_not_imported(registered, capsys):
+    run(capsys, "greet", "you")
+    assert "late_torch" not in sys.modules
+    assert "explodes" not in sys.modules
+
+
+def test_a_name_claimed_twice_belongs_to_gantry(monkeypatch):
+    class Own:
+        name = discovery.DISTRIBUTION
+
+    class Other:
+        name = "aardvark"
+
+    def entry(value, dist):
+        made = EntryPoint("greet", value, discovery.GROUP)
+        vars(made)["dist"] = dist
+        return made
+
+    both = [entry("a:COMMAND", Other()), entry("z:COMMAND", Own())]
+    monkeypatch.setattr(discovery, "entry_points", lambda group: both)
+    assert discovery.command_entries()["greet"].value == "z:COMMAND"
+
+
+def test_choose():
+    assert choose("task", "b", ["a", "b"]) == "b"
+    with pytest.raises(UnknownNameError, match=r"Unknown task 'velocity-flat-go3'\. Did you mean 'velocity-flat-go2'"):
+        choose("task", "velocity-flat-go3", iter(["velocity-flat-go2", "velocity-rough-go2"]))
+
+
+def test_numbers_and_key_values():
+    assert parse_numbers("0.5,0,-1e-1") == (0.5, 0.0, -0.1)
+    for wrong in ("0.5,zero,1", "nan", "0,,1"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is no finite number"):
+            parse_numbers(wrong)
+    assert parse_key_value("delay_s=0.01") == ("delay_s", 0.01)
+    assert parse_key_value("realtime=true") == ("realtime", True)
+    assert parse_key_value("scene=a=b") == ("scene", "a=b")
+    with pytest.raises(argparse.ArgumentTypeError, match="not of the form key=value"):
+        parse_key_value("delay_s")
+
+
+def test_a_list_that_starts_with_a_minus_belongs_to_its_option():
+    assert join_negative_lists(["--command", "-0.5,0,0", "-v"]) == ["--command=-0.5,0,0", "-v"]
+    parser = GantryParser(prog="gantry")
+    parser.add_argument("--command", type=parse_numbers)
+    assert parser.parse_all(["--command", "-.5,0,-1"]).command == (-0.5, 0.0, -1.0)
+
+
+def test_jsonable():
+    value = {"path": Path("a"), "pair": (np.int64(1), None), "array": np.array([[1.0, np.inf]]), "flag": np.bool_(True)}
+    assert jsonable(value) == {"path": "a", "pair": [1, None], "array": [[1.0, None]], "flag": True}
+
+
+def test_installed_command_answers():
+    done = subprocess.run([sys.executable, "-m", "gantry_deploy.cli.main", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith("gantry 0.")
+
+
+def test_output_into_a_closed_pipe_is_quiet():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "gantry_deploy.cli.main", "--help"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
