@@ -1,0 +1,40 @@
+# Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check format clean
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.gantry-installed
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install everything into it
+
+$(STAMP): pyproject.toml constraints.txt constraints-ros.txt
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## train a Go2, export it, walk it over ROS 2, write report.html
+	@$(BIN)/gantry demo
+
+test: $(STAMP)  ## all tests
+	@$(BIN)/python -m pytest
+
+test-fast: $(STAMP)  ## the tests that take a few seconds each at most
+	@$(BIN)/python -m pytest -m "not slow"
+
+check: $(STAMP)  ## format, lint, import rules and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+	@$(BIN)/pyright
+
+format: $(STAMP)  ## format the code and sort imports
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+clean:  ## remove .venv, build outputs and caches; runs and recordings stay
+	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
