@@ -19,3 +19,7 @@ class PolicyError(GantryError):
 
 class RecordingError(GantryError):
     """A recording cannot be written or read."""
+
+
+class SafetyError(GantryError):
+    """A request that the safety state machine does not grant in its present mode."""

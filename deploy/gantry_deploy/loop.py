@@ -1,0 +1,363 @@
+"""The control loop of every robot: read, judge, observe, infer, write, record, at the contract's rate."""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gantry_deploy.errors import SafetyError
+from gantry_deploy.runner import PolicyRunner, PolicyStep
+from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
+from gantry_deploy.timing import TimingLog
+from gantry_hardware.backend import Robot
+from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+
+DEFAULT_RATE_HZ = 50.0
+"""Rate of a loop without a policy."""
+
+CommandSource = Callable[[float], ArrayLike | None]
+"""From the time since the run's start in seconds to the requested command (c,), or None for nothing new."""
+
+
+@dataclass(frozen=True)
+class TickReport:
+    """What one tick of the loop found and did."""
+
+    time_s: float
+    """Start of the tick on the robot's clock."""
+    mode: Mode
+    """Mode that decided what was sent."""
+    fault: Fault | None
+    """In DAMP what led there; in PASSIVE what would keep the robot from standing."""
+    state: RobotState | None
+    """What was read; None if the robot reported nothing."""
+    requested: NDArray[np.float64]
+    """Shape (c,), what the operator asked for, zero if that was too old."""
+    step: PolicyStep | None
+    """What the policy saw and did; None unless it ran."""
+    sent: JointCommand | None
+    """What was really sent; None if the robot took nothing."""
+    period_s: float
+    """Time since the last tick began, on the robot's clock; 0 for the first."""
+    busy_s: float
+    """Wall-clock time that the tick took, before recording."""
+
+
+class TickRecorder(Protocol):
+    """Takes note of ticks; :class:`gantry_deploy.record.Recorder` is one. It must neither block nor raise."""
+
+    def record(self, report: TickReport) -> None:
+        """Take one report."""
+        ...
+
+
+class Controller:
+    """Drives one robot. Requests, commands and heartbeats may come from any thread; ticks come from one.
+
+    Args:
+        robot: A connected backend.
+        runner: The policy; None for a loop that can only stand.
+        safety: Mode and judge.
+        recorder: Gets every report, if given.
+        rate_hz: Rate of a loop without a policy; a policy's contract has the say otherwise.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        runner: PolicyRunner | None,
+        safety: SafetyMachine,
+        recorder: TickRecorder | None = None,
+        *,
+        rate_hz: float | None = None,
+    ) -> None:
+        self.robot = robot
+        self.runner = runner
+        self.safety = safety
+        self.recorder = recorder
+        self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
+        self.timing = TimingLog(("period", "busy", "read", "safety", "observe", "infer", "step", "write"))
+        self._stand = _Stand(robot.spec, runner, safety)
+        self._passive = JointCommand.passive(robot.spec)
+        self._damping = JointCommand.damping(robot.spec)
+        self._no_command = np.zeros(len(runner.contract.command.names) if runner is not None else 3)
+        self._no_command.setflags(write=False)
+        self._command: tuple[NDArray[np.float64], float] = (self._no_command, -np.inf)
+        self._heartbeat_s: float | None = None
+        self._finding: Fault | None = None
+        self._state: RobotState | None = None
+        self._mode = Mode.PASSIVE
+        self._entry = safety.entries
+        self._last_tick_s: float | None = None
+        self._missed_in_a_row = 0
+        self._counts = {"ticks": 0, "missed_deadlines": 0, "read_errors": 0, "write_errors": 0}
+        self._stop = threading.Event()
+        safety.add_guard(Event.STAND, self._refuse_stand)
+        safety.add_guard(Event.START, self._refuse_start)
+
+    def set_command(self, command: ArrayLike, stamp_s: float) -> None:
+        """What the operator asks for from now on, until it is older than the command timeout.
+
+        Args:
+            command: Shape (c,), in the units of the contract's command.
+            stamp_s: When it was given, on the robot's clock.
+
+        Raises:
+            SafetyError: If it has another size; the old command stays.
+        """
+        values = np.array(command, dtype=np.float64)
+        if values.shape != self._no_command.shape:
+            raise SafetyError(f"The command has shape {values.shape}, expected {self._no_command.shape}.")
+        self._command = (values, stamp_s)
+
+    def heartbeat(self, stamp_s: float) -> None:
+        """The operator is there; ``stamp_s`` on the robot's clock."""
+        self._heartbeat_s = stamp_s
+
+    def request(self, event: str) -> None:
+        """Ask for ``stand``, ``start``, ``stop``, ``estop`` or ``reset``; takes effect in the next tick.
+
+        Raises:
+            SafetyError: If that is not possible now, with what is.
+        """
+        self.safety.request(event, self.robot.now_s())
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the present tick; the mode stays."""
+        self._stop.set()
+
+    def tick(self) -> TickReport:
+        """One turn of the loop. Trouble with the robot or the policy damps the robot and is in the report."""
+        clock = time.perf_counter
+        begin = clock()
+        now_s = self.robot.now_s()
+        period_s = self._note_period(now_s)
+        state, trouble = self._read(now_s)
+        read_done = clock()
+        requested = self._requested(now_s)
+        mode = self._judge(state, trouble, now_s, requested)
+        judged = clock()
+        step = self._policy_step(state, requested, now_s) if mode is Mode.POLICY and state is not None else None
+        mode, command = self._choose(step, now_s)
+        chosen = clock()
+        sent = self._write(command, now_s)
+        done = clock()
+        self._note_timing(step, period_s, (read_done - begin, judged - read_done, done - chosen, done - begin))
+        fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
+        report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin)
+        if self.recorder is not None:
+            self.recorder.record(report)
+        return report
+
+    def run(
+        self,
+        duration_s: float | None = None,
+        command_source: CommandSource | None = None,
+        on_tick: Callable[[TickReport], None] | None = None,
+    ) -> None:
+        """Tick at the contract's rate until ``duration_s`` is over or :meth:`stop` is called.
+
+        Deadlines are absolute, so that errors do not add up; a period that was missed is counted and left out.
+
+        Args:
+            duration_s: On the robot's clock; None for no end.
+            command_source: Asked before every tick.
+            on_tick: Told of every tick, for displays; its time counts.
+        """
+        dt_s = 1.0 / self.rate_hz
+        start_s = self.robot.now_s()
+        self._stop.clear()
+        self._last_tick_s, self._missed_in_a_row = None, 0
+        # What exists now outlives the loop; the collector need not walk through it while the robot moves.
+        gc.freeze()
+        try:
+            index = 0
+            while not self._stop.is_set() and (duration_s is None or index * dt_s < duration_s - 0.5 * dt_s):
+                now_s = self.robot.now_s()
+                if command_source is not None:
+                    command = command_source(now_s - start_s)
+                    if command is not None:
+                        self.set_command(command, now_s)
+                report = self.tick()
+                if on_tick is not None:
+                    on_tick(report)
+                late = (self.robot.now_s() - start_s) * self.rate_hz
+                index = max(index + 1, int(np.ceil(late - 1e-6)))
+                self.robot.sleep_until(start_s + index * dt_s)
+        except BaseException:
+            # Whatever stopped the loop, the robot must not keep following the last target.
+            self._write(self._damping, self.robot.now_s())
+            raise
+        finally:
+            gc.unfreeze()
+
+    def statistics(self) -> dict[str, Any]:
+        """Timings (count, mean, p50, p99, max in seconds), counts, mode and fault; plain data for JSON."""
+        fault = self.safety.fault
+        return {
+            "rate_hz": self.rate_hz,
+            "mode": self.safety.mode.value,
+            "fault": None if fault is None else {"code": fault.code.value, "text": fault.text, "time_s": fault.time_s},
+            **self._counts,
+            "timing": self.timing.summary(),
+        }
+
+    def _note_period(self, now_s: float) -> float:
+        """Time since the last tick; counts the periods in between in which no tick began."""
+        self._counts["ticks"] += 1
+        period_s = 0.0 if self._last_tick_s is None else now_s - self._last_tick_s
+        self._last_tick_s = now_s
+        missed = max(0, round(period_s * self.rate_hz) - 1)
+        self._counts["missed_deadlines"] += missed
+        self._missed_in_a_row = self._missed_in_a_row + missed if missed else 0
+        return period_s
+
+    def _note_timing(self, step: PolicyStep | None, period_s: float, parts: tuple[float, float, float, float]) -> None:
+        for name, duration_s in zip(("read", "safety", "write", "busy"), parts, strict=True):
+            self.timing.add(name, duration_s)
+        if period_s > 0.0:
+            self.timing.add("period", period_s)
+        if step is not None:
+            self.timing.add("observe", step.observe_s)
+            self.timing.add("infer", step.infer_s)
+            # What the policy costs: judging, observing and inferring, without talking to the robot.
+            self.timing.add("step", step.observe_s + step.infer_s + parts[1])
+
+    def _read(self, now_s: float) -> tuple[RobotState | None, Fault | None]:
+        """The state, or why there is none."""
+        try:
+            self._state = self.robot.read()
+            return self._state, None
+        except RobotError as error:
+            self._counts["read_errors"] += 1
+            return None, Fault(FaultCode.NO_STATE, f"The robot cannot be read: {error}", now_s)
+
+    def _requested(self, now_s: float) -> NDArray[np.float64]:
+        command, stamp_s = self._command
+        return command if now_s - stamp_s <= self.safety.config.command_timeout_s else self._no_command
+
+    def _judge(
+        self, state: RobotState | None, trouble: Fault | None, now_s: float, requested: NDArray[np.float64]
+    ) -> Mode:
+        """Let the judge see everything, and prepare a mode that is entered in this tick."""
+        self._finding = trouble or self.safety.judge(
+            state,
+            now_s,
+            missed_deadlines=self._missed_in_a_row,
+            heartbeat_s=self._heartbeat_s,
+            requested_command=requested,
+        )
+        if self._finding is not None:
+            self.safety.report(self._finding)
+        entry, mode = self.safety.entries, self.safety.mode
+        if entry != self._entry:
+            self._entry, self._mode = entry, mode
+            if mode is Mode.STAND and state is not None:
+                self._stand.begin(state, now_s, entry)
+            if mode is Mode.POLICY and self.runner is not None:
+                self.runner.reset()
+        return mode
+
+    def _policy_step(self, state: RobotState, requested: NDArray[np.float64], now_s: float) -> PolicyStep | None:
+        if self.runner is None:
+            return None
+        try:
+            step = self.runner.step(state, requested)
+        except GantryError as error:
+            self.safety.report(Fault(FaultCode.POLICY, str(error), now_s))
+            return None
+        fault = self.safety.judge_target(step.target, now_s)
+        if fault is not None:
+            self.safety.report(fault)
+        return step
+
+    def _choose(self, step: PolicyStep | None, now_s: float) -> tuple[Mode, JointCommand]:
+        """The command of this tick's mode, unless a fault or an emergency stop came in while the tick was busy.
+
+        Other requests take effect in the next tick, which prepares for them.
+        """
+        mode = Mode.DAMP if self.safety.mode is Mode.DAMP else self._mode
+        if mode is Mode.POLICY and step is not None:
+            return mode, step.target
+        if mode is Mode.STAND:
+            return mode, self._stand.command(now_s)
+        if mode is Mode.PASSIVE:
+            return mode, self._passive
+        return Mode.DAMP, self._damping
+
+    def _write(self, command: JointCommand, now_s: float) -> JointCommand | None:
+        try:
+            return self.robot.write(command)
+        except RobotError as error:
+            self._counts["write_errors"] += 1
+            self.safety.report(Fault(FaultCode.WRITE, f"The robot took no command: {error}", now_s))
+        try:
+            return self.robot.write(self._damping)
+        except RobotError:
+            return None
+
+    def _refuse_stand(self) -> str | None:
+        return None if self._finding is None else self._finding.text
+
+    def _refuse_start(self) -> str | None:
+        if self.runner is None:
+            return "no policy is loaded."
+        return self._stand.refusal(self._state, self.robot.now_s())
+
+
+class _Stand:
+    """Moves from the measured pose to the default pose, then holds it."""
+
+    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
+        self._spec = spec
+        self._safety = safety
+        self._goal = JointCommand.position(spec, spec.array("default_rad"))
+        if runner is not None:
+            # The policy's own pose and gains, so that nothing jumps when it takes over.
+            contract = runner.contract
+            self._goal = replace(
+                self._goal,
+                pos_rad=np.array(contract.default_pos_rad),
+                stiffness_nm_rad=np.array(contract.stiffness_nm_rad),
+                damping_nm_s_rad=np.array(contract.damping_nm_s_rad),
+            )
+        self._duration_s = safety.config.stand_duration_s
+        self._from = self._goal.pos_rad
+        self._start_s = 0.0
+        self._entry = -1
+
+    def begin(self, state: RobotState, now_s: float, entry: int) -> None:
+        """Start from the measured pose; ``entry`` is the safety machine's count when STAND was entered."""
+        self._from, self._start_s, self._entry = state.joint_pos_rad.copy(), now_s, entry
+
+    def command(self, now_s: float) -> JointCommand:
+        """The pose of now, along a cosine ramp that starts and ends at rest."""
+        share = min(1.0, max(0.0, (now_s - self._start_s) / self._duration_s))
+        blend = 0.5 - 0.5 * math.cos(math.pi * share)
+        return self._goal.with_pos(self._from + blend * (self._goal.pos_rad - self._from))
+
+    def refusal(self, state: RobotState | None, now_s: float) -> str | None:
+        """Why the policy may not take over yet, or None."""
+        # A stand that was granted but not ticked yet has another count than the last one that began.
+        begun = self._entry == self._safety.entries
+        left_s = self._start_s + self._duration_s - now_s if begun else self._duration_s
+        if left_s > 1e-6 or state is None:
+            return f"the robot is still standing up, {left_s:.1f} s to go."
+        error = np.abs(state.joint_pos_rad - self._goal.pos_rad)
+        worst = int(np.argmax(error))
+        if not error[worst] <= self._safety.config.stand_tolerance_rad:
+            return (
+                f"joint '{self._spec.joint_names[worst]}' is {error[worst]:.2f} rad from the standing pose, "
+                f"allowed are {self._safety.config.stand_tolerance_rad} rad."
+            )
+        return None

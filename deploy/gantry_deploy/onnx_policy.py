@@ -1,0 +1,122 @@
+"""The network, run by onnxruntime on one thread, refused unless it is what its contract says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from gantry_deploy.contract import METADATA_KEY, PolicyContract
+from gantry_deploy.errors import PolicyError
+
+FloatArray = NDArray[np.float32]
+
+
+class OnnxPolicy:
+    """Maps an observation to an action.
+
+    Args:
+        model_bytes: The ONNX file, which carries its contract in its metadata.
+        contract: What the runtime is going to obey, from ``contract.json``.
+
+    Raises:
+        PolicyError: If the file is no network, its sizes are not the contract's, or it carries another contract.
+    """
+
+    def __init__(self, model_bytes: bytes, contract: PolicyContract) -> None:
+        self.contract = contract
+        if contract.recurrent:
+            raise PolicyError(
+                f"The policy has recurrent state ({', '.join(contract.recurrent)}); this runtime has none."
+            )
+        if contract.map_window is not None:
+            raise PolicyError("The policy looks at an elevation map; this runtime has none.")
+        self._session = _session(model_bytes)
+        _check_metadata(self._session, contract)
+        self._input, self._output = _check_sizes(self._session, contract)
+
+    def __call__(self, observation: FloatArray) -> FloatArray:
+        """Run the network.
+
+        Args:
+            observation: Shape (1, contract.observation_size).
+
+        Returns:
+            Action of shape (1, contract.action_size), before the clip.
+
+        Raises:
+            PolicyError: If the observation has another shape, or the action is not finite; names the joints.
+        """
+        try:
+            action = self._session.run([self._output], {self._input: observation})[0]
+        except Exception as error:  # onnxruntime raises several types without a common base
+            raise PolicyError(
+                f"The network refused an observation of shape {observation.shape} and type {observation.dtype}, "
+                f"expected (1, {self.contract.observation_size}) float32: {_first_line(error)}"
+            ) from error
+        if not np.isfinite(action).all():
+            names = self.contract.joint_names
+            bad = [f"{names[i]} = {action[0, i]}" for i in np.flatnonzero(~np.isfinite(action[0]))]
+            finite = "" if np.isfinite(observation).all() else " (the observation is not finite either)"
+            raise PolicyError(f"The network's action is not finite: {', '.join(bad)}{finite}.")
+        return action
+
+
+def _session(model_bytes: bytes) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    # One thread: a policy network is too small to share, and a spinning pool would starve the control loop.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4
+    try:
+        return ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises several types without a common base
+        raise PolicyError(f"policy.onnx cannot be loaded: {_first_line(error)}") from error
+
+
+def _check_metadata(session: ort.InferenceSession, contract: PolicyContract) -> None:
+    metadata = session.get_modelmeta().custom_metadata_map
+    if METADATA_KEY not in metadata:
+        found = ", ".join(sorted(metadata)) or "(nothing)"
+        raise PolicyError(f"policy.onnx carries no contract: its metadata lacks '{METADATA_KEY}' and holds {found}.")
+    inside = PolicyContract.from_json(metadata[METADATA_KEY])
+    if inside == contract:
+        return
+    for field in fields(PolicyContract):
+        theirs, ours = getattr(inside, field.name), getattr(contract, field.name)
+        if theirs != ours:
+            raise PolicyError(
+                f"policy.onnx carries another contract than contract.json; they differ in '{field.name}'."
+                f"\n  policy.onnx: {theirs}\n  contract.json: {ours}"
+            )
+
+
+def _check_sizes(session: ort.InferenceSession, contract: PolicyContract) -> tuple[str, str]:
+    """Names of the input and the output."""
+    names = []
+    for what, found, size in (
+        ("input", session.get_inputs(), contract.observation_size),
+        ("output", session.get_outputs(), contract.action_size),
+    ):
+        if len(found) != 1:
+            listed = ", ".join(item.name for item in found)
+            raise PolicyError(f"The network has {len(found)} {what}s ({listed}), expected one.")
+        tensor = found[0]
+        shape = tuple(tensor.shape)
+        # A batch dimension may be free (a name) or 1.
+        batch_fits = len(shape) == 2 and (not isinstance(shape[0], int) or shape[0] == 1)
+        if not batch_fits or shape[1] != size or tensor.type != "tensor(float)":
+            raise PolicyError(
+                f"The network's {what} '{tensor.name}' is {tensor.type} of shape {shape}, "
+                f"the contract says tensor(float) of shape (1, {size})."
+            )
+        names.append(tensor.name)
+    return names[0], names[1]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,324 @@
+"""Who may move the robot, and when it must stop: a table of transitions and a judge of faults.
+
+PASSIVE sends no torque, STAND moves to the default pose, POLICY runs the network, DAMP brakes every joint and stays
+until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gantry_deploy.errors import SafetyError
+from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+
+
+class Mode(enum.StrEnum):
+    """What the controller sends."""
+
+    PASSIVE = "PASSIVE"
+    STAND = "STAND"
+    POLICY = "POLICY"
+    DAMP = "DAMP"
+
+
+class Event(enum.StrEnum):
+    """What may happen to a mode: requests of the operator, and faults."""
+
+    STAND = "stand"
+    START = "start"
+    STOP = "stop"
+    ESTOP = "estop"
+    RESET = "reset"
+    FAULT = "fault"
+
+
+TRANSITIONS: dict[tuple[Mode, Event], Mode] = {
+    (Mode.PASSIVE, Event.STAND): Mode.STAND,
+    (Mode.STAND, Event.START): Mode.POLICY,
+    (Mode.POLICY, Event.STOP): Mode.STAND,
+    (Mode.STAND, Event.STOP): Mode.PASSIVE,
+    (Mode.DAMP, Event.RESET): Mode.PASSIVE,
+    (Mode.PASSIVE, Event.ESTOP): Mode.DAMP,
+    (Mode.STAND, Event.ESTOP): Mode.DAMP,
+    (Mode.POLICY, Event.ESTOP): Mode.DAMP,
+    (Mode.DAMP, Event.ESTOP): Mode.DAMP,
+    (Mode.STAND, Event.FAULT): Mode.DAMP,
+    (Mode.POLICY, Event.FAULT): Mode.DAMP,
+    (Mode.DAMP, Event.FAULT): Mode.DAMP,
+}
+"""All there is. A fault in PASSIVE changes nothing, because nothing is powered; it keeps STAND from being granted."""
+
+
+class FaultCode(enum.StrEnum):
+    """Why a robot was damped."""
+
+    NO_STATE = "no_state"
+    STALE_STATE = "stale_state"
+    NAN_STATE = "nan_state"
+    TILT = "tilt"
+    JOINT_POSITION = "joint_position"
+    JOINT_VELOCITY = "joint_velocity"
+    JOINT_TORQUE = "joint_torque"
+    NAN_COMMAND = "nan_command"
+    POLICY = "policy"
+    WRITE = "write"
+    MISSED_DEADLINES = "missed_deadlines"
+    HEARTBEAT = "heartbeat"
+    OPERATOR_STOP = "operator_stop"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One reason to damp."""
+
+    code: FaultCode
+    """Kind of fault, for programs."""
+    text: str
+    """One sentence with the value and its limit, for people."""
+    time_s: float
+    """When it was found, on the robot's clock."""
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """Limits of the judge. The defaults suit a legged robot at 50 Hz: a lost robot is damped within 80 ms."""
+
+    state_timeout_s: float = 0.05
+    """A state older than this is stale."""
+    command_timeout_s: float = 0.5
+    """An operator's command older than this becomes zero."""
+    require_heartbeat: bool = False
+    """Whether STAND and POLICY need a living operator link."""
+    heartbeat_timeout_s: float = 0.5
+    """A heartbeat older than this is lost."""
+    max_tilt_rad: float = 1.0
+    """Largest angle between the base's up axis and the vertical."""
+    joint_pos_margin_rad: float = 0.15
+    """How far a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
+    joint_vel_factor: float = 1.5
+    """Largest measured speed in units of the joint's limit; above 1 because impacts spin unloaded joints."""
+    joint_effort_factor: float = 1.5
+    """Largest measured torque in units of the joint's limit; above 1 because torque is estimated from current."""
+    limit_ticks: int = 2
+    """Consecutive ticks beyond a tilt or joint limit that make a fault; a single noisy reading does not."""
+    max_missed_deadlines: int = 5
+    """Largest number of control periods in a row in which no tick began."""
+    stand_duration_s: float = 2.0
+    """Time in which STAND moves from the measured pose to the default pose."""
+    stand_tolerance_rad: float = 0.5
+    """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
+
+    def __post_init__(self) -> None:
+        for name in ("state_timeout_s", "command_timeout_s", "heartbeat_timeout_s", "stand_duration_s", "limit_ticks"):
+            if not getattr(self, name) > 0:
+                raise SafetyError(f"Safety setting {name} is {getattr(self, name)}, expected more than 0.")
+
+
+Guard = Callable[[], str | None]
+"""Why an event is not granted now, or None."""
+
+
+class SafetyMachine:
+    """The mode, its table of transitions, and the judge. Requests may come from any thread.
+
+    Args:
+        spec: The robot whose limits count.
+        config: Limits and timeouts.
+    """
+
+    def __init__(self, spec: RobotSpec, config: SafetyConfig | None = None) -> None:
+        self.spec = spec
+        self.config = config or SafetyConfig()
+        margin = self.config.joint_pos_margin_rad
+        self._lower = spec.array("lower_rad") - margin
+        self._upper = spec.array("upper_rad") + margin
+        self._speed = spec.array("velocity_limit_rad_s") * self.config.joint_vel_factor
+        self._effort = spec.array("effort_limit_nm") * self.config.joint_effort_factor
+        self._min_cos_tilt = math.cos(self.config.max_tilt_rad)
+        self._beyond = 0
+        self._mode = Mode.PASSIVE
+        self._fault: Fault | None = None
+        self._entries = 0
+        self._guards: dict[Event, Guard] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def mode(self) -> Mode:
+        """The present mode."""
+        return self._mode
+
+    @property
+    def fault(self) -> Fault | None:
+        """What led to DAMP; kept until the reset."""
+        return self._fault
+
+    @property
+    def entries(self) -> int:
+        """How often a mode was entered; tells a mode that was left and entered again from one that lasted."""
+        return self._entries
+
+    def allowed_events(self) -> list[str]:
+        """Requests that the table knows in the present mode."""
+        return [event.value for (mode, event) in TRANSITIONS if mode is self._mode and event is not Event.FAULT]
+
+    def add_guard(self, event: Event, guard: Guard) -> None:
+        """Grant ``event`` only while ``guard()`` returns None; what it returns otherwise is told to the operator."""
+        self._guards[event] = guard
+
+    def request(self, event: str, time_s: float = 0.0) -> None:
+        """An operator's request.
+
+        Args:
+            event: ``stand``, ``start``, ``stop``, ``estop`` or ``reset``.
+            time_s: On the robot's clock, for the record of an ``estop``.
+
+        Raises:
+            SafetyError: If there is no such event, or the present mode does not grant it; nothing has changed.
+        """
+        known = [item.value for item in Event if item is not Event.FAULT]
+        if event not in known:
+            raise SafetyError(unknown_name_text("safety event", str(event), known))
+        asked = Event(event)
+        with self._lock:
+            target = TRANSITIONS.get((self._mode, asked))
+            if target is None:
+                raise SafetyError(
+                    f"'{event}' is not possible in {self._mode}{self._because()}. "
+                    f"Possible now: {', '.join(self.allowed_events())}."
+                )
+            refusal = self._guards[asked]() if asked in self._guards else None
+            if refusal is not None:
+                raise SafetyError(f"'{event}' is refused in {self._mode}: {refusal}")
+            if asked is Event.ESTOP and self._fault is None:
+                self._fault = Fault(FaultCode.OPERATOR_STOP, "The operator pressed the emergency stop.", time_s)
+            if asked is Event.RESET:
+                self._fault = None
+            self._beyond = 0
+            self._go(target)
+
+    def report(self, fault: Fault) -> Mode:
+        """Take notice of a fault: DAMP from any powered mode. The first cause is kept. Returns the mode."""
+        with self._lock:
+            target = TRANSITIONS.get((self._mode, Event.FAULT))
+            if target is not None:
+                self._go(target)
+                if self._fault is None:
+                    self._fault = fault
+            return self._mode
+
+    def judge(
+        self,
+        state: RobotState | None,
+        now_s: float,
+        *,
+        missed_deadlines: int = 0,
+        heartbeat_s: float | None = None,
+        requested_command: np.ndarray | None = None,
+    ) -> Fault | None:
+        """The first thing that is wrong, most fundamental first; changes no mode.
+
+        Args:
+            state: The newest reading; None if there is none.
+            now_s: On the robot's clock.
+            missed_deadlines: Control periods in a row in which no tick began.
+            heartbeat_s: Stamp of the operator's newest heartbeat, None if none ever came.
+            requested_command: Shape (c,), what the operator asks for.
+        """
+        config = self.config
+        if state is None:
+            return Fault(FaultCode.NO_STATE, "The robot reports no state.", now_s)
+        age = now_s - state.stamp_s
+        # A stamp from the future would hide a lost robot, one that is not a number too; both count as stale.
+        if not abs(age) <= config.state_timeout_s:
+            text = f"The robot's state is {age * 1e3:.0f} ms old, allowed are {config.state_timeout_s * 1e3:.0f} ms."
+            return Fault(FaultCode.STALE_STATE, text, now_s)
+        if not state.is_finite():
+            return Fault(FaultCode.NAN_STATE, f"The robot's state is not finite: {_nan_text(self.spec, state)}.", now_s)
+        if requested_command is not None and not np.isfinite(requested_command).all():
+            text = f"The requested command {np.asarray(requested_command).tolist()} is not finite."
+            return Fault(FaultCode.NAN_COMMAND, text, now_s)
+        if config.require_heartbeat:
+            age = math.inf if heartbeat_s is None else now_s - heartbeat_s
+            if not age <= config.heartbeat_timeout_s:
+                seen = "never came" if heartbeat_s is None else f"is {age:.2f} s old"
+                text = f"The operator's heartbeat {seen}, allowed are {config.heartbeat_timeout_s} s."
+                return Fault(FaultCode.HEARTBEAT, text, now_s)
+        if missed_deadlines > config.max_missed_deadlines:
+            text = (
+                f"{missed_deadlines} control periods in a row were missed, allowed are {config.max_missed_deadlines}."
+            )
+            return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
+        return self._judge_limits(state, now_s)
+
+    def judge_target(self, target: JointCommand, now_s: float) -> Fault | None:
+        """Whether joint targets may be sent at all: a number that is not finite never may."""
+        if target.is_finite():
+            return None
+        return Fault(FaultCode.NAN_COMMAND, "The policy's joint targets are not finite.", now_s)
+
+    def _go(self, mode: Mode) -> None:
+        if mode is not self._mode:
+            self._mode = mode
+            self._entries += 1
+
+    def _judge_limits(self, state: RobotState, now_s: float) -> Fault | None:
+        """Tilt and joint limits, once they have been exceeded for ``limit_ticks`` calls in a row."""
+        fault = self._tilt(state, now_s) or self._joints(state, now_s)
+        self._beyond = 0 if fault is None else self._beyond + 1
+        return fault if self._beyond >= self.config.limit_ticks else None
+
+    def _tilt(self, state: RobotState, now_s: float) -> Fault | None:
+        w, x, y, z = state.quat_base_to_world_wxyz.tolist()
+        norm2 = w * w + x * x + y * y + z * z
+        # An all-zero quaternion is what an IMU that never answered looks like.
+        cos_tilt = 1.0 - 2.0 * (x * x + y * y) / norm2 if norm2 > 1e-6 else -1.0
+        if cos_tilt >= self._min_cos_tilt:
+            return None
+        tilt = math.acos(max(-1.0, min(1.0, cos_tilt)))
+        text = f"The base is tilted by {tilt:.2f} rad, allowed are {self.config.max_tilt_rad:.2f} rad."
+        return Fault(FaultCode.TILT, text, now_s)
+
+    def _joints(self, state: RobotState, now_s: float) -> Fault | None:
+        pos, vel, effort = state.joint_pos_rad, state.joint_vel_rad_s, state.joint_effort_nm
+        bad = (pos < self._lower) | (pos > self._upper)
+        if bad.any():
+            i = int(np.argmax(bad))
+            limits = f"[{self._lower[i]:.3f}, {self._upper[i]:.3f}] rad"
+            return self._joint_fault(FaultCode.JOINT_POSITION, i, f"is at {pos[i]:.3f} rad", limits, now_s)
+        bad = np.abs(vel) > self._speed
+        if bad.any():
+            i = int(np.argmax(bad))
+            limit = f"{self._speed[i]:.2f} rad/s"
+            return self._joint_fault(FaultCode.JOINT_VELOCITY, i, f"turns at {vel[i]:.2f} rad/s", limit, now_s)
+        bad = np.abs(effort) > self._effort
+        if bad.any():
+            i = int(np.argmax(bad))
+            limit = f"{self._effort[i]:.2f} N m"
+            return self._joint_fault(FaultCode.JOINT_TORQUE, i, f"carries {effort[i]:.2f} N m", limit, now_s)
+        return None
+
+    def _joint_fault(self, code: FaultCode, index: int, what: str, limit: str, now_s: float) -> Fault:
+        return Fault(code, f"Joint '{self.spec.joint_names[index]}' {what}, allowed are {limit}.", now_s)
+
+    def _because(self) -> str:
+        return f" ({self._fault.text})" if self._fault is not None else ""
+
+
+def _nan_text(spec: RobotSpec, state: RobotState) -> str:
+    """Which numbers of a state are not finite."""
+    for field in ("joint_pos_rad", "joint_vel_rad_s", "joint_effort_nm"):
+        bad = np.flatnonzero(~np.isfinite(getattr(state, field)))
+        if bad.size:
+            return f"{field} of {', '.join(spec.joint_names[i] for i in bad)}"
+    for field in ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s"):
+        if not np.isfinite(getattr(state, field)).all():
+            return f"{field} is {getattr(state, field).tolist()}"
+    return "unknown field"
