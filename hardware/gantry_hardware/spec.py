@@ -65,6 +65,15 @@ class RobotSpec:
     """Total mass."""
     source: str
     """Where the numbers come from."""
+    hold_gains: tuple[tuple[float, float], ...] = ()
+    """Stiffness (N m/rad) and damping (N m s/rad) of every joint for holding a pose without a policy. Empty: the
+    joints' own gains, which suffice where a robot need not balance on its ankles."""
+
+    def __post_init__(self) -> None:
+        if len(self.hold_gains) not in (0, len(self.joints)):
+            raise GantryError(
+                f"Robot '{self.name}': {len(self.hold_gains)} pairs of hold gains, expected {len(self.joints)} or none."
+            )
 
     @cached_property
     def joint_names(self) -> tuple[str, ...]:
@@ -75,6 +84,16 @@ class RobotSpec:
     def num_joints(self) -> int:
         """Number of actuated joints."""
         return len(self.joints)
+
+    @property
+    def hold_stiffness_nm_rad(self) -> FloatArray:
+        """Shape (num_joints,), proportional gains for holding a pose without a policy."""
+        return np.array([gains[0] for gains in self.hold_gains]) if self.hold_gains else self.array("stiffness_nm_rad")
+
+    @property
+    def hold_damping_nm_s_rad(self) -> FloatArray:
+        """Shape (num_joints,), derivative gains for holding a pose without a policy."""
+        return np.array([gains[1] for gains in self.hold_gains]) if self.hold_gains else self.array("damping_nm_s_rad")
 
     def array(self, field: str) -> FloatArray:
         """One number of every joint in canonical order.

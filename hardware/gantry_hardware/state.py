@@ -66,14 +66,14 @@ class JointCommand:
 
     @classmethod
     def position(cls, spec: RobotSpec, pos_rad: FloatArray) -> JointCommand:
-        """Hold ``pos_rad`` (n,) with the robot's own gains."""
+        """Hold ``pos_rad`` (n,) with the gains that this robot holds a pose with."""
         zeros = np.zeros(spec.num_joints)
         return cls(
             pos_rad=np.asarray(pos_rad, dtype=np.float64),
             vel_rad_s=zeros,
             effort_nm=zeros,
-            stiffness_nm_rad=spec.array("stiffness_nm_rad"),
-            damping_nm_s_rad=spec.array("damping_nm_s_rad"),
+            stiffness_nm_rad=spec.hold_stiffness_nm_rad,
+            damping_nm_s_rad=spec.hold_damping_nm_s_rad,
         )
 
     @classmethod

@@ -14,6 +14,12 @@ k = I w^2 and d = 2 z I w; here w = 10 Hz and z = 2.
 
 Ankles, and the waist's roll and pitch, are moved by two motors each through a parallel linkage, whose ratio depends on
 the pose. It is taken as 1 : 1, so that inertia, gains and torque are twice those of one motor.
+
+These gains are for a policy that balances; holding still, they let the robot fall. Leaning by a small angle a, the body
+is pulled over by m g h a = 33.3 kg * 9.81 m/s^2 * 0.67 m * a = 219 N m/rad * a, while two ankles of 28.5 N m/rad push
+back with 57 N m/rad. To hold a pose without a policy, the ankles' bandwidth is therefore four times as high, which
+gives 2 * 456 N m/rad, four times what is needed, and that of the other joints of legs and waist, which bend in series
+with the ankles, twice as high. Damping is doubled throughout.
 """
 
 from __future__ import annotations
@@ -27,6 +33,12 @@ BANDWIDTH_RAD_S = 2.0 * math.pi * 10.0
 """Natural frequency of the unloaded position loop."""
 DAMPING_RATIO = 2.0
 """Of the unloaded position loop."""
+HOLD_BANDWIDTH_RATIO = 2.0
+"""Legs and waist: bandwidth while holding a pose over bandwidth under a policy."""
+HOLD_BANDWIDTH_RATIO_ANKLE = 4.0
+"""The same of the ankles."""
+HOLD_DAMPING_RATIO = 2.0
+"""Damping of legs and waist while holding a pose over damping under a policy."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +127,28 @@ TRUNK_KG = 3.813 + 0.214 + 0.086 + 7.818
 ARM_KG = 0.718 + 0.643 + 0.734 + 0.6 + 0.085445 + 0.48405 + 0.254576
 """One arm from shoulder to hand."""
 
+JOINTS = _leg("left") + _leg("right") + WAIST + _arm("left") + _arm("right")
+"""In canonical order."""
+
+
+def _hold_gains(joint: JointSpec) -> tuple[float, float]:
+    if "_ankle_" in joint.name:
+        bandwidth_ratio = HOLD_BANDWIDTH_RATIO_ANKLE
+    elif any(part in joint.name for part in ("_hip_", "_knee_", "waist_")):
+        bandwidth_ratio = HOLD_BANDWIDTH_RATIO
+    else:
+        return joint.stiffness_nm_rad, joint.damping_nm_s_rad
+    return joint.stiffness_nm_rad * bandwidth_ratio**2, joint.damping_nm_s_rad * HOLD_DAMPING_RATIO
+
+
 SPEC = RobotSpec(
     name="g1",
     kind="humanoid",
-    joints=_leg("left") + _leg("right") + WAIST + _arm("left") + _arm("right"),
+    joints=JOINTS,
     feet=("left_foot", "right_foot"),
-    base_height_m=0.76,
+    base_height_m=0.757,
     fall_height_m=0.4,
     mass_kg=TRUNK_KG + 2 * (LEG_KG + ARM_KG),
     source="Unitree's published description, via mjlab's unitree_g1 (model BSD-3-Clause, code Apache-2.0)",
+    hold_gains=tuple(_hold_gains(joint) for joint in JOINTS),
 )

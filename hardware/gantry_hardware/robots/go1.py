@@ -35,6 +35,17 @@ CALF_SPEED_RAD_S = 20.06
 """Speed limit of the calf: 30.1 / 1.5, as published."""
 HIP_SPLAY_RAD = 0.1
 """Abduction in the default pose, which brings the feet under the hips."""
+THIGH_RAD, CALF_RAD = 0.9, -1.8
+"""Default pose: the calf folds twice as far as the thigh leans, so that the foot is below the hip."""
+
+LINK_M = 0.213
+"""Length of the thigh, and of the calf."""
+HIP_OFFSET_M = 0.08
+"""From the axis of abduction sideways to the thigh."""
+FOOT_RADIUS_M = 0.023
+"""Radius of the foot."""
+LEG_HEIGHT_M = 2.0 * LINK_M * math.cos(THIGH_RAD) * math.cos(HIP_SPLAY_RAD) + HIP_OFFSET_M * math.sin(HIP_SPLAY_RAD)
+"""Of the hip above the foot's centre in the default pose."""
 
 
 def _joint(
@@ -59,8 +70,8 @@ def _leg(leg: str) -> tuple[JointSpec, JointSpec, JointSpec]:
     hip, calf = (GEAR_RATIO, HIP_SPEED_RAD_S, HIP_EFFORT_NM), GEAR_RATIO * CALF_LINKAGE_RATIO
     return (
         _joint(f"{leg}_hip_joint", (-0.863, 0.863), hip_rad, *hip),
-        _joint(f"{leg}_thigh_joint", (-0.686, 4.501), 0.9, *hip),
-        _joint(f"{leg}_calf_joint", (-2.818, -0.888), -1.8, calf, CALF_SPEED_RAD_S, CALF_EFFORT_NM),
+        _joint(f"{leg}_thigh_joint", (-0.686, 4.501), THIGH_RAD, *hip),
+        _joint(f"{leg}_calf_joint", (-2.818, -0.888), CALF_RAD, calf, CALF_SPEED_RAD_S, CALF_EFFORT_NM),
     )
 
 
@@ -69,7 +80,7 @@ SPEC = RobotSpec(
     kind="quadruped",
     joints=_leg("FR") + _leg("FL") + _leg("RR") + _leg("RL"),
     feet=("FR", "FL", "RR", "RL"),
-    base_height_m=0.278,
+    base_height_m=LEG_HEIGHT_M + FOOT_RADIUS_M,
     fall_height_m=0.15,
     mass_kg=5.204 + 4 * (0.68 + 1.009 + 0.195862),
     source="Unitree's published description, via mjlab's unitree_go1 (model BSD-3-Clause, code Apache-2.0)",
