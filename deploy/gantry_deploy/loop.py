@@ -212,6 +212,10 @@ class Controller:
             "timing": self.timing.summary(),
         }
 
+    def counts(self) -> dict[str, int]:
+        """Ticks, missed deadlines, failed reads and writes; cheap enough for every tick."""
+        return dict(self._counts)
+
     def _note_period(self, now_s: float) -> float:
         """Time since the last tick; counts the periods in between in which no tick began."""
         self._counts["ticks"] += 1
