@@ -1,0 +1,51 @@
+"""Start a node: ``python -m gantry_ros policy_node --ros-args -p bundle:=...``; ``ros2 run`` enters here as well."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_ros.availability import require_ros
+
+EXECUTABLES = ("policy_node", "sim_robot_node", "drive_node")
+"""Nodes of this package; each is a module with a ``main(arguments) -> int``."""
+
+
+def start(executable: str, arguments: list[str]) -> int:
+    """Run a node until it ends.
+
+    Args:
+        executable: One of :data:`EXECUTABLES`.
+        arguments: What follows on the command line, ``--ros-args`` included.
+
+    Returns:
+        Exit code; 2 after a refusal whose reason is on stderr.
+    """
+    try:
+        if executable not in EXECUTABLES:
+            raise UnknownNameError("executable of gantry_ros", executable, EXECUTABLES)
+        require_ros()
+        return import_module(f"gantry_ros.{executable}").main(arguments)
+    except GantryError as error:
+        print(f"{executable}: {error}", file=sys.stderr, flush=True)
+        return 2
+
+
+def policy_node() -> int:
+    """Entry point of ``ros2 run gantry_ros policy_node``."""
+    return start("policy_node", sys.argv[1:])
+
+
+def sim_robot_node() -> int:
+    """Entry point of ``ros2 run gantry_ros sim_robot_node``."""
+    return start("sim_robot_node", sys.argv[1:])
+
+
+def drive_node() -> int:
+    """Entry point of ``ros2 run gantry_ros drive_node``."""
+    return start("drive_node", sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))

@@ -1,0 +1,166 @@
+"""What every node here shares: parameters with descriptors, an executor in a thread of its own, an orderly end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import rclpy
+from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.context import Context
+from rclpy.exceptions import InvalidParameterTypeException, ParameterException
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from gantry_hardware.errors import GantryError, unknown_name_text
+
+JOIN_TIMEOUT_S = 5.0
+"""How long the executor's thread may take to end."""
+
+# What rclpy declares by itself; everything else on the command line must be ours.
+_FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a node."""
+
+    name: str
+    """Name, dots for groups."""
+    default: bool | int | float | str
+    """Value without one from outside; its type is the parameter's type."""
+    text: str
+    """What it does, with its unit; shown by ``ros2 param describe``."""
+    read_only: bool = True
+    """Whether it is fixed once the node runs."""
+
+
+class NodeHost:
+    """A node with its own context and a single-threaded executor in a thread.
+
+    The multi-threaded executor loses timer ticks and the events executor hangs, so neither is used. Python's signal
+    handlers stay ours: a node must be able to send its last command before ROS goes away.
+
+    Args:
+        name: Node name; ``--ros-args -r __node:=...`` overrides it.
+        arguments: Command line, ``--ros-args`` included; none for a node inside another program.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str] = ()) -> None:
+        self.stop = threading.Event()
+        """Set when the node shall end: by a signal, by a dead executor, by anyone."""
+        self.failure: BaseException | None = None
+        """What a callback raised, if one did."""
+        self._context = Context()
+        try:
+            rclpy.init(
+                args=["gantry", *arguments], context=self._context, signal_handler_options=SignalHandlerOptions.NO
+            )
+        except Exception as error:  # rclpy's own types differ between releases; the text says which argument.
+            raise GantryError(f"ROS refuses the arguments of '{name}': {error}") from error
+        self.node: Node = rclpy.create_node(name, context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self._thread = threading.Thread(target=self._spin, name=f"{name} executor", daemon=True)
+        self._closed = False
+
+    def __enter__(self) -> NodeHost:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def declare(self, parameters: Sequence[Parameter]) -> dict[str, Any]:
+        """Declare parameters and return their values by name.
+
+        Raises:
+            GantryError: If a value has the wrong type, or if one was given that this node does not know.
+        """
+        self._refuse_unknown([parameter.name for parameter in parameters])
+        return {parameter.name: self._declare_one(parameter) for parameter in parameters}
+
+    def start(self) -> None:
+        """Start the executor's thread; call it once everything is declared."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the executor, wait for its thread, then take ROS down, in this order; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop.set()
+        self._executor.shutdown()
+        if self._thread.is_alive():
+            self._thread.join(JOIN_TIMEOUT_S)
+        self.node.destroy_node()
+        self._context.try_shutdown()
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            pass
+        except Exception as error:  # A callback's mistake must end the node, not its executor alone.
+            self.failure = error
+            if not self._closed:
+                self.node.get_logger().fatal(f"A callback failed: {type(error).__name__}: {error}")
+        self.stop.set()
+
+    def _declare_one(self, parameter: Parameter) -> Any:
+        number = isinstance(parameter.default, float)
+        descriptor = ParameterDescriptor(
+            description=parameter.text,
+            read_only=parameter.read_only,
+            # YAML reads "1" as an integer, and ROS would then refuse it for a double.
+            dynamic_typing=number,
+        )
+        try:
+            value = self.node.declare_parameter(parameter.name, parameter.default, descriptor).value
+        except (InvalidParameterTypeException, ParameterException) as error:
+            raise GantryError(f"Parameter '{parameter.name}': {error}") from error
+        if number and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise GantryError(f"Parameter '{parameter.name}' is {value!r}, expected a number.")
+        return float(value) if number else value
+
+    def _refuse_unknown(self, known: Sequence[str]) -> None:
+        for name in getattr(self.node, "_parameter_overrides", {}):
+            if name not in known and not name.startswith(_FOREIGN_PARAMETERS):
+                raise GantryError(unknown_name_text(f"parameter of {self.node.get_name()}", name, known))
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set ``stop``; only from the main thread."""
+
+    def handle(number: int, frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def answer(action: Callable[[], str]) -> Callable[[Any, Any], Any]:
+    """A Trigger service's callback: what ``action`` returns is the answer, what it refuses is the reason."""
+
+    def callback(request: Any, response: Any) -> Any:
+        try:
+            response.message = action()
+            response.success = True
+        except GantryError as error:
+            response.message = str(error)
+            response.success = False
+        return response
+
+    return callback

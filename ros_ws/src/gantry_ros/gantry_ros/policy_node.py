@@ -1,0 +1,309 @@
+"""A policy on ROS 2: the controller of ``gantry_deploy`` on a robot behind topics, its requests as services.
+
+Nothing is published before the bundle is verified, fits the robot and the robot answers; until then the reason for a
+refusal is one message and exit code 2. The control loop owns the main thread, ROS has its executor's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import Twist, TwistStamped
+from std_msgs.msg import Empty
+from std_srvs.srv import Trigger
+
+from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_deploy.errors import SafetyError
+from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.timing import TimingLog
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand
+from gantry_ros import convert, topics
+from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
+from gantry_ros.realtime import prepare_thread
+from gantry_ros.ros_robot import RosRobot
+
+if TYPE_CHECKING:
+    from gantry_deploy.record import Recorder
+
+NAME = "policy_node"
+SAFETY_PREFIX = "safety."
+"""Every field of :class:`gantry_deploy.safety.SafetyConfig` is a parameter under this name."""
+
+PARAMETERS = (
+    Parameter("bundle", "", "Path of the policy bundle, a folder or a .zip."),
+    Parameter("robot", "", "Robot's name in the registry gantry.robots; empty for the one in the bundle's contract."),
+    Parameter("public_key", "", "Raw Ed25519 key, 64 hex digits; bundles that it did not sign are refused."),
+    Parameter("record", "", "Path of an MCAP file to record to; empty for no recording."),
+    Parameter("statistics", "", "Path of a JSON file for the loop's statistics at the end; empty for none."),
+    Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
+    Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
+    Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
+    Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
+    Parameter("diagnostics_rate_hz", 10.0, "Rate of the published diagnostics, Hz."),
+    Parameter("realtime_priority", 0, "SCHED_FIFO priority of the control loop, 1 to 99; 0 for the default scheduler."),
+    Parameter("cpu", -1, "Core that the control loop is pinned to; -1 for any."),
+    *(
+        Parameter(f"{SAFETY_PREFIX}{item.name}", item.default, f"gantry_deploy.safety.SafetyConfig.{item.name}")  # type: ignore[arg-type]
+        for item in fields(SafetyConfig)
+    ),
+)
+"""Every parameter of this node."""
+
+RECENT_TICKS = 500
+"""Ticks that the published percentiles are about."""
+LAST_WORDS = 3
+"""Damping commands that are sent before the node leaves a robot that was not passive."""
+
+
+@dataclass(frozen=True)
+class Damped:
+    """When and after what the robot was damped; all times on the local monotonic clock."""
+
+    code: str
+    """The fault's code."""
+    text: str
+    """What the operator is told."""
+    fault_s: float
+    """When the fault was found."""
+    sent_s: float
+    """Start of the tick that sent the first damping command."""
+    state_s: float
+    """When the last state before it was received."""
+
+
+class AutoStart:
+    """Asks for STAND and then POLICY, once, as soon as the controller grants them; gives up for good in DAMP."""
+
+    def __init__(self, controller: Controller, enabled: bool) -> None:
+        self._controller = controller
+        self._armed = enabled
+
+    def on_tick(self, report: TickReport) -> None:
+        """Ask for the next mode, if there is one to ask for."""
+        if not self._armed:
+            return
+        if report.mode in (Mode.POLICY, Mode.DAMP):
+            self._armed = False
+            return
+        try:
+            self._controller.request("stand" if report.mode is Mode.PASSIVE else "start")
+        except SafetyError:
+            pass  # Not yet; the next tick asks again.
+
+
+class PolicyNode:
+    """Topics and services around one controller.
+
+    Args:
+        host: Its node.
+        controller: On a :class:`RosRobot` that uses the same node.
+        values: Values of :data:`PARAMETERS`.
+    """
+
+    def __init__(
+        self, host: NodeHost, controller: Controller, recorder: Recorder | None, values: dict[str, Any]
+    ) -> None:
+        assert controller.runner is not None
+        self._host = host
+        self._controller = controller
+        self._recorder = recorder
+        self._read_twist = convert.TwistReader(controller.runner.contract.command.names)
+        self._auto = AutoStart(controller, values["auto_start"])
+        self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
+        self._report: TickReport | None = None
+        self._state_s = 0.0
+        self._damped: Damped | None = None
+        self._open(values)
+
+    def on_tick(self, report: TickReport) -> None:
+        """Take note of a tick; called by the control loop."""
+        self._recent.add("busy", report.busy_s)
+        if report.period_s > 0.0:
+            self._recent.add("period", report.period_s)
+        if report.step is not None:
+            self._recent.add("infer", report.step.infer_s)
+        if report.state is not None:
+            self._state_s = report.state.stamp_s
+        before = Mode.PASSIVE if self._report is None else self._report.mode
+        if report.mode is not before:
+            self._note_mode(report)
+        self._report = report
+        self._auto.on_tick(report)
+
+    def _note_mode(self, report: TickReport) -> None:
+        if report.mode is not Mode.DAMP:
+            self._log().info(f"Mode {report.mode}.")
+            return
+        fault = report.fault
+        code, text, fault_s = ("", "", report.time_s) if fault is None else (fault.code.value, fault.text, fault.time_s)
+        self._damped = Damped(code, text, fault_s, report.time_s, self._state_s)
+        self._log().error(f"Mode DAMP: {text}")
+
+    def _open(self, values: dict[str, Any]) -> None:
+        node = self._host.node
+        controller = self._controller
+        twist = TwistStamped if values["cmd_vel_stamped"] else Twist
+        node.create_subscription(twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS)
+        node.create_subscription(
+            Empty, topics.HEARTBEAT, lambda _: controller.heartbeat(controller.robot.now_s()), topics.OPERATOR_QOS
+        )
+        for event in ("stand", "start", "stop", "estop", "reset"):
+            node.create_service(Trigger, f"~/{event}", answer(lambda event=event: self._ask(event)))
+        self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        node.create_timer(1.0 / values["diagnostics_rate_hz"], self._publish)
+
+    def _ask(self, event: str) -> str:
+        self._controller.request(event)
+        return f"{event}: now {self._controller.safety.mode}."
+
+    def _on_twist(self, message: Twist | TwistStamped) -> None:
+        self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
+
+    def _publish(self) -> None:
+        report = self._report
+        if report is None:
+            return
+        mode = self._controller.safety.mode
+        fault = report.fault
+        text = f"{mode}" if fault is None else f"{mode}: {fault.text}"
+        node = self._host.node
+        self._publisher.publish(
+            convert.diagnostics_message(
+                node.get_clock().now().to_msg(),
+                node.get_name(),
+                self._controller.robot.spec.name,
+                text,
+                self._values(report, mode),
+                error=mode is Mode.DAMP,
+            )
+        )
+
+    def _values(self, report: TickReport, mode: Mode) -> dict[str, object]:
+        values: dict[str, object] = {
+            "mode": mode,
+            "possible requests": ", ".join(self._controller.safety.allowed_events()),
+            "fault": "" if report.fault is None else report.fault.text,
+            "fault code": "" if report.fault is None else report.fault.code,
+            "command": ", ".join(f"{value:.4g}" for value in report.requested),
+        }
+        for name, timing in self._recent.summary().items():
+            for statistic in ("p50", "p99", "max"):
+                values[f"{name} {statistic} ms"] = timing[f"{statistic}_s"] * 1e3
+        values.update(self._controller.counts())
+        robot = self._controller.robot
+        if isinstance(robot, RosRobot):
+            values.update(robot.statistics())
+        if self._recorder is not None:
+            values["recording drops"] = self._recorder.dropped
+        if self._damped is not None:
+            values.update(
+                {
+                    "damped code": self._damped.code,
+                    "damped because": self._damped.text,
+                    "damped: fault found at s": self._damped.fault_s,
+                    "damped: first damping sent at s": self._damped.sent_s,
+                    "damped: last state received at s": self._damped.state_s,
+                }
+            )
+        return values
+
+    def _log(self) -> Any:
+        return self._host.node.get_logger()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the node until it is stopped.
+
+    Returns:
+        0; 1 if the robot was damped at the end, or if a callback failed.
+
+    Raises:
+        GantryError: If parameters, bundle or robot are refused; nothing has been sent.
+    """
+    with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
+        values = host.declare(PARAMETERS)
+        bundle = _load(values)
+        spec = robot_spec(values["robot"] or bundle.contract.robot)
+        runner = PolicyRunner(bundle, spec)
+        safety = SafetyMachine(spec, _safety_config(values))
+        robot = RosRobot(
+            spec, host=host, joint_order=values["joint_order"], connect_timeout_s=values["connect_timeout_s"]
+        )
+        recorder = _recorder(values["record"], bundle, spec)
+        controller = Controller(robot, runner, safety, recorder)
+        node = PolicyNode(host, controller, recorder, values)
+        host.start()
+        try:
+            return _drive(host, controller, node, values)
+        finally:
+            robot.close()
+            if recorder is not None:
+                recorder.close()
+
+
+def _drive(host: NodeHost, controller: Controller, node: PolicyNode, values: dict[str, Any]) -> int:
+    """Connect, run the loop, and leave the robot without a target to follow."""
+    try:
+        controller.robot.connect()
+    except GantryError:
+        if host.stop.is_set():
+            return 0  # Stopped by the operator while the robot was still silent.
+        raise
+    prepare_thread(values["realtime_priority"], values["cpu"])
+    # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
+    sys.setswitchinterval(0.0005)
+    controller.run(on_tick=lambda report: _each_tick(host, controller, node, report))
+    mode = controller.safety.mode
+    if mode is not Mode.PASSIVE:
+        for _ in range(LAST_WORDS):
+            controller.robot.write(JointCommand.damping(controller.robot.spec))
+            controller.robot.sleep_until(controller.robot.now_s() + 1.0 / controller.rate_hz)
+    if values["statistics"]:
+        Path(values["statistics"]).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
+    return 1 if mode is Mode.DAMP or host.failure is not None else 0
+
+
+def _each_tick(host: NodeHost, controller: Controller, node: PolicyNode, report: TickReport) -> None:
+    node.on_tick(report)
+    if host.stop.is_set():
+        controller.stop()
+
+
+def _load(values: dict[str, Any]) -> Bundle:
+    if not values["bundle"]:
+        raise GantryError("Parameter 'bundle' is empty, expected the path of a policy bundle (-p bundle:=...).")
+    return load_bundle(values["bundle"], public_key=_public_key(values["public_key"]))
+
+
+def _recorder(path: str, bundle: Bundle, spec: RobotSpec) -> Recorder | None:
+    if not path:
+        return None
+    from gantry_deploy.record import Recorder  # A robot that does not record needs no MCAP packages.
+
+    return Recorder(path, bundle.contract, spec)
+
+
+def _public_key(text: str) -> bytes | None:
+    if not text:
+        return None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError as error:
+        raise GantryError(f"Parameter 'public_key' is '{text}', expected 64 hex digits ({error}).") from error
+    if len(key) != 32:
+        raise GantryError(f"Parameter 'public_key' has {len(text)} characters, expected 64 hex digits.")
+    return key
+
+
+def _safety_config(values: dict[str, Any]) -> SafetyConfig:
+    return SafetyConfig(**{item.name: values[SAFETY_PREFIX + item.name] for item in fields(SafetyConfig)})

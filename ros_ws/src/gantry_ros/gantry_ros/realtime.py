@@ -1,0 +1,35 @@
+"""Scheduling of the control loop's thread."""
+
+from __future__ import annotations
+
+import os
+
+from gantry_hardware.errors import GantryError
+
+
+def prepare_thread(priority: int, cpu: int) -> None:
+    """Give the calling thread a real-time priority and a core of its own.
+
+    Args:
+        priority: Of SCHED_FIFO, 1 to 99; 0 leaves the scheduler alone.
+        cpu: Core to pin to; negative for any.
+
+    Raises:
+        GantryError: If the machine does not allow it, or has no such core.
+    """
+    try:
+        if cpu >= 0:
+            os.sched_setaffinity(0, {cpu})
+        if priority > 0:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except PermissionError as error:
+        raise GantryError(
+            f"Real-time priority {priority} is not allowed here ({error.strerror}). Allow it with an 'rtprio' line in "
+            "/etc/security/limits.conf, or set realtime_priority to 0."
+        ) from error
+    except (OSError, ValueError) as error:
+        cores = sorted(os.sched_getaffinity(0))
+        raise GantryError(
+            f"realtime_priority {priority} and cpu {cpu} are refused: {error}. Priorities go from 1 to 99, "
+            f"this process may use the cores {', '.join(map(str, cores))}."
+        ) from error

@@ -1,0 +1,233 @@
+"""A robot behind ROS 2 topics, as a backend of the control loop like any other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Literal
+
+from nav_msgs.msg import Odometry
+from rclpy.publisher import Publisher
+from sensor_msgs.msg import Imu, JointState
+from std_msgs.msg import Float32MultiArray
+
+from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.limits import CommandLimiter
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+from gantry_ros import convert, topics
+from gantry_ros.host import NodeHost
+
+OPTIONAL_TIMEOUT_S = 0.5
+"""Odometry and foot contacts older than this are left out of the state."""
+GUARD_PERIOD_S = 0.5
+"""How often other writers of the joint command are looked for."""
+JOINT_ORDERS = ("strict", "by_name")
+"""Values of ``joint_order``."""
+
+
+class RosRobot:
+    """Implements :class:`gantry_hardware.backend.Robot` on topics.
+
+    ``stamp_s`` of a state is the local monotonic time at which the older of its two required parts, joints and IMU, was
+    received. A message whose header stamp repeats is no news: a robot that keeps sending its last reading goes stale.
+
+    Args:
+        spec: The robot that must be on the other side.
+        host: Node to use; an own one is made without it.
+        joint_order: ``strict`` refuses a JointState in another order than the spec's, ``by_name`` sorts it.
+        connect_timeout_s: How long :meth:`connect` waits for a first state.
+    """
+
+    def __init__(
+        self,
+        spec: RobotSpec,
+        *,
+        host: NodeHost | None = None,
+        joint_order: Literal["strict", "by_name"] = "strict",
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        if joint_order not in JOINT_ORDERS:
+            raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
+        self.spec = spec
+        self._connect_timeout_s = connect_timeout_s
+        self._given_host = host
+        self._host: NodeHost | None = None
+        self._read_joints = convert.JointStateReader(spec, by_name=joint_order == "by_name")
+        self._codec = convert.CommandCodec(spec)
+        self._limiter = CommandLimiter(spec)
+        self._arrived = threading.Condition()
+        self._newest: dict[str, tuple[Any, float]] = {}
+        self._received: dict[str, int] = {}
+        self._repeated = 0
+        self._others: list[str] = []
+        self._publisher: Publisher | None = None
+        self._entities: list[tuple[str, Any]] = []
+
+    def connect(self) -> None:
+        """Subscribe, wait for a first state, and only then announce that commands will come.
+
+        Raises:
+            RobotError: If no state arrives, its joints are not the spec's, or another node commands the robot already;
+                nothing has been sent.
+        """
+        if self._host is not None:
+            return
+        self._host = self._given_host or NodeHost(f"gantry_{self.spec.name}")
+        node = self._host.node
+        for topic, kind in (
+            (topics.JOINT_STATES, JointState),
+            (topics.IMU, Imu),
+            (topics.ODOM, Odometry),
+            (topics.FOOT_CONTACTS, Float32MultiArray),
+        ):
+            handler = self._handler(topic)
+            self._entities.append(("subscription", node.create_subscription(kind, topic, handler, topics.READER_QOS)))
+        if self._given_host is None:
+            self._host.start()
+        try:
+            self._wait_for_state()
+            self.read()
+            self._look_for_others(allowed=0)
+            self._refuse_others()
+        except RobotError:
+            self.close()
+            raise
+        self._publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
+        self._entities.append(("publisher", self._publisher))
+        self._entities.append(("timer", node.create_timer(GUARD_PERIOD_S, lambda: self._look_for_others(allowed=1))))
+
+    def now_s(self) -> float:
+        """Local monotonic time."""
+        return time.monotonic()
+
+    def sleep_until(self, time_s: float) -> None:
+        """Wait for a local monotonic time."""
+        time.sleep(max(0.0, time_s - time.monotonic()))
+
+    def read(self) -> RobotState:
+        """The newest state.
+
+        Raises:
+            RobotError: If none has arrived, or the newest is not of this robot.
+        """
+        with self._arrived:
+            newest = dict(self._newest)
+        missing = self._missing(newest)
+        if missing:
+            raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
+        joints, joints_s = newest[topics.JOINT_STATES]
+        imu, imu_s = newest[topics.IMU]
+        now_s = time.monotonic()
+
+        def fresh(topic: str) -> Any:
+            message, received_s = newest.get(topic, (None, 0.0))
+            return message if now_s - received_s <= OPTIONAL_TIMEOUT_S else None
+
+        return convert.robot_state(
+            self._read_joints(joints), imu, min(joints_s, imu_s), fresh(topics.ODOM), fresh(topics.FOOT_CONTACTS)
+        )
+
+    def write(self, command: JointCommand) -> JointCommand:
+        """Publish a command within the spec's limits and return it.
+
+        Raises:
+            RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the robot too.
+        """
+        if self._host is None or self._publisher is None:
+            raise RobotError("The ROS robot is not connected; call connect() first.")
+        limited, _ = self._limiter.clamp(command)
+        # Braking is sent whoever else is there; anything that moves the robot is not.
+        if not self._is_braking(limited):
+            self._refuse_others()
+        self._publisher.publish(self._codec.message(limited, self._host.node.get_clock().now().to_msg()))
+        return limited
+
+    def close(self) -> None:
+        """Unsubscribe; an own node is taken down. May be called twice."""
+        host, self._host, self._publisher = self._host, None, None
+        if host is None:
+            return
+        if self._given_host is None:
+            host.close()
+        else:
+            for kind, entity in reversed(self._entities):
+                getattr(host.node, f"destroy_{kind}")(entity)
+        self._entities.clear()
+        self._newest.clear()
+
+    def statistics(self) -> dict[str, int]:
+        """Messages received per topic, and those that repeated the one before."""
+        with self._arrived:
+            counts = {f"received {topic}": count for topic, count in self._received.items()}
+            return {**counts, "repeated messages": self._repeated}
+
+    def _handler(self, topic: str) -> Any:
+        last: list[tuple[int, int]] = [(0, 0)]
+
+        def handle(message: Any) -> None:
+            received_s = time.monotonic()
+            head = getattr(message, "header", None)
+            stamp = (0, 0) if head is None else (head.stamp.sec, head.stamp.nanosec)
+            with self._arrived:
+                self._received[topic] = self._received.get(topic, 0) + 1
+                # A driver that stamps nothing can only be judged by what arrives.
+                if stamp != (0, 0) and stamp == last[0]:
+                    self._repeated += 1
+                    return
+                last[0] = stamp
+                self._newest[topic] = (message, received_s)
+                self._arrived.notify_all()
+
+        return handle
+
+    def _wait_for_state(self) -> None:
+        assert self._host is not None
+        deadline_s = time.monotonic() + self._connect_timeout_s
+        with self._arrived:
+            while self._missing(self._newest):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0.0 or self._host.stop.is_set():
+                    raise RobotError(self._silence_text())
+                self._arrived.wait(min(left_s, 0.1))
+
+    def _silence_text(self) -> str:
+        assert self._host is not None
+        node = self._host.node
+        parts = []
+        for topic in self._missing(self._newest):
+            name = node.resolve_topic_name(topic)
+            count = node.count_publishers(name)
+            parts.append(f"{name} ({count} publisher{'' if count == 1 else 's'})")
+        return (
+            f"Robot '{self.spec.name}' does not answer: nothing arrived within {self._connect_timeout_s:g} s on "
+            f"{', '.join(parts)}. Is its node running, with the same ROS_DOMAIN_ID and discovery range?"
+        )
+
+    @staticmethod
+    def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
+        return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
+
+    def _look_for_others(self, allowed: int) -> None:
+        """Remember who else publishes joint commands; ``allowed`` is the number of publishers that are ours."""
+        if self._host is None:
+            return
+        node = self._host.node
+        name = node.resolve_topic_name(topics.JOINT_COMMAND)
+        found = node.get_publishers_info_by_topic(name)
+        if len(found) <= allowed:
+            self._others = []
+            return
+        names = [f"{info.node_namespace.rstrip('/')}/{info.node_name}" for info in found]
+        own = f"{node.get_namespace().rstrip('/')}/{node.get_name()}"
+        if allowed and own in names:
+            names.remove(own)
+        self._others = names
+
+    def _refuse_others(self) -> None:
+        if self._others:
+            raise RobotError(f"Another node commands this robot too: {', '.join(self._others)}. Stop one of them.")
+
+    @staticmethod
+    def _is_braking(command: JointCommand) -> bool:
+        return not command.stiffness_nm_rad.any() and not command.effort_nm.any()

@@ -1,0 +1,270 @@
+"""A robot on ROS 2 topics: any backend by name, stepped in real time, MuJoCo unless asked otherwise.
+
+It publishes what a robot's driver publishes and obeys ``joint_command``. Without a command for the watchdog's time it
+damps by itself. The parameter ``fault`` injects faults on purpose, for tests and for drills.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import Odometry
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.parameter import Parameter as RclParameter
+from sensor_msgs.msg import Imu, JointState
+from std_msgs.msg import Float32MultiArray
+from std_srvs.srv import Trigger
+
+from gantry_hardware.backend import Robot
+from gantry_hardware.backends import make_backend
+from gantry_hardware.errors import GantryError, RobotError, unknown_name_text
+from gantry_hardware.robots import robot_spec
+from gantry_hardware.state import JointCommand, RobotState
+from gantry_ros import convert, topics
+from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
+
+NAME = "sim_robot_node"
+
+FAULTS = {
+    "": "none",
+    "silent": "publishes nothing any more, while the process lives",
+    "frozen": "repeats the last reading with its old stamp",
+    "nan": "the first joint's position is not a number",
+    "wrong_name": "the first joint has another name",
+    "wrong_order": "the joints come in reverse order",
+    "no_imu": "publishes no IMU any more",
+}
+"""Values of the parameter ``fault``."""
+
+PARAMETERS = (
+    Parameter("robot", "go2", "Robot's name in the registry gantry.robots."),
+    Parameter("backend", "mujoco", "Backend's name in the registry gantry.backends."),
+    Parameter("options", "{}", 'Options of the backend as a JSON object, for example {"delay_s": 0.004}.'),
+    Parameter("rate_hz", 200.0, "Rate of the published state, Hz; the backend is stepped at it, in real time."),
+    Parameter("watchdog_s", 0.1, "The robot damps when its newest command is older, s."),
+    Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
+    Parameter("fault", "", f"Injected fault: {'; '.join(f'{k!r} {v}' for k, v in FAULTS.items())}.", read_only=False),
+)
+"""Every parameter of this node."""
+
+MAX_LAG_S = 0.1
+"""A loop that is further behind than this starts over from now instead of catching up with a burst."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A joint command and when it came."""
+
+    command: JointCommand
+    """What to do."""
+    time_s: float
+    """Local monotonic time of its receipt."""
+
+
+class SimRobotNode:
+    """Steps a backend and speaks for it.
+
+    Args:
+        host: Its node.
+        values: Values of :data:`PARAMETERS`.
+
+    Raises:
+        GantryError: If the robot, the backend or its options do not exist.
+    """
+
+    def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
+        self._host = host
+        self.spec = robot_spec(values["robot"])
+        self._robot: Robot = make_backend(values["backend"], self.spec, **_options(values["options"]))
+        self._backend_name = values["backend"]
+        self._period_s = 1.0 / _positive(values, "rate_hz")
+        self._watchdog_s = _positive(values, "watchdog_s")
+        self._codec = convert.CommandCodec(self.spec)
+        self._robot_lock = threading.Lock()
+        self._received: Received | None = None
+        self._fault: str = ""
+        self._set_fault(values["fault"])
+        self._watchdog_trips = 0
+        self._damping = True
+        self._refused = 0
+        self._overruns = 0
+        self._last_stamp_s = -math.inf
+        self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
+
+    def run(self) -> None:
+        """Step and publish in real time until the host is stopped."""
+        self._robot.connect()
+        self._log().info(f"Robot '{self.spec.name}' on backend '{self._backend_name}' at {1.0 / self._period_s:g} Hz.")
+        try:
+            self._loop()
+        finally:
+            self._robot.close()
+
+    def _loop(self) -> None:
+        next_s = time.monotonic()
+        robot_s = self._robot.now_s()
+        while not self._host.stop.is_set():
+            with self._robot_lock:
+                self._robot.write(self._choose_command(time.monotonic()))
+                robot_s += self._period_s
+                self._robot.sleep_until(robot_s)
+                state = self._robot.read()
+                age_s = self._robot.now_s() - state.stamp_s
+            self._publish(state, age_s)
+            next_s += self._period_s
+            late_s = time.monotonic() - next_s
+            if late_s > MAX_LAG_S:
+                self._overruns += 1
+                next_s = time.monotonic()
+            elif late_s < 0.0:
+                time.sleep(-late_s)
+
+    def _choose_command(self, now_s: float) -> JointCommand:
+        received = self._received
+        if received is not None and now_s - received.time_s <= self._watchdog_s:
+            if self._damping:
+                self._log().info("Joint commands arrive.")
+            self._damping = False
+            return received.command
+        if not self._damping:
+            self._watchdog_trips += 1
+            self._log().warning(f"No joint command for {self._watchdog_s:g} s: damping.")
+        self._damping = True
+        return JointCommand.damping(self.spec)
+
+    def _publish(self, state: RobotState, age_s: float) -> None:
+        fault = self._fault
+        if fault == "silent":
+            return
+        if fault == "frozen":
+            self._joints.publish(self._last_joints)
+            self._imu.publish(self._last_imu)
+            return
+        if state.stamp_s <= self._last_stamp_s:
+            return  # Nothing new, nothing said.
+        self._last_stamp_s = state.stamp_s
+        now_ns = self._host.node.get_clock().now().nanoseconds
+        stamp = convert.stamp_from_ns(now_ns - int(age_s * 1e9))
+        if fault == "nan":
+            state = replace(state, joint_pos_rad=np.concatenate(([np.nan], state.joint_pos_rad[1:])))
+        odometry = convert.odometry_message(state, stamp)
+        if odometry is not None:
+            self._odom.publish(odometry)
+        contacts = convert.foot_contact_message(self.spec, state)
+        if contacts is not None:
+            self._contacts.publish(contacts)
+        self._last_imu = convert.imu_message(state, stamp)
+        if fault != "no_imu":
+            self._imu.publish(self._last_imu)
+        # Last, so that whoever waits for joints finds the rest of the same reading already there.
+        self._last_joints = _mislabel(convert.joint_state_message(self.spec, state, stamp), fault)
+        self._joints.publish(self._last_joints)
+
+    def _open_topics(self, diagnostics_period_s: float) -> None:
+        node = self._host.node
+        self._last_joints = JointState()
+        self._last_imu = Imu()
+        self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
+        self._imu = node.create_publisher(Imu, topics.IMU, topics.WRITER_QOS)
+        self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
+        self._contacts = node.create_publisher(Float32MultiArray, topics.FOOT_CONTACTS, topics.WRITER_QOS)
+        self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
+        node.create_service(Trigger, "reset", answer(self._reset))
+        node.create_timer(diagnostics_period_s, self._report)
+        node.add_on_set_parameters_callback(self._on_parameters)
+
+    def _on_command(self, message: JointState) -> None:
+        try:
+            self._received = Received(self._codec.command(message), time.monotonic())
+        except RobotError as error:
+            self._refused += 1
+            self._log().error(f"Refused: {error}", throttle_duration_sec=1.0)
+
+    def _on_parameters(self, parameters: list[RclParameter]) -> SetParametersResult:
+        try:
+            for parameter in parameters:
+                if parameter.name == "fault":
+                    self._set_fault(parameter.value)
+        except GantryError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    def _set_fault(self, fault: str) -> None:
+        if fault not in FAULTS:
+            raise GantryError(unknown_name_text("fault", fault, FAULTS))
+        if fault != self._fault:
+            self._log().warning(f"Injected fault: {FAULTS[fault]}.")
+        self._fault = fault
+
+    def _reset(self) -> str:
+        reset = getattr(self._robot, "reset", None)
+        if reset is None:
+            raise RobotError(f"Backend '{self._backend_name}' cannot be reset.")
+        with self._robot_lock:
+            reset()
+            self._received = None
+            self._damping = True
+        return f"Robot '{self.spec.name}' is back at its start."
+
+    def _report(self) -> None:
+        text = "damping: no joint command" if self._damping else "commanded"
+        values = {
+            "backend": self._backend_name,
+            "fault injected": FAULTS[self._fault],
+            "watchdog trips": self._watchdog_trips,
+            "refused commands": self._refused,
+            "overruns": self._overruns,
+        }
+        stamp = self._host.node.get_clock().now().to_msg()
+        name = self._host.node.get_name()
+        self._diagnostics.publish(
+            convert.diagnostics_message(stamp, name, self.spec.name, text, values, error=self._watchdog_trips > 0)
+        )
+
+    def _log(self) -> Any:
+        return self._host.node.get_logger()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the node until it is stopped.
+
+    Raises:
+        GantryError: If parameters or backend are refused.
+    """
+    with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
+        node = SimRobotNode(host, host.declare(PARAMETERS))
+        host.start()
+        node.run()
+        return 1 if host.failure is not None else 0
+
+
+def _mislabel(message: JointState, fault: str) -> JointState:
+    if fault == "wrong_name":
+        message.name = [f"{message.name[0]}_renamed", *message.name[1:]]
+    elif fault == "wrong_order":
+        message.name = message.name[::-1]
+    return message
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise GantryError(f"Parameter 'options' is no JSON: {error}. It is: {text}") from error
+    if not isinstance(options, dict):
+        raise GantryError(f"Parameter 'options' is {text}, expected a JSON object.")
+    return options
+
+
+def _positive(values: dict[str, Any], name: str) -> float:
+    if not values[name] > 0.0:
+        raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
+    return values[name]

@@ -1,0 +1,44 @@
+"""Names and qualities of service that both ends of a wire agree on; all names are relative and can be remapped."""
+
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+JOINT_STATES = "joint_states"
+"""sensor_msgs/JointState, robot to everybody."""
+IMU = "imu/data"
+"""sensor_msgs/Imu in the base frame, robot to everybody."""
+ODOM = "odom"
+"""nav_msgs/Odometry, ``odom`` to ``base_link``, robot to everybody; optional."""
+FOOT_CONTACTS = "foot_contacts"
+"""std_msgs/Float32MultiArray, one number per foot; optional."""
+JOINT_COMMAND = "joint_command"
+"""sensor_msgs/JointState with ``<joint>/<interface>`` names, policy to robot."""
+CMD_VEL = "cmd_vel"
+"""geometry_msgs/Twist (or TwistStamped), operator to policy."""
+HEARTBEAT = "heartbeat"
+"""std_msgs/Empty, operator to policy."""
+DIAGNOSTICS = "diagnostics"
+"""diagnostic_msgs/DiagnosticArray, everybody to the operator."""
+
+WRITER_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+)
+"""Of what is published at a control rate: reliable, so that every kind of reader matches."""
+
+READER_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+    reliability=ReliabilityPolicy.BEST_EFFORT,
+    durability=DurabilityPolicy.VOLATILE,
+)
+"""Of what a control loop reads: the newest or nothing. Matches any writer, and never asks for an old one again."""
+
+OPERATOR_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""Of what an operator's side sends to us; matches any writer."""
+
+REPORT_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability=ReliabilityPolicy.RELIABLE)
+"""Of diagnostics."""

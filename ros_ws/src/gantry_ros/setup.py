@@ -1,0 +1,29 @@
+"""For colcon on a robot's own ROS 2; elsewhere the one pyproject.toml at the repository's root installs everything.
+
+The runtime itself (gantry_deploy, gantry_hardware) is no ROS package: install it into the Python that ROS uses,
+``pip install .`` at the repository's root.
+"""
+
+from setuptools import setup
+
+NAME = "gantry_ros"
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    packages=[NAME],
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+    ],
+    zip_safe=True,
+    license="Apache-2.0",
+    description="ROS 2 nodes around the Gantry runtime.",
+    entry_points={
+        "console_scripts": [
+            "policy_node = gantry_ros.__main__:policy_node",
+            "sim_robot_node = gantry_ros.__main__:sim_robot_node",
+            "drive_node = gantry_ros.__main__:drive_node",
+        ]
+    },
+)
