@@ -14,6 +14,7 @@ import mujoco
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
+from gantry_sim import looks
 
 MODEL_FILES: dict[str, tuple[str, str]] = {
     "go1": ("mjlab", "asset_zoo/robots/unitree_go1/xmls/go1.xml"),
@@ -21,11 +22,6 @@ MODEL_FILES: dict[str, tuple[str, str]] = {
     "g1": ("mjlab", "asset_zoo/robots/unitree_g1/xmls/g1.xml"),
 }
 """Robot name to the package that carries its MJCF, and the file's path inside that package."""
-
-VISUAL_GROUP = 2
-"""Geom group of shapes that are only looked at."""
-FLOOR_SIZE_M = (0.0, 0.0, 0.05)
-"""Half sizes of the floor, zero meaning infinite, and the spacing of its drawing."""
 
 
 def model_names() -> list[str]:
@@ -57,7 +53,7 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
 
     Args:
         name: Robot name, one of :func:`model_names`.
-        visuals: Keep the meshes that are only looked at. Without them a model compiles faster.
+        visuals: Keep the shapes that are only looked at. Without them a model compiles faster.
 
     Raises:
         UnknownNameError: If there is no such model.
@@ -69,7 +65,9 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
             raise UnknownNameError(f"joint in the model of {name}", joint.name, actuated_joint_names(model))
         found.armature = joint.armature_kg_m2
     if not visuals:
-        _remove_visuals(model)
+        looks.remove_visuals(model)
+    elif name == "go2":
+        looks.dress_go2(model)
     return model
 
 
@@ -86,7 +84,7 @@ def scene_model(
         name: Robot name, one of :func:`model_names`.
         foot_friction: Sliding friction between a foot and whatever it touches.
         timestep_s: Physics step.
-        visuals: Keep the meshes that are only looked at.
+        visuals: Keep the shapes that are only looked at.
 
     Raises:
         UnknownNameError: If there is no such model.
@@ -99,8 +97,8 @@ def scene_model(
         for geom in foot_geoms(model, foot):
             geom.friction[0] = foot_friction
             geom.priority = 1  # The foot's friction counts, whatever the floor's is.
-    _add_floor(model)
-    _add_looks(model)
+    looks.add_floor(model)
+    looks.add_sky_and_light(model)
     return model
 
 
@@ -131,51 +129,3 @@ def foot_geoms(model: mujoco.MjSpec, foot: str) -> list[mujoco.MjsGeom]:
     if site is None:
         raise UnknownNameError("foot", foot, [site.name for site in model.sites])
     return [geom for geom in site.parent.geoms if "foot" in geom.name]
-
-
-def _remove_visuals(model: mujoco.MjSpec) -> None:
-    for geom in list(model.geoms):
-        if geom.group == VISUAL_GROUP:
-            model.delete(geom)
-    for mesh in list(model.meshes):
-        model.delete(mesh)
-
-
-def _add_floor(model: mujoco.MjSpec) -> None:
-    texture = model.add_texture(
-        name="floor_checker",
-        type=mujoco.mjtTexture.mjTEXTURE_2D,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=[0.36, 0.42, 0.47],
-        rgb2=[0.45, 0.51, 0.56],
-        width=256,
-        height=256,
-    )
-    material = model.add_material(name="floor", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.0)
-    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = texture.name
-    model.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=FLOOR_SIZE_M, material=material.name)
-
-
-def _add_looks(model: mujoco.MjSpec) -> None:
-    model.add_texture(
-        name="sky",
-        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=[0.83, 0.89, 0.94],
-        rgb2=[0.97, 0.98, 1.0],
-        width=256,
-        height=256,
-    )
-    model.worldbody.add_light(
-        name="sun",
-        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
-        pos=[0.0, 0.0, 4.0],
-        dir=[0.3, 0.4, -1.0],
-        diffuse=[0.6, 0.6, 0.6],
-        castshadow=False,
-    )
-    model.visual.headlight.ambient = [0.45, 0.45, 0.45]
-    model.visual.headlight.diffuse = [0.35, 0.35, 0.35]
-    model.visual.headlight.specular = [0.05, 0.05, 0.05]
-    model.visual.global_.offwidth = 1920
-    model.visual.global_.offheight = 1080

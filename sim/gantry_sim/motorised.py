@@ -1,0 +1,140 @@
+"""A robot's scene with motors on its joints, compiled, and where the compiled arrays keep what the spec names."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_hardware.errors import GantryError
+from gantry_hardware.spec import RobotSpec
+from gantry_sim.models import base_body, scene_model
+
+FloatArray = NDArray[np.float64]
+
+HANGING_CLEARANCE_M = 0.2
+"""With a fixed base, the base hangs this much higher than it stands."""
+
+
+def robot_with_motors(
+    spec: RobotSpec,
+    *,
+    timestep_s: float = 0.002,
+    friction: float = 1.0,
+    added_mass_kg: float = 0.0,
+    fixed_base: bool = False,
+    visuals: bool = True,
+) -> mujoco.MjModel:
+    """The robot on a floor, one motor per joint in the order of the spec, its torque clipped to the effort limit.
+
+    A motor's force is ``ctrl + biasprm[1] q + biasprm[2] dq``, so that stiffness and damping, negated, go to
+    ``actuator_biasprm`` and the constant part of the impedance law to ``ctrl``.
+
+    Args:
+        spec: Which robot.
+        timestep_s: Physics step.
+        friction: Sliding friction between the feet and the floor.
+        added_mass_kg: Payload at the base's centre of mass; may be negative.
+        fixed_base: Hang the robot by its base above the floor.
+        visuals: Load the meshes that are only looked at.
+
+    Raises:
+        UnknownNameError: If the robot has no MuJoCo model.
+        GantryError: If the base would weigh nothing.
+    """
+    scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
+    base = base_body(scene)
+    if not base.mass + added_mass_kg > 0.0:
+        raise GantryError(
+            f"'{spec.name}' cannot carry 'added_mass_kg' = {added_mass_kg}: its base weighs {base.mass:.3f} kg."
+        )
+    base.mass += added_mass_kg
+    for joint in spec.joints:
+        scene.add_actuator(
+            name=joint.name,
+            target=joint.name,
+            trntype=mujoco.mjtTrn.mjTRN_JOINT,
+            gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+            biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+            forcelimited=True,
+            forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
+        )
+    if fixed_base:
+        _hang(scene, base, spec.base_height_m + HANGING_CLEARANCE_M)
+    # A state that has blown up must be seen as such, not quietly put back to the start.
+    scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    return scene.compile()
+
+
+class SceneIndex:
+    """Where a compiled scene keeps what the spec names.
+
+    Args:
+        model: The compiled scene.
+        spec: The robot in it.
+    """
+
+    def __init__(self, model: mujoco.MjModel, spec: RobotSpec) -> None:
+        joints = [model.joint(name) for name in spec.joint_names]
+        self.joint_qpos = np.array([joint.qposadr[0] for joint in joints])
+        """Shape (n,), addresses in qpos in the order of the spec."""
+        self.joint_qvel = np.array([joint.dofadr[0] for joint in joints])
+        """Shape (n,), addresses in qvel in the order of the spec."""
+        self.is_free = bool(model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE)
+        """Whether the base floats; its position and velocity then come first."""
+        self.base = int(model.body_rootid[model.jnt_bodyid[0]])
+        """Index of the base's body."""
+        start = int(model.sensor("imu_lin_acc").adr[0])
+        self.accelerometer = slice(start, start + 3)
+        """Of the sensor data."""
+        self._num_feet = len(spec.feet)
+        self._foot_of_geom = np.full(model.ngeom, -1)
+        for index, foot in enumerate(spec.feet):
+            on_foot = model.geom_bodyid == model.site(foot).bodyid[0]
+            self._foot_of_geom[on_foot & _named_foot(model)] = index
+        self._is_world = model.geom_bodyid == 0
+
+    def feet_on_ground(self, contact_geoms: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which feet touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
+        touching = np.zeros(self._num_feet, dtype=bool)
+        for own, other in ((0, 1), (1, 0)):
+            feet = self._foot_of_geom[contact_geoms[:, own]]
+            touching[feet[(feet >= 0) & self._is_world[contact_geoms[:, other]]]] = True
+        return touching
+
+    def lowest_foot_point_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
+        """Height of the lowest point of all feet in the kinematics of ``data``; feet are spheres and capsules.
+
+        Raises:
+            GantryError: If a foot has another shape.
+        """
+        lowest = np.inf
+        for geom in np.flatnonzero(self._foot_of_geom >= 0):
+            radius, half_length = model.geom_size[geom, :2]
+            if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
+                half_length = 0.0
+            elif model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_CAPSULE:
+                raise GantryError(f"Foot shape '{model.geom(geom).name}' is no sphere and no capsule.")
+            axis_z = data.geom_xmat[geom, 8]
+            lowest = min(lowest, data.geom_xpos[geom, 2] - abs(axis_z) * half_length - radius)
+        return float(lowest)
+
+
+def rotate_into_base(quat_base_to_world_wxyz: FloatArray, vector_in_world: FloatArray) -> FloatArray:
+    """A world vector (3,) expressed in the base frame whose orientation is the unit quaternion (4,)."""
+    w, axis = quat_base_to_world_wxyz[0], -quat_base_to_world_wxyz[1:]
+    twice = 2.0 * np.cross(axis, vector_in_world)
+    return vector_in_world + w * twice + np.cross(axis, twice)
+
+
+def _named_foot(model: mujoco.MjModel) -> NDArray[np.bool_]:
+    return np.array(["foot" in model.geom(geom).name for geom in range(model.ngeom)])
+
+
+def _hang(scene: mujoco.MjSpec, base: mujoco.MjsBody, height_m: float) -> None:
+    for child in base.bodies:
+        # Shapes of a fixed body and of its children collide, unlike those of a moving one.
+        scene.add_exclude(bodyname1=base.name, bodyname2=child.name)
+    for joint in list(base.joints):
+        scene.delete(joint)
+    base.pos = [0.0, 0.0, height_m]
