@@ -60,6 +60,10 @@ class TickRecorder(Protocol):
         """Take one report."""
         ...
 
+    def statistics(self) -> dict[str, Any]:
+        """Plain data for JSON: what was written and what was lost."""
+        ...
+
 
 class Controller:
     """Drives one robot. Requests, commands and heartbeats may come from any thread; ticks come from one.
@@ -209,6 +213,7 @@ class Controller:
             "mode": self.safety.mode.value,
             "fault": None if fault is None else {"code": fault.code.value, "text": fault.text, "time_s": fault.time_s},
             **self._counts,
+            "recorder": None if self.recorder is None else self.recorder.statistics(),
             "timing": self.timing.summary(),
         }
 

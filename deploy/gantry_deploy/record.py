@@ -1,0 +1,316 @@
+"""Every tick of the loop, written as MCAP in the background, so that Foxglove and ``ros2 bag`` can read it.
+
+The loop only puts a report into a queue. A disk that is slow costs reports, which are counted; a disk that is full ends
+the recording with one message, and what was written until then stays readable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.data_stream import RecordBuilder
+from mcap.records import DataEnd, Footer
+from mcap.writer import MCAP0_MAGIC, CompressionType, Writer
+
+from gantry_deploy import ros_messages
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.errors import RecordingError
+from gantry_deploy.loop import TickReport
+from gantry_deploy.recording import METADATA, Recording, read_recording
+from gantry_deploy.safety import Mode
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+
+__all__ = ["Recorder", "Recording", "read_recording"]
+
+_LOG = logging.getLogger("gantry.record")
+_DATA_END_OPCODE = 0x0F
+_COMMAND_FIELDS = ("position", "velocity", "effort", "stiffness", "damping")
+
+TOPICS: dict[str, str] = {
+    "/joint_states": "sensor_msgs/msg/JointState",
+    "/joint_command": "sensor_msgs/msg/JointState",
+    "/imu": "sensor_msgs/msg/Imu",
+    "/odom": "nav_msgs/msg/Odometry",
+    "/foot_contacts": "std_msgs/msg/Float32MultiArray",
+    "/cmd_vel": "geometry_msgs/msg/Twist",
+    "/policy/observation": "std_msgs/msg/Float32MultiArray",
+    "/policy/action": "std_msgs/msg/Float32MultiArray",
+    "/policy/command": "std_msgs/msg/Float32MultiArray",
+    "/gantry/status": "diagnostic_msgs/msg/DiagnosticArray",
+}
+"""Topics of a recording and their types. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
+each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, ``/policy/command`` the same after shaping."""
+
+
+class Recorder:
+    """Writes one recording.
+
+    Args:
+        path: The ``.mcap`` file; its folder is created, an older file is replaced.
+        contract: Stored in the recording's metadata; None without a policy.
+        spec: The robot.
+        queue_size: Reports that may wait; 1000 are 20 s at 50 Hz.
+        chunk_bytes: Data that is written at once; a killed process loses at most this much.
+        lossless: Wait for the disk instead of dropping reports, for robots whose clock waits too.
+
+    Raises:
+        RecordingError: If the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        contract: PolicyContract | None,
+        spec: RobotSpec,
+        *,
+        queue_size: int = 1000,
+        chunk_bytes: int = 256 * 1024,
+        lossless: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.dropped = 0
+        """Reports that were lost because the disk was too slow, or after it had failed."""
+        self.failure: str | None = None
+        """Why the recording ended early, or None."""
+        self._spec = spec
+        self._contract = contract
+        self._command_names = [f"{joint}/{field}" for joint in spec.joint_names for field in _COMMAND_FIELDS]
+        self._command_zeros = np.zeros(len(self._command_names))
+        self._channels: dict[str, int] = {}
+        self._clock_offset_ns: int | None = None
+        self._reports = 0
+        self._queue: queue.Queue[TickReport | None] = queue.Queue(queue_size)
+        self._lossless = lossless
+        self._closed = False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._sink = _Sink(self.path)
+        except OSError as error:
+            raise RecordingError(f"The recording {self.path} cannot be opened: {error.strerror}.") from error
+        self._writer = Writer(self._sink, chunk_size=chunk_bytes, compression=CompressionType.ZSTD)  # type: ignore
+        self._thread = threading.Thread(target=self._work, name="gantry-recorder", daemon=True)
+        self._thread.start()
+
+    def record(self, report: TickReport) -> None:
+        """Take a report; never raises, and blocks only if lossless."""
+        if self._closed or self.failure is not None:
+            self.dropped += 1
+            return
+        try:
+            self._queue.put(report, block=self._lossless)
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Write what waits, finish the file; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def statistics(self) -> dict[str, Any]:
+        """Plain data for the loop's statistics: path, reports written, dropped, failure."""
+        return {
+            "path": str(self.path),
+            "written": self._reports,
+            "dropped": self.dropped,
+            "failure": self.failure,
+        }
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        """Body of the thread: write until closed; after a failure only empty the queue."""
+        with contextlib.closing(self._sink):
+            self._guarded(self._start)
+            while (report := self._queue.get()) is not None:
+                if self.failure is None:
+                    self._guarded(lambda report=report: self._write(report))
+                else:
+                    self.dropped += 1
+            if self.failure is None:
+                self._guarded(self._writer.finish)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Run a step of the thread; trouble ends the recording, never the robot's loop."""
+        try:
+            action()
+        except OSError as error:
+            self._fail(f"{error.strerror or error}")
+            self._sink.end_early()
+        except Exception as error:  # a report that cannot be encoded, for example of another robot
+            self._fail(f"{type(error).__name__}: {error}")
+            try:
+                self._writer.finish()
+            except OSError:
+                self._sink.end_early()
+
+    def _fail(self, reason: str) -> None:
+        self.failure = (
+            f"The recording {self.path} ended early after {self._reports} ticks: {reason}. The robot is not affected."
+        )
+        _LOG.error(self.failure)
+
+    def _start(self) -> None:
+        self._writer.start(profile="ros2", library="gantry")
+        schemas: dict[str, int] = {}
+        for topic, kind in TOPICS.items():
+            if kind not in schemas:
+                definition = ros_messages.DEFINITIONS[kind].encode()
+                schemas[kind] = self._writer.register_schema(kind, "ros2msg", definition)
+            self._channels[topic] = self._writer.register_channel(topic, "cdr", schemas[kind])
+
+    def _write(self, report: TickReport) -> None:
+        if self._clock_offset_ns is None:
+            # Robots count from their start; viewers and ROS want the time of day.
+            self._clock_offset_ns = time.time_ns() - int(report.time_s * 1e9)
+            self._writer.add_metadata(METADATA, self._metadata())
+        now_ns = self._ns(report.time_s)
+        for topic, data in self._messages(report, now_ns).items():
+            self._writer.add_message(self._channels[topic], now_ns, data, now_ns, self._reports)
+        self._reports += 1
+
+    def _metadata(self) -> dict[str, str]:
+        return {
+            "format": "1",
+            "robot": self._spec.name,
+            "joint_names": ",".join(self._spec.joint_names),
+            "clock_offset_ns": str(self._clock_offset_ns),
+            "contract": "" if self._contract is None else self._contract.to_json(),
+        }
+
+    def _messages(self, report: TickReport, now_ns: int) -> dict[str, bytes]:
+        messages = {"/gantry/status": self._status(report, now_ns)}
+        if report.state is not None:
+            messages |= self._state_messages(report.state, now_ns)
+        if report.sent is not None:
+            zeros = self._command_zeros
+            messages["/joint_command"] = ros_messages.joint_state(
+                now_ns, self._command_names, _interleaved(report.sent), zeros, zeros
+            )
+        if report.requested.shape == (3,):
+            x, y, yaw = report.requested.tolist()
+            messages["/cmd_vel"] = ros_messages.twist((x, y, 0.0), (0.0, 0.0, yaw))
+        if report.step is not None:
+            for name in ("observation", "action", "command"):
+                messages[f"/policy/{name}"] = ros_messages.float32_array(name, getattr(report.step, name))
+        return messages
+
+    def _state_messages(self, state: RobotState, now_ns: int) -> dict[str, bytes]:
+        stamp_ns = self._ns(state.stamp_s) if math.isfinite(state.stamp_s) else now_ns
+        quat, ang_vel = state.quat_base_to_world_wxyz, state.ang_vel_base_in_base_rad_s
+        messages = {
+            "/joint_states": ros_messages.joint_state(
+                stamp_ns, self._spec.joint_names, state.joint_pos_rad, state.joint_vel_rad_s, state.joint_effort_nm
+            ),
+            "/imu": ros_messages.imu(stamp_ns, quat, ang_vel, state.lin_acc_base_in_base_m_s2),
+        }
+        pos, lin_vel = state.pos_base_in_world_m, state.lin_vel_base_in_base_m_s
+        if pos is not None or lin_vel is not None:
+            unknown = (math.nan, math.nan, math.nan)
+            messages["/odom"] = ros_messages.odometry(
+                stamp_ns,
+                unknown if pos is None else pos,
+                quat,
+                unknown if lin_vel is None else lin_vel,
+                ang_vel,
+            )
+        if state.foot_contact is not None:
+            messages["/foot_contacts"] = ros_messages.float32_array("foot", state.foot_contact)
+        return messages
+
+    def _status(self, report: TickReport, now_ns: int) -> bytes:
+        fault, step = report.fault, report.step
+        level = 2 if report.mode is Mode.DAMP else 0 if fault is None else 1
+        values = {
+            "mode": report.mode.value,
+            "fault_code": "" if fault is None else fault.code.value,
+            "fault": "" if fault is None else fault.text,
+            "period_s": repr(report.period_s),
+            "busy_s": repr(report.busy_s),
+            "observe_s": "nan" if step is None else repr(step.observe_s),
+            "infer_s": "nan" if step is None else repr(step.infer_s),
+            "dropped": str(self.dropped),
+        }
+        message = report.mode.value if fault is None else fault.text
+        return ros_messages.diagnostics(now_ns, level, "gantry", message, self._spec.name, values)
+
+    def _ns(self, time_s: float) -> int:
+        return max(0, round(time_s * 1e9) + (self._clock_offset_ns or 0))
+
+
+class _Sink:
+    """An unbuffered file that never keeps half a record: a failed write is undone."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the recorder's thread
+        self._position = 0
+        self._marks: deque[int] = deque(maxlen=4)
+        self._data_ended = False
+
+    def write(self, data: bytes) -> int:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._cut(self._position)
+            raise
+        self._marks.append(self._position)
+        self._position += len(data)
+        self._data_ended = len(data) > 0 and data[0] == _DATA_END_OPCODE
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def end_early(self) -> None:
+        """Close the file in the shortest valid way; if even that does not fit, give up the newest records for it."""
+        if self._position == 0:
+            return
+        while True:
+            builder = RecordBuilder()
+            if not self._data_ended:
+                DataEnd(0).write(builder)
+            Footer(summary_start=0, summary_offset_start=0, summary_crc=0).write(builder)
+            try:
+                self.write(builder.end() + MCAP0_MAGIC)
+                return
+            except OSError:
+                if len(self._marks) == 0 or self._marks[-1] == 0:
+                    return
+                self._position, self._data_ended = self._marks.pop(), False
+                self._cut(self._position)
+
+    def _cut(self, position: int) -> None:
+        with contextlib.suppress(OSError):
+            self._file.seek(position)
+            self._file.truncate(position)
+
+
+def _interleaved(command: JointCommand) -> np.ndarray:
+    """The five numbers of each joint one after another, shape (5 n,)."""
+    fields = (command.pos_rad, command.vel_rad_s, command.effort_nm, command.stiffness_nm_rad, command.damping_nm_s_rad)
+    return np.stack(fields, axis=1).ravel()

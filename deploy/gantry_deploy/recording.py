@@ -1,0 +1,222 @@
+"""A recording read back as arrays, also if the process that wrote it was killed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.exceptions import McapError
+from mcap.records import Channel, Footer, Message, Metadata, Schema
+from mcap.stream_reader import StreamReader
+from mcap_ros2.decoder import DecoderFactory
+
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.errors import RecordingError
+from gantry_hardware.errors import UnknownNameError
+
+METADATA = "gantry"
+"""Name of the metadata record that describes a recording."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Arrays by topic and field; the first dimension is time, T differs from topic to topic.
+
+    ``/joint_states``: joint_pos_rad, joint_vel_rad_s, joint_effort_nm (T, n).
+    ``/joint_command``: pos_rad, vel_rad_s, effort_nm, stiffness_nm_rad, damping_nm_s_rad (T, n).
+    ``/imu``: quat_base_to_world_wxyz (T, 4), ang_vel_base_in_base_rad_s and lin_acc_base_in_base_m_s2 (T, 3).
+    ``/odom``: pos_base_in_world_m, lin_vel_base_in_base_m_s, ang_vel_base_in_base_rad_s (T, 3),
+    quat_base_to_world_wxyz (T, 4).
+    ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
+    ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
+    ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,).
+    Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
+    """
+
+    path: Path
+    """File that was read."""
+    robot: str
+    """Robot that was recorded."""
+    joint_names: tuple[str, ...]
+    """Joints in the order of every joint array."""
+    contract: PolicyContract | None
+    """Contract of the policy that ran; None if none did."""
+    complete: bool
+    """Whether the file was finished; false if its writer was killed, which loses the last second or two."""
+    topics: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    """Arrays by topic and field."""
+
+    def __getitem__(self, topic: str) -> dict[str, np.ndarray]:
+        """Arrays of a topic.
+
+        Raises:
+            UnknownNameError: If nothing was recorded on it.
+        """
+        if topic not in self.topics:
+            raise UnknownNameError(f"topic in {self.path}", topic, self.topics)
+        return self.topics[topic]
+
+    @property
+    def duration_s(self) -> float:
+        """From the first tick to the last."""
+        times = self.topics.get("/gantry/status", {}).get("time_s", np.zeros(0))
+        return float(times[-1] - times[0]) if times.size else 0.0
+
+
+def read_recording(path: str | Path) -> Recording:
+    """Read a recording of :class:`gantry_deploy.record.Recorder`.
+
+    Raises:
+        RecordingError: If there is no such file, or it is no recording of Gantry.
+    """
+    path = Path(path)
+    reader = _Reader()
+    try:
+        with path.open("rb") as stream:
+            reader.read(stream)
+    except OSError as error:
+        raise RecordingError(f"The recording {path} cannot be read: {error.strerror}.") from error
+    if reader.info is None:
+        raise RecordingError(f"{path} is no recording of Gantry: {reader.trouble or 'it lacks the metadata'}.")
+    info = reader.info
+    contract = PolicyContract.from_json(info["contract"]) if info.get("contract") else None
+    return Recording(
+        path=path,
+        robot=info.get("robot", ""),
+        joint_names=tuple(info.get("joint_names", "").split(",")),
+        contract=contract,
+        complete=reader.complete,
+        topics=reader.arrays(int(info.get("clock_offset_ns", "0"))),
+    )
+
+
+class _Reader:
+    """Walks through the records in file order, which needs no index and works on a file without an end."""
+
+    def __init__(self) -> None:
+        self.info: dict[str, str] | None = None
+        self.complete = False
+        self.trouble = ""
+        self._schemas: dict[int, Schema] = {}
+        self._channels: dict[int, Channel] = {}
+        self._times: dict[str, list[int]] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._decoders = DecoderFactory()
+
+    def read(self, stream: Any) -> None:
+        try:
+            for record in StreamReader(stream).records:
+                if isinstance(record, Message):
+                    self._message(record)
+                elif isinstance(record, Schema):
+                    self._schemas[record.id] = record
+                elif isinstance(record, Channel):
+                    self._channels[record.id] = record
+                elif isinstance(record, Metadata) and record.name == METADATA:
+                    self.info = dict(record.metadata)
+                elif isinstance(record, Footer):
+                    self.complete = record.summary_start > 0
+        except (McapError, struct.error, ValueError, EOFError) as error:
+            self.trouble = f"{type(error).__name__} {error}".strip()
+
+    def arrays(self, clock_offset_ns: int) -> dict[str, dict[str, np.ndarray]]:
+        result: dict[str, dict[str, np.ndarray]] = {}
+        for topic, rows in self._rows.items():
+            columns = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != "stamp_ns"}
+            # Nanoseconds since 1970 do not fit a double to the nanosecond; the robot's own clock does.
+            times = np.array(self._times[topic], dtype=np.int64)
+            columns["time_s"] = (times - clock_offset_ns) * 1e-9
+            if "stamp_ns" in rows[0]:
+                stamps = np.array([row["stamp_ns"] for row in rows], dtype=np.int64)
+                columns["stamp_s"] = (stamps - clock_offset_ns) * 1e-9
+            result[topic] = columns
+        return result
+
+    def _message(self, message: Message) -> None:
+        channel = self._channels.get(message.channel_id)
+        if channel is None or channel.topic not in _ROWS:
+            return
+        decode = self._decoders.decoder_for(channel.message_encoding, self._schemas.get(channel.schema_id))
+        if decode is None:
+            return
+        self._rows.setdefault(channel.topic, []).append(_ROWS[channel.topic](decode(message.data)))
+        self._times.setdefault(channel.topic, []).append(message.log_time)
+
+
+def _stamp_ns(message: Any) -> int:
+    return message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+
+
+def _vector(value: Any) -> tuple[float, float, float]:
+    return (value.x, value.y, value.z)
+
+
+def _quat_wxyz(value: Any) -> tuple[float, float, float, float]:
+    return (value.w, value.x, value.y, value.z)
+
+
+def _joint_states(message: Any) -> Row:
+    return {
+        "stamp_ns": _stamp_ns(message),
+        "joint_pos_rad": message.position,
+        "joint_vel_rad_s": message.velocity,
+        "joint_effort_nm": message.effort,
+    }
+
+
+def _joint_command(message: Any) -> Row:
+    names = ("pos_rad", "vel_rad_s", "effort_nm", "stiffness_nm_rad", "damping_nm_s_rad")
+    return {name: message.position[i :: len(names)] for i, name in enumerate(names)}
+
+
+def _imu(message: Any) -> Row:
+    return {
+        "stamp_ns": _stamp_ns(message),
+        "quat_base_to_world_wxyz": _quat_wxyz(message.orientation),
+        "ang_vel_base_in_base_rad_s": _vector(message.angular_velocity),
+        "lin_acc_base_in_base_m_s2": _vector(message.linear_acceleration),
+    }
+
+
+def _odom(message: Any) -> Row:
+    return {
+        "stamp_ns": _stamp_ns(message),
+        "pos_base_in_world_m": _vector(message.pose.pose.position),
+        "quat_base_to_world_wxyz": _quat_wxyz(message.pose.pose.orientation),
+        "lin_vel_base_in_base_m_s": _vector(message.twist.twist.linear),
+        "ang_vel_base_in_base_rad_s": _vector(message.twist.twist.angular),
+    }
+
+
+def _cmd_vel(message: Any) -> Row:
+    return {"command": (message.linear.x, message.linear.y, message.angular.z)}
+
+
+def _data(message: Any) -> Row:
+    return {"data": message.data}
+
+
+def _status(message: Any) -> Row:
+    values = {pair.key: pair.value for pair in message.status[0].values}
+    row: Row = {name: values.get(name, "") for name in ("mode", "fault_code", "fault")}
+    return row | {name: float(values.get(name, "nan")) for name in ("period_s", "busy_s", "observe_s", "infer_s")}
+
+
+_ROWS: dict[str, Callable[[Any], Row]] = {
+    "/joint_states": _joint_states,
+    "/joint_command": _joint_command,
+    "/imu": _imu,
+    "/odom": _odom,
+    "/foot_contacts": _data,
+    "/cmd_vel": _cmd_vel,
+    "/policy/observation": _data,
+    "/policy/action": _data,
+    "/policy/command": _data,
+    "/gantry/status": _status,
+}
