@@ -42,7 +42,7 @@ class BatchEngine(Protocol):
         ...
 
     def reset(self, ids: IdArray | None = None) -> None:
-        """``mj_resetData`` and ``mj_forward``; writes to input fields since the last call are discarded."""
+        """``mj_resetData``, then writes to input fields since the last call, then ``mj_forward``."""
         ...
 
     def set_const(self, ids: IdArray | None = None) -> None:

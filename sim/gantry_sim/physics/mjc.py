@@ -41,6 +41,7 @@ _DERIVED_CONSTANTS = (
     "dof_M0",
     "tendon_length0",
     "tendon_invweight0",
+    "tendon_lengthspring",
     "actuator_acc0",
     "actuator_length0",
     "cam_pos0",
@@ -50,6 +51,13 @@ _DERIVED_CONSTANTS = (
     "light_poscom0",
     "light_dir0",
 )
+
+_BAD_NUMBERS = [
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+    int(mujoco.mjtWarning.mjWARN_BADCTRL),
+]
 
 
 class MjcData:
@@ -108,9 +116,11 @@ class MjcModel:
                 self._expanded.add(name)
                 self.__dict__.pop(name, None)
 
-    def refresh_constants(self) -> None:
-        """Show the per-environment constants that ``set_const`` has just derived."""
+    def expand_constants(self) -> None:
+        """Give every environment its own copy of what ``mj_setConst`` derives, which the engine then keeps current."""
         self.expand(_DERIVED_CONSTANTS)
+        for name in self._expanded.intersection(_DERIVED_CONSTANTS):
+            getattr(self, name)  # the engine itself would expand them as float64 when they change
 
 
 class MjcSimulation:
@@ -148,9 +158,12 @@ class MjcSimulation:
         self.use_cuda_graph = False
         self.mj_model = spec.compile()
         cfg.mujoco.apply(self.mj_model)
+        if cfg.nan_guard.enabled:  # leave NaN where it is, for the guard to find
+            self.mj_model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
         self.mj_data = mujoco.MjData(self.mj_model)
         mujoco.mj_forward(self.mj_model, self.mj_data)
         self.engine = make_engine(self.mj_model, num_envs)
+        self._warnings = torch.from_numpy(self.engine.bind("warning"))
         self.data = MjcData(self.engine, num_envs)
         self.model = MjcModel(self.engine, self.mj_model, num_envs)
         self.engine.reset()
@@ -192,8 +205,8 @@ class MjcSimulation:
     def recompute_constants(self, level: Any) -> None:
         """Derive constants anew after masses, inertias or armatures changed; every level is one ``mj_setConst``."""
         del level
+        self.model.expand_constants()
         self.engine.set_const()
-        self.model.refresh_constants()
 
     def step(self, nstep: int = 1) -> None:
         """``nstep`` physics steps with the same controls."""
@@ -205,8 +218,18 @@ class MjcSimulation:
         self.engine.forward(_sorted_ids(env_ids))
 
     def reset(self, env_ids: torch.Tensor | None = None) -> None:
-        """Put environments back to the model's reference state."""
-        self.engine.reset(_sorted_ids(env_ids))
+        """Put environments back to the model's reference state; what was written to them since is forgotten."""
+        ids = _sorted_ids(env_ids)
+        # An engine's reset keeps writes that it has not seen yet, such as a push in the step that ends an episode.
+        self.engine.forward(ids)
+        self.engine.reset(ids)
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """(N,) bool: since its last reset, MuJoCo met NaN, Inf or a huge value here in position, velocity,
+        acceleration or control. MuJoCo puts such a simulation back to the reference state by itself (or, for a
+        control, uses zero), so that numbers stay finite; the episode is worthless all the same."""
+        return self._warnings[:, _BAD_NUMBERS, 1].any(dim=1)
 
     def sense(self) -> None:
         """Refresh ray sensors."""
