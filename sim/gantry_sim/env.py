@@ -6,16 +6,18 @@ mjlab constructs its simulation and its sensor context inside two constructors; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from mjlab.entity import Entity
 from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from mjlab.envs.mdp import nan_detection
 from mjlab.envs.types import VecEnvStepReturn
+from mjlab.managers import TerminationTermCfg
 from mjlab.scene import Scene
 from mjlab.sensor import CameraSensor, RayCastSensor
-from mjlab.sim import Simulation
 
 from gantry_hardware.errors import GantryError
 from gantry_sim.physics import MjcSimulation
@@ -35,6 +37,8 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
     refresh_all: bool = True
     """Bring derived quantities up to date in every environment after a step. If false, only environments that were
     reset are, and the others see body, site and sensor data one substep late; qpos and qvel are always current."""
+    make_task_state: Callable[[Any], Any] | None = None
+    """Builds what the task's terms share, from the environment, before any term is built; becomes ``env.task_state``."""
 
 
 class GantryScene(Scene):
@@ -60,6 +64,11 @@ class GantryScene(Scene):
             )
 
 
+def diverged(env: ManagerBasedRlEnv) -> torch.Tensor:
+    """(N,) bool: environments whose physics broke down (NaN, Inf or huge values); every task ends their episodes."""
+    return env.sim.diverged if isinstance(env.sim, MjcSimulation) else nan_detection(env)
+
+
 class GantryEnv(ManagerBasedRlEnv):
     """mjlab's environment on MuJoCo C (``cpu``) or MuJoCo Warp (``cuda:0``, or anywhere with ``backend="warp"``).
 
@@ -71,6 +80,10 @@ class GantryEnv(ManagerBasedRlEnv):
     """
 
     sim: Any
+    state_version: int
+    """Counts changes of the physics state, so that quantities shared by terms are computed once per change."""
+    task_state: Any
+    """What ``cfg.make_task_state`` built."""
 
     def __init__(
         self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
@@ -111,17 +124,24 @@ class GantryEnv(ManagerBasedRlEnv):
         self.load_managers()
         self.setup_manager_visualizers()
 
+    def load_managers(self) -> None:
+        """Build the terms' shared state, then the managers."""
+        self.state_version = 0
+        make_task_state = getattr(self.cfg, "make_task_state", None)
+        self.task_state = make_task_state(self) if make_task_state else None
+        self.cfg.terminations.setdefault("diverged", TerminationTermCfg(func=diverged))
+        super().load_managers()
+
     @property
     def robot(self) -> Entity:
         """The entity called ``robot``."""
         return self.scene["robot"]
 
     def step(self, action: torch.Tensor) -> VecEnvStepReturn:
-        """One control step, as mjlab's, less the work that the configuration says can be left out."""
-        if not (self._hold_controls or not self._refresh_all):
-            return super().step(action)
-        if not self.cfg.auto_reset:
-            raise GantryError("hold_controls and refresh_all=False need auto_reset=True.")
+        """One control step: mjlab's recipe, less the work that the configuration says can be left out."""
+        if not self.cfg.auto_reset and bool(self._manual_reset_pending.any()):
+            pending = self._manual_reset_pending.nonzero().flatten().tolist()
+            raise RuntimeError(f"Environments {pending} ended; reset(env_ids=...) them before the next step().")
         self.extras["log"] = {}
         self.action_manager.process_action(action.to(self.device))
         self._substeps()
@@ -135,7 +155,8 @@ class GantryEnv(ManagerBasedRlEnv):
         for mode in ("step", "interval"):
             if mode in self.event_manager.available_modes:
                 self.event_manager.apply(mode=mode, dt=self.step_dt)
-        reset_env_ids = self.reset_buf.nonzero(as_tuple=False).squeeze(-1)
+        ended = self.reset_buf.nonzero(as_tuple=False).squeeze(-1)
+        reset_env_ids = ended if self.cfg.auto_reset else ended[:0]
         if len(reset_env_ids) > 0:
             self.recorder_manager.record_pre_reset(reset_env_ids)
             self._reset_idx(reset_env_ids)
@@ -148,8 +169,14 @@ class GantryEnv(ManagerBasedRlEnv):
         self.obs_buf = self.observation_manager.compute(update_history=True)
         if len(reset_env_ids) > 0:
             self.recorder_manager.record_post_reset(reset_env_ids)
+        if not self.cfg.auto_reset:
+            self._manual_reset_pending[ended] = True
         self.recorder_manager.record_post_step()
         return self.obs_buf, self.reward_buf, self.reset_terminated, self.reset_time_outs, self.extras
+
+    def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
+        super()._reset_idx(env_ids)
+        self.state_version += 1
 
     def _substeps(self) -> None:
         count = 1 if self._hold_controls else self.cfg.decimation
@@ -164,9 +191,11 @@ class GantryEnv(ManagerBasedRlEnv):
                 self.sim.step(substeps)
             self.scene.update(dt=self.physics_dt * substeps)
             self.metrics_manager.compute_substep()
+        self.state_version += 1
 
     def _refresh(self, reset_env_ids: torch.Tensor) -> None:
         if self._refresh_all:
             self.sim.forward()
         elif len(reset_env_ids) > 0:
             self.sim.forward(reset_env_ids)
+        self.state_version += 1
