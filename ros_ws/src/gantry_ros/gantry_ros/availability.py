@@ -17,7 +17,7 @@ def require_ros() -> None:
         GantryError: With what to install or to set.
     """
     try:
-        import rclpy  # noqa: F401, PLC0415
+        import rclpy  # noqa: F401
     except ImportError as error:
         raise GantryError(_advice(error)) from error
 

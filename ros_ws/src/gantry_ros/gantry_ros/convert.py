@@ -243,13 +243,14 @@ class CommandCodec:
 
     def _permutation(self, found: Sequence[str]) -> list[int]:
         for name in self._names:
-            if name not in found:
-                raise RobotError(f"A joint command lacks '{name}'. It has: {', '.join(found) or '(nothing)'}.")
+            count = list(found).count(name)
+            if count != 1:
+                raise RobotError(
+                    f"A joint command has '{name}' {count} times, expected once. It has: {_listed(found)}."
+                )
         if len(found) != len(self._names):
-            extra = sorted(set(found) - set(self._names)) or sorted(
-                name for name in found if list(found).count(name) > 1
-            )
-            raise RobotError(f"A joint command has names that robot '{self._spec.name}' has not: {', '.join(extra)}.")
+            extra = sorted(set(found) - set(self._names))
+            raise RobotError(f"A joint command has names that robot '{self._spec.name}' has not: {_listed(extra)}.")
         return [list(found).index(name) for name in self._names]
 
 
@@ -304,6 +305,10 @@ def diagnostic_values(message: DiagnosticArray, name: str) -> dict[str, str] | N
         if status.name == name:
             return {"message": status.message, **{item.key: item.value for item in status.values}}
     return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "(nothing)"
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ refusal is one message and exit code 2. The control loop owns the main thread, R
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import dataclass, fields
@@ -95,10 +96,8 @@ class AutoStart:
         if report.mode in (Mode.POLICY, Mode.DAMP):
             self._armed = False
             return
-        try:
+        with contextlib.suppress(SafetyError):  # Not yet; the next tick asks again.
             self._controller.request("stand" if report.mode is Mode.PASSIVE else "start")
-        except SafetyError:
-            pass  # Not yet; the next tick asks again.
 
 
 class PolicyNode:

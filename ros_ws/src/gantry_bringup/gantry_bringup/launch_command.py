@@ -1,0 +1,78 @@
+"""``gantry launch``: the same nodes as the launch files start, where ROS 2's ``launch`` is not installed."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Any
+
+from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``gantry launch``."""
+    parser.add_argument("name", metavar="NAME", help=f"what to start: {', '.join(LAUNCHES)}")
+    parser.add_argument("assignments", metavar="KEY:=VALUE", nargs="*", help="arguments, listed below")
+    parser.add_argument("--dry-run", action="store_true", help="print the command lines and start nothing")
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int | dict[str, Any]:
+    """Start the nodes and stay until one of them ends.
+
+    Raises:
+        GantryError: If name, arguments or bundle are refused, or if ROS 2 is missing; nothing has been started.
+    """
+    from gantry_bringup.processes import NodeGroup, node_command  # Not needed for `gantry --help`.
+    from gantry_ros.availability import require_ros
+
+    specs = find_launch(args.name).nodes(_assignments(args.assignments))
+    if args.dry_run:
+        for spec in specs:
+            print(_shell_line(spec, node_command(spec)))
+        return {"nodes": [{"name": spec.name, "command": node_command(spec)} for spec in specs]}
+    require_ros()
+    group = NodeGroup(specs)
+    code = group.run()
+    emit_result(args, {"launch": args.name, "exit_code": code, "nodes": group.exit_codes()})
+    return code
+
+
+def _assignments(texts: list[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = text.partition(":=")
+        if not separator or not key:
+            raise UsageError(f"'{text}' is not of the form key:=value. See 'gantry launch --help'.")
+        given[key] = value
+    return given
+
+
+def _shell_line(spec: NodeSpec, command: list[str]) -> str:
+    settings = [f"{name}={shlex.quote(value)}" for name, value in spec.environment.items()]
+    return " ".join([*settings, shlex.join(command)])
+
+
+def _epilog() -> str:
+    lines = []
+    for launch in LAUNCHES.values():
+        lines += [f"{launch.name}: {launch.text}"]
+        width = max(len(argument.name) for argument in launch.arguments)
+        for argument in launch.arguments:
+            default = f" (default: {argument.default})" if argument.default else ""
+            lines.append(f"  {argument.name:<{width}}  {argument.text}{default}")
+        lines.append("")
+    lines.append("example: gantry launch sim_walk bundle:=runs/walk/bundle drive:=true record:=walk.mcap")
+    return "\n".join(lines)
+
+
+COMMAND = Command(
+    name="launch",
+    help="start a policy and a robot as ROS 2 nodes",
+    add_arguments=add_arguments,
+    run=run,
+    description="Start the nodes of a launch description as processes, show their output, and stop all when one ends.",
+    epilog=_epilog(),
+)
+"""Registered in the entry-point group ``gantry.commands``."""

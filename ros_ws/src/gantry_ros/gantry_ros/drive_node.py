@@ -1,0 +1,151 @@
+"""A scripted operator: waits until the policy runs, drives a profile on ``cmd_vel``, asks it to stop, and ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import Twist
+from std_msgs.msg import Empty
+from std_srvs.srv import Trigger
+
+from gantry_hardware.errors import GantryError
+from gantry_ros import convert, topics
+from gantry_ros.host import NodeHost, Parameter, stop_on_signals
+from gantry_ros.profile import DEMO_PROFILE, Segment, parse_profile, segment_at
+
+NAME = "drive_node"
+
+PARAMETERS = (
+    Parameter("profile", DEMO_PROFILE, "Segments 'seconds:vx,vy,yaw_rate; ...' in m/s and rad/s, base frame."),
+    Parameter("policy_node", "policy_node", "Name of the policy node to watch and to stop, in this node's namespace."),
+    Parameter("rate_hz", 20.0, "Rate of cmd_vel and heartbeat, Hz."),
+    Parameter("wait_s", 30.0, "How long to wait for the policy to run, s."),
+    Parameter("stop_at_end", True, "Ask the policy to stop after the profile."),
+)
+"""Every parameter of this node."""
+
+RUNNING = "POLICY"
+"""Mode in which the policy obeys ``cmd_vel``."""
+DAMPED = "DAMP"
+"""Mode in which it obeys nobody."""
+SILENCE_S = 2.0
+"""Without diagnostics for this long the policy node counts as gone."""
+SERVICE_TIMEOUT_S = 2.0
+"""How long the answer to a stop request may take."""
+
+
+class DriveNode:
+    """Publishes the profile and watches the policy node.
+
+    Args:
+        host: Its node.
+        values: Values of :data:`PARAMETERS`.
+    """
+
+    def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
+        self._host = host
+        self._segments = parse_profile(values["profile"])
+        self._policy_node = values["policy_node"]
+        self._period_s = 1.0 / values["rate_hz"]
+        self._wait_s = values["wait_s"]
+        self._stop_at_end = values["stop_at_end"]
+        self._mode = ""
+        self._because = ""
+        self._heard_s = 0.0
+        node = host.node
+        self._twist = node.create_publisher(Twist, topics.CMD_VEL, topics.OPERATOR_QOS)
+        self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
+        node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
+        self._stop_policy = node.create_client(Trigger, f"{self._policy_node}/stop")
+
+    def run(self) -> int:
+        """Drive.
+
+        Returns:
+            0 after the whole profile; 1 if the policy ended before.
+
+        Raises:
+            GantryError: If the policy never ran.
+        """
+        if not self._wait_for_policy():
+            return 0
+        start_s = time.monotonic()
+        last: Segment | None = None
+        while not self._host.stop.is_set():
+            segment = segment_at(self._segments, time.monotonic() - start_s)
+            if segment is None:
+                return self._finish()
+            if segment is not last:
+                self._log(f"{segment.duration_s:g} s: {_speeds(segment)}")
+                last = segment
+            if self._mode != RUNNING or time.monotonic() - self._heard_s > SILENCE_S:
+                self._host.node.get_logger().error(f"The policy left {RUNNING}: {self._state()}.")
+                return 1
+            self._send(segment)
+            self._host.stop.wait(self._period_s)
+        return 0
+
+    def _wait_for_policy(self) -> bool:
+        deadline_s = time.monotonic() + self._wait_s
+        while not self._host.stop.is_set():
+            if self._mode == RUNNING:
+                return True
+            if self._mode == DAMPED or time.monotonic() > deadline_s:
+                raise GantryError(f"'{self._policy_node}' does not run within {self._wait_s:g} s: {self._state()}.")
+            self._beat.publish(Empty())
+            self._host.stop.wait(self._period_s)
+        return False
+
+    def _finish(self) -> int:
+        self._twist.publish(convert.twist_message(0.0, 0.0, 0.0))
+        if self._stop_at_end:
+            done = threading.Event()
+            self._stop_policy.call_async(Trigger.Request()).add_done_callback(lambda _: done.set())
+            done.wait(SERVICE_TIMEOUT_S)
+        self._log("Profile done.")
+        return 0
+
+    def _send(self, segment: Segment) -> None:
+        self._beat.publish(Empty())
+        self._twist.publish(
+            convert.twist_message(segment.lin_vel_x_base_m_s, segment.lin_vel_y_base_m_s, segment.ang_vel_z_base_rad_s)
+        )
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        values = convert.diagnostic_values(message, self._policy_node)
+        if values is not None:
+            self._heard_s = time.monotonic()
+            self._because = values["message"]
+            self._mode = values.get("mode", "")
+
+    def _state(self) -> str:
+        if not self._mode:
+            return "no diagnostics from it"
+        if time.monotonic() - self._heard_s > SILENCE_S:
+            return f"it fell silent after '{self._because}'"
+        return self._because.rstrip(".")
+
+    def _log(self, text: str) -> None:
+        self._host.node.get_logger().info(text)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the node until the profile is over.
+
+    Raises:
+        GantryError: If the profile is malformed or the policy never runs.
+    """
+    with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
+        node = DriveNode(host, host.declare(PARAMETERS))
+        host.start()
+        return node.run()
+
+
+def _speeds(segment: Segment) -> str:
+    return (
+        f"{segment.lin_vel_x_base_m_s:g} m/s forward, {segment.lin_vel_y_base_m_s:g} m/s left, "
+        f"{segment.ang_vel_z_base_rad_s:g} rad/s"
+    )
