@@ -36,6 +36,11 @@ class ActionDecoder:
             self._foot_offset = asarray(contract.gait.foot_offset)
             self._joint_foot = asarray(contract.gait.joint_foot, xp.int64)
             self._joint_gain = asarray([contract.gait.joint_gain]) * contract.gait.amplitude_rad
+            self._strides = bool(contract.gait.foot_x_m)
+            if self._strides:
+                self._foot_x, self._foot_y = asarray(contract.gait.foot_x_m), asarray(contract.gait.foot_y_m)
+                self._stride_x = asarray([contract.gait.stride_x_rad_m])
+                self._stride_y = asarray([contract.gait.stride_y_rad_m])
 
     def clip(self, action: Array) -> Array:
         """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
@@ -58,6 +63,11 @@ class ActionDecoder:
         gait = self._contract.gait
         if gait is not None:
             phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
-            lift = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, command)[:, None]
+            runs = gait_clock.moving(gait, command)[:, None]
+            lift = gait_clock.swing_arc(gait, phase) * runs
             target = target + xp.take(lift, self._joint_foot, axis=1) * self._joint_gain
+            if self._strides:
+                ahead, aside = gait_clock.foot_displacement(gait, phase, command * runs, self._foot_x, self._foot_y)
+                target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
+                target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
         return xp.minimum(xp.maximum(target, self._lower), self._upper)

@@ -79,6 +79,14 @@ class GaitSpec:
     """Per joint, factor on the swing term; 0 for joints that it does not move."""
     stand_below: float
     """The clock rests, feet on the ground, while the norm of the command is smaller than this."""
+    foot_x_m: tuple[float, ...] = ()
+    """Per foot, its position ahead of the base; empty for a clock without strides."""
+    foot_y_m: tuple[float, ...] = ()
+    """Per foot, its position to the left of the base."""
+    stride_x_rad_m: tuple[float, ...] = ()
+    """Per joint, rad per metre of forward displacement of its foot."""
+    stride_y_rad_m: tuple[float, ...] = ()
+    """Per joint, rad per metre of lateral displacement of its foot."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,12 @@ class PolicyContract:
         if self.gait is not None:
             _require_length("gait.joint_foot", self.gait.joint_foot, n)
             _require_length("gait.joint_gain", self.gait.joint_gain, n)
+            if self.gait.foot_x_m:
+                feet = len(self.gait.foot_offset)
+                _require_length("gait.foot_x_m", self.gait.foot_x_m, feet)
+                _require_length("gait.foot_y_m", self.gait.foot_y_m, feet)
+                _require_length("gait.stride_x_rad_m", self.gait.stride_x_rad_m, n)
+                _require_length("gait.stride_y_rad_m", self.gait.stride_y_rad_m, n)
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
 

@@ -48,3 +48,36 @@ def swing_arc(gait: GaitSpec, phase: Array) -> Array:
     xp = array_namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     return xp.sin(math.pi * xp.clip(progress, 0.0, 1.0))
+
+
+def stride(gait: GaitSpec, phase: Array) -> Array:
+    """Shape of ``phase``, in [-1, 1]: falls evenly from 1 to -1 in stance and swings back along a cosine."""
+    xp = array_namespace(phase)
+    progress = (phase - gait.duty) / (1.0 - gait.duty)
+    back = -xp.cos(math.pi * xp.clip(progress, 0.0, 1.0))
+    return xp.where(phase < gait.duty, 1.0 - 2.0 * phase / gait.duty, back)
+
+
+def foot_displacement(
+    gait: GaitSpec, phase: Array, command: Array, foot_x_m: Array, foot_y_m: Array
+) -> tuple[Array, Array]:
+    """How far each foot is displaced so that a stance foot moves against the commanded velocity of the body above it.
+
+    Over a stance of duration T the foot travels from +vT/2 to -vT/2, with v the velocity of a point of the base at the
+    foot: the planar velocity plus yaw rate times lever arm (the feed-forward part of Raibert's foot placement).
+
+    Args:
+        gait: The clock.
+        phase: Shape (N, feet).
+        command: Shape (N, 3), forward and lateral velocity in m/s, yaw rate in rad/s.
+        foot_x_m: Shape (feet,), ``gait.foot_x_m`` as an array.
+        foot_y_m: Shape (feet,), ``gait.foot_y_m`` as an array.
+
+    Returns:
+        Forward and lateral displacement, each (N, feet), m.
+    """
+    half_stance_s = 0.5 * gait.duty / gait.frequency_hz
+    shift = stride(gait, phase) * half_stance_s
+    vel_x = command[:, 0:1] - command[:, 2:3] * foot_y_m[None, :]
+    vel_y = command[:, 1:2] + command[:, 2:3] * foot_x_m[None, :]
+    return shift * vel_x, shift * vel_y

@@ -1,0 +1,124 @@
+"""Left-right symmetry of a robot as index maps, and its use in PPO without a larger batch.
+
+A policy for a symmetric robot should answer a mirrored observation with the mirrored action. rsl_rl appends the
+mirrored copy of every sample; here each sample of a minibatch is mirrored with probability one half, which has the
+same expectation over the epochs of an update at half the cost (Mittal et al., ICRA 2024, study both the data and the
+loss form of this prior).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.contract import PolicyContract
+from gantry_hardware.errors import GantryError
+
+
+@dataclass(frozen=True)
+class MirrorMap:
+    """``mirrored[i] = sign[i] * value[source[i]]``."""
+
+    source: tuple[int, ...]
+    """Where each entry comes from."""
+    sign: tuple[float, ...]
+    """Factor on each entry."""
+
+    def __add__(self, other: MirrorMap) -> MirrorMap:
+        """The map of two vectors written one after the other."""
+        offset = len(self.source)
+        return MirrorMap(self.source + tuple(offset + i for i in other.source), self.sign + other.sign)
+
+    @classmethod
+    def signs(cls, *sign: float) -> MirrorMap:
+        """A vector whose entries stay in place."""
+        return cls(tuple(range(len(sign))), sign)
+
+
+def swap_side(name: str) -> str:
+    """The name of the same part on the other side; central parts keep theirs."""
+    for left, right in (("left", "right"), ("FL", "FR"), ("RL", "RR")):
+        if name.startswith(left):
+            return right + name[len(left) :]
+        if name.startswith(right):
+            return left + name[len(right) :]
+    return name
+
+
+def mirror_names(names: tuple[str, ...], sign: tuple[float, ...]) -> MirrorMap:
+    """The map of a vector with one entry per named part.
+
+    Raises:
+        GantryError: If a part has no counterpart.
+    """
+    for name in names:
+        if swap_side(name) not in names:
+            raise GantryError(f"'{name}' has no mirrored part '{swap_side(name)}' among {', '.join(names)}.")
+    return MirrorMap(tuple(names.index(swap_side(name)) for name in names), sign)
+
+
+def mirror_joints(names: tuple[str, ...]) -> MirrorMap:
+    """The map of joint vectors: sides swap, and axes along x (roll, abduction) and z (yaw) change sign."""
+    flips = ("_hip_joint", "roll", "yaw")
+    quadruped = names[0].split("_")[0] in ("FR", "FL", "RR", "RL")
+    flips = flips if quadruped else ("roll", "yaw")
+    return mirror_names(names, tuple(-1.0 if any(part in name for part in flips) else 1.0 for name in names))
+
+
+def mirror_actor(contract: PolicyContract) -> MirrorMap:
+    """The map of one frame of the actor's observation.
+
+    Raises:
+        GantryError: If a term's mirror image is not known, or the observation has history.
+    """
+    joints = mirror_joints(contract.joint_names)
+    maps = {
+        "base_ang_vel": MirrorMap.signs(-1, 1, -1),
+        "projected_gravity": MirrorMap.signs(1, -1, 1),
+        "joint_pos": joints,
+        "joint_vel": joints,
+        "last_action": joints,
+        "velocity_command": MirrorMap.signs(1, -1, -1),
+        # Sides swap half a period apart, so the mirrored clock runs half a period ahead.
+        "gait_clock": MirrorMap.signs(-1, -1),
+    }
+    total = MirrorMap((), ())
+    for term in contract.observations:
+        if term.name not in maps or term.history != 1:
+            raise GantryError(f"No mirror image is known for observation '{term.name}' with history {term.history}.")
+        total = total + maps[term.name]
+    return total
+
+
+class RandomMirror:
+    """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors a random half of every minibatch in place."""
+
+    use_mirror_loss = False
+    """rsl_rl asks for it; there is no extra loss."""
+
+    def __init__(self, observations: dict[str, MirrorMap], action: MirrorMap, device: str) -> None:
+        def tensors(mirror: MirrorMap) -> tuple[Tensor, Tensor]:
+            return torch.tensor(mirror.source, device=device), torch.tensor(mirror.sign, device=device)
+
+        self._observations = {group: tensors(mirror) for group, mirror in observations.items()}
+        self._action = tensors(action)
+        self._zero = torch.zeros((), device=device)
+
+    def augment_batch(self, batch: Any, original_batch_size: int) -> None:
+        """Mirror the first half of a minibatch, whose rows are in random order."""
+        half = original_batch_size // 2
+        for group, mirror in self._observations.items():
+            _mirror_rows(batch.observations[group], half, mirror)
+        _mirror_rows(batch.actions, half, self._action)
+
+    def compute_loss(self, actor: Any, batch: Any, original_batch_size: int) -> Tensor:
+        """Nothing to add to the loss."""
+        return self._zero
+
+
+def _mirror_rows(values: Tensor, count: int, mirror: tuple[Tensor, Tensor]) -> None:
+    source, sign = mirror
+    values[:count] = values[:count, source] * sign

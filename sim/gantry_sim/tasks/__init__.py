@@ -1,0 +1,1 @@
+"""Tasks, one folder a family."""

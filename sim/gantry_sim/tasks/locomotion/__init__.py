@@ -1,0 +1,1 @@
+"""Walking: velocity tracking on flat and rough ground."""

@@ -1,0 +1,97 @@
+"""Reward terms of the few-sample recipe: functions ``f(env, ...) -> (N,)``, weighted and summed by mjlab per second."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gantry_deploy import gait as gait_clock
+from gantry_deploy.contract import GaitSpec
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.locomotion.state import LocomotionState
+
+
+def track_planar_velocity(env: GantryEnv, width_m_s: float) -> Tensor:
+    """1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error."""
+    state = LocomotionState.of(env)
+    error2 = (state.lin_vel_b[:, :2] - state.command[:, :2]).square().sum(-1)
+    return torch.exp(-error2 / width_m_s**2)
+
+
+def track_yaw_rate(env: GantryEnv, width_rad_s: float) -> Tensor:
+    """1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error."""
+    state = LocomotionState.of(env)
+    return torch.exp(-(state.ang_vel_b[:, 2] - state.command[:, 2]).square() / width_rad_s**2)
+
+
+def vertical_velocity(env: GantryEnv) -> Tensor:
+    """Square of the base's vertical velocity."""
+    return LocomotionState.of(env).lin_vel_b[:, 2].square()
+
+
+def roll_pitch_rate(env: GantryEnv) -> Tensor:
+    """Squares of roll and pitch rate."""
+    return LocomotionState.of(env).ang_vel_b[:, :2].square().sum(-1)
+
+
+def tilt(env: GantryEnv) -> Tensor:
+    """Squares of the horizontal components of gravity in the base frame."""
+    return LocomotionState.of(env).gravity_b[:, :2].square().sum(-1)
+
+
+def height_error(env: GantryEnv, target_m: float) -> Tensor:
+    """Square of the base height's distance from its target."""
+    return (LocomotionState.of(env).base_height - target_m).square()
+
+
+def action_rate(env: GantryEnv) -> Tensor:
+    """Squares of the change of the action."""
+    manager = env.action_manager
+    return (manager.action - manager.prev_action).square().sum(-1)
+
+
+def joint_deviation(env: GantryEnv, default_rad: tuple[float, ...], weight: tuple[float, ...]) -> Tensor:
+    """Squares of the joints' distance from the default pose, each with its own weight."""
+    state = LocomotionState.of(env)
+    like = state.joint_pos
+    distance = like - like.new_tensor(default_rad)
+    return (distance.square() * like.new_tensor(weight)).sum(-1)
+
+
+def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
+    """Mean over the feet of 1 where contact agrees with the gait clock, all feet down while standing."""
+    state = LocomotionState.of(env)
+    phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
+    swing = (phase >= gait.duty).to(torch.float32) * gait_clock.moving(gait, state.command)[:, None]
+    return 1.0 - (state.foot_contact - (1.0 - swing)).abs().mean(-1)
+
+
+def swing_height(env: GantryEnv, gait: GaitSpec, height_m: float, width_m: float) -> Tensor:
+    """Mean over the feet of a Gaussian around the height that the gait clock asks for."""
+    state = LocomotionState.of(env)
+    phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
+    target = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, state.command)[:, None] * height_m
+    return torch.exp(-((state.foot_height - target) / width_m).square()).mean(-1)
+
+
+class FootSlip:
+    """Squares of the horizontal velocity of feet that touch the ground, from their positions at two control steps."""
+
+    def __init__(self, cfg: object, env: GantryEnv) -> None:
+        del cfg
+        self._previous = LocomotionState.of(env).foot_pos_w.clone()
+
+    def __call__(self, env: GantryEnv) -> Tensor:
+        """Sum over the feet, (N,), m^2/s^2."""
+        state = LocomotionState.of(env)
+        velocity = (state.foot_pos_w[..., :2] - self._previous[..., :2]) / env.step_dt
+        self._previous = state.foot_pos_w.clone()
+        started = (env.episode_length_buf > 1).to(torch.float32)
+        return (velocity.square().sum(-1) * state.foot_contact).sum(-1) * started
+
+
+def fallen(env: GantryEnv, min_height_m: float, max_tilt_rad: float) -> Tensor:
+    """True where the base is too low or too tilted, (N,) bool."""
+    state = LocomotionState.of(env)
+    limit = torch.cos(torch.tensor(max_tilt_rad))
+    return (state.base_height < min_height_m) | (-state.gravity_b[:, 2] < limit)

@@ -1,0 +1,115 @@
+"""How each robot walks: gait, heights and weights that the velocity tasks are built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gantry_deploy.contract import GaitSpec
+from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.robots import robot_spec
+from gantry_hardware.spec import RobotSpec
+
+
+@dataclass(frozen=True)
+class Walker:
+    """What the recipe needs to know of a robot beside its spec."""
+
+    spec: RobotSpec
+    """The robot."""
+    root_body: str
+    """Name of the base body."""
+    foot_geoms: tuple[str, ...]
+    """Regular expressions of the collision shapes of each foot, in the spec's order."""
+    foot_radius_m: float
+    """Height of a foot site above the sole."""
+    gait: GaitSpec
+    """The clock."""
+    action_scale: tuple[float, ...]
+    """Per joint, rad per unit of action."""
+    base_height_m: float
+    """Height of the base that the reward asks for."""
+    swing_height_m: float
+    """Height of the soles in mid-swing that the reward asks for."""
+    deviation_weight: tuple[float, ...]
+    """Per joint, weight of leaving the default pose."""
+    spawn_height_m: float
+    """Height of the base at the start of an episode."""
+
+
+def _quadruped(
+    name: str,
+    root_body: str,
+    *,
+    foot_radius_m: float,
+    foot_x_m: float,
+    foot_y_m: float,
+    leg_m: float,
+    base_height_m: float,
+    spawn_height_m: float,
+) -> Walker:
+    """Trot: diagonal feet together. In swing the thigh moves forward and the calf folds twice as far."""
+    spec = robot_spec(name)
+    feet = spec.feet
+    gain = {"hip": 0.0, "thigh": 1.0, "calf": -2.0}
+    parts = [joint.split("_") for joint in spec.joint_names]
+    gait = GaitSpec(
+        frequency_hz=2.0,
+        duty=0.55,
+        foot_offset=tuple(0.0 if foot in ("FR", "RL") else 0.5 for foot in feet),
+        amplitude_rad=0.3,
+        lead_s=0.03,
+        joint_foot=tuple(feet.index(leg) for leg, _, _ in parts),
+        joint_gain=tuple(gain[kind] for _, kind, _ in parts),
+        stand_below=0.1,
+        foot_x_m=tuple(foot_x_m if foot.startswith("F") else -foot_x_m for foot in feet),
+        foot_y_m=tuple(foot_y_m if foot.endswith("L") else -foot_y_m for foot in feet),
+        # A foot hanging leg_m below its hip moves forward by -leg_m per rad of thigh and to the left by leg_m per rad
+        # of hip.
+        stride_x_rad_m=tuple(-1.0 / leg_m if kind == "thigh" else 0.0 for _, kind, _ in parts),
+        stride_y_rad_m=tuple(1.0 / leg_m if kind == "hip" else 0.0 for _, kind, _ in parts),
+    )
+    return Walker(
+        spec=spec,
+        root_body=root_body,
+        foot_geoms=tuple(f"^{foot}_foot_collision$" for foot in feet),
+        foot_radius_m=foot_radius_m,
+        gait=gait,
+        action_scale=tuple(0.25 for _ in spec.joints),
+        base_height_m=base_height_m,
+        swing_height_m=0.08,
+        deviation_weight=tuple(1.0 if kind == "hip" else 0.5 for _, kind, _ in parts),
+        spawn_height_m=spawn_height_m,
+    )
+
+
+def walker(name: str) -> Walker:
+    """The walking parameters of a robot.
+
+    Raises:
+        UnknownNameError: If the robot has none.
+    """
+    makers = {
+        "go1": lambda: _quadruped(
+            "go1",
+            "trunk",
+            foot_radius_m=0.023,
+            foot_x_m=0.188,
+            foot_y_m=0.127,
+            leg_m=0.265,
+            base_height_m=0.26,
+            spawn_height_m=0.30,
+        ),
+        "go2": lambda: _quadruped(
+            "go2",
+            "base",
+            foot_radius_m=0.022,
+            foot_x_m=0.193,
+            foot_y_m=0.142,
+            leg_m=0.265,
+            base_height_m=0.27,
+            spawn_height_m=0.30,
+        ),
+    }
+    if name not in makers:
+        raise UnknownNameError("walking robot", name, makers)
+    return makers[name]()

@@ -1,0 +1,156 @@
+"""What locomotion terms read: computed once per change of the physics state and shared by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.observations import Signals
+from gantry_hardware.spec import RobotSpec
+from gantry_sim.env import GantryEnv
+
+
+@dataclass(frozen=True)
+class LocomotionNames:
+    """Names by which locomotion terms find their parts in the scene."""
+
+    spec: RobotSpec
+    """The robot; its joint order is the order of every joint tensor."""
+    command: str = "twist"
+    """Command term."""
+    contact_sensor: str = "feet_contact"
+    """Contact sensor with one ``found`` entry per foot, in the spec's order."""
+    foot_sites: tuple[str, ...] = ()
+    """Sites at the feet, in the spec's order."""
+    foot_radius_m: float = 0.0
+    """Height of a foot site above the sole."""
+
+
+class LocomotionState:
+    """Kinematics of the robot in all environments; n joints, f feet, N environments.
+
+    Velocities and joint readings come straight from ``qpos`` and ``qvel`` and are always current; foot positions and
+    contacts come from MuJoCo's derived quantities.
+    """
+
+    def __init__(
+        self, env: GantryEnv, names: LocomotionNames, terrain_height: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """``terrain_height`` maps world positions (N, R, 2) to heights (N, R), m; None for a floor at zero."""
+        self._terrain_height = terrain_height
+        self._env = env
+        self._version = -1
+        self._data = env.sim.data
+        self.names = names
+        robot = env.robot
+        found, joint_ids = [], []
+        for name in names.spec.joint_names:
+            ids, matched = robot.find_joints(f"^{name}$")
+            joint_ids += ids
+            found += matched
+        index = robot.indexing
+        self._q = _as_slice(index.joint_q_adr[torch.tensor(joint_ids)])
+        self._v = _as_slice(index.joint_v_adr[torch.tensor(joint_ids)])
+        root_q, root_v = index.free_joint_q_adr, index.free_joint_v_adr
+        self._pos = _as_slice(root_q[:3])
+        self._quat = _as_slice(root_q[3:7])
+        self._lin = _as_slice(root_v[:3])
+        self._ang = _as_slice(root_v[3:6])
+        site_ids, _ = robot.find_sites(names.foot_sites, preserve_order=True)
+        self._sites = _as_slice(index.site_ids[torch.tensor(site_ids)])
+        self.joint_pos = self.joint_vel = self.quat = self.ang_vel_b = torch.empty(0)
+        self.lin_vel_b = self.gravity_b = self.foot_pos_w = torch.empty(0)
+
+    @classmethod
+    def of(cls, env: GantryEnv) -> LocomotionState:
+        """The environment's state, up to date."""
+        state: LocomotionState = env.task_state
+        state.refresh()
+        return state
+
+    def refresh(self) -> None:
+        """Read the simulation again if it has changed since the last call."""
+        if self._version == self._env.state_version:
+            return
+        self._version = self._env.state_version
+        qpos, qvel = self._data.qpos, self._data.qvel
+        self.joint_pos = qpos[:, self._q]
+        self.joint_vel = qvel[:, self._v]
+        self.quat = qpos[:, self._quat]
+        self.ang_vel_b = qvel[:, self._ang]
+        rotation = rotation_matrix(self.quat)
+        self.gravity_b = -rotation[:, 2]
+        self.lin_vel_b = torch.einsum("nij,ni->nj", rotation, qvel[:, self._lin])
+        self.foot_pos_w = self._data.site_xpos[:, self._sites]
+
+    @property
+    def base_height(self) -> Tensor:
+        """Height of the base above the ground below its feet's lowest, (N,), m."""
+        return self._data.qpos[:, self._pos][:, 2] - self.ground_height
+
+    @property
+    def ground_height(self) -> Tensor:
+        """Height of the terrain under the robot, (N,), m."""
+        if self._terrain_height is None:
+            return torch.zeros(len(self.quat), device=self.quat.device)
+        return self._terrain_height(self._data.qpos[:, self._pos][:, None, :2])[:, 0]
+
+    @property
+    def foot_height(self) -> Tensor:
+        """Height of the soles above the terrain, (N, f), m."""
+        height = self.foot_pos_w[..., 2] - self.names.foot_radius_m
+        if self._terrain_height is None:
+            return height
+        return height - self._terrain_height(self.foot_pos_w[..., :2])
+
+    @property
+    def foot_contact(self) -> Tensor:
+        """1 where a foot touches the ground, (N, f)."""
+        found = self._env.scene[self.names.contact_sensor].data.found
+        return (found > 0).to(torch.float32)
+
+    @property
+    def command(self) -> Tensor:
+        """Commanded planar velocity and yaw rate in the base frame, (N, 3)."""
+        return self._env.command_manager.get_command(self.names.command)
+
+    @property
+    def time_s(self) -> Tensor:
+        """Time since the start of the episode, (N,)."""
+        return self._env.episode_length_buf * self._env.step_dt
+
+    def signals(self) -> Signals:
+        """What the actor's observation is made of, without sensor noise."""
+        return Signals(
+            joint_pos_rad=self.joint_pos,
+            joint_vel_rad_s=self.joint_vel,
+            quat_base_to_world_wxyz=self.quat,
+            ang_vel_base_in_base_rad_s=self.ang_vel_b,
+            command=self.command,
+            last_action=self._env.action_manager.action,
+            time_s=self.time_s,
+        )
+
+
+def rotation_matrix(quat_wxyz: Tensor) -> Tensor:
+    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4)."""
+    w, x, y, z = quat_wxyz.unbind(-1)
+    xx, yy, zz = x * x, y * y, z * z
+    xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z
+    rows = (
+        1 - 2 * (yy + zz), 2 * (xy - wz), 2 * (xz + wy),
+        2 * (xy + wz), 1 - 2 * (xx + zz), 2 * (yz - wx),
+        2 * (xz - wy), 2 * (yz + wx), 1 - 2 * (xx + yy),
+    )  # fmt: skip
+    return torch.stack(rows, dim=-1).view(-1, 3, 3)
+
+
+def _as_slice(ids: Tensor) -> slice | Tensor:
+    """A slice where indices are consecutive, so that reading makes a view and no copy."""
+    first, count = int(ids[0]), len(ids)
+    if torch.equal(ids.cpu(), torch.arange(first, first + count)):
+        return slice(first, first + count)
+    return ids

@@ -1,0 +1,164 @@
+"""mjlab terms of the locomotion tasks: the actor's observation and the joint targets go through the runtime's own code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mjlab.managers.action_manager import ActionTerm, ActionTermCfg
+from mjlab.managers.observation_manager import ObservationTermCfg
+from torch import Tensor
+
+from gantry_deploy.actions import ActionDecoder
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.observations import ObservationBuilder, Signals
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.locomotion.state import LocomotionState
+
+
+@dataclass(frozen=True)
+class SensorNoiseCfg:
+    """Half widths of the uniform noise on what the actor reads; it is added to raw signals, before any scaling."""
+
+    joint_pos_rad: float = 0.01
+    """Encoders."""
+    joint_vel_rad_s: float = 1.5
+    """Differentiated encoders."""
+    ang_vel_rad_s: float = 0.2
+    """Gyroscope."""
+    tilt_rad: float = 0.05
+    """Attitude estimate, about each axis."""
+
+    def apply(self, signals: Signals) -> Signals:
+        """The same signals as noisy sensors report them."""
+        tilt = _uniform(signals.ang_vel_base_in_base_rad_s, self.tilt_rad)
+        return Signals(
+            joint_pos_rad=signals.joint_pos_rad + _uniform(signals.joint_pos_rad, self.joint_pos_rad),
+            joint_vel_rad_s=signals.joint_vel_rad_s + _uniform(signals.joint_vel_rad_s, self.joint_vel_rad_s),
+            quat_base_to_world_wxyz=small_rotation(signals.quat_base_to_world_wxyz, tilt),
+            ang_vel_base_in_base_rad_s=signals.ang_vel_base_in_base_rad_s
+            + _uniform(signals.ang_vel_base_in_base_rad_s, self.ang_vel_rad_s),
+            command=signals.command,
+            last_action=signals.last_action,
+            time_s=signals.time_s,
+        )
+
+
+def _uniform(like: Tensor, half_width: float) -> Tensor:
+    return (torch.rand_like(like) - 0.5) * (2.0 * half_width)
+
+
+def small_rotation(quat_wxyz: Tensor, rotation_rad: Tensor) -> Tensor:
+    """Unit quaternions (N, 4) after a small rotation vector (N, 3) in the body frame, to first order."""
+    w, x, y, z = quat_wxyz.unbind(-1)
+    a, b, c = (0.5 * rotation_rad).unbind(-1)
+    turned = torch.stack(
+        (w - x * a - y * b - z * c, x + w * a + y * c - z * b, y + w * b + z * a - x * c, z + w * c + x * b - y * a),
+        dim=-1,
+    )
+    return turned / turned.norm(dim=-1, keepdim=True)
+
+
+@dataclass(kw_only=True)
+class ContractActionCfg(ActionTermCfg):
+    """Joint position targets by the policy's contract."""
+
+    contract: PolicyContract
+    """Scales, offsets, limits and gait."""
+    actuator_names: tuple[str, ...] = (".*",)
+    """Kept for mjlab's inspectors; every joint of the contract is driven."""
+
+    def build(self, env: Any) -> ContractAction:
+        """Make the term."""
+        return ContractAction(self, env)
+
+
+class ContractAction(ActionTerm):
+    """Runs :class:`~gantry_deploy.actions.ActionDecoder`, the robot's own decoder, on all environments at once."""
+
+    def __init__(self, cfg: ContractActionCfg, env: Any) -> None:
+        super().__init__(cfg, env)
+        self._raw = torch.zeros(self.num_envs, cfg.contract.action_size, device=self.device)
+        self._decoder = ActionDecoder(cfg.contract, self._raw)
+        ids = [self._entity.find_joints(f"^{name}$")[0][0] for name in cfg.contract.joint_names]
+        self._joint_ids = torch.tensor(ids, device=self.device)
+        self._targets = torch.zeros_like(self._raw)
+
+    @property
+    def action_dim(self) -> int:
+        """Number of joints."""
+        return self._raw.shape[1]
+
+    @property
+    def raw_action(self) -> Tensor:
+        """The network's output, (N, n)."""
+        return self._raw
+
+    @property
+    def targets(self) -> Tensor:
+        """Joint position targets of this control step, (N, n), rad."""
+        return self._targets
+
+    def process_actions(self, actions: Tensor) -> None:
+        """Decode once per control step."""
+        self._raw[:] = actions
+        env: GantryEnv = self._env  # type: ignore[assignment]
+        state = LocomotionState.of(env)
+        self._targets = self._decoder(actions, state.time_s, state.command)
+
+    def apply_actions(self) -> None:
+        """Hand the targets to the actuators."""
+        self._entity.set_joint_position_target(self._targets, joint_ids=self._joint_ids)
+
+    def reset(self, env_ids: Tensor | slice | None = None) -> None:
+        """Forget the last action."""
+        self._raw[slice(None) if env_ids is None else env_ids] = 0.0
+
+
+class ActorObservation:
+    """The actor's whole observation in one term, built by the robot's own :class:`ObservationBuilder`."""
+
+    def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
+        contract: PolicyContract = cfg.params["contract"]
+        self._builder = ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
+        self._noise: SensorNoiseCfg | None = cfg.params["noise"]
+        self._num_envs = env.num_envs
+        self._device = env.device
+        self.signals: Signals | None = None
+        """What the last observation was built from, noise included; kept for the golden trace of an export."""
+
+    def __call__(self, env: GantryEnv, contract: PolicyContract, noise: SensorNoiseCfg | None) -> Tensor:
+        """Observation (N, contract.observation_size)."""
+        signals = LocomotionState.of(env).signals()
+        self.signals = signals if noise is None else noise.apply(signals)
+        return self._builder(self.signals)
+
+    def reset(self, env_ids: Tensor | slice | None = None) -> None:
+        """Forget the history of these environments."""
+        rows = torch.zeros(self._num_envs, dtype=torch.bool, device=self._device)
+        rows[slice(None) if env_ids is None else env_ids] = True
+        self._builder.reset(rows)
+
+
+class CriticObservation:
+    """What the critic sees: the actor's newest frame without noise, and what only a simulator knows."""
+
+    def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
+        contract: PolicyContract = cfg.params["contract"]
+        self._builder = ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
+
+    def __call__(self, env: GantryEnv, contract: PolicyContract, height_scan: str | None = None) -> Tensor:
+        """Frame, base velocity (3) m/s, foot contacts (f), foot heights (f) x 10, base height (1) x 5, height scan."""
+        state = LocomotionState.of(env)
+        parts = [
+            self._builder.frame(state.signals()),
+            state.lin_vel_b,
+            state.foot_contact,
+            state.foot_height * 10.0,
+            state.base_height[:, None] * 5.0,
+        ]
+        if height_scan is not None:
+            sensor = env.scene[height_scan].data
+            parts.append((sensor.pos_w[:, 2:3] - sensor.hit_pos_w[..., 2] - 0.3).clamp(-1.0, 1.0) * 2.0)
+        return torch.cat(parts, dim=-1)

@@ -1,0 +1,312 @@
+"""The velocity tasks: follow a commanded planar velocity and yaw rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+from mjlab.actuator import BuiltinPositionActuatorCfg
+from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
+from mjlab.envs import mdp as envs_mdp
+from mjlab.managers.event_manager import EventTermCfg
+from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationTermCfg
+from mjlab.managers.reward_manager import RewardTermCfg
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+from mjlab.managers.termination_manager import TerminationTermCfg
+from mjlab.scene import SceneCfg
+from mjlab.sensor import ContactMatch, ContactSensorCfg
+from mjlab.sim import MujocoCfg, SimulationCfg
+from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
+from mjlab.terrains import TerrainEntityCfg
+from mjlab.utils.spec_config import CollisionCfg
+
+from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.observations import make_term
+from gantry_sim.env import GantryEnv, GantryEnvCfg
+from gantry_sim.models import robot_model
+from gantry_sim.tasks.locomotion import rewards
+from gantry_sim.tasks.locomotion.robots import Walker, walker
+from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
+from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg, CriticObservation, SensorNoiseCfg
+
+RATE_HZ = 50.0
+"""Control rate of every velocity policy."""
+
+
+@dataclass(frozen=True)
+class VelocityCfg:
+    """Everything about a velocity task that differs between robots, grounds and presets."""
+
+    robot: str
+    """Robot name."""
+    num_envs: int
+    """Environments side by side."""
+    physics_dt_s: float
+    """Physics step; 50 Hz divided by it must be whole."""
+    feet_only: bool
+    """Collide the feet alone; a fall is then seen by height and tilt."""
+    pyramidal: bool
+    """Pyramidal friction cone, cheaper than the elliptic one."""
+    lin_vel_x_m_s: tuple[float, float] = (-1.0, 1.0)
+    """Range of the forward command."""
+    lin_vel_y_m_s: tuple[float, float] = (-0.5, 0.5)
+    """Range of the lateral command."""
+    yaw_rate_rad_s: tuple[float, float] = (-1.0, 1.0)
+    """Range of the turning command."""
+    resample_s: tuple[float, float] = (4.0, 6.0)
+    """A new command comes after a time drawn from this range."""
+    standing_share: float = 0.1
+    """Share of commands that ask to stand."""
+    episode_s: float = 20.0
+    """Length of an episode."""
+    noise: SensorNoiseCfg | None = field(default_factory=SensorNoiseCfg)
+    """Sensor noise of the actor; None for none."""
+    friction: tuple[float, float] = (0.4, 1.25)
+    """Sliding friction of the feet."""
+    added_mass_kg: tuple[float, float] = (-1.0, 2.0)
+    """Mass added to the base."""
+    com_offset_m: float = 0.02
+    """Half width of the shift of the base's centre of mass along x and y."""
+    push_m_s: float = 0.0
+    """Half width of velocity kicks; 0 for none."""
+    reward_weights: dict[str, float] = field(default_factory=dict)
+    """Changes to :data:`REWARD_WEIGHTS`."""
+    track_width_m_s: float = 0.35
+    """Width of the planar tracking reward."""
+
+
+REWARD_WEIGHTS: dict[str, float] = {
+    "track_planar_velocity": 4.0,
+    "track_yaw_rate": 1.5,
+    "vertical_velocity": -2.0,
+    "roll_pitch_rate": -0.05,
+    "tilt": -2.0,
+    "height": -30.0,
+    "action_rate": -0.01,
+    "joint_deviation": -0.1,
+    "contact_matches_clock": 1.0,
+    "swing_height": 1.0,
+    "foot_slip": -0.1,
+}
+"""Weights per second of the few-sample recipe."""
+
+
+def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
+    """The contract of a policy trained on this task; training and runtime both obey it."""
+    body = walker(cfg.robot)
+    spec = body.spec
+    n = spec.num_joints
+    return PolicyContract(
+        robot=spec.name,
+        rate_hz=RATE_HZ,
+        joint_names=spec.joint_names,
+        joint_lower_rad=_floats(spec, "lower_rad"),
+        joint_upper_rad=_floats(spec, "upper_rad"),
+        default_pos_rad=_floats(spec, "default_rad"),
+        stiffness_nm_rad=_floats(spec, "stiffness_nm_rad"),
+        damping_nm_s_rad=_floats(spec, "damping_nm_s_rad"),
+        effort_limit_nm=_floats(spec, "effort_limit_nm"),
+        observations=(
+            make_term("base_ang_vel", 3, scale=0.25),
+            make_term("projected_gravity", 3),
+            make_term("joint_pos", n),
+            make_term("joint_vel", n, scale=0.05),
+            make_term("last_action", n),
+            make_term("velocity_command", 3),
+            make_term("gait_clock", 2),
+        ),
+        action=ActionSpec("target/joint/position", body.action_scale, _floats(spec, "default_rad"), clip=10.0),
+        command=CommandSpec(
+            kind="command/body/velocity",
+            names=("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "yaw_rate_base_rad_s"),
+            lower=(cfg.lin_vel_x_m_s[0], cfg.lin_vel_y_m_s[0], cfg.yaw_rate_rad_s[0]),
+            upper=(cfg.lin_vel_x_m_s[1], cfg.lin_vel_y_m_s[1], cfg.yaw_rate_rad_s[1]),
+            max_rate=(0.0, 0.0, 0.0),
+        ),
+        gait=body.gait,
+    )
+
+
+def _floats(spec: object, name: str) -> tuple[float, ...]:
+    return tuple(float(value) for value in spec.array(name))  # type: ignore[attr-defined]
+
+
+def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
+    """mjlab's configuration of the task; a fresh one at every call, since mjlab edits it."""
+    body = walker(cfg.robot)
+    contract = velocity_contract(cfg)
+    decimation = round(1.0 / (RATE_HZ * cfg.physics_dt_s))
+    names = LocomotionNames(body.spec, foot_sites=body.spec.feet, foot_radius_m=body.foot_radius_m)
+    return GantryEnvCfg(
+        seed=seed,
+        decimation=decimation,
+        episode_length_s=cfg.episode_s,
+        hold_controls=True,
+        refresh_all=False,
+        make_task_state=partial(_make_state, names),
+        scene=SceneCfg(
+            num_envs=cfg.num_envs,
+            terrain=TerrainEntityCfg(terrain_type="plane"),
+            entities={"robot": robot_cfg(cfg, body)},
+            sensors=(
+                ContactSensorCfg(
+                    name=names.contact_sensor,
+                    primary=ContactMatch(mode="geom", pattern=body.foot_geoms, entity="robot"),
+                    secondary=ContactMatch(mode="body", pattern="terrain"),
+                    fields=("found",),
+                    reduce="none",
+                ),
+            ),
+        ),
+        sim=SimulationCfg(
+            njmax=300,
+            mujoco=MujocoCfg(
+                timestep=cfg.physics_dt_s,
+                iterations=10,
+                ls_iterations=20,
+                cone="pyramidal" if cfg.pyramidal else "elliptic",
+                impratio=1.0 if cfg.pyramidal else 10.0,
+            ),
+        ),
+        observations={
+            "actor": ObservationGroupCfg(
+                terms={"all": ObservationTermCfg(ActorObservation, {"contract": contract, "noise": cfg.noise})}
+            ),
+            "critic": ObservationGroupCfg(terms={"all": ObservationTermCfg(CriticObservation, {"contract": contract})}),
+        },
+        actions={"joint_pos": ContractActionCfg(entity_name="robot", contract=contract)},
+        commands={"twist": _command_cfg(cfg)},
+        events=_event_cfgs(cfg, body),
+        rewards=_reward_cfgs(cfg, body),
+        terminations={
+            "time_out": TerminationTermCfg(func=envs_mdp.time_out, time_out=True),
+            "fallen": TerminationTermCfg(
+                func=rewards.fallen,
+                params={"min_height_m": body.spec.fall_height_m, "max_tilt_rad": math.radians(60.0)},
+            ),
+        },
+    )
+
+
+def _make_state(names: LocomotionNames, env: GantryEnv) -> LocomotionState:
+    return LocomotionState(env, names)
+
+
+def robot_cfg(cfg: VelocityCfg, body: Walker) -> EntityCfg:
+    """The robot as an mjlab entity: position servos with the spec's gains, collisions as the task asks."""
+    spec = body.spec
+    feet = "|".join(body.foot_geoms)
+    collision = CollisionCfg(
+        geom_names_expr=(feet,) if cfg.feet_only else (".*_collision\\d*",),
+        contype=0 if cfg.feet_only else 1,
+        conaffinity=1,
+        condim={feet: 3, ".*": 1},
+        priority={feet: 1, ".*": 0},
+        friction={feet: (0.8, 0.02, 0.01)},
+        disable_other_geoms=True,
+    )
+    actuators = tuple(
+        BuiltinPositionActuatorCfg(
+            target_names_expr=(f"^{joint.name}$",),
+            stiffness=joint.stiffness_nm_rad,
+            damping=joint.damping_nm_s_rad,
+            effort_limit=joint.effort_limit_nm,
+            armature=joint.armature_kg_m2,
+        )
+        for joint in spec.joints
+    )
+    return EntityCfg(
+        spec_fn=partial(robot_model, spec.name, visuals=False),
+        init_state=EntityCfg.InitialStateCfg(
+            pos=(0.0, 0.0, body.spawn_height_m),
+            joint_pos={f"^{joint.name}$": joint.default_rad for joint in spec.joints},
+            joint_vel={".*": 0.0},
+        ),
+        collisions=(collision,),
+        articulation=EntityArticulationInfoCfg(actuators=actuators),
+    )
+
+
+def _command_cfg(cfg: VelocityCfg) -> UniformVelocityCommandCfg:
+    return UniformVelocityCommandCfg(
+        entity_name="robot",
+        resampling_time_range=cfg.resample_s,
+        rel_standing_envs=cfg.standing_share,
+        rel_heading_envs=0.0,
+        ranges=UniformVelocityCommandCfg.Ranges(
+            lin_vel_x=cfg.lin_vel_x_m_s, lin_vel_y=cfg.lin_vel_y_m_s, ang_vel_z=cfg.yaw_rate_rad_s
+        ),
+    )
+
+
+def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
+    feet = SceneEntityCfg("robot", geom_names=body.foot_geoms)
+    base = SceneEntityCfg("robot", body_names=(body.root_body,))
+    shift = (-cfg.com_offset_m, cfg.com_offset_m)
+    events = {
+        "reset_base": EventTermCfg(
+            func=envs_mdp.reset_root_state_uniform,
+            mode="reset",
+            params={"pose_range": {"yaw": (-math.pi, math.pi)}, "velocity_range": {}},
+        ),
+        "reset_joints": EventTermCfg(
+            func=envs_mdp.reset_joints_by_offset,
+            mode="reset",
+            params={
+                "position_range": (-0.1, 0.1),
+                "velocity_range": (0.0, 0.0),
+                "asset_cfg": SceneEntityCfg("robot", joint_names=(".*",)),
+            },
+        ),
+        "foot_friction": EventTermCfg(
+            func=envs_mdp.dr.geom_friction,
+            mode="startup",
+            params={"asset_cfg": feet, "operation": "abs", "ranges": cfg.friction, "shared_random": True},
+        ),
+        "base_mass": EventTermCfg(
+            func=envs_mdp.dr.body_mass,
+            mode="startup",
+            params={"asset_cfg": base, "operation": "add", "ranges": cfg.added_mass_kg},
+        ),
+        "base_com": EventTermCfg(
+            func=envs_mdp.dr.body_com_offset,
+            mode="startup",
+            params={"asset_cfg": base, "operation": "add", "ranges": {0: shift, 1: shift}},
+        ),
+    }
+    if cfg.push_m_s > 0:
+        kick = (-cfg.push_m_s, cfg.push_m_s)
+        events["push"] = EventTermCfg(
+            func=envs_mdp.push_by_setting_velocity,
+            mode="interval",
+            interval_range_s=(5.0, 10.0),
+            params={"velocity_range": {"x": kick, "y": kick}},
+        )
+    return events
+
+
+def _reward_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, RewardTermCfg]:
+    default_rad = _floats(body.spec, "default_rad")
+    terms = {
+        "track_planar_velocity": (rewards.track_planar_velocity, {"width_m_s": cfg.track_width_m_s}),
+        "track_yaw_rate": (rewards.track_yaw_rate, {"width_rad_s": 0.5}),
+        "vertical_velocity": (rewards.vertical_velocity, {}),
+        "roll_pitch_rate": (rewards.roll_pitch_rate, {}),
+        "tilt": (rewards.tilt, {}),
+        "height": (rewards.height_error, {"target_m": body.base_height_m}),
+        "action_rate": (rewards.action_rate, {}),
+        "joint_deviation": (rewards.joint_deviation, {"default_rad": default_rad, "weight": body.deviation_weight}),
+        "contact_matches_clock": (rewards.contact_matches_clock, {"gait": body.gait}),
+        "swing_height": (
+            rewards.swing_height,
+            {"gait": body.gait, "height_m": body.swing_height_m, "width_m": 0.05},
+        ),
+        "foot_slip": (rewards.FootSlip, {}),
+    }
+    weights = REWARD_WEIGHTS | cfg.reward_weights
+    return {
+        name: RewardTermCfg(func=func, weight=weights[name], params=params)
+        for name, (func, params) in terms.items()
+        if weights[name] != 0.0
+    }
