@@ -338,7 +338,8 @@ class MujocoRobot:
     def _base_pose(self, qpos: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self._index.is_free:
             return qpos[:3], qpos[3:7]
-        return self.model.body_pos[self._index.base], self.model.body_quat[self._index.base]
+        base = self._index.base
+        return self.model.body_pos[base].copy(), self.model.body_quat[base].copy()
 
     def _base_velocity(self, qpos: FloatArray, qvel: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Linear and angular velocity, (3,) each, in the base frame; MuJoCo keeps the linear one in the world's."""
