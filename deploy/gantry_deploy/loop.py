@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -330,16 +330,9 @@ class _Stand:
     def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
         self._spec = spec
         self._safety = safety
-        self._goal = JointCommand.position(spec, spec.array("default_rad"))
-        if runner is not None:
-            # The policy's own pose and gains, so that nothing jumps when it takes over.
-            contract = runner.contract
-            self._goal = replace(
-                self._goal,
-                pos_rad=np.array(contract.default_pos_rad),
-                stiffness_nm_rad=np.array(contract.stiffness_nm_rad),
-                damping_nm_s_rad=np.array(contract.damping_nm_s_rad),
-            )
+        # The policy's own pose, so that nothing jumps when it takes over, with the robot's holding gains.
+        pose = spec.array("default_rad") if runner is None else np.array(runner.contract.default_pos_rad)
+        self._goal = JointCommand.position(spec, pose)
         self._duration_s = safety.config.stand_duration_s
         self._from = self._goal.pos_rad
         self._start_s = 0.0

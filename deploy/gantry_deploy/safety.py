@@ -113,7 +113,7 @@ class SafetyConfig:
     """Largest number of control periods in a row in which no tick began."""
     stand_duration_s: float = 2.0
     """Time in which STAND moves from the measured pose to the default pose."""
-    stand_tolerance_rad: float = 0.5
+    stand_tolerance_rad: float = 0.7
     """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
 
     def __post_init__(self) -> None:

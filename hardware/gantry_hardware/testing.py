@@ -16,7 +16,7 @@ class ConformanceError(GantryError):
 
 
 def check_backend(
-    robot: Robot, *, rate_hz: float = 50.0, hold_s: float = 1.0, tolerance_rad: float = 0.3, max_age_s: float = 0.05
+    robot: Robot, *, rate_hz: float = 50.0, hold_s: float = 1.0, tolerance_rad: float = 0.5, max_age_s: float = 0.05
 ) -> None:
     """Connect a robot, exercise the whole interface, and close it. It holds its default pose, so let it hang or stand.
 
