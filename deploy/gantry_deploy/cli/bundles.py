@@ -1,0 +1,56 @@
+"""The bundle argument that several sub-commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_hardware.errors import GantryError
+
+KEY_BYTES = 32
+"""Length of a raw Ed25519 public key."""
+
+
+def add_bundle_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the positional ``BUNDLE`` and ``--public-key``."""
+    parser.add_argument("bundle", metavar="BUNDLE", help="folder or .zip of a policy")
+    parser.add_argument(
+        "--public-key",
+        metavar="FILE",
+        help="Ed25519 public key (PEM, or its 32 raw bytes); refuse the bundle unless it is signed with its partner",
+    )
+
+
+def open_bundle(args: argparse.Namespace) -> Bundle:
+    """Load and verify what :func:`add_bundle_arguments` asked for.
+
+    Raises:
+        GantryError: If the key or the bundle is not what it should be.
+    """
+    key = None if args.public_key is None else read_public_key(args.public_key)
+    return load_bundle(args.bundle, public_key=key)
+
+
+def read_public_key(path: str | Path) -> bytes:
+    """The 32 raw bytes of an Ed25519 public key.
+
+    Raises:
+        GantryError: If the file cannot be read or holds no such key.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise GantryError(f"Cannot read the public key '{path}': {error.strerror}.") from error
+    if len(data) == KEY_BYTES:
+        return data
+    try:
+        key = serialization.load_pem_public_key(data)
+    except ValueError:
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise GantryError(f"'{path}' holds no Ed25519 public key; expected a PEM file, or {KEY_BYTES} raw bytes.")
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)

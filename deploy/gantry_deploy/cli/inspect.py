@@ -1,0 +1,212 @@
+"""``gantry inspect``: what a bundle says about itself, for people and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gantry_deploy.bundle import Bundle
+from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
+from gantry_deploy.cli.command import Command, add_json_option
+from gantry_deploy.contract import PolicyContract
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+
+LEAST_WIDTH = 110
+"""Columns that the tables need; a narrower terminal wraps lines, which loses less than cutting them off."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bundle_arguments(parser)
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    bundle = open_bundle(args)
+    result = describe(bundle, verified=args.public_key is not None)
+    console = Console(highlight=False)
+    console.width = max(console.width, LEAST_WIDTH)
+    console.print(render(bundle, result))
+    return result
+
+
+def describe(bundle: Bundle, *, verified: bool = False) -> dict[str, Any]:
+    """A bundle as plain data.
+
+    Args:
+        bundle: A loaded bundle; its hashes have been verified by loading it.
+        verified: Whether its signature was checked against a public key.
+    """
+    return {
+        "path": str(bundle.path),
+        "files": bundle.manifest["files"],
+        "hashes": "verified",
+        "signature": "verified" if verified else "not checked" if bundle.is_signed else "none",
+        "robot_check": robot_check(bundle.contract),
+        "contract": asdict(bundle.contract),
+        "observation_size": bundle.contract.observation_size,
+        "observation_layout": observation_layout(bundle.contract),
+        "golden": {name: list(values.shape) for name, values in bundle.golden.items()},
+        "model_bytes": len(bundle.model_bytes),
+        "card": bundle.card,
+    }
+
+
+def observation_layout(contract: PolicyContract) -> list[dict[str, Any]]:
+    """Where each term lies in the actor's input: name and the half-open index range [start, stop)."""
+    layout, start = [], 0
+    for term in contract.observations:
+        stop = start + term.size * term.history
+        layout.append({"name": term.name, "start": start, "stop": stop})
+        start = stop
+    return layout
+
+
+def robot_check(contract: PolicyContract) -> str:
+    """``fits``, or why the contract does not fit the robot as it is installed here."""
+    try:
+        contract.check_robot(robot_spec(contract.robot))
+    except GantryError as error:
+        return str(error)
+    return "fits"
+
+
+def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
+    """The tables that ``gantry inspect`` prints."""
+    contract = bundle.contract
+    parts: list[RenderableType] = [_overview(bundle, result)]
+    parts += _titled(f"Joints ({contract.action_size})", _joints(contract))
+    parts += _titled(f"Observation ({contract.observation_size} numbers)", _observations(contract, result))
+    parts += _titled("Action", _action(contract))
+    parts += _titled(f"Command ({contract.command.kind})", _commands(contract))
+    if contract.gait is not None:
+        parts += _titled("Gait", _pairs(asdict(contract.gait), skip=("joint_foot", "joint_gain")))
+    if contract.map_window is not None:
+        parts += _titled("Map window", _pairs(asdict(contract.map_window)))
+    parts += _titled("Thresholds of gantry check", _pairs(asdict(contract.acceptance)))
+    parts += _titled("Provenance", _pairs(asdict(contract.provenance)))
+    card = _pairs(flatten(bundle.card)) if bundle.card else Text("none yet: 'gantry check' measures and writes it")
+    parts += _titled("Card", card)
+    return Group(*parts)
+
+
+def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries as one, with dotted names."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _titled(title: str, content: RenderableType) -> list[RenderableType]:
+    return [Text(f"\n{title}", style="bold"), Padding(content, (0, 0, 0, 2), expand=False)]
+
+
+def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
+    contract = bundle.contract
+    size_kib = len(bundle.model_bytes) / 1024
+    fits = result["robot_check"] == "fits"
+    signature = {"none": "not signed", "not checked": "signed, not checked (--public-key)"}
+    return _pairs(
+        {
+            "bundle": result["path"],
+            "robot": f"{contract.robot}, {contract.rate_hz:g} Hz" + (", fits the one installed here" if fits else ""),
+            "network": f"{contract.observation_size} -> {contract.action_size}, {size_kib:.0f} KiB of ONNX"
+            + (f", recurrent: {', '.join(contract.recurrent)}" if contract.recurrent else ""),
+            "normalization": contract.normalization,
+            "manifest": f"{len(result['files'])} files, every SHA-256 verified; "
+            + signature.get(result["signature"], "signature verified"),
+            "golden data": ", ".join(f"{name} {'x'.join(map(str, s))}" for name, s in result["golden"].items()),
+            **({} if fits else {"WARNING": result["robot_check"]}),
+        }
+    )
+
+
+def _joints(contract: PolicyContract) -> Table:
+    table = _table("joint", "default", "lower", "upper", "stiffness", "damping", "effort", "scale", "offset")
+    table.add_row("", "rad", "rad", "rad", "Nm/rad", "Nm s/rad", "Nm", "rad/unit", "rad", style="dim")
+    rows = zip(
+        contract.joint_names,
+        contract.default_pos_rad,
+        contract.joint_lower_rad,
+        contract.joint_upper_rad,
+        contract.stiffness_nm_rad,
+        contract.damping_nm_s_rad,
+        contract.effort_limit_nm,
+        contract.action.scale,
+        contract.action.offset_rad,
+        strict=True,
+    )
+    for name, *numbers in rows:
+        table.add_row(name, *(f"{number:.4g}" for number in numbers))
+    return table
+
+
+def _observations(contract: PolicyContract, result: dict[str, Any]) -> Table:
+    table = _table("term", "index", "size", "history", "scale", "clip")
+    for name in ("kind", "frame", "unit"):
+        table.add_column(name)
+    for term, place in zip(contract.observations, result["observation_layout"], strict=True):
+        clip = "" if term.clip is None else f"±{term.clip:g}"
+        index = f"{place['start']}:{place['stop']}"
+        numbers = (str(term.size), str(term.history), f"{term.scale:g}", clip)
+        table.add_row(term.name, index, *numbers, term.kind, term.frame, term.unit)
+    return table
+
+
+def _action(contract: PolicyContract) -> Table:
+    return _pairs({"kind": contract.action.kind, "clip": f"±{contract.action.clip:g} before the scale"})
+
+
+def _commands(contract: PolicyContract) -> Table:
+    command = contract.command
+    table = _table("name", "lower", "upper", "max rate")
+    for name, lower, upper, rate in zip(command.names, command.lower, command.upper, command.max_rate, strict=True):
+        table.add_row(name, f"{lower:g}", f"{upper:g}", f"{rate:g} /s" if rate > 0 else "")
+    return table
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column(first, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _pairs(data: dict[str, Any], skip: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in data.items():
+        if key not in skip:
+            # Text, not a string: brackets in what a bundle says must not be taken for markup.
+            table.add_row(Text(key), Text(_value(value)))
+    return table
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_value(item) for item in value) or "-"
+    return "-" if value in (None, "") else str(value)
+
+
+COMMAND = Command(
+    name="inspect",
+    help="show what a bundle contains and whether it is intact",
+    add_arguments=_add_arguments,
+    run=_run,
+    description="Verify a bundle's hashes and show its contract: robot, joints, observation, action, command, scores.",
+    epilog="example:\n  gantry inspect runs/walk/bundle --json contract.json",
+)

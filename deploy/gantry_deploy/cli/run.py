@@ -1,0 +1,214 @@
+"""``gantry run``: a bundle on a robot, simulated or real, chosen by name."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.bundle import Bundle
+from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
+from gantry_deploy.cli.command import (
+    Command,
+    UsageError,
+    add_json_option,
+    choose,
+    emit_result,
+    parse_key_value,
+    parse_numbers,
+)
+from gantry_deploy.cli.session import WalkSession
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.loop import Controller
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.safety import SafetyConfig, SafetyMachine
+from gantry_hardware.backends import backend_names, make_backend
+from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.robots import robot_spec
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bundle_arguments(parser)
+    parser.add_argument("--backend", default="mujoco", help=f"robot to run on: {', '.join(backend_names())}")
+    parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="seconds under the policy")
+    parser.add_argument(
+        "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy; zero if not given"
+    )
+    parser.add_argument(
+        "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"
+    )
+    parser.add_argument("--record", metavar="FILE", help="write everything that happens to an MCAP file")
+    parser.add_argument(
+        "--option",
+        type=parse_key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the backend, for example delay_s=0.01; may be given several times",
+    )
+    parser.add_argument(
+        "--safety",
+        type=parse_key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of the safety machine, for example max_tilt_rad=0.8; may be given several times",
+    )
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    bundle = open_bundle(args)
+    contract = bundle.contract
+    command = command_array(contract, args.command)
+    if not args.duration > 0:
+        raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
+    config = safety_config(dict(args.safety))
+    spec = robot_spec(contract.robot)
+    options = dict(args.option) | ({"realtime": True} if args.real_time else {})
+    runner = PolicyRunner(bundle, spec)
+    robot = make_backend(choose("robot backend", args.backend, backend_names()), spec, **options)
+    print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
+    print_command(contract, command)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(interrupt_on_terminate())
+        stack.callback(robot.close)
+        recorder = None
+        if args.record is not None:
+            from gantry_deploy.record import Recorder  # Only a recording needs the MCAP packages.
+
+            # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
+            recorder = Recorder(args.record, contract, spec, lossless=not getattr(robot, "realtime", True))
+            stack.callback(recorder.close)
+        robot.connect()
+        controller = Controller(robot, runner, SafetyMachine(spec, config), recorder)
+        session = WalkSession(controller, command, args.duration, say=print)
+        session.run()
+    result = _result(args, bundle, controller, session)
+    result["recording"] = None if recorder is None else recorder.statistics()
+    _print_summary(result)
+    emit_result(args, result)
+    return 0 if session.completed else 1
+
+
+def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -> NDArray[np.float64]:
+    """The command of ``--command``, shape (c,), zero if not given.
+
+    Raises:
+        UsageError: If it has another size than the contract's command.
+    """
+    names = contract.command.names
+    if numbers is None:
+        return np.zeros(len(names))
+    if len(numbers) != len(names):
+        given = ",".join(f"{number:g}" for number in numbers)
+        raise UsageError(f"--command {given} has {len(numbers)} numbers, expected {len(names)}: {', '.join(names)}.")
+    return np.array(numbers)
+
+
+def safety_config(settings: dict[str, Any]) -> SafetyConfig:
+    """The default limits with some of them replaced.
+
+    Raises:
+        UnknownNameError: If there is no such setting.
+        UsageError: If a value is of another type.
+    """
+    defaults = SafetyConfig()
+    known = [item.name for item in fields(SafetyConfig)]
+    for name, value in settings.items():
+        if name not in known:
+            raise UnknownNameError("safety setting", name, known)
+        wanted = type(getattr(defaults, name))
+        accepted = (int, float) if wanted is float else (wanted,)
+        if not isinstance(value, accepted) or isinstance(value, bool) != (wanted is bool):
+            raise UsageError(f"Safety setting {name} is {value!r}, expected {wanted.__name__}.")
+    return replace(defaults, **settings)
+
+
+def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> None:
+    """Say what is asked for (c,), and where that is beyond what the policy was trained for."""
+    spec = contract.command
+    print("command: " + ", ".join(f"{name} {value:g}" for name, value in zip(spec.names, command, strict=True)))
+    for name, value, lower, upper in zip(spec.names, command, spec.lower, spec.upper, strict=True):
+        if not lower <= value <= upper:
+            print(
+                f"note: {name} {value:g} is outside the trained range [{lower:g}, {upper:g}] and will be limited to it."
+            )
+
+
+@contextlib.contextmanager
+def interrupt_on_terminate() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that a robot is damped and a recording closed when the process is told to go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _result(args: argparse.Namespace, bundle: Bundle, controller: Controller, session: WalkSession) -> dict[str, Any]:
+    return {
+        "bundle": str(bundle.path),
+        "robot": controller.robot.spec.name,
+        "backend": args.backend,
+        "options": dict(args.option),
+        "command": session.command,
+        "duration_s": args.duration,
+        "completed": session.completed,
+        "modes": session.modes,
+        "tracking": session.tracking(),
+        "statistics": controller.statistics(),
+    }
+
+
+def _print_summary(result: dict[str, Any]) -> None:
+    statistics = result["statistics"]
+    print(
+        f"{statistics['ticks']} ticks, {statistics['missed_deadlines']} missed deadlines, "
+        f"{statistics['read_errors']} failed reads, {statistics['write_errors']} failed writes"
+    )
+    print(f"{'[ms]':>10} {'p50':>9} {'p99':>9} {'max':>9}")
+    for name, row in statistics["timing"].items():
+        print(f"{name:>10} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f} {1e3 * row['max_s']:9.3f}")
+    tracking = result["tracking"]
+    if tracking is not None:
+        print(
+            f"mean planar velocity error {tracking['lin_vel_error_m_s']:.3f} m/s, "
+            f"mean yaw-rate error {tracking['yaw_rate_error_rad_s']:.3f} rad/s"
+        )
+    recording = result["recording"]
+    if recording is not None:
+        print(f"recorded {recording['written']} ticks to {recording['path']}, {recording['dropped']} dropped")
+    print("completed" if result["completed"] else "NOT completed")
+
+
+COMMAND = Command(
+    name="run",
+    help="run a bundle on a robot: simulated, over ROS 2, or a mock",
+    add_arguments=_add_arguments,
+    run=_run,
+    description=(
+        "Stand up, let the policy follow a command for a while, stand again, then damp and let go. Exit code 1 if a "
+        "fault damped the robot on the way; Ctrl-C damps it at once."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry run runs/walk/bundle --command 0.5,0,0\n"
+        "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
+        "  gantry run walk.zip --backend ros --duration 10"
+    ),
+)

@@ -1,0 +1,133 @@
+"""The course of one supervised run: stand up, policy for a while, stand, damp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.errors import SafetyError
+from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.safety import Event, Mode
+from gantry_hardware.errors import RobotError
+from gantry_hardware.state import JointCommand
+
+START_PATIENCE_S = 1.0
+"""How long after standing up a refused start is tried again, while the legs settle."""
+SETTLE_S = 1.0
+"""How long the robot stands after the policy."""
+DAMP_S = 0.5
+"""How long damping is sent after a fault before the run ends."""
+NEWS_EVERY_S = 5.0
+"""Time between two lines of progress."""
+
+
+class WalkSession:
+    """Drives a :class:`Controller` through one run and notes how it went.
+
+    Args:
+        controller: With a policy and a connected robot.
+        command: Shape (c,), what the policy is asked for.
+        duration_s: Time under the policy, on the robot's clock.
+        say: Takes lines for people.
+    """
+
+    def __init__(
+        self, controller: Controller, command: NDArray[np.float64], duration_s: float, say: Callable[[str], None]
+    ) -> None:
+        self.controller = controller
+        self.command = command
+        self.duration_s = duration_s
+        self.completed = False
+        self.modes: list[dict[str, Any]] = []
+        self._say = say
+        self._start_s: float | None = None
+        self._mode_since_s = 0.0
+        self._mode: Mode | None = None
+        self._news_s = 0.0
+        self._errors: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        """Run to the end or to a fault; the robot is damped when this returns.
+
+        Raises:
+            SafetyError: If the robot may not stand up or the policy may not start; the robot is damped.
+        """
+        self.controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
+        self.controller.request(Event.STAND)
+        self.controller.run(command_source=self._source, on_tick=self._on_tick)
+        robot = self.controller.robot
+        try:
+            robot.write(JointCommand.damping(robot.spec))
+        except RobotError as error:
+            self._say(f"the robot took no last damping command: {error}")
+
+    def tracking(self) -> dict[str, float] | None:
+        """Mean errors under the policy against the command as limited to the trained range; None without odometry."""
+        if not self._errors:
+            return None
+        planar, yaw = np.mean(np.array(self._errors), axis=0)
+        return {"lin_vel_error_m_s": float(planar), "yaw_rate_error_rad_s": float(yaw)}
+
+    def _source(self, time_s: float) -> NDArray[np.float64] | None:
+        return self.command if self.controller.safety.mode is Mode.POLICY else None
+
+    def _on_tick(self, report: TickReport) -> None:
+        if self._start_s is None:
+            self._start_s = report.time_s
+        if report.mode is not self._mode:
+            self._enter(report)
+        since_s = report.time_s - self._mode_since_s
+        if report.mode is Mode.STAND:
+            self._while_standing(since_s)
+        elif report.mode is Mode.POLICY:
+            self._note_tracking(report)
+            self._tell_news(report)
+            if since_s >= self.duration_s - 0.5 / self.controller.rate_hz:
+                self.completed = True
+                self.controller.request(Event.STOP)
+        elif report.mode is Mode.DAMP and since_s >= DAMP_S:
+            self.controller.stop()
+
+    def _enter(self, report: TickReport) -> None:
+        time_s = report.time_s - (self._start_s or 0.0)
+        fault = f": {report.fault.text}" if report.mode is Mode.DAMP and report.fault is not None else ""
+        self._say(f"{time_s:7.2f} s  {report.mode.value}{fault}")
+        self.modes.append({"time_s": time_s, "mode": report.mode.value})
+        self._mode, self._mode_since_s, self._news_s = report.mode, report.time_s, report.time_s
+
+    def _while_standing(self, since_s: float) -> None:
+        if self.completed:
+            if since_s >= SETTLE_S:
+                self.controller.stop()
+            return
+        stand_s = self.controller.safety.config.stand_duration_s
+        if since_s < stand_s:
+            return
+        try:
+            self.controller.request(Event.START)
+        except SafetyError:
+            # A fault between this tick's verdict and now is no refusal to argue with; the next tick shows it.
+            if self.controller.safety.mode is Mode.STAND and since_s >= stand_s + START_PATIENCE_S:
+                raise
+
+    def _note_tracking(self, report: TickReport) -> None:
+        state, step = report.state, report.step
+        if state is None or step is None or state.lin_vel_base_in_base_m_s is None or len(step.command) != 3:
+            return
+        velocity, yaw_rate = state.lin_vel_base_in_base_m_s, state.ang_vel_base_in_base_rad_s[2]
+        planar = float(np.hypot(*(velocity[:2] - step.command[:2])))
+        self._errors.append((planar, abs(float(yaw_rate - step.command[2]))))
+
+    def _tell_news(self, report: TickReport) -> None:
+        if report.time_s - self._news_s < NEWS_EVERY_S:
+            return
+        self._news_s = report.time_s
+        state = report.state
+        moving = ""
+        if state is not None and state.lin_vel_base_in_base_m_s is not None:
+            x, y, _ = state.lin_vel_base_in_base_m_s
+            moving = f"  {x:+.2f} m/s forward, {y:+.2f} m/s left, {state.ang_vel_base_in_base_rad_s[2]:+.2f} rad/s"
+        self._say(f"{report.time_s - (self._start_s or 0.0):7.2f} s  {report.mode.value}{moving}")

@@ -1,0 +1,188 @@
+"""``gantry inspect`` and ``gantry run`` on real bundles and real backends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from gantry_deploy.bundle import seal_bundle, update_card
+from gantry_deploy.cli import main as cli
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.recording import read_recording
+from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_hardware.robots import robot_spec
+
+
+@pytest.fixture(scope="module")
+def contract():
+    return contract_for(robot_spec("go2"))
+
+
+@pytest.fixture
+def bundle(tmp_path, contract):
+    """A policy that commands its default pose and swings its legs."""
+    weight = np.zeros((contract.observation_size, contract.action_size))
+    return tiny_bundle(tmp_path / "bundle", contract, weight=weight).path
+
+
+def run(capsys, *argv):
+    code = cli.main([str(word) for word in argv])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_inspect_shows_every_part(bundle, contract, capsys):
+    update_card(bundle, {"falls": 0.01, "speed": {"mean_m_s": 0.5}})
+    code, out, err = run(capsys, "inspect", bundle)
+    assert (code, err) == (0, "")
+    words = [line.split() for line in out.splitlines()]
+    assert ["FL_thigh_joint", "0.9", "-1.571", "3.491", "25", "0.8", "23.7", "0.25", "0.9"] in words
+    assert ["joint_vel", "18:30", "12", "1", "0.05", "±20", "state/joint/velocity", "rad/s"] in words
+    assert ["velocity_command", "42:45", "3", "1", "1"] in [line[:5] for line in words]
+    assert ["lin_vel_y_base_m_s", "-0.5", "0.5"] in words
+    assert ["frequency_hz", "2"] in words
+    assert ["max_fall_rate", "0.02"] in words
+    assert ["speed.mean_m_s", "0.5"] in words
+    assert "go2, 50 Hz, fits the one installed here" in out
+    assert "4 files, every SHA-256 verified; not signed" in out
+
+
+def test_inspect_as_json(bundle, contract, capsys):
+    code, out, _ = run(capsys, "inspect", bundle, "--json", "-")
+    result = json.loads(out)
+    assert code == 0
+    assert PolicyContract.from_json(json.dumps(result["contract"])) == contract
+    assert result["observation_layout"][2] == {"name": "joint_pos", "start": 6, "stop": 18}
+    assert result["observation_layout"][-1]["stop"] == result["observation_size"] == contract.observation_size
+    assert result["robot_check"] == "fits"
+    assert sorted(result["files"]) == ["contract.json", "golden.npz", "policy.onnx"]
+
+
+def test_inspect_warns_of_a_robot_that_does_not_fit(tmp_path, capsys):
+    bundle = tiny_bundle(tmp_path / "bundle")
+    code, out, _ = run(capsys, "inspect", bundle.path)
+    assert code == 0
+    assert "WARNING" in out
+    assert "Unknown robot 'tiny'. Available: g1, go1, go2." in " ".join(out.split())
+
+
+def test_signatures(bundle, tmp_path, capsys):
+    private, stranger = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    raw = (serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    pem = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "good.pem").write_bytes(private.public_key().public_bytes(*pem))
+    (tmp_path / "good.raw").write_bytes(private.public_key().public_bytes(*raw))
+    (tmp_path / "wrong.pem").write_bytes(stranger.public_key().public_bytes(*pem))
+    (tmp_path / "no.pem").write_text("hello")
+    seal_bundle(bundle, private_key=private.private_bytes_raw())
+    assert "signed, not checked" in run(capsys, "inspect", bundle)[1]
+    for name in ("good.pem", "good.raw"):
+        assert "signature verified" in run(capsys, "inspect", bundle, "--public-key", tmp_path / name)[1]
+    assert run(capsys, "inspect", bundle, "--public-key", tmp_path / "wrong.pem")[0] == 2
+    code, _, err = run(capsys, "inspect", bundle, "--public-key", tmp_path / "no.pem")
+    assert code == 2
+    assert "holds no Ed25519 public key" in err
+
+
+def test_a_changed_bundle_is_one_message(bundle, capsys):
+    model = bundle / "policy.onnx"
+    data = bytearray(model.read_bytes())
+    data[100] ^= 1
+    model.write_bytes(data)
+    for command in ("inspect", "run"):
+        code, out, err = run(capsys, command, bundle)
+        assert (code, out) == (2, "")
+        assert "policy.onnx" in err
+        assert err.count("\n") == 1
+
+
+def test_run_on_the_mock_goes_through_the_modes(bundle, tmp_path, capsys):
+    target = tmp_path / "run.json"
+    arguments = ("--backend", "mock", "--duration", "3", "--command", "-0.5,0,2", "--json", target)
+    code, out, err = run(capsys, "run", bundle, *arguments)
+    assert (code, err) == (0, "")
+    result = json.loads(target.read_text())
+    assert [step["mode"] for step in result["modes"]] == ["STAND", "POLICY", "STAND"]
+    stand_s, policy_s, end_s = (step["time_s"] for step in result["modes"])
+    assert policy_s - stand_s == pytest.approx(2.0, abs=0.05)
+    assert end_s - policy_s == pytest.approx(3.0, abs=0.05)
+    assert result["completed"] is True
+    assert result["statistics"]["fault"] is None
+    # The mock's base stands still, so the errors are the command itself, as limited to the trained range.
+    assert result["tracking"] == pytest.approx({"lin_vel_error_m_s": 0.5, "yaw_rate_error_rad_s": 1.0})
+    assert "note: ang_vel_z_base_rad_s 2 is outside the trained range [-1, 1]" in out
+
+
+def test_run_records_every_tick(bundle, tmp_path, contract, capsys):
+    path = tmp_path / "run.mcap"
+    code, out, _ = run(capsys, "run", bundle, "--backend", "mock", "--duration", "1", "--record", path, "--json", "-")
+    assert code == 0
+    result = json.loads(out)
+    recording = read_recording(path)
+    assert recording.contract == contract
+    assert result["recording"]["dropped"] == 0
+    assert len(recording.topics["/gantry/status"]["mode"]) == result["statistics"]["ticks"]
+    assert len(recording.topics["/policy/action"]["data"]) in (50, 51)
+
+
+def test_run_in_mujoco(bundle, capsys):
+    arguments = ("--duration", "1", "--option", "visuals=false", "--option", "noise=1.0")
+    code, out, _ = run(capsys, "run", bundle, *arguments)
+    assert code == 0
+    assert out.splitlines()[-1] == "completed"
+
+
+def test_a_fault_is_told_and_is_exit_code_1(tmp_path, contract, capsys):
+    # Finite at rest, infinite as soon as both components of the command are at their limits.
+    weight = np.zeros((contract.observation_size, 12))
+    weight[[42, 44], 4] = 3e38
+    bundle = tiny_bundle(tmp_path / "overflow", contract, weight=weight)
+    code, out, _ = run(capsys, "run", bundle.path, "--backend", "mock", "--command", "1,0,1")
+    assert code == 1
+    damp = next(line for line in out.splitlines() if "DAMP" in line)
+    assert contract.joint_names[4] in damp
+    assert "2.0" in damp.split()[0]
+    assert "NOT completed" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--backend", "mujocco"), "Unknown robot backend 'mujocco'. Did you mean 'mujoco'?"),
+        (("--backend", "mock", "--option", "realtimes=true"), "Did you mean 'realtime'?"),
+        (("--safety", "max_tilt=1"), "Unknown safety setting 'max_tilt'. Did you mean 'max_tilt_rad'?"),
+        (("--safety", "max_tilt_rad=steep"), "Safety setting max_tilt_rad is 'steep', expected float."),
+        (("--safety", "limit_ticks=true"), "Safety setting limit_ticks is True, expected int."),
+        (("--command", "0.5,0"), "--command 0.5,0 has 2 numbers, expected 3: lin_vel_x_base_m_s"),
+        (("--duration", "0"), "--duration is 0.0, expected more than 0 seconds."),
+    ],
+)
+def test_mistakes_are_refused_before_anything_moves(bundle, capsys, argv, message):
+    code, out, err = run(capsys, "run", bundle, *argv)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_the_process_ends_the_run_in_order(bundle, number):
+    command = [sys.executable, "-u", "-m", "gantry_deploy.cli.main", "run", str(bundle)]
+    process = subprocess.Popen(
+        [*command, "--backend", "mock", "--real-time", "--duration", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stdout:
+        if "STAND" in line:
+            break
+    time.sleep(0.1)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "Interrupted.\n")
