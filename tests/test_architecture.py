@@ -1,0 +1,168 @@
+"""The rules of the house: imports look down, files and functions stay small, the robot side stays light."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {
+    "gantry_hardware": ROOT / "hardware",
+    "gantry_mapping": ROOT / "mapping",
+    "gantry_deploy": ROOT / "deploy",
+    "gantry_policies": ROOT / "policies",
+    "gantry_sim": ROOT / "sim",
+    "gantry_ros": ROOT / "ros_ws/src/gantry_ros",
+    "gantry_bringup": ROOT / "ros_ws/src/gantry_bringup",
+}
+ROBOT_SIDE = ("gantry_hardware", "gantry_mapping", "gantry_deploy", "gantry_ros", "gantry_bringup")
+HEAVY = ("torch", "mujoco", "mjlab", "rsl_rl", "gantry_policies", "gantry_sim")
+
+FILE_LINES, TEST_LINES, FUNCTION_LINES, CLASS_ATTRIBUTES = 400, 500, 60, 25
+
+
+def package_files():
+    return [path for name, folder in PACKAGES.items() for path in sorted((folder / name).rglob("*.py"))]
+
+
+def own_tests():
+    return sorted((ROOT / "tests").rglob("*.py"))
+
+
+def label(path):
+    return str(path.relative_to(ROOT))
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def self_attributes(tree):
+    """Per class, the names that its own methods assign on ``self``."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = {
+                target.attr
+                for method in node.body
+                if isinstance(method, ast.FunctionDef)
+                for target in ast.walk(method)
+                if isinstance(target, ast.Attribute)
+                and isinstance(target.ctx, ast.Store)
+                and isinstance(target.value, ast.Name)
+                and target.value.id == "self"
+            }
+    return found
+
+
+def public_functions(tree):
+    """Functions of the module and methods of its classes, as far as no name starts with an underscore."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    bodies = [tree.body, *(node.body for node in classes)]
+    for body in bodies:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                yield node
+
+
+def unannotated(function):
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    arguments += [extra for extra in (function.args.vararg, function.args.kwarg) if extra is not None]
+    missing = [item.arg for item in arguments if item.annotation is None and item.arg not in ("self", "cls")]
+    return missing + (["return"] if function.returns is None else [])
+
+
+def test_every_package_is_found():
+    assert all((folder / name / "__init__.py").is_file() for name, folder in PACKAGES.items())
+
+
+def test_imports_look_down():
+    program = Path(sys.executable).with_name("lint-imports")
+    if not program.exists():
+        pytest.skip("import-linter is not installed (extra 'dev')")
+    done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("package", ROBOT_SIDE)
+def test_the_robot_side_loads_neither_torch_nor_a_simulator(package):
+    """Imports every module of the package in a fresh interpreter and looks at what came along."""
+    if package == "gantry_ros":
+        pytest.importorskip("rclpy")
+    modules = [
+        ".".join(path.relative_to(PACKAGES[package]).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((PACKAGES[package] / package).rglob("*.py"))
+        # These start a program or belong to ROS's own launch system, so that nobody imports them.
+        if path.name != "__main__.py" and not path.name.endswith(".launch.py")
+    ]
+    code = f"""
+import importlib, json, sys
+for name in {modules!r}:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # ROS's launch system is no wheel; what imports it is used where ROS 2 itself is installed.
+        if (error.name or "").partition(".")[0] not in ("launch", "launch_ros"):
+            raise
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "tests")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_house_limits():
+    broken = []
+    for path in [*package_files(), *own_tests()]:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        limit = TEST_LINES if path.is_relative_to(ROOT / "tests") else FILE_LINES
+        if text.count("\n") > limit:
+            broken.append(f"{label(path)} has {text.count(chr(10))} lines, at most {limit}")
+        for node in functions(tree):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                broken.append(f"{label(path)}: {node.name} has {length} lines, at most {FUNCTION_LINES}")
+        for name, attributes in self_attributes(tree).items():
+            if len(attributes) > CLASS_ATTRIBUTES:
+                broken.append(f"{label(path)}: {name} has {len(attributes)} attributes, at most {CLASS_ATTRIBUTES}")
+    assert broken == []
+
+
+def test_public_functions_are_annotated():
+    bare = {
+        f"{label(path)}: {function.name}": unannotated(function)
+        for path in package_files()
+        for function in public_functions(ast.parse(path.read_text(encoding="utf-8")))
+        if unannotated(function)
+    }
+    assert bare == {}
+
+
+def tracked_files():
+    if shutil.which("git") and (ROOT / ".git").exists():
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+        return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
+
+
+def test_no_path_of_one_machine_in_the_repository():
+    forbidden = [f"/{folder}/".encode() for folder in ("work", "root")]
+    forbidden += [os.fsencode(ROOT) + b"/"]
+    found = {
+        label(path): [word.decode() for word in forbidden if word in data]
+        for path in tracked_files()
+        if any(word in (data := path.read_bytes()) for word in forbidden)
+    }
+    assert found == {}
+
+
+def test_the_repository_stays_small():
+    """A clone should take seconds; models and recordings that are larger do not belong here."""
+    large = {label(path): path.stat().st_size for path in tracked_files() if path.stat().st_size > 3_000_000}
+    assert large == {}
