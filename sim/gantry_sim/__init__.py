@@ -1,8 +1,23 @@
 """Physics backends, tasks and training."""
 
+import ctypes
 import os
 import sys
 
-# MuJoCo reads this once, when it is first imported: without a screen only EGL can draw.
-if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-    os.environ.setdefault("MUJOCO_GL", "egl")
+
+def _choose_drawing() -> None:
+    """Settle how MuJoCo draws off screen, which it reads once, when it is first imported.
+
+    Asked for EGL where there is none, MuJoCo cannot even be imported; and mjlab asks for it wherever nobody has chosen.
+    """
+    if not sys.platform.startswith("linux") or "MUJOCO_GL" in os.environ:
+        return
+    try:
+        ctypes.CDLL("libEGL.so.1")
+    except OSError:
+        os.environ["MUJOCO_GL"] = "disabled"
+    else:
+        os.environ["MUJOCO_GL"] = "egl"
+
+
+_choose_drawing()

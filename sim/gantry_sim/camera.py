@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.looks import VISUAL_GROUP
+from gantry_sim.looks import MAX_PICTURE_PX, VISUAL_GROUP
 
 COLLISION_GROUP = 3
 """Geom group of shapes that touch things; drawn only where a robot has nothing better to show."""
+MAX_SHAPES = 2000
+"""Shapes that one picture may hold."""
 
 
 class TrackingCamera:
@@ -23,36 +29,71 @@ class TrackingCamera:
         robot_height_m: Height of the robot's base, which sets the distance and what the camera looks at.
 
     Raises:
-        GantryError: If this machine cannot draw.
+        GantryError: If the pictures would be too large, or if this machine cannot draw.
     """
 
     def __init__(self, model: mujoco.MjModel, width_px: int, height_px: int, robot_height_m: float) -> None:
-        try:
-            self._renderer = mujoco.Renderer(model, height=height_px, width=width_px)
-        except Exception as error:  # Drivers fail in ways of their own: missing libraries, no device, no memory.
+        if not (0 < width_px <= MAX_PICTURE_PX[0] and 0 < height_px <= MAX_PICTURE_PX[1]):
             raise GantryError(
-                f"Cannot draw off screen here ({error}). On Linux without a screen, MUJOCO_GL=egl needs Mesa's EGL "
-                "(Debian package libegl1); everything but pictures works without it."
-            ) from error
+                f"A picture of {width_px} x {height_px} pixels was asked for; the largest is "
+                f"{MAX_PICTURE_PX[0]} x {MAX_PICTURE_PX[1]}."
+            )
         self.size_px = (width_px, height_px)
+        self._model = model
+        self._context = _drawing_context(width_px, height_px)
+        self._context.make_current()
+        self._target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._target)
+        self._scene = mujoco.MjvScene(model, maxgeom=MAX_SHAPES)
+        # Shadows and reflections cost fifteen times the rest where there is no graphics card.
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         self._camera = mujoco.MjvCamera()
         self._camera.azimuth = 50.0
         self._camera.elevation = -16.0
         self._camera.distance = 0.85 + 2.2 * robot_height_m
         self._look_height_m = 0.75 * robot_height_m
         self._option = mujoco.MjvOption()
-        has_visuals = bool((model.geom_group == VISUAL_GROUP).any())
-        self._option.geomgroup[COLLISION_GROUP] = not has_visuals
-        # Shadows and reflections cost fifteen times the rest where there is no graphics card.
-        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
-        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        self._option.geomgroup[COLLISION_GROUP] = not (model.geom_group == VISUAL_GROUP).any()
 
     def picture(self, data: mujoco.MjData, pos_base_in_world_m: NDArray[np.float64]) -> NDArray[np.uint8]:
         """A picture (height, width, 3) of the state in ``data``, the base at ``pos_base_in_world_m`` (3,)."""
+        width, height = self.size_px
         self._camera.lookat[:] = (pos_base_in_world_m[0], pos_base_in_world_m[1], self._look_height_m)
-        self._renderer.update_scene(data, self._camera, self._option)
-        return self._renderer.render()
+        everything = mujoco.mjtCatBit.mjCAT_ALL.value
+        mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera, everything, self._scene)
+        self._context.make_current()
+        window = mujoco.MjrRect(0, 0, width, height)
+        mujoco.mjr_render(window, self._scene, self._target)
+        pixels = np.empty((height, width, 3), dtype=np.uint8)
+        mujoco.mjr_readPixels(pixels, None, window, self._target)
+        return pixels[::-1].copy()  # The graphics card counts its rows from below.
 
     def close(self) -> None:
-        """Release the drawing context."""
-        self._renderer.close()
+        """Release the drawing context; may be called twice."""
+        if self._context is not None:
+            self._context.make_current()
+            self._target.free()
+            self._context.free()
+            self._context = None
+
+
+def _drawing_context(width_px: int, height_px: int) -> Any:
+    """An off-screen drawing context: EGL on Linux, whatever MuJoCo was imported with elsewhere.
+
+    EGL is asked for directly, since whoever imported MuJoCo first may have settled it for another way of drawing.
+
+    Raises:
+        GantryError: If there is none.
+    """
+    try:
+        if sys.platform.startswith("linux") and os.environ.get("MUJOCO_GL", "egl") == "egl":
+            from mujoco.egl import GLContext
+        else:
+            from mujoco import GLContext
+        return GLContext(width_px, height_px)
+    except Exception as error:  # Drivers fail in ways of their own: missing libraries, no device, no memory.
+        raise GantryError(
+            f"Cannot draw off screen here ({type(error).__name__}: {error}). On Linux this needs EGL (Debian packages "
+            "libegl1 and libgl1-mesa-dri); everything but pictures works without it."
+        ) from error

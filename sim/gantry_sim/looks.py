@@ -10,6 +10,9 @@ VISUAL_GROUP = 2
 FLOOR_SIZE_M = (0.0, 0.0, 0.05)
 """Half sizes of the floor, zero meaning infinite, and the spacing of its drawing."""
 
+MAX_PICTURE_PX = (1920, 1080)
+"""Largest width and height of a picture."""
+
 LIGHT_RGBA = (0.86, 0.87, 0.89, 1.0)
 """Covers."""
 DARK_RGBA = (0.2, 0.21, 0.23, 1.0)
@@ -44,7 +47,7 @@ def add_floor(model: mujoco.MjSpec) -> None:
 
 
 def add_sky_and_light(model: mujoco.MjSpec) -> None:
-    """A pale sky and one light without shadows; room for pictures up to 1920 x 1080."""
+    """A pale sky, one light without shadows, and room for pictures of up to :data:`MAX_PICTURE_PX`."""
     model.add_texture(
         name="sky",
         type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
@@ -65,8 +68,7 @@ def add_sky_and_light(model: mujoco.MjSpec) -> None:
     model.visual.headlight.ambient = [0.45, 0.45, 0.45]
     model.visual.headlight.diffuse = [0.35, 0.35, 0.35]
     model.visual.headlight.specular = [0.05, 0.05, 0.05]
-    model.visual.global_.offwidth = 1920
-    model.visual.global_.offheight = 1080
+    model.visual.global_.offwidth, model.visual.global_.offheight = MAX_PICTURE_PX
 
 
 def remove_visuals(model: mujoco.MjSpec) -> None:

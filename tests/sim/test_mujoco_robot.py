@@ -1,4 +1,7 @@
 import math
+import os
+import subprocess
+import sys
 import time
 from dataclasses import fields, replace
 
@@ -367,3 +370,34 @@ def test_pictures_follow_the_robot_over_the_floor():
     assert seen.render(200, 100).shape == (100, 200, 3)
     seen.close()
     seen.close()
+
+
+def test_pictures_can_be_had_whoever_imported_mujoco_first():
+    code = (
+        "import mujoco, gantry_sim.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
+        "r = m.MujocoRobot(robot_spec('go2')); print(r.render(64, 36).std() > 10.0); r.close()"
+    )
+    surroundings = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=surroundings)
+    assert done.stdout.strip() == "True"
+    assert done.stderr == ""
+
+
+def test_without_a_way_to_draw_only_pictures_are_refused():
+    code = (
+        "import gantry_sim.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
+        "from gantry_hardware.errors import GantryError\n"
+        "r = m.MujocoRobot(robot_spec('go2')); r.sleep_until(0.1)\n"
+        "try: r.render(64, 36)\n"
+        "except GantryError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"MUJOCO_GL": "off"}
+    )
+    assert "Cannot draw off screen here" in done.stdout
+    assert "libegl1" in done.stdout
+
+
+def test_a_picture_beyond_the_largest_is_refused():
+    with pytest.raises(GantryError, match="1920 x 1080"):
+        robot().render(4000, 100)
