@@ -1,0 +1,222 @@
+"""How well a velocity command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
+
+An episode counts from the policy's first control step to the fall or the end. Its planar error is the mean over those
+steps of the norm of measured minus commanded planar velocity in the base frame; its yaw error is the mean of the
+absolute difference of the yaw rates. Scores are means over episodes, so that one that falls early weighs as much as one
+that does not.
+
+N is the number of episodes that run side by side: one on a robot, thousands in training.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.typing import ArrayLike
+
+from gantry_deploy.contract import Acceptance
+
+Array = Any
+
+FALL_TILT_RAD = math.radians(60.0)
+"""A base whose up axis is further than this from the vertical has fallen."""
+
+_Z95 = 1.959963984540054
+"""Two-sided 95 % quantile of the normal distribution."""
+
+
+def planar_velocity_error_m_s(lin_vel_base_in_base_m_s: Array, command: Array) -> Array:
+    """Norm of measured minus commanded planar velocity, shape (N,), m/s.
+
+    Args:
+        lin_vel_base_in_base_m_s: Shape (N, 3) or (N, 2), base frame.
+        command: Shape (N, c), the first two being forward and lateral velocity in m/s in the base frame.
+    """
+    xp = array_namespace(lin_vel_base_in_base_m_s)
+    error = lin_vel_base_in_base_m_s[:, :2] - command[:, :2]
+    return xp.sqrt(xp.sum(error * error, axis=-1))
+
+
+def yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s: Array, command: Array) -> Array:
+    """Absolute difference of measured and commanded yaw rate, shape (N,), rad/s.
+
+    Args:
+        ang_vel_base_in_base_rad_s: Shape (N, 3), base frame.
+        command: Shape (N, c), the third being the yaw rate in rad/s.
+    """
+    xp = array_namespace(ang_vel_base_in_base_rad_s)
+    return xp.abs(ang_vel_base_in_base_rad_s[:, 2] - command[:, 2])
+
+
+def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height_m: float) -> Array:
+    """Whether the base is too low or tilted by more than :data:`FALL_TILT_RAD`, shape (N,), bool; so is a pose of NaN.
+
+    Args:
+        quat_base_to_world_wxyz: Shape (N, 4), unit quaternions.
+        base_height_m: Shape (N,), of the base's origin above the ground under it.
+        fall_height_m: The robot's ``RobotSpec.fall_height_m``.
+    """
+    x, y = quat_base_to_world_wxyz[:, 1], quat_base_to_world_wxyz[:, 2]
+    upright = 1.0 - 2.0 * (x * x + y * y) >= math.cos(FALL_TILT_RAD)
+    # Written as "not standing", because every comparison with NaN is false.
+    return ~(upright & (base_height_m >= fall_height_m))
+
+
+class EpisodeScores:
+    """Running errors of N episodes; each stops counting at its fall, the step of the fall included.
+
+    Args:
+        like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
+        fall_height_m: The robot's ``RobotSpec.fall_height_m``.
+    """
+
+    def __init__(self, like: Array, fall_height_m: float) -> None:
+        self._xp = xp = array_namespace(like)
+        self._fall_height_m = fall_height_m
+        zeros = xp.zeros((like.shape[0],), dtype=like.dtype, device=device(like))
+        self._planar, self._yaw, self.steps = zeros, zeros, zeros
+        self.fallen = xp.zeros((like.shape[0],), dtype=xp.bool, device=device(like))
+        """Shape (N,), bool: which have fallen."""
+
+    def update(
+        self,
+        lin_vel_base_in_base_m_s: Array,
+        ang_vel_base_in_base_rad_s: Array,
+        quat_base_to_world_wxyz: Array,
+        base_height_m: Array,
+        command: Array,
+    ) -> Array:
+        """Take one control step of every episode, from the truth and not from noisy sensors.
+
+        Args:
+            lin_vel_base_in_base_m_s: Shape (N, 3).
+            ang_vel_base_in_base_rad_s: Shape (N, 3).
+            quat_base_to_world_wxyz: Shape (N, 4).
+            base_height_m: Shape (N,), above the ground under the base.
+            command: Shape (N, 3), forward and lateral velocity in m/s and yaw rate in rad/s, base frame.
+
+        Returns:
+            Shape (N,), bool: which have fallen by now.
+        """
+        xp = self._xp
+        planar = planar_velocity_error_m_s(lin_vel_base_in_base_m_s, command)
+        yaw = yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s, command)
+        # Physics that broke down has no velocity to speak of; it counts as a fall and not as an error.
+        counts = ~self.fallen & xp.isfinite(planar) & xp.isfinite(yaw)
+        zero = xp.zeros_like(planar)
+        self._planar = self._planar + xp.where(counts, planar, zero)
+        self._yaw = self._yaw + xp.where(counts, yaw, zero)
+        self.steps = self.steps + xp.astype(counts, self.steps.dtype)
+        self.fallen = self.fallen | has_fallen(quat_base_to_world_wxyz, base_height_m, self._fall_height_m)
+        return self.fallen
+
+    @property
+    def lin_vel_error_m_s(self) -> Array:
+        """Shape (N,), mean planar velocity error of each episode; NaN before its first step."""
+        return self._mean(self._planar)
+
+    @property
+    def yaw_rate_error_rad_s(self) -> Array:
+        """Shape (N,), mean yaw-rate error of each episode; NaN before its first step."""
+        return self._mean(self._yaw)
+
+    def _mean(self, total: Array) -> Array:
+        xp = self._xp
+        mean = total / xp.maximum(self.steps, xp.ones_like(self.steps))
+        return xp.where(self.steps > 0, mean, xp.full_like(mean, math.nan))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over episodes with its 95 % confidence interval."""
+
+    mean: float
+    """The mean; NaN if there was nothing to measure."""
+    low: float
+    """Lower end of the interval."""
+    high: float
+    """Upper end of the interval."""
+
+
+@dataclass(frozen=True)
+class TrackingScores:
+    """Scores of a set of episodes."""
+
+    episodes: int
+    """How many."""
+    lin_vel_error_m_s: Score
+    """Mean planar velocity error."""
+    yaw_rate_error_rad_s: Score
+    """Mean yaw-rate error."""
+    fall_rate: Score
+    """Share of episodes that fell."""
+
+    def shortfalls(self, acceptance: Acceptance) -> list[str]:
+        """One sentence for each threshold that is not met; empty for a policy that passes."""
+        rows = (
+            ("mean planar velocity error", self.lin_vel_error_m_s.mean, acceptance.max_lin_vel_error_m_s, " m/s"),
+            ("mean yaw-rate error", self.yaw_rate_error_rad_s.mean, acceptance.max_yaw_rate_error_rad_s, " rad/s"),
+            ("fall rate", self.fall_rate.mean, acceptance.max_fall_rate, ""),
+        )
+        # "not <=", so that a score of NaN does not pass.
+        return [
+            f"{name} {value:.3f}{unit}, allowed {limit:g}{unit}"
+            for name, value, limit, unit in rows
+            if not value <= limit
+        ]
+
+
+def tracking_scores(
+    lin_vel_error_m_s: ArrayLike, yaw_rate_error_rad_s: ArrayLike, fallen: ArrayLike, *, seed: int = 0
+) -> TrackingScores:
+    """Means over episodes with confidence intervals: bootstrap for the errors, Wilson's for the fall rate.
+
+    A bootstrap of 20 episodes without a fall would claim a fall rate of exactly zero; Wilson's interval does not.
+
+    Args:
+        lin_vel_error_m_s: Shape (N,), one per episode; NaN where nothing was measured.
+        yaw_rate_error_rad_s: Shape (N,).
+        fallen: Shape (N,), bool.
+        seed: Of the bootstrap.
+    """
+    falls = np.asarray(fallen, dtype=bool)
+    return TrackingScores(
+        episodes=len(falls),
+        lin_vel_error_m_s=bootstrap_mean(lin_vel_error_m_s, seed=seed),
+        yaw_rate_error_rad_s=bootstrap_mean(yaw_rate_error_rad_s, seed=seed),
+        fall_rate=rate_interval(int(falls.sum()), len(falls)),
+    )
+
+
+def bootstrap_mean(values: ArrayLike, *, resamples: int = 4000, seed: int = 0) -> Score:
+    """Mean and percentile-bootstrap 95 % interval (Efron, 1979) of the finite ones among ``values`` (N,)."""
+    array = np.asarray(values, dtype=np.float64)
+    array = array[np.isfinite(array)]
+    if not array.size:
+        return Score(math.nan, math.nan, math.nan)
+    rng = np.random.default_rng(seed)
+    # In chunks, because 4000 resamples of thousands of episodes at once would not fit a small machine.
+    chunk = max(1, 2_000_000 // array.size)
+    means = np.concatenate(
+        [
+            array[rng.integers(0, array.size, (min(chunk, resamples - start), array.size))].mean(axis=1)
+            for start in range(0, resamples, chunk)
+        ]
+    )
+    low, high = np.percentile(means, (2.5, 97.5))
+    return Score(float(array.mean()), float(low), float(high))
+
+
+def rate_interval(hits: int, trials: int) -> Score:
+    """Share of ``hits`` in ``trials`` and its 95 % score interval (Wilson, 1927)."""
+    if trials == 0:
+        return Score(math.nan, math.nan, math.nan)
+    rate, z2 = hits / trials, _Z95**2
+    center = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    # The interval reaches the ends exactly where all or none are hits; rounding must not take it past the rate.
+    return Score(rate, max(0.0, min(rate, center - half)), min(1.0, max(rate, center + half)))
