@@ -1,0 +1,315 @@
+"""The ground below many points at once, in torch: what a vertical ray would hit, without casting it.
+
+Exact for planes, boxes and upright height fields; where anything else may be on top, MuJoCo casts the ray. Rays that
+start below the surface follow MuJoCo Warp, which mjlab's sensors are made for: planes and height fields have no
+underside (a miss), a box is left through its far side (a hit whose normal points down).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import mujoco
+import numpy as np
+import torch
+
+from gantry_sim.physics.ground import EXACT, Ground, sort_ground
+
+_HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_INF = float("inf")
+_TOUCH = 1e-5  # neighbours that touch must leave no gap between them in float32: m, or parts of a quad
+
+
+class HeightMap:
+    """What lies below points in the world; the same ground in every environment.
+
+    Args:
+        model: Compiled model.
+        groups: Geom groups that count as ground; None for all. None of their geoms may move.
+        cell_m: Edge length of the cells that geoms are sorted into.
+        max_cells: Bound on the number of cells, 4 bytes each.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        groups: tuple[int, ...] | None,
+        *,
+        cell_m: float = 0.025,
+        max_cells: int = 40_000_000,
+    ) -> None:
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        self.ground = sort_ground(model, data, groups, cell_m=cell_m, max_cells=max_cells)
+        """Which geoms to look at where."""
+        self.rays = ExactRays(model, data, groups)
+        """MuJoCo's own rays, for the rest."""
+        self._codes = torch.from_numpy(self.ground.codes).reshape(-1)
+        self._candidates = torch.from_numpy(self.ground.candidates).long()
+        self._has_exact = bool((self._codes == EXACT).any())
+        self._planes = _Planes(data, self.ground)
+        self._shapes = _Shapes(model, data, self.ground)
+
+    def cast_down(self, origin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cast vertical rays.
+
+        Args:
+            origin: (P, 3) where they start, m, in the world.
+
+        Returns:
+            (P,) distances to the first surface below, m, -1 for none; and (P, 3) its unit normals in the world, zero
+            for none.
+        """
+        height, normal = self._planes.top(origin)
+        exact = None
+        field = torch.zeros(len(origin), dtype=torch.bool)
+        if len(self._codes):
+            code = self._codes_below(origin)
+            single = code > 0
+            field = self._merge(origin, code.clamp(min=0) - 1, single, height, normal)
+            shared = (code < 0) & (code != EXACT)
+            rows = shared.nonzero().squeeze(-1)
+            if len(rows):
+                candidates = self._candidates[-1 - code[rows].long()]
+                self._merge_candidates(origin, rows, candidates, height, normal, field)
+            if self._has_exact:
+                exact = (code == EXACT).nonzero().squeeze(-1)
+        distance = origin[:, 2] - height
+        self._leave_underground(origin, distance, normal, field)
+        if exact is not None and len(exact):
+            distance[exact], normal[exact] = self.rays.cast_down(origin[exact])
+        return distance, normal
+
+    def _codes_below(self, origin: torch.Tensor) -> torch.Tensor:
+        rows, columns = self.ground.codes.shape
+        place = (origin[:, :2] - torch.tensor(self.ground.corner_m)) * (1.0 / self.ground.cell_m)
+        x, y = place.unbind(-1)
+        inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
+        cell = torch.where(inside, y, 0.0).int() * columns + torch.where(inside, x, 0.0).int()
+        return torch.where(inside, self._codes[cell], 0)
+
+    def _merge(
+        self,
+        origin: torch.Tensor,
+        surface: torch.Tensor,
+        single: torch.Tensor,
+        height: torch.Tensor,
+        normal: torch.Tensor,
+    ) -> torch.Tensor:
+        """Raise ``height`` to the surfaces that cover their cells alone; returns where a height field is on top."""
+        shapes = self._shapes
+        top = torch.where(single, shapes.flat_top[surface], -_INF)
+        above = top > height
+        height.copy_(torch.where(above, top, height))
+        if self._planes.tilted:
+            normal[above] = torch.tensor([0.0, 0.0, 1.0])
+        elif not self._planes.count:
+            normal[..., 2] = torch.where(above, 1.0, normal[..., 2])
+        field = single & shapes.is_field[surface]
+        rows = field.nonzero().squeeze(-1)
+        if len(rows):
+            top, slope = shapes.field_top(surface[rows], origin[rows])
+            above = top > height[rows]
+            field[rows] = above
+            rows = rows[above]
+            height[rows], normal[rows] = top[above], slope[above]
+        return field
+
+    def _merge_candidates(
+        self,
+        origin: torch.Tensor,
+        rows: torch.Tensor,
+        candidates: torch.Tensor,
+        height: torch.Tensor,
+        normal: torch.Tensor,
+        field: torch.Tensor,
+    ) -> None:
+        for column in candidates.unbind(-1):
+            some = column >= 0
+            here, surface = rows[some], column[some]
+            is_field = self._shapes.is_field[surface]
+            for select, top_of in ((is_field, self._shapes.field_top), (~is_field, self._shapes.box_top)):
+                at = here[select]
+                if not len(at):
+                    continue
+                top, face = top_of(surface[select], origin[at])
+                above = top > height[at]
+                at = at[above]
+                height[at], normal[at] = top[above], face[above]
+                field[at] = top_of == self._shapes.field_top
+
+    def _leave_underground(
+        self, origin: torch.Tensor, distance: torch.Tensor, normal: torch.Tensor, field: torch.Tensor
+    ) -> None:
+        # A height of -inf (nothing there) gives an infinite distance, NaN origins a NaN one.
+        hit = (distance >= 0) & (distance < _INF)
+        if bool(hit.all()):
+            return
+        under = (distance < 0) & (field | (len(self.ground.surfaces) > 0)) & ~(field & self._shapes.fields_lie_alone)
+        distance.masked_fill_(~hit, -1.0)
+        normal.masked_fill_(~hit.unsqueeze(-1), 0.0)
+        rows = under.nonzero().squeeze(-1)
+        if len(rows):
+            distance[rows], normal[rows] = self.rays.cast_down(origin[rows], skip_fields=True)
+
+
+class _Planes:
+    """Infinite planes that face up."""
+
+    def __init__(self, data: mujoco.MjData, ground: Ground) -> None:
+        normals = data.geom_xmat[ground.planes][:, [2, 5, 8]]
+        offsets = (normals * data.geom_xpos[ground.planes]).sum(axis=1)
+        self.count = len(normals)
+        self.tilted = bool(np.any(np.abs(normals[:, :2]) > 1e-9)) if self.count else False
+        self._normals = torch.tensor(normals, dtype=torch.float32)
+        self._offsets = torch.tensor(offsets, dtype=torch.float32)
+
+    def top(self, origin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(P,) height of the highest plane, -inf without any, and (P, 3) its normal."""
+        height = torch.full((len(origin),), -_INF)
+        normal = torch.zeros_like(origin)
+        for plane, offset in zip(self._normals, self._offsets, strict=True):
+            top = (offset - origin[:, :2] @ plane[:2]) / plane[2]
+            above = top > height
+            height = torch.where(above, top, height)
+            normal = torch.where(above.unsqueeze(-1), plane, normal)
+        return height, normal
+
+
+class _Shapes:
+    """Boxes and upright height fields as tensors, one row per entry of ``ground.surfaces``."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> None:
+        geoms = ground.surfaces
+        field = model.geom_type[geoms] == _HFIELD
+        rotation = data.geom_xmat[geoms].reshape(-1, 3, 3)
+        upright = np.all(np.abs(rotation - np.eye(3)) < 1e-9, axis=(1, 2))
+        top = data.geom_xpos[geoms, 2] + model.geom_size[geoms, 2]
+        self.flat_top = torch.tensor(np.where(upright & ~field, top, -np.inf), dtype=torch.float32)
+        """(S,) height of upright boxes, -inf for the rest."""
+        self.is_field = torch.tensor(field, dtype=torch.bool)
+        """(S,) which surfaces are height fields."""
+        self.fields_lie_alone = _fields_lie_alone(model, data, ground)
+        """Whether nothing lies below any height field."""
+        self._position = torch.tensor(data.geom_xpos[geoms], dtype=torch.float32)
+        self._rotation = torch.tensor(rotation, dtype=torch.float32)
+        self._half = torch.tensor(model.geom_size[geoms], dtype=torch.float32)
+        dataid = np.where(field, model.geom_dataid[geoms], 0)
+        if field.any():
+            self._half = torch.where(
+                self.is_field[:, None],
+                torch.tensor(model.hfield_size[dataid][:, :3], dtype=torch.float32),
+                self._half,
+            )
+            count = np.stack([model.hfield_ncol[dataid], model.hfield_nrow[dataid]], axis=1)
+            self._quads = torch.tensor(np.maximum(count - 1, 1), dtype=torch.float32)
+            self._start = torch.tensor(model.hfield_adr[dataid], dtype=torch.long)
+            self._columns = torch.tensor(count[:, 0], dtype=torch.long)
+            self._data = torch.tensor(model.hfield_data, dtype=torch.float32)
+
+    def field_top(self, surface: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(P,) height of height fields above or below points, -inf beside them, and (P, 3) their normals there."""
+        half, position = self._half[surface], self._position[surface]
+        quads = self._quads[surface]
+        quad_m = 2.0 * half[:, :2] / quads
+        place = (point[:, :2] - position[:, :2] + half[:, :2]) / quad_m
+        inside = ((place >= -_TOUCH) & (place <= quads + _TOUCH)).all(-1)
+        corner = torch.minimum(place.floor(), quads - 1).clamp(min=0)
+        corner = torch.where(inside.unsqueeze(-1), corner, 0.0)
+        u, v = (place - corner).unbind(-1)
+        columns = self._columns[surface]
+        first = self._start[surface] + corner[:, 1].long() * columns + corner[:, 0].long()
+        z00, z10 = self._data[first], self._data[first + 1]
+        z01, z11 = self._data[first + columns], self._data[first + columns + 1]
+        # MuJoCo cuts each quad from (0, 0) to (1, 1).
+        lower = u >= v
+        slope_x = torch.where(lower, z10 - z00, z11 - z01)
+        slope_y = torch.where(lower, z11 - z10, z01 - z00)
+        top = position[:, 2] + half[:, 2] * (z00 + u * slope_x + v * slope_y)
+        normal = torch.ones_like(point)
+        normal[:, 0] = -slope_x * half[:, 2] / quad_m[:, 0]
+        normal[:, 1] = -slope_y * half[:, 2] / quad_m[:, 1]
+        return torch.where(inside, top, -_INF), normal / normal.norm(dim=-1, keepdim=True)
+
+    def box_top(self, surface: torch.Tensor, point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(P,) height at which vertical lines through points leave boxes, -inf if they miss, and (P, 3) normals."""
+        rotation, half = self._rotation[surface], self._half[surface]
+        start = torch.zeros_like(point)
+        start[:, :2] = point[:, :2] - self._position[surface, :2]
+        local = torch.einsum("pij,pi->pj", rotation, start)
+        direction = rotation[:, 2, :]
+        parallel = direction.abs() < 1e-9
+        step = torch.where(parallel, 1.0, direction)
+        near, far = (-half - local) / step, (half - local) / step
+        enter, leave = torch.minimum(near, far), torch.maximum(near, far)
+        beside = parallel & (local.abs() > half + _TOUCH)
+        enter = torch.where(parallel, torch.where(beside, _INF, -_INF), enter)
+        leave = torch.where(parallel, _INF, leave)
+        last, axis = leave.min(dim=-1)
+        hit = enter.amax(dim=-1) <= last + _TOUCH
+        side = torch.zeros_like(point).scatter_(1, axis.unsqueeze(-1), 1.0) * direction.sign()
+        normal = torch.einsum("pij,pj->pi", rotation, side)
+        return torch.where(hit, last + self._position[surface, 2], -_INF), normal
+
+
+def _fields_lie_alone(model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> bool:
+    field = model.geom_type[ground.surfaces] == _HFIELD
+    if len(ground.planes) or (ground.codes == EXACT).any():
+        return False
+    half = np.abs(data.geom_xmat[ground.surfaces].reshape(-1, 3, 3)) @ model.geom_aabb[ground.surfaces, 3:, None]
+    center = data.geom_xpos[ground.surfaces]
+    for index in np.flatnonzero(field):
+        gap = np.abs(center[:, :2] - center[index, :2]) - half[:, :2, 0] - half[index, :2, 0]
+        if np.count_nonzero(np.all(gap < -1e-6, axis=1)) > 1:
+            return False
+    return True
+
+
+class ExactRays:
+    """MuJoCo's own rays, one call each: exact for every shape, slow.
+
+    Args:
+        model: Compiled model.
+        data: Its kinematics; kept, and used as they are at each call.
+        groups: Geom groups that rays look at; None for all.
+    """
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, groups: tuple[int, ...] | None) -> None:
+        self.model = model
+        self.data = data
+        self._mask = None if groups is None else np.isin(np.arange(mujoco.mjNGROUP), groups).astype(np.uint8)
+        self._without_fields: mujoco.MjModel | None = None
+
+    def cast_down(self, origin: torch.Tensor, skip_fields: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        """Vertical rays; arguments and results as of :meth:`HeightMap.cast_down`.
+
+        Args:
+            origin: (P, 3) where they start, m, in the world.
+            skip_fields: Look through height fields.
+        """
+        return self.cast(origin, torch.tensor([0.0, 0.0, -1.0]).expand_as(origin), -1, skip_fields)
+
+    def cast(
+        self, origin: torch.Tensor, direction: torch.Tensor, exclude_body: int, skip_fields: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Any rays, (P, 3) from and (P, 3) unit direction; geoms of ``exclude_body`` (-1 for none) are ignored."""
+        model = self._fieldless_model() if skip_fields else self.model
+        geom = np.zeros(1, np.int32)
+        normals = np.zeros(origin.shape)
+        distances = np.full(len(origin), -1.0)
+        starts, vectors = origin.double().numpy(), direction.double().numpy()
+        for i in np.flatnonzero(np.isfinite(starts).all(axis=1)):
+            distances[i] = mujoco.mj_ray(
+                model, self.data, starts[i], vectors[i], self._mask, 1, exclude_body, geom, normals[i]
+            )
+        normals[distances < 0] = 0.0
+        return torch.tensor(distances, dtype=torch.float32), torch.tensor(normals, dtype=torch.float32)
+
+    def _fieldless_model(self) -> mujoco.MjModel:
+        if self._without_fields is None:
+            model = copy.copy(self.model)
+            fields = model.geom_type == _HFIELD
+            model.geom_matid[fields] = -1
+            model.geom_rgba[fields, 3] = 0.0  # rays ignore what is fully transparent
+            self._without_fields = model
+        return self._without_fields
