@@ -82,7 +82,7 @@ COMMON_ARGUMENTS = (
     Argument("bundle", "", "policy bundle, a folder or a .zip (required)"),
     Argument("robot", "", "robot in the registry; the one in the bundle's contract if not given"),
     Argument("namespace", "", "namespace of every node, for several robots in one network"),
-    Argument("config", "", "ROS parameter file, for example configs/ros/go2_sim.yaml"),
+    Argument("config", "", "ROS parameter file, for example configs/ros/sim_walk.yaml"),
     Argument("record", "", "MCAP file to record to"),
     Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),

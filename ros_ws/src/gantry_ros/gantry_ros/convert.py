@@ -109,11 +109,10 @@ class JointStateReader:
     def _permutation(self, found: Sequence[str]) -> list[int] | None:
         if list(found) == self._names:
             return None
-        if self._by_name and set(self._names) <= set(found):
+        unique = len(set(found)) == len(found)
+        if self._by_name and unique and set(self._names) <= set(found):
             return [list(found).index(name) for name in self._names]
-        hint = (
-            "" if self._by_name or sorted(found) != sorted(self._names) else "\nSet joint_order:=by_name to sort them."
-        )
+        hint = "\nSet joint_order:=by_name to sort them." if sorted(found) == sorted(self._names) else ""
         try:
             check_joint_names(self._names, found, f"robot '{self._spec.name}'", "the JointState topic")
         except ContractError as error:

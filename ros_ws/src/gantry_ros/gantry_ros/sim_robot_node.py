@@ -6,6 +6,7 @@ damps by itself. The parameter ``fault`` injects faults on purpose, for tests an
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import threading
@@ -58,6 +59,14 @@ MAX_LAG_S = 0.1
 """A loop that is further behind than this starts over from now instead of catching up with a burst."""
 
 
+class Activity(enum.StrEnum):
+    """Whom the robot obeys."""
+
+    WAITING = "waiting for joint commands"
+    COMMANDED = "commanded"
+    DAMPING = "damping: no joint command"
+
+
 @dataclass(frozen=True)
 class Received:
     """A joint command and when it came."""
@@ -92,7 +101,8 @@ class SimRobotNode:
         self._fault: str = ""
         self._set_fault(values["fault"])
         self._watchdog_trips = 0
-        self._damping = True
+        self._damping = JointCommand.damping(self.spec)
+        self._activity = Activity.WAITING
         self._refused = 0
         self._overruns = 0
         self._last_stamp_s = -math.inf
@@ -112,7 +122,9 @@ class SimRobotNode:
         robot_s = self._robot.now_s()
         while not self._host.stop.is_set():
             with self._robot_lock:
-                self._robot.write(self._choose_command(time.monotonic()))
+                command = self._choose_command(time.monotonic())
+                if command is not None:
+                    self._robot.write(command)
                 robot_s += self._period_s
                 self._robot.sleep_until(robot_s)
                 state = self._robot.read()
@@ -126,18 +138,21 @@ class SimRobotNode:
             elif late_s < 0.0:
                 time.sleep(-late_s)
 
-    def _choose_command(self, now_s: float) -> JointCommand:
+    def _choose_command(self, now_s: float) -> JointCommand | None:
+        """What to do now; None before the first command, when the backend does what it does at its start."""
         received = self._received
-        if received is not None and now_s - received.time_s <= self._watchdog_s:
-            if self._damping:
+        if received is None:
+            return None
+        if now_s - received.time_s <= self._watchdog_s:
+            if self._activity is not Activity.COMMANDED:
                 self._log().info("Joint commands arrive.")
-            self._damping = False
+            self._activity = Activity.COMMANDED
             return received.command
-        if not self._damping:
+        if self._activity is not Activity.DAMPING:
             self._watchdog_trips += 1
             self._log().warning(f"No joint command for {self._watchdog_s:g} s: damping.")
-        self._damping = True
-        return JointCommand.damping(self.spec)
+        self._activity = Activity.DAMPING
+        return self._damping
 
     def _publish(self, state: RobotState, age_s: float) -> None:
         fault = self._fault
@@ -211,12 +226,12 @@ class SimRobotNode:
         with self._robot_lock:
             reset()
             self._received = None
-            self._damping = True
+            self._activity = Activity.WAITING
         return f"Robot '{self.spec.name}' is back at its start."
 
     def _report(self) -> None:
-        text = "damping: no joint command" if self._damping else "commanded"
         values = {
+            "activity": self._activity,
             "backend": self._backend_name,
             "fault injected": FAULTS[self._fault],
             "watchdog trips": self._watchdog_trips,
@@ -226,7 +241,9 @@ class SimRobotNode:
         stamp = self._host.node.get_clock().now().to_msg()
         name = self._host.node.get_name()
         self._diagnostics.publish(
-            convert.diagnostics_message(stamp, name, self.spec.name, text, values, error=self._watchdog_trips > 0)
+            convert.diagnostics_message(
+                stamp, name, self.spec.name, self._activity, values, error=self._activity is Activity.DAMPING
+            )
         )
 
     def _log(self) -> Any:
