@@ -22,7 +22,8 @@ from gantry_hardware.robots import robot_spec
 
 @pytest.fixture(scope="module")
 def contract():
-    return contract_for(robot_spec("go2"))
+    gains = {"stiffness_nm_rad": (31.0,) * 12, "damping_nm_s_rad": (0.7,) * 12}
+    return contract_for(robot_spec("go2"), **gains)
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def test_inspect_shows_every_part(bundle, contract, capsys):
     code, out, err = run(capsys, "inspect", bundle)
     assert (code, err) == (0, "")
     words = [line.split() for line in out.splitlines()]
-    assert ["FL_thigh_joint", "0.9", "-1.571", "3.491", "25", "0.8", "23.7", "0.25", "0.9"] in words
+    thigh = next(line for line in words if line[:1] == ["FL_thigh_joint"])
+    assert thigh[2:] == ["-1.571", "3.491", "31", "0.7", "23.7", "0.25", thigh[1]]
+    assert float(thigh[1]) == pytest.approx(contract.default_pos_rad[contract.joint_names.index("FL_thigh_joint")])
     assert ["joint_vel", "18:30", "12", "1", "0.05", "±20", "state/joint/velocity", "rad/s"] in words
     assert ["velocity_command", "42:45", "3", "1", "1"] in [line[:5] for line in words]
     assert ["lin_vel_y_base_m_s", "-0.5", "0.5"] in words
@@ -83,8 +86,8 @@ def test_signatures(bundle, tmp_path, capsys):
     (tmp_path / "no.pem").write_text("hello")
     seal_bundle(bundle, private_key=private.private_bytes_raw())
     assert "signed, not checked" in run(capsys, "inspect", bundle)[1]
-    for name in ("good.pem", "good.raw"):
-        assert "signature verified" in run(capsys, "inspect", bundle, "--public-key", tmp_path / name)[1]
+    for key in (tmp_path / "good.pem", tmp_path / "good.raw", private.public_key().public_bytes_raw().hex()):
+        assert "signature verified" in run(capsys, "inspect", bundle, "--public-key", key)[1]
     assert run(capsys, "inspect", bundle, "--public-key", tmp_path / "wrong.pem")[0] == 2
     code, _, err = run(capsys, "inspect", bundle, "--public-key", tmp_path / "no.pem")
     assert code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from gantry_deploy.bundle import Bundle, load_bundle
@@ -17,8 +18,8 @@ def add_bundle_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="BUNDLE", help="folder or .zip of a policy")
     parser.add_argument(
         "--public-key",
-        metavar="FILE",
-        help="Ed25519 public key (PEM, or its 32 raw bytes); refuse the bundle unless it is signed with its partner",
+        metavar="KEY",
+        help="Ed25519 public key (64 hex digits, or a file: PEM or 32 raw bytes); refuse a bundle it did not sign",
     )
 
 
@@ -32,17 +33,20 @@ def open_bundle(args: argparse.Namespace) -> Bundle:
     return load_bundle(args.bundle, public_key=key)
 
 
-def read_public_key(path: str | Path) -> bytes:
-    """The 32 raw bytes of an Ed25519 public key.
+def read_public_key(text: str | Path) -> bytes:
+    """The 32 raw bytes of an Ed25519 public key, from 64 hex digits or from a file.
 
     Raises:
         GantryError: If the file cannot be read or holds no such key.
     """
+    if re.fullmatch(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", str(text)):
+        return bytes.fromhex(str(text))
+    path = Path(text)
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        data = Path(path).read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise GantryError(f"Cannot read the public key '{path}': {error.strerror}.") from error
     if len(data) == KEY_BYTES:

@@ -14,6 +14,9 @@ GROUP = "gantry.commands"
 DISTRIBUTION = "gantry-rl"
 """This project's distribution; its commands win over others of the same name."""
 
+_ORDER = ("demo", "tasks", "train", "eval", "play", "export", "inspect", "check", "run", "launch", "bench")
+"""The way through a project; the commands of other packages follow in the alphabet's order."""
+
 _EXTRAS = {
     "train": (
         *("torch", "mjlab", "mujoco", "mujoco_warp", "warp", "mjbatch", "rsl_rl", "onnx", "onnxscript"),
@@ -36,11 +39,12 @@ class Unavailable:
 
 
 def command_entries() -> dict[str, EntryPoint]:
-    """Every registered command by name, sorted; where two packages claim a name, Gantry's own wins."""
+    """Every registered command by name, in the order of the help; of two that claim a name, Gantry's own wins."""
     found: dict[str, EntryPoint] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, not _is_own(entry), entry.value)):
         found.setdefault(entry.name, entry)
-    return found
+    ranks = {name: rank for rank, name in enumerate(_ORDER)}
+    return dict(sorted(found.items(), key=lambda item: (ranks.get(item[0], len(ranks)), item[0])))
 
 
 def load_commands(entries: Iterable[EntryPoint]) -> tuple[list[Command], list[Unavailable]]:

@@ -19,6 +19,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, **kwargs: Any) -> None:
         super().__init__(prog, **{"max_help_position": 30, **kwargs})
 
+    def _format_action(self, action: argparse.Action) -> str:
+        text = super()._format_action(action)
+        # The line of the group of sub-commands itself says nothing beside its title.
+        return text.partition("\n")[2] if isinstance(action, argparse._SubParsersAction) else text
+
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text = action.help
         telling = action.default not in (None, False, argparse.SUPPRESS, [], ())
