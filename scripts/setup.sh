@@ -40,6 +40,6 @@ say "Installing Gantry and what it needs into $venv (about 2 GB; one to a few mi
 "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[all]'
 if ! "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1"); ctypes.CDLL("libGL.so.1")' 2>/dev/null; then
     say "Note: videos are rendered with libEGL and libGL, and they are not installed; the rest works without."
-    say "On Debian or Ubuntu:  sudo apt install libegl1 libgl1"
+    say "On Debian or Ubuntu:  sudo apt install libegl1 libgl1 libgl1-mesa-dri"
 fi
 say "Done. '$venv/bin/gantry --help' lists the commands."
