@@ -35,7 +35,7 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear "$venv"
 fi
 
-say "Installing Gantry and what it needs into $venv (about 2 GB; one to a few minutes, once)."
+say "Installing Gantry and what it needs into $venv (about 3 GB; a minute or a few, once)."
 "$venv/bin/python" -m pip install --quiet --upgrade pip
 "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[all]'
 if ! "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1"); ctypes.CDLL("libGL.so.1")' 2>/dev/null; then
