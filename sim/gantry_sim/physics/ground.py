@@ -31,6 +31,8 @@ class Ground:
     """Geom ids of infinite planes that face up; they are everywhere, and not in the grid."""
     surfaces: NDArray[np.int64]
     """Geom ids of the boxes and upright height fields in the grid."""
+    others: NDArray[np.int64]
+    """Geom ids of all other shapes in the grid."""
     codes: NDArray[np.int32]
     """(rows along y, columns along x): 0 nothing, s + 1 surface s covers the cell and is on top, -(c + 1) any of
     ``candidates[c]`` may be on top, :data:`EXACT` something else may be."""
@@ -81,10 +83,10 @@ def sort_ground(
     planes_up = [g for g in planes if data.geom_xmat[g, 8] > 0]
     others = [g for g in geoms if g not in set(planes)]
     if not others:
-        empty = np.zeros((0, 0), np.int32)
-        return Ground(np.array(planes_up, np.int64), np.zeros(0, np.int64), empty, empty, (0.0, 0.0), cell_m)
+        none, empty = np.zeros(0, np.int64), np.zeros((0, 0), np.int32)
+        return Ground(np.array(planes_up, np.int64), none, none, empty, empty, (0.0, 0.0), cell_m)
     surfaces = [g for g in others if types[g] == _BOX or (types[g] == _HFIELD and _is_aligned(data, g))]
-    boxes = {g: _bounds(model, data, g) for g in others}
+    boxes = {g: bounds(model, data, g) for g in others}
     low = np.min([box[0] for box in boxes.values()], axis=0)
     high = np.max([box[1] for box in boxes.values()], axis=0)
     while np.prod((high - low)[:2] / cell_m + 2) > max_cells:
@@ -97,12 +99,14 @@ def sort_ground(
             grid.cover(index, *boxes[geom], _hfield(model, data, geom))
     for index, geom in enumerate(surfaces):
         grid.overlap(index, *boxes[geom], _hfield(model, data, geom))
-    for geom in set(others) - set(surfaces):
+    rest = sorted(set(others) - set(surfaces))
+    for geom in rest:
         grid.overlap(-1, *boxes[geom], None)
     codes, candidates = grid.finish()
     return Ground(
         planes=np.array(planes_up, np.int64),
         surfaces=np.array(surfaces, np.int64),
+        others=np.array(rest, np.int64),
         codes=codes,
         candidates=candidates,
         corner_m=(float(corner[0]), float(corner[1])),
@@ -216,7 +220,7 @@ def _hfield(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> _Field | N
     )
 
 
-def _bounds(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def bounds(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """World-frame bounding box (low, high) of a geom."""
     rotation = data.geom_xmat[geom].reshape(3, 3)
     if model.geom_type[geom] == _PLANE:  # a finite one: MuJoCo gives planes no bounding box

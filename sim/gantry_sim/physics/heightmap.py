@@ -12,8 +12,9 @@ import copy
 import mujoco
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from gantry_sim.physics.ground import EXACT, Ground, sort_ground
+from gantry_sim.physics.ground import EXACT, Ground, bounds, sort_ground
 
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _INF = float("inf")
@@ -61,23 +62,25 @@ class HeightMap:
             for none.
         """
         height, normal = self._planes.top(origin)
-        exact = None
-        field = torch.zeros(len(origin), dtype=torch.bool)
+        surface = torch.full((len(origin),), -1)
+        code = self._codes_below(origin) if len(self._codes) else surface
         if len(self._codes):
-            code = self._codes_below(origin)
-            single = code > 0
-            field = self._merge(origin, code.clamp(min=0) - 1, single, height, normal)
-            shared = (code < 0) & (code != EXACT)
-            rows = shared.nonzero().squeeze(-1)
+            self._merge_owners(origin, code, height, normal, surface)
+            rows = ((code < 0) & (code != EXACT)).nonzero().squeeze(-1)
             if len(rows):
-                candidates = self._candidates[-1 - code[rows].long()]
-                self._merge_candidates(origin, rows, candidates, height, normal, field)
-            if self._has_exact:
-                exact = (code == EXACT).nonzero().squeeze(-1)
+                self._merge_candidates(origin, rows, code, height, normal, surface)
         distance = origin[:, 2] - height
-        self._leave_underground(origin, distance, normal, field)
-        if exact is not None and len(exact):
-            distance[exact], normal[exact] = self.rays.cast_down(origin[exact])
+        # A height of -inf (nothing there) gives an infinite distance, an origin of NaN one of NaN.
+        hit = (distance >= 0) & (distance < _INF)
+        if not bool(hit.all()):
+            under = distance < 0
+            distance.masked_fill_(~hit, -1.0)
+            normal.masked_fill_(~hit.unsqueeze(-1), 0.0)
+            if len(self._codes):
+                self._leave_underground(origin, under, surface, distance, normal)
+        if self._has_exact:
+            rows = (code == EXACT).nonzero().squeeze(-1)
+            distance[rows], normal[rows] = self.rays.cast_down(origin[rows])
         return distance, normal
 
     def _codes_below(self, origin: torch.Tensor) -> torch.Tensor:
@@ -88,67 +91,80 @@ class HeightMap:
         cell = torch.where(inside, y, 0.0).int() * columns + torch.where(inside, x, 0.0).int()
         return torch.where(inside, self._codes[cell], 0)
 
-    def _merge(
+    def _merge_owners(
         self,
         origin: torch.Tensor,
-        surface: torch.Tensor,
-        single: torch.Tensor,
+        code: torch.Tensor,
         height: torch.Tensor,
         normal: torch.Tensor,
-    ) -> torch.Tensor:
-        """Raise ``height`` to the surfaces that cover their cells alone; returns where a height field is on top."""
+        surface: torch.Tensor,
+    ) -> None:
+        """Raise ``height`` to the surfaces that cover their cells alone."""
         shapes = self._shapes
-        top = torch.where(single, shapes.flat_top[surface], -_INF)
+        owner = code.clamp(min=0).long() - 1
+        owned = owner >= 0
+        top = torch.where(owned, shapes.flat_top[owner], -_INF)
         above = top > height
         height.copy_(torch.where(above, top, height))
+        surface.copy_(torch.where(above, owner, surface))
         if self._planes.tilted:
             normal[above] = torch.tensor([0.0, 0.0, 1.0])
         elif not self._planes.count:
-            normal[..., 2] = torch.where(above, 1.0, normal[..., 2])
-        field = single & shapes.is_field[surface]
-        rows = field.nonzero().squeeze(-1)
+            normal[:, 2] = torch.where(above, 1.0, normal[:, 2])
+        rows = (owned & shapes.is_field[owner]).nonzero().squeeze(-1)
         if len(rows):
-            top, slope = shapes.field_top(surface[rows], origin[rows])
-            above = top > height[rows]
-            field[rows] = above
-            rows = rows[above]
-            height[rows], normal[rows] = top[above], slope[above]
-        return field
+            self._raise_to(rows, owner[rows], *shapes.field_top(owner[rows], origin[rows]), height, normal, surface)
 
     def _merge_candidates(
         self,
         origin: torch.Tensor,
         rows: torch.Tensor,
-        candidates: torch.Tensor,
+        code: torch.Tensor,
         height: torch.Tensor,
         normal: torch.Tensor,
-        field: torch.Tensor,
+        surface: torch.Tensor,
     ) -> None:
-        for column in candidates.unbind(-1):
+        """Raise ``height`` to the highest of the surfaces in each of these rows' cells."""
+        for column in self._candidates[-1 - code[rows].long()].unbind(-1):
             some = column >= 0
-            here, surface = rows[some], column[some]
-            is_field = self._shapes.is_field[surface]
-            for select, top_of in ((is_field, self._shapes.field_top), (~is_field, self._shapes.box_top)):
-                at = here[select]
-                if not len(at):
-                    continue
-                top, face = top_of(surface[select], origin[at])
-                above = top > height[at]
-                at = at[above]
-                height[at], normal[at] = top[above], face[above]
-                field[at] = top_of == self._shapes.field_top
+            at, candidate = rows[some], column[some]
+            is_field = self._shapes.is_field[candidate]
+            for kind, top_of in ((is_field, self._shapes.field_top), (~is_field, self._shapes.box_top)):
+                here, which = at[kind], candidate[kind]
+                if len(here):
+                    self._raise_to(here, which, *top_of(which, origin[here]), height, normal, surface)
+
+    @staticmethod
+    def _raise_to(
+        rows: torch.Tensor,
+        candidate: torch.Tensor,
+        top: torch.Tensor,
+        face: torch.Tensor,
+        height: torch.Tensor,
+        normal: torch.Tensor,
+        surface: torch.Tensor,
+    ) -> None:
+        above = top > height[rows]
+        rows = rows[above]
+        height[rows], normal[rows], surface[rows] = top[above], face[above], candidate[above]
 
     def _leave_underground(
-        self, origin: torch.Tensor, distance: torch.Tensor, normal: torch.Tensor, field: torch.Tensor
+        self,
+        origin: torch.Tensor,
+        under: torch.Tensor,
+        surface: torch.Tensor,
+        distance: torch.Tensor,
+        normal: torch.Tensor,
     ) -> None:
-        # A height of -inf (nothing there) gives an infinite distance, NaN origins a NaN one.
-        hit = (distance >= 0) & (distance < _INF)
-        if bool(hit.all()):
-            return
-        under = (distance < 0) & (field | (len(self.ground.surfaces) > 0)) & ~(field & self._shapes.fields_lie_alone)
-        distance.masked_fill_(~hit, -1.0)
-        normal.masked_fill_(~hit.unsqueeze(-1), 0.0)
         rows = under.nonzero().squeeze(-1)
+        if not len(rows):
+            return
+        bottom = torch.where(surface[rows] >= 0, self._shapes.lone_bottom[surface[rows]], torch.nan)
+        known = ~bottom.isnan()
+        leaves = rows[known & (origin[rows, 2] >= bottom)]
+        distance[leaves] = origin[leaves, 2] - self._shapes.lone_bottom[surface[leaves]]
+        normal[leaves] = torch.tensor([0.0, 0.0, -1.0])
+        rows = rows[~known]
         if len(rows):
             distance[rows], normal[rows] = self.rays.cast_down(origin[rows], skip_fields=True)
 
@@ -189,8 +205,11 @@ class _Shapes:
         """(S,) height of upright boxes, -inf for the rest."""
         self.is_field = torch.tensor(field, dtype=torch.bool)
         """(S,) which surfaces are height fields."""
-        self.fields_lie_alone = _fields_lie_alone(model, data, ground)
-        """Whether nothing lies below any height field."""
+        bottom = np.where(field, np.inf, data.geom_xpos[geoms, 2] - model.geom_size[geoms, 2])
+        alone = upright & _lie_alone(model, data, ground)
+        self.lone_bottom = torch.tensor(np.where(alone, bottom, np.nan), dtype=torch.float32)
+        """(S,) height of the underside of surfaces with nothing else above or below: +inf (none) for height fields;
+        NaN for other surfaces."""
         self._position = torch.tensor(data.geom_xpos[geoms], dtype=torch.float32)
         self._rotation = torch.tensor(rotation, dtype=torch.float32)
         self._half = torch.tensor(model.geom_size[geoms], dtype=torch.float32)
@@ -252,17 +271,18 @@ class _Shapes:
         return torch.where(hit, last + self._position[surface, 2], -_INF), normal
 
 
-def _fields_lie_alone(model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> bool:
-    field = model.geom_type[ground.surfaces] == _HFIELD
-    if len(ground.planes) or (ground.codes == EXACT).any():
-        return False
-    half = np.abs(data.geom_xmat[ground.surfaces].reshape(-1, 3, 3)) @ model.geom_aabb[ground.surfaces, 3:, None]
-    center = data.geom_xpos[ground.surfaces]
-    for index in np.flatnonzero(field):
-        gap = np.abs(center[:, :2] - center[index, :2]) - half[:, :2, 0] - half[index, :2, 0]
-        if np.count_nonzero(np.all(gap < -1e-6, axis=1)) > 1:
-            return False
-    return True
+def _lie_alone(model: mujoco.MjModel, data: mujoco.MjData, ground: Ground) -> NDArray[np.bool_]:
+    """(S,) whether a surface shares its rectangle in the horizontal plane with nothing else."""
+    if len(ground.planes):
+        return np.zeros(len(ground.surfaces), bool)
+    geoms = [*ground.surfaces, *ground.others]
+    rectangles = np.array([bounds(model, data, geom) for geom in geoms]).reshape(-1, 2, 3)[:, :, :2]
+    low, high = rectangles[:, 0] + 1e-6, rectangles[:, 1]
+    alone = [
+        np.count_nonzero(np.all((low < rectangle[1]) & (rectangle[0] < high - 1e-6), axis=1)) == 1
+        for rectangle in rectangles[: len(ground.surfaces)]
+    ]
+    return np.array(alone, bool)
 
 
 class ExactRays:
