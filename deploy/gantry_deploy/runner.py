@@ -102,7 +102,7 @@ class PolicyRunner:
                 f"{', '.join(self.contract.command.names)}."
             )
         self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
-        signals = self._signals(state)
+        signals = signals_of(state, self._command, self._last_action, self.time_s)
         observation = self._builder(signals)
         observed = time.perf_counter()
         action = self._policy(observation)
@@ -113,16 +113,25 @@ class PolicyRunner:
         done = time.perf_counter()
         return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed)
 
-    def _signals(self, state: RobotState) -> Signals:
-        return Signals(
-            joint_pos_rad=_row(state.joint_pos_rad),
-            joint_vel_rad_s=_row(state.joint_vel_rad_s),
-            quat_base_to_world_wxyz=_row(state.quat_base_to_world_wxyz),
-            ang_vel_base_in_base_rad_s=_row(state.ang_vel_base_in_base_rad_s),
-            command=self._command,
-            last_action=self._last_action,
-            time_s=np.array([self.time_s], dtype=np.float32),
-        )
+
+def signals_of(state: RobotState, command: FloatArray, last_action: FloatArray, time_s: float) -> Signals:
+    """What a policy sees of a robot's state, one row in single precision.
+
+    Args:
+        state: A reading.
+        command: Shape (1, c), after shaping.
+        last_action: Shape (1, n), after the clip.
+        time_s: Since the policy started.
+    """
+    return Signals(
+        joint_pos_rad=_row(state.joint_pos_rad),
+        joint_vel_rad_s=_row(state.joint_vel_rad_s),
+        quat_base_to_world_wxyz=_row(state.quat_base_to_world_wxyz),
+        ang_vel_base_in_base_rad_s=_row(state.ang_vel_base_in_base_rad_s),
+        command=command,
+        last_action=last_action,
+        time_s=np.array([time_s], dtype=np.float32),
+    )
 
 
 def _row(values: NDArray[np.float64]) -> FloatArray:
