@@ -103,7 +103,8 @@ class _Cdr:
         """Numbers with their count before them."""
         values = np.asarray(values, dtype=dtype)
         self.uint32(values.size)
-        self.array(values, dtype)
+        if values.size:
+            self.array(values, dtype)
 
     def header(self, stamp_ns: int, frame_id: str) -> None:
         self._data += struct.pack("<iI", *divmod(stamp_ns, 1_000_000_000))

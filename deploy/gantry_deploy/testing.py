@@ -14,6 +14,7 @@ import numpy as np
 
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract import METADATA_KEY, ActionSpec, CommandSpec, GaitSpec, PolicyContract
+from gantry_deploy.errors import ContractError
 from gantry_deploy.observations import ObservationBuilder, Signals, make_term
 from gantry_hardware.spec import JointSpec, RobotSpec
 
@@ -135,6 +136,24 @@ def linear_model(
     helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
     onnx.checker.check_model(model)
     return model.SerializeToString()
+
+
+def overflowing_model(contract: PolicyContract) -> bytes:
+    """A network that passes every check at rest, and whose first action is infinite while the first command is 1."""
+    weight = np.zeros((contract.observation_size, contract.action_size))
+    weight[_command_index(contract), 0] = 3e38
+    # Single precision ends at 3.4e38.
+    return linear_model(contract, weight=weight, bias=np.eye(contract.action_size)[0] * 1e38)
+
+
+def _command_index(contract: PolicyContract) -> int:
+    """Where the newest first command is in the observation."""
+    start = 0
+    for term in contract.observations:
+        if term.name == "velocity_command":
+            return start + (term.history - 1) * term.size
+        start += term.history * term.size
+    raise ContractError("The contract has no 'velocity_command' among its observations.")
 
 
 def golden_data(contract: PolicyContract, steps: int = 20, seed: int = 0) -> dict[str, np.ndarray]:

@@ -1,0 +1,105 @@
+"""Actions, gait and command shaping against hand-made numbers, on numpy as on torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_deploy import gait as gait_clock
+from gantry_deploy.actions import ActionDecoder
+from gantry_deploy.commands import shape_command
+from gantry_deploy.contract import CommandSpec
+from gantry_deploy.testing import contract_for, tiny_robot
+
+CONTRACT = contract_for(tiny_robot())
+GAIT = CONTRACT.gait
+NAMESPACES = {
+    "numpy": lambda values: np.asarray(values, dtype=np.float32),
+    "torch": lambda values: torch.as_tensor(np.asarray(values), dtype=torch.float32),
+}
+
+
+@pytest.fixture(params=NAMESPACES)
+def make(request):
+    """Builds an array of the namespace under test."""
+    return NAMESPACES[request.param]
+
+
+def decode(make, contract, action, time_s=0.0, command=(0.0, 0.0, 0.0)):
+    decoder = ActionDecoder(contract, make([[0.0]]))
+    return np.asarray(decoder(make([action]), make([time_s]), make([command])))[0]
+
+
+def test_offset_plus_scale_times_action(make):
+    contract = replace(
+        CONTRACT,
+        gait=None,
+        action=replace(CONTRACT.action, scale=(0.5, 0.25, 1.0, 0.1), offset_rad=(0.0, 0.5, 0.25, -0.5), clip=100.0),
+    )
+    np.testing.assert_allclose(decode(make, contract, [1, 2, -1, 5]), [0.5, 1.0, -0.75, 0.0], atol=1e-7)
+
+
+def test_actions_are_clipped_and_targets_kept_within_the_limits(make):
+    contract = replace(CONTRACT, gait=None, action=replace(CONTRACT.action, clip=2.0))
+    # default (0.25, 0.5) + 0.25 * clip(action, 2)
+    np.testing.assert_allclose(decode(make, contract, [9, -9, 1, -1]), [0.75, 0.0, 0.5, 0.25], atol=1e-7)
+    wide = replace(contract, action=replace(contract.action, scale=(2.0,) * 4))
+    np.testing.assert_allclose(decode(make, wide, [9, -9, 1, -1]), [2.0, -1.0, 2.0, -1.0], atol=1e-7)
+    decoder = ActionDecoder(contract, make([[0.0]]))
+    np.testing.assert_array_equal(np.asarray(decoder.clip(make([[9, -9, 1, -1]]))), [[2, -2, 1, -1]])
+
+
+def test_the_gait_lifts_the_feet_in_turn(make):
+    # 2 Hz, half of a period on the ground; the left foot swings from 0.25 s to 0.5 s, the right one half a period
+    # apart. Only the knees move, by 0.2 rad at the middle of the swing.
+    rest, lifted = [0.25, 0.5, 0.25, 0.5], 0.7
+    moving = (0.5, 0.0, 0.0)
+    zero = [0.0] * 4
+    np.testing.assert_allclose(decode(make, CONTRACT, zero, 0.375, moving), [0.25, lifted, 0.25, 0.5], atol=1e-6)
+    np.testing.assert_allclose(decode(make, CONTRACT, zero, 0.125, moving), [0.25, 0.5, 0.25, lifted], atol=1e-6)
+    np.testing.assert_allclose(decode(make, CONTRACT, zero, 0.0, moving), rest, atol=1e-6)
+    np.testing.assert_allclose(decode(make, CONTRACT, zero, 0.375, (0.05, 0.0, 0.0)), rest, atol=1e-6)
+
+
+def test_the_feed_forward_runs_ahead_of_the_clock(make):
+    ahead = replace(CONTRACT, gait=replace(GAIT, lead_s=0.025))
+    for time_s in (0.0, 0.1, 0.29, 0.4):
+        early = decode(make, ahead, [0.0] * 4, time_s, (0.5, 0.0, 0.0))
+        np.testing.assert_allclose(early, decode(make, CONTRACT, [0.0] * 4, time_s + 0.025, (0.5, 0.0, 0.0)), atol=1e-6)
+
+
+def test_foot_phase_and_swing(make):
+    phase = np.asarray(gait_clock.foot_phase(GAIT, make([0.0, 0.3, 10.3]), make([0.0, 0.5])))
+    np.testing.assert_allclose(phase, [[0.0, 0.5], [0.6, 0.1], [0.6, 0.1]], atol=1e-5)
+    gait = replace(GAIT, duty=0.6)
+    arc = np.asarray(gait_clock.swing_arc(gait, make([[0.0, 0.3, 0.6, 0.7, 0.8, 0.9]])))
+    np.testing.assert_allclose(arc, [[0, 0, 0, math.sin(math.pi / 4), 1, math.sin(3 * math.pi / 4)]], atol=1e-6)
+
+
+def test_moving_counts_the_whole_command(make):
+    command = make([[0.0, 0.0, 0.0], [0.06, 0.0, 0.0], [0.06, 0.08, 0.0], [0.06, 0.0, 0.09], [0.0, 0.0, -0.5]])
+    np.testing.assert_array_equal(np.asarray(gait_clock.moving(GAIT, command)), [0, 0, 1, 1, 1])
+
+
+SPEC = CommandSpec("command/body/velocity", ("x", "y", "yaw"), (-1.0, -0.5, -1.0), (1.0, 0.5, 2.0), (0.0, 0.0, 0.0))
+
+
+def test_commands_are_limited_to_the_trained_range(make):
+    shaped = shape_command(SPEC, make([[3, 3, 3], [-3, -3, -3], [0.5, 0.1, -0.2]]), make(np.zeros((3, 3))), 0.02)
+    np.testing.assert_allclose(np.asarray(shaped), [[1, 0.5, 2], [-1, -0.5, -1], [0.5, 0.1, -0.2]], atol=1e-7)
+
+
+def test_commands_change_no_faster_than_their_rate(make):
+    spec = replace(SPEC, max_rate=(2.0, 0.0, 10.0))
+    command = make([[0.0, 0.0, 0.0]])
+    found = []
+    for _ in range(3):
+        command = shape_command(spec, make([[3.0, 0.4, -3.0]]), command, 0.1)
+        found.append(np.asarray(command)[0])
+    np.testing.assert_allclose(found, [[0.2, 0.4, -1.0], [0.4, 0.4, -1.0], [0.6, 0.4, -1.0]], atol=1e-6)
+    command = shape_command(spec, make([[0.0, 0.0, 0.0]]), command, 0.1)
+    np.testing.assert_allclose(np.asarray(command), [[0.4, 0.0, 0.0]], atol=1e-6)
