@@ -112,7 +112,7 @@ def test_a_joint_that_is_named_twice_is_refused():
     message = convert.joint_state_message(SPEC, make_state(), STAMP)
     message.name = [*message.name, message.name[0]]
     message.position = message.velocity = message.effort = array("d", range(5))
-    with pytest.raises(RobotError, match="left_hip_joint, .*left_hip_joint"):
+    with pytest.raises(RobotError, match=r"left_hip_joint, .*left_hip_joint"):
         convert.JointStateReader(SPEC, by_name=True)(message)
 
 

@@ -204,6 +204,7 @@ class PolicyNode:
             values.update(robot.statistics())
         if self._recorder is not None:
             values["recording drops"] = self._recorder.dropped
+            values["recording failure"] = self._recorder.failure or ""
         if self._damped is not None:
             values.update(
                 {
@@ -243,11 +244,14 @@ def main(arguments: list[str]) -> int:
         node = PolicyNode(host, controller, recorder, values)
         host.start()
         try:
-            return _drive(host, controller, node, values)
+            code = _drive(host, controller, node, values)
         finally:
             robot.close()
             if recorder is not None:
                 recorder.close()
+        if values["statistics"]:
+            _write_statistics(values["statistics"], controller, recorder)
+        return code
 
 
 def _drive(host: NodeHost, controller: Controller, node: PolicyNode, values: dict[str, Any]) -> int:
@@ -267,8 +271,6 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, values: dic
         for _ in range(LAST_WORDS):
             controller.robot.write(JointCommand.damping(controller.robot.spec))
             controller.robot.sleep_until(controller.robot.now_s() + 1.0 / controller.rate_hz)
-    if values["statistics"]:
-        Path(values["statistics"]).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
     return 1 if mode is Mode.DAMP or host.failure is not None else 0
 
 
@@ -282,6 +284,15 @@ def _load(values: dict[str, Any]) -> Bundle:
     if not values["bundle"]:
         raise GantryError("Parameter 'bundle' is empty, expected the path of a policy bundle (-p bundle:=...).")
     return load_bundle(values["bundle"], public_key=_public_key(values["public_key"]))
+
+
+def _write_statistics(path: str, controller: Controller, recorder: Recorder | None) -> None:
+    result = controller.statistics()
+    result["recording"] = None if recorder is None else recorder.statistics()
+    try:
+        Path(path).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise GantryError(f"The statistics cannot be written to {path}: {error.strerror}.") from error
 
 
 def _recorder(path: str, bundle: Bundle, spec: RobotSpec) -> Recorder | None:

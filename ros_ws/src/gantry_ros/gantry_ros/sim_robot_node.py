@@ -179,7 +179,7 @@ class SimRobotNode:
         if fault != "no_imu":
             self._imu.publish(self._last_imu)
         # Last, so that whoever waits for joints finds the rest of the same reading already there.
-        self._last_joints = _mislabel(convert.joint_state_message(self.spec, state, stamp), fault)
+        self._last_joints = _relabel(convert.joint_state_message(self.spec, state, stamp), fault)
         self._joints.publish(self._last_joints)
 
     def _open_topics(self, diagnostics_period_s: float) -> None:
@@ -263,11 +263,12 @@ def main(arguments: list[str]) -> int:
         return 1 if host.failure is not None else 0
 
 
-def _mislabel(message: JointState, fault: str) -> JointState:
+def _relabel(message: JointState, fault: str) -> JointState:
     if fault == "wrong_name":
         message.name = [f"{message.name[0]}_renamed", *message.name[1:]]
     elif fault == "wrong_order":
-        message.name = message.name[::-1]
+        for field in ("name", "position", "velocity", "effort"):
+            setattr(message, field, getattr(message, field)[::-1])
     return message
 
 

@@ -1,0 +1,96 @@
+"""Faults on real nodes over real DDS: what happens to a robot when a part of the system fails."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.ros
+pytest.importorskip("rclpy")
+
+from gantry_ros.testing import wait_until  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def pair(rig, bundles):
+    """A rig with a robot and a policy that are shared by the faults one can recover from."""
+    with rig.robot() as robot, rig.policy(bundles / "good") as policy:
+        rig.operator.wait_for("policy_node", mode="PASSIVE")
+        yield rig
+        assert policy.stop() == 0
+        assert robot.stop() == 0
+
+
+@pytest.fixture
+def walking(pair):
+    """The pair in mode POLICY; healthy and passive again afterwards."""
+    pair.bring_to_policy()
+    yield pair.operator
+    assert pair.operator.set_parameter("sim_robot_node", "fault", "") == (True, "")
+    wait_until(lambda: pair.operator.ask("policy_node/estop")[0], "the emergency stop")
+    wait_until(lambda: pair.operator.ask("policy_node/reset")[0], "the reset")
+    pair.operator.wait_for("policy_node", mode="PASSIVE", fault="")
+
+
+def is_braking(message):
+    """Whether a joint command has no stiffness, no feed-forward, and damping on every joint."""
+    values = dict(zip(message.name, message.position, strict=True))
+    stiff = [value for name, value in values.items() if name.endswith(("/stiffness", "/effort"))]
+    damping = [value for name, value in values.items() if name.endswith("/damping")]
+    return not any(stiff) and all(value > 0.0 for value in damping)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "reason"),
+    [
+        ("silent", "stale_state", "ms old, allowed are 300 ms"),
+        ("frozen", "stale_state", "ms old, allowed are 300 ms"),
+        ("no_imu", "stale_state", "ms old, allowed are 300 ms"),
+        ("nan", "nan_state", "joint_pos_rad of FR_hip_joint"),
+        ("wrong_name", "no_state", "FR_hip_joint_renamed"),
+        ("wrong_order", "no_state", "Same joints, other order"),
+    ],
+)
+def test_a_robot_that_reports_nonsense_is_damped_and_says_why(walking, fault, code, reason):
+    assert walking.set_parameter("sim_robot_node", "fault", fault) == (True, "")
+    values = walking.wait_for("policy_node", mode="DAMP")
+    assert values["damped code"] == code
+    assert reason in values["damped because"]
+    assert reason in values["message"]
+    wait_until(lambda: is_braking(walking.commands[-1]), "braking commands")
+
+
+def test_an_unknown_fault_is_refused_with_the_near_miss(pair):
+    accepted, reason = pair.operator.set_parameter("sim_robot_node", "fault", "frozn")
+    assert not accepted
+    assert "Did you mean 'frozen'?" in reason
+
+
+def test_a_lost_cmd_vel_becomes_zero_and_the_policy_goes_on(walking):
+    def commanded():
+        walking.drive(0.5, 0.0, -0.25)
+        return walking.values("policy_node")["command"] == "0.5, 0, -0.25"
+
+    wait_until(commanded, "the command")
+    values = walking.wait_for("policy_node", command="0, 0, 0")
+    assert values["mode"] == "POLICY"
+
+
+def test_an_emergency_stop_is_latched_until_the_reset(walking):
+    assert walking.ask("policy_node/estop")[0]
+    values = walking.wait_for("policy_node", mode="DAMP")
+    assert values["damped code"] == "operator_stop"
+    for event in ("stand", "start", "stop"):
+        granted, text = walking.ask(f"policy_node/{event}")
+        assert not granted
+        assert "not possible in DAMP" in text
+        assert "reset" in text
+    assert walking.fresh_values("policy_node")["mode"] == "DAMP"
+    assert walking.ask("policy_node/reset")[0]
+    walking.wait_for("policy_node", mode="PASSIVE", fault="")
+
+
+def test_a_second_policy_is_refused_and_the_first_goes_on(pair, walking, bundles):
+    with pair.policy(bundles / "good") as second:
+        assert second.wait() == 2
+        assert "Another node commands this robot too: /policy_node" in second.output
+    assert walking.fresh_values("policy_node")["mode"] == "POLICY"

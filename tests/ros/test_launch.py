@@ -1,0 +1,289 @@
+"""Launch descriptions, the processes that `gantry launch` makes of them, and ROS 2's own launch files."""
+
+from __future__ import annotations
+
+import json
+import os
+import py_compile
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from gantry_bringup import processes
+from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
+from gantry_bringup.processes import NodeGroup, node_command
+from gantry_deploy.cli.main import main
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+ROOT = Path(__file__).parents[2]
+LAUNCH_FILES = ROOT / "ros_ws" / "src" / "gantry_bringup" / "launch"
+CONFIGS = ROOT / "configs" / "ros"
+
+
+def test_sim_walk_is_a_robot_and_a_policy_on_this_machine_alone(tmp_path):
+    nodes = find_launch("sim_walk").nodes({"bundle": "b", "robot": "go2", "namespace": "one"})
+    quiet = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    assert nodes == [
+        NodeSpec("gantry_ros", "sim_robot_node", "sim_robot_node", "one", {"robot": "go2"}, environment=quiet),
+        NodeSpec(
+            "gantry_ros",
+            "policy_node",
+            "policy_node",
+            "one",
+            {"bundle": "b", "robot": "go2", "auto_start": True},
+            environment=quiet,
+        ),
+    ]
+
+
+def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_path):
+    profile = tmp_path / "dds.xml"
+    profile.write_text("<profiles/>")
+    config = tmp_path / "config.yaml"
+    config.write_text("")
+    given = {
+        "bundle": "b",
+        "robot": "go2",
+        "backend": "mock",
+        "drive": "true",
+        "profile": "1:0,0,0",
+        "auto_start": "false",
+        "require_heartbeat": "yes",
+        "record": "r.mcap",
+        "config": str(config),
+        "dds_profile": str(profile),
+        "discovery_range": "",
+    }
+    robot, policy, drive = find_launch("sim_walk").nodes(given)
+    assert robot.parameters == {"robot": "go2", "backend": "mock"}
+    assert policy.parameters == {
+        "bundle": "b",
+        "robot": "go2",
+        "record": "r.mcap",
+        "auto_start": False,
+        "safety.require_heartbeat": True,
+    }
+    assert (drive.executable, drive.parameters) == ("drive_node", {"profile": "1:0,0,0"})
+    for node in (robot, policy, drive):
+        assert node.config == str(config)
+        assert node.environment == {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
+
+
+def test_a_real_robot_never_starts_by_itself_and_its_topics_can_be_named():
+    given = {"bundle": "b", "joint_states": "driver/joints", "realtime_priority": "80", "joint_order": "by_name"}
+    (policy,) = find_launch("robot").nodes(given)
+    assert policy.parameters == {"bundle": "b", "joint_order": "by_name", "realtime_priority": 80}
+    assert policy.remappings == (("joint_states", "driver/joints"),)
+    assert policy.environment == {}
+    with pytest.raises(UnknownNameError, match="argument of 'robot' 'auto_start'"):
+        find_launch("robot").nodes({"bundle": "b", "auto_start": "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "text"),
+    [
+        ("sim_walk", {}, "'bundle' is missing"),
+        ("sim_walk", {"bundle": "b", "robot": "go2", "drive": "maybe"}, "'drive' is 'maybe', expected true or false"),
+        ("robot", {"bundle": "b", "realtime_priority": "high"}, "'high', expected an integer"),
+        ("robot", {"bundle": "b", "config": "nowhere.yaml"}, "there is no file nowhere.yaml"),
+        ("robot", {"bundel": "b"}, "Did you mean 'bundle'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(name, given, text):
+    with pytest.raises(GantryError, match=text):
+        find_launch(name).nodes(given)
+
+
+def test_a_command_line_keeps_types_and_reaches_every_setting():
+    spec = NodeSpec(
+        package="gantry_ros",
+        executable="policy_node",
+        name="walker",
+        namespace="a/b",
+        parameters={"bundle": "7", "auto_start": True, "wait_s": 2.0},
+        config="c.yaml",
+        remappings=(("odom", "other"),),
+    )
+    assert shlex.join(node_command(spec)[1:]) == (
+        "-m gantry_ros policy_node --ros-args -r __node:=walker -r __ns:=/a/b -r odom:=other --params-file c.yaml "
+        "-p 'bundle:=\"7\"' -p auto_start:=true -p wait_s:=2.0"
+    )
+
+
+def test_a_dry_run_starts_nothing_and_tells_all(tmp_path, capsys):
+    report = tmp_path / "dry.json"
+    arguments = ["launch", "sim_walk", "bundle:=b", "robot:=go2", "--dry-run", "--json", str(report)]
+    assert main(arguments) == 0
+    assert "ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST" in capsys.readouterr().out
+    assert [node["name"] for node in json.loads(report.read_text())["nodes"]] == ["sim_robot_node", "policy_node"]
+
+
+def test_a_misspelt_launch_is_answered_with_the_near_miss(capsys):
+    assert main(["launch", "simwalk"]) == 2
+    assert "Did you mean 'sim_walk'?" in capsys.readouterr().err
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A Python package whose executables are the sources given to it; they say "up" when they run."""
+    folder = tmp_path / "fake_nodes"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "__main__.py").write_text("import runpy, sys; runpy.run_module('fake_nodes.' + sys.argv[1])")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def add(name: str, source: str) -> NodeSpec:
+        (folder / f"{name}.py").write_text(f"import os, signal, sys, time\n{source}\n")
+        return NodeSpec("fake_nodes", name, name)
+
+    return add
+
+
+POLITE = (
+    "print('up', flush=True)\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('bye')\n    sys.exit(0)"
+)
+
+
+def test_when_one_node_ends_all_end_and_its_exit_code_is_the_result(package, tmp_path):
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        group = NodeGroup([package("stays", POLITE), package("fails", "time.sleep(0.5); sys.exit(3)")], stream)
+        assert group.run() == 3
+    assert group.exit_codes() == {"stays": 0, "fails": 3}
+    lines = log.read_text().splitlines()
+    assert "stays | up" in lines
+    assert "stays | bye" in lines
+    assert "fails | ended with 3; stopping the rest" in lines
+
+
+def test_a_node_that_ignores_every_request_is_killed(package, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_S", 0.3)
+    deaf = "for n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\ntime.sleep(60)"
+    with (tmp_path / "log").open("w") as stream:
+        group = NodeGroup([package("deaf", deaf), package("ends", "time.sleep(0.5)")], stream)
+        assert group.run() == 128 + signal.SIGKILL
+    assert group.exit_codes() == {"deaf": -signal.SIGKILL, "ends": 0}
+
+
+def launcher(package_spec: NodeSpec, log: Path) -> subprocess.Popen[str]:
+    source = (
+        "import sys\nfrom gantry_bringup.description import NodeSpec\nfrom gantry_bringup.processes import NodeGroup\n"
+        f"sys.exit(NodeGroup([NodeSpec('fake_nodes', '{package_spec.executable}', 'node')]).run())"
+    )
+    with log.open("w") as stream:
+        return subprocess.Popen([sys.executable, "-c", source], stdout=stream, stderr=subprocess.STDOUT, text=True)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_node_outlives_the_launcher_however_it_ends(package, tmp_path, number):
+    log = tmp_path / "log"
+    spec = package("node", "print('pid', os.getpid(), flush=True)\n" + POLITE)
+    parent = launcher(spec, log)
+    deadline_s = time.monotonic() + 30.0
+    while "up" not in log.read_text():
+        assert time.monotonic() < deadline_s, log.read_text()
+        time.sleep(0.02)
+    pid = int(log.read_text().split("pid ")[1].split()[0])
+    assert alive(pid)
+    os.kill(parent.pid, number)
+    parent.wait(30.0)
+    while alive(pid):
+        assert time.monotonic() < deadline_s, "the node is still there"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("path", sorted(LAUNCH_FILES.glob("*.py")), ids=lambda path: path.name)
+def test_a_launch_file_compiles_and_names_a_description(path, tmp_path):
+    py_compile.compile(str(path), cfile=str(tmp_path / "compiled"), doraise=True)
+    name = path.name.removesuffix(".launch.py")
+    assert f'launch_description("{name}")' in path.read_text()
+    assert name in LAUNCHES
+
+
+def test_every_description_has_its_launch_file():
+    assert {f"{name}.launch.py" for name in LAUNCHES} == {path.name for path in LAUNCH_FILES.iterdir()}
+
+
+@pytest.mark.parametrize("name", sorted(LAUNCHES))
+def test_ros_launch_gets_the_same_nodes(name):
+    """Runs only where ROS 2's own ``launch`` is installed."""
+    pytest.importorskip("launch_ros", reason="ROS 2's launch is not on the Python index")
+    from gantry_bringup.ros_launch import launch_description
+
+    described = launch_description(name)
+    assert {argument.name for argument in described.get_launch_arguments()} == {
+        argument.name for argument in LAUNCHES[name].arguments
+    }
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_configured_parameter_exists_with_that_type(path):
+    pytest.importorskip("rclpy")
+    from importlib import import_module
+
+    for key, content in yaml.safe_load(path.read_text()).items():
+        node = key.rpartition("/")[2]
+        known = {item.name: item.default for item in import_module(f"gantry_ros.{node}").PARAMETERS}
+        for name, value in content["ros__parameters"].items():
+            assert name in known, f"{node}: {name}"
+            assert type(value) is type(known[name]) or (isinstance(known[name], float) and type(value) is int)
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
+    """Robot, policy and operator as `gantry launch` starts them, in a namespace, with configuration and DDS profile."""
+    pytest.importorskip("rclpy")
+    from gantry_deploy.recording import read_recording
+    from gantry_ros.testing import isolated_environment
+
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "/**/policy_node:\n  ros__parameters:\n    safety.stand_duration_s: 0.2\n    safety.state_timeout_s: 0.5\n"
+        "    safety.max_missed_deadlines: 1000\n"
+    )
+    record, statistics, report = (tmp_path / name for name in ("walk.mcap", "statistics.json", "report.json"))
+    arguments = [
+        f"bundle:={bundles / 'good'}",
+        "backend:=mock",
+        "namespace:=lab/left",
+        "drive:=true",
+        "profile:=0.5:0.5,0,0; 0.5:0,0,-0.25",
+        f"config:={config}",
+        f"record:={record}",
+        f"statistics:={statistics}",
+        f"dds_profile:={CONFIGS / 'fastdds-shm.xml'}",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk", *arguments, "--json", str(report)],
+        env={**os.environ, **isolated_environment()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    codes = json.loads(report.read_text())["nodes"]
+    assert codes == {"sim_robot_node": 0, "policy_node": 0, "drive_node": 0}
+    assert json.loads(statistics.read_text())["recording"]["dropped"] == 0
+    recording = read_recording(record)
+    assert recording.complete
+    assert recording.robot == "go2"
+    assert {"PASSIVE", "STAND", "POLICY"} <= set(recording["/gantry/status"]["mode"].tolist())
+    commands = {tuple(row) for row in np.round(recording["/cmd_vel"]["command"], 3).tolist()}
+    assert {(0.5, 0.0, 0.0), (0.0, 0.0, -0.25)} <= commands
