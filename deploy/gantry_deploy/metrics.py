@@ -155,19 +155,39 @@ class TrackingScores:
     fall_rate: Score
     """Share of episodes that fell."""
 
-    def shortfalls(self, acceptance: Acceptance) -> list[str]:
-        """One sentence for each threshold that is not met; empty for a policy that passes."""
-        rows = (
-            ("mean planar velocity error", self.lin_vel_error_m_s.mean, acceptance.max_lin_vel_error_m_s, " m/s"),
-            ("mean yaw-rate error", self.yaw_rate_error_rad_s.mean, acceptance.max_yaw_rate_error_rad_s, " rad/s"),
-            ("fall rate", self.fall_rate.mean, acceptance.max_fall_rate, ""),
-        )
-        # "not <=", so that a score of NaN does not pass.
+    def verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """Each score against its threshold."""
         return [
-            f"{name} {value:.3f}{unit}, allowed {limit:g}{unit}"
-            for name, value, limit, unit in rows
-            if not value <= limit
+            Verdict("mean planar velocity error", self.lin_vel_error_m_s, acceptance.max_lin_vel_error_m_s, " m/s"),
+            Verdict("mean yaw-rate error", self.yaw_rate_error_rad_s, acceptance.max_yaw_rate_error_rad_s, " rad/s"),
+            Verdict("fall rate", self.fall_rate, acceptance.max_fall_rate, ""),
         ]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One score against its threshold."""
+
+    name: str
+    """What was measured."""
+    score: Score
+    """What came out."""
+    limit: float
+    """Largest mean that passes."""
+    unit: str
+    """With a leading space; empty for a share."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mean is within the limit; a mean of NaN is not."""
+        return self.score.mean <= self.limit
+
+    @property
+    def text(self) -> str:
+        """For people, for example ``0.131 m/s, 95 % interval 0.118 to 0.144, allowed 0.15 m/s``."""
+        score = self.score
+        interval = f"95 % interval {score.low:.3f} to {score.high:.3f}"
+        return f"{score.mean:.3f}{self.unit}, {interval}, allowed {self.limit:g}{self.unit}"
 
 
 def tracking_scores(

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from gantry_deploy.actions import ActionDecoder
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract import METADATA_KEY, ActionSpec, CommandSpec, GaitSpec, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations import ObservationBuilder, Signals, make_term
+from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.spec import JointSpec, RobotSpec
 
 
@@ -185,6 +187,15 @@ def tiny_bundle(folder: str | Path, contract: PolicyContract | None = None, **mo
         model: Arguments of :func:`linear_model`.
     """
     contract = contract or contract_for(tiny_robot())
-    golden = golden_data(contract)
-    write_bundle(folder, contract=contract, model_bytes=linear_model(contract, **model), golden=golden)
+    model_bytes = linear_model(contract, **model)
+    golden = with_actions(contract, model_bytes, golden_data(contract))
+    write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=golden)
     return load_bundle(folder)
+
+
+def with_actions(contract: PolicyContract, model_bytes: bytes, golden: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Golden data with the network's actions and the joint targets that follow from them, as an export records them."""
+    policy = OnnxPolicy(model_bytes, contract)
+    action = np.concatenate([policy(row[None]) for row in golden["observation"]])
+    decoder = ActionDecoder(contract, action)
+    return {**golden, "action": action, "joint_target_rad": decoder(action, golden["time_s"], golden["command"])}

@@ -105,12 +105,14 @@ def test_rate_interval_against_published_numbers():
         assert score.mean == hits / trials
 
 
-def test_shortfalls_name_value_and_limit():
+def test_verdicts_tell_value_interval_and_limit():
     scores = tracking_scores([0.1, 0.3], [0.1, 0.1], [False, True])
     acceptance = Acceptance(max_lin_vel_error_m_s=0.15, max_yaw_rate_error_rad_s=0.2, max_fall_rate=0.5)
-    assert scores.shortfalls(acceptance) == ["mean planar velocity error 0.200 m/s, allowed 0.15 m/s"]
+    velocity, yaw, falls = scores.verdicts(acceptance)
+    assert (velocity.passed, yaw.passed, falls.passed) == (False, True, True)
+    assert velocity.text == "0.200 m/s, 95 % interval 0.100 to 0.300, allowed 0.15 m/s"
 
 
 def test_nothing_measured_does_not_pass():
     scores = tracking_scores([math.nan], [math.nan], [False])
-    assert len(scores.shortfalls(Acceptance())) == 2
+    assert [verdict.passed for verdict in scores.verdicts(Acceptance())] == [False, False, True]

@@ -1,0 +1,174 @@
+"""``gantry check``: the sim-to-sim gate of a bundle."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from gantry_deploy.bundle import Bundle, update_card
+from gantry_deploy.check import Report, Stage, check_static, judge_rollout, make_card, make_report
+from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
+from gantry_deploy.cli.command import (
+    Command,
+    UsageError,
+    add_json_option,
+    choose,
+    emit_result,
+    jsonable,
+    parse_key_value,
+)
+from gantry_deploy.rollout import Episode, RolloutConfig, RolloutResult, run_episodes
+from gantry_deploy.runner import PolicyRunner
+from gantry_hardware.backends import backend_names
+from gantry_hardware.errors import GantryError
+
+_WORD = 28
+"""Width of the column with a stage's name."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    defaults = RolloutConfig()
+    add_bundle_arguments(parser)
+    parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, metavar="S", help="length of an episode")
+    parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
+    parser.add_argument("--backend", default=defaults.backend, metavar="NAME", help="simulated robot")
+    parser.add_argument(
+        "--noise", type=float, default=defaults.noise, metavar="X", help="sensor noise in units of the usual one"
+    )
+    parser.add_argument(
+        "--option",
+        type=parse_key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the backend in all episodes, for example delay_s=0.01; may be given several times",
+    )
+    parser.add_argument("--no-card", action="store_true", help="leave the bundle's card.json as it is")
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    config = _config(args)
+    stages: list[Stage] = []
+
+    def note(stage: Stage) -> None:
+        stages.append(stage)
+        print(_line(stage), flush=True)
+
+    try:
+        bundle, runner = check_static(lambda: open_bundle(args), note)
+        result = _rollout(runner, config)
+    except GantryError as error:
+        print("REFUSED", flush=True)
+        emit_result(args, {"bundle": args.bundle, "verdict": "refused", "reason": str(error), "stages": stages})
+        raise
+    for stage in judge_rollout(bundle.contract, result):
+        note(stage)
+    if result.faults:
+        print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
+    report = make_report(bundle.contract, stages, config, result)
+    print(report["verdict"].upper())
+    if not args.no_card:
+        _write_card(bundle, report)
+    emit_result(args, {"bundle": args.bundle, **report})
+    return 0 if report["verdict"] == "passed" else 1
+
+
+def _config(args: argparse.Namespace) -> RolloutConfig:
+    choose("robot backend", args.backend, backend_names())
+    for name in ("episodes", "seconds"):
+        if not getattr(args, name) > 0:
+            raise UsageError(f"--{name} is {getattr(args, name)}, expected more than 0.")
+    if not args.noise >= 0:
+        raise UsageError(f"--noise is {args.noise}, expected 0 or more.")
+    return RolloutConfig(
+        backend=args.backend,
+        episodes=args.episodes,
+        seconds=args.seconds,
+        seed=args.seed,
+        noise=args.noise,
+        options=dict(args.option),
+    )
+
+
+def _rollout(runner: PolicyRunner, config: RolloutConfig) -> RolloutResult:
+    print(
+        f"{config.episodes} episodes of {config.seconds:g} s on '{config.backend}', "
+        "with sensor noise, friction and payload drawn for each:"
+    )
+    begin = time.monotonic()
+    with _episode_display(config) as show:
+        result = run_episodes(runner, config, show)
+    simulated_s = sum(episode.seconds for episode in result.episodes)
+    wall_s = time.monotonic() - begin
+    print(f"{simulated_s:.0f} s under the policy in {wall_s:.0f} s")
+    return result
+
+
+@contextlib.contextmanager
+def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode], None]]:
+    """Shows each episode as a line, below them a bar where someone watches."""
+    if not sys.stdout.isatty():
+        yield lambda index, episode: print(_episode_line(index, config.episodes, episode), flush=True)
+        return
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
+        task = progress.add_task("episodes", total=config.episodes)
+
+        def show(index: int, episode: Episode) -> None:
+            progress.console.print(_episode_line(index, config.episodes, episode), markup=False, highlight=False)
+            progress.advance(task)
+
+        yield show
+
+
+def _episode_line(index: int, total: int, episode: Episode) -> str:
+    width = len(str(total))
+    line = (
+        f"  {index + 1:>{width}}/{total}  {episode.lin_vel_error_m_s:.3f} m/s  {episode.yaw_rate_error_rad_s:.3f} rad/s"
+        f"  friction {episode.friction:.2f}  payload {episode.added_mass_kg:+.2f} kg"
+    )
+    return line + (f"  after {episode.seconds:.1f} s: {episode.reason}" if episode.failed else "")
+
+
+def _line(stage: Stage) -> str:
+    return f"{'pass' if stage.passed else 'FAIL'}  {stage.name:<{_WORD}}{stage.text}"
+
+
+def _write_card(bundle: Bundle, report: Report) -> None:
+    if bundle.is_signed:
+        # A new card is a new manifest, and only the owner of the key can sign that.
+        print(f"card not written: {bundle.path} is signed")
+        return
+    try:
+        update_card(bundle.path, jsonable(make_card(bundle.card, report)))
+    except OSError as error:
+        raise GantryError(f"Cannot write the card of {bundle.path}: {error.strerror}.") from error
+    print(f"card written to {bundle.path}")
+
+
+COMMAND = Command(
+    name="check",
+    help="the sim-to-sim gate: verify a bundle, then walk it in another simulator",
+    add_arguments=_add_arguments,
+    run=_run,
+    description=(
+        "Verify a bundle's hashes and contract, compare what this machine computes with what training recorded, then "
+        "run episodes in plain MuJoCo through the runtime's own loop and safety limits. Writes the scores into the "
+        "bundle's card. Exit code 0 if it passes, 1 if a score is below the contract's threshold, 2 if the bundle is "
+        "refused."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry check runs/walk/bundle\n"
+        "  gantry check walk.zip --episodes 200 --seed 1 --json scores.json\n"
+        "  gantry check walk.zip --option delay_s=0.01 --no-card"
+    ),
+)

@@ -1,0 +1,279 @@
+"""Episodes of a policy in a simulated robot, through the runtime's own loop and safety, under changing conditions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.contract import CommandSpec, PolicyContract
+from gantry_deploy.errors import ContractError, SafetyError
+from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.metrics import EpisodeScores, TrackingScores, tracking_scores
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.safety import Event, Mode, SafetyMachine
+from gantry_hardware.backend import Robot
+from gantry_hardware.backends import make_backend
+from gantry_hardware.errors import GantryError, RobotError
+
+FloatArray = NDArray[np.float64]
+
+START_PATIENCE_S = 1.0
+"""How long after standing up a refused start is tried again, while the legs settle."""
+COMMAND_KIND = "command/body/velocity"
+"""The only kind of command whose tracking is measured here."""
+_FAST_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"visuals": False}}
+# Nobody looks at these episodes.
+
+
+@runtime_checkable
+class GroundTruth(Protocol):
+    """What a simulated robot must tell beside its sensors, at the present of its clock."""
+
+    @property
+    def true_lin_vel_base_in_base_m_s(self) -> FloatArray:
+        """Shape (3,)."""
+        ...
+
+    @property
+    def true_ang_vel_base_in_base_rad_s(self) -> FloatArray:
+        """Shape (3,)."""
+        ...
+
+    @property
+    def quat_base_to_world_wxyz(self) -> FloatArray:
+        """Shape (4,)."""
+        ...
+
+    @property
+    def base_height_m(self) -> float:
+        """Of the base's origin above the ground."""
+        ...
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """How many episodes, and what differs between them; friction and payload are drawn anew for each."""
+
+    backend: str = "mujoco"
+    """Simulated robot that knows its ground truth and takes ``noise``, ``friction``, ``added_mass_kg``, ``seed``."""
+    episodes: int = 20
+    """Number of episodes."""
+    seconds: float = 20.0
+    """Time under the policy in each."""
+    seed: int = 0
+    """Of everything that is drawn; equal seeds give equal episodes."""
+    noise: float = 1.0
+    """Sensor noise, in units of what policies are commonly trained with."""
+    friction: tuple[float, float] = (0.4, 1.25)
+    """Range of the sliding friction between feet and floor."""
+    added_mass_share: tuple[float, float] = (-0.06, 0.13)
+    """Range of the payload in units of the robot's mass: about -1 to +2 kg on a quadruped of 15 kg."""
+    resample_s: tuple[float, float] = (4.0, 6.0)
+    """A new command comes after a time drawn from this range."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of the backend, the same in all episodes; they win over what is drawn."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "seconds"):
+            if not getattr(self, name) > 0:
+                raise GantryError(f"Rollout setting {name} is {getattr(self, name)}, expected more than 0.")
+
+
+@dataclass(frozen=True)
+class Episode:
+    """How one episode went."""
+
+    friction: float
+    """Between feet and floor."""
+    added_mass_kg: float
+    """Payload."""
+    seconds: float
+    """Time under the policy."""
+    lin_vel_error_m_s: float
+    """Mean planar velocity error; NaN if the policy never ran."""
+    yaw_rate_error_rad_s: float
+    """Mean yaw-rate error; NaN if the policy never ran."""
+    failed: bool
+    """Whether it ended early: by a fall, by a fault that damped the robot, or before the policy could start."""
+    fault: str = ""
+    """Code of the fault that damped the robot; empty if none did."""
+    reason: str = ""
+    """Why it ended early, for people; empty if it did not."""
+
+
+@dataclass(frozen=True)
+class RolloutResult:
+    """All episodes and their scores."""
+
+    episodes: tuple[Episode, ...]
+    """In order."""
+    scores: TrackingScores
+    """Means with confidence intervals; an episode that a fault ended counts as a fall."""
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How often each kind of fault damped the robot."""
+        codes = [episode.fault for episode in self.episodes if episode.fault]
+        return {code: codes.count(code) for code in sorted(set(codes))}
+
+
+def run_episodes(
+    runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Episode], None] | None = None
+) -> RolloutResult:
+    """Run every episode: stand up, then the policy under random commands until it falls or the time is over.
+
+    Args:
+        runner: The policy; its robot is simulated.
+        config: Conditions.
+        on_episode: Told of each episode that is over, with its index.
+
+    Raises:
+        ContractError: If the policy does not follow velocity commands.
+        RobotError: If the backend is missing or knows no ground truth.
+    """
+    if runner.contract.command.kind != COMMAND_KIND:
+        raise ContractError(f"The policy follows '{runner.contract.command.kind}', expected '{COMMAND_KIND}'.")
+    episodes = []
+    for index in range(config.episodes):
+        episode = _run_episode(runner, config, index)
+        episodes.append(episode)
+        if on_episode is not None:
+            on_episode(index, episode)
+    scores = tracking_scores(
+        [episode.lin_vel_error_m_s for episode in episodes],
+        [episode.yaw_rate_error_rad_s for episode in episodes],
+        [episode.failed for episode in episodes],
+        seed=config.seed,
+    )
+    return RolloutResult(tuple(episodes), scores)
+
+
+def draw_commands(
+    spec: CommandSpec, rng: np.random.Generator, seconds: float, resample_s: tuple[float, float]
+) -> list[tuple[float, FloatArray]]:
+    """Commands drawn evenly from the trained range: start time in seconds, the first at 0, and values (c,)."""
+    schedule, time_s = [], 0.0
+    while time_s < seconds:
+        schedule.append((time_s, rng.uniform(spec.lower, spec.upper)))
+        time_s += rng.uniform(*resample_s)
+    return schedule
+
+
+def _run_episode(runner: PolicyRunner, config: RolloutConfig, index: int) -> Episode:
+    rng = np.random.default_rng((config.seed, index))
+    drawn = {
+        "noise": config.noise,
+        "friction": float(rng.uniform(*config.friction)),
+        "added_mass_kg": float(rng.uniform(*config.added_mass_share)) * runner.spec.mass_kg,
+        "seed": int(rng.integers(2**31)),
+    }
+    options = {**_FAST_OPTIONS.get(config.backend, {}), **drawn, **config.options}
+    commands = draw_commands(runner.contract.command, rng, config.seconds, config.resample_s)
+    robot = make_backend(config.backend, runner.spec, **options)
+    if not isinstance(robot, GroundTruth):
+        needed = [name for name in dir(GroundTruth) if name in GroundTruth.__dict__ and not name.startswith("_")]
+        raise RobotError(f"Backend '{config.backend}' knows no ground truth; it needs: {', '.join(needed)}.")
+    try:
+        robot.connect()
+        watch = _Watch(robot, runner, commands, config.seconds)
+        watch.run()
+    finally:
+        robot.close()
+    return Episode(
+        friction=float(options["friction"]),
+        added_mass_kg=float(options["added_mass_kg"]),
+        seconds=watch.steps / runner.contract.rate_hz,
+        lin_vel_error_m_s=float(watch.scores.lin_vel_error_m_s[0]),
+        yaw_rate_error_rad_s=float(watch.scores.yaw_rate_error_rad_s[0]),
+        failed=bool(watch.reason),
+        fault=watch.fault,
+        reason=watch.reason,
+    )
+
+
+class _Watch:
+    """Drives a controller through one episode and scores what each control step led to."""
+
+    def __init__(
+        self, robot: Robot, runner: PolicyRunner, commands: list[tuple[float, FloatArray]], seconds: float
+    ) -> None:
+        assert isinstance(robot, GroundTruth)
+        self._truth: GroundTruth = robot
+        self._contract: PolicyContract = runner.contract
+        self._controller = Controller(robot, runner, SafetyMachine(runner.spec))
+        self._commands = commands
+        self._total = max(1, round(seconds * runner.contract.rate_hz))
+        self._asked: FloatArray | None = None
+        self._standing_since_s: float | None = None
+        self.scores = EpisodeScores(np.zeros((1, 1)), runner.spec.fall_height_m)
+        self.steps = 0
+        """Control steps that were scored."""
+        self.fault, self.reason = "", ""
+
+    def run(self) -> None:
+        """Run the episode; the outcome is in the attributes."""
+        report = self._controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
+        try:
+            self._controller.request(Event.STAND)
+        except SafetyError as error:
+            self._end(str(error), report)
+            return
+        self._controller.run(command_source=self._command, on_tick=self._on_tick)
+
+    def _command(self, time_s: float) -> FloatArray | None:
+        if self._controller.safety.mode is not Mode.POLICY:
+            return None
+        # The tick that is about to begin is number `steps` of the policy, plus one that is still unscored.
+        now_s = (self.steps + (self._asked is not None)) / self._contract.rate_hz
+        return [values for start_s, values in self._commands if start_s <= now_s + 1e-9][-1]
+
+    def _on_tick(self, report: TickReport) -> None:
+        if self._asked is not None:
+            self._score(self._asked)
+        self._asked = report.requested if report.mode is Mode.POLICY else None
+        if report.mode is Mode.DAMP:
+            self._end(report.fault.text if report.fault is not None else "damped", report)
+        elif report.mode is Mode.STAND:
+            self._while_standing(report)
+        elif self.scores.fallen[0]:
+            self._end(self._fall_text(), report)
+        elif self.steps >= self._total:
+            self._controller.stop()
+
+    def _score(self, command: FloatArray) -> None:
+        """Compare where a step led with what it was asked for."""
+        self.scores.update(
+            self._truth.true_lin_vel_base_in_base_m_s[None],
+            self._truth.true_ang_vel_base_in_base_rad_s[None],
+            self._truth.quat_base_to_world_wxyz[None],
+            np.array([self._truth.base_height_m]),
+            command[None],
+        )
+        self.steps += 1
+
+    def _while_standing(self, report: TickReport) -> None:
+        if self._standing_since_s is None:
+            self._standing_since_s = report.time_s
+        over_s = report.time_s - self._standing_since_s - self._controller.safety.config.stand_duration_s
+        if over_s < 0.0:
+            return
+        try:
+            self._controller.request(Event.START)
+        except SafetyError as error:
+            if over_s >= START_PATIENCE_S:
+                self._end(str(error), report)
+
+    def _end(self, reason: str, report: TickReport) -> None:
+        self.reason = reason
+        self.fault = report.fault.code.value if report.mode is Mode.DAMP and report.fault is not None else ""
+        self._controller.stop()
+
+    def _fall_text(self) -> str:
+        _, x, y, _ = self._truth.quat_base_to_world_wxyz
+        tilt_deg = math.degrees(math.acos(float(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))))
+        return f"fell: base at {self._truth.base_height_m:.2f} m, tilted by {tilt_deg:.0f} degrees"
