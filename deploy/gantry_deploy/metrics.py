@@ -1,9 +1,9 @@
 """How well a velocity command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
 
-An episode counts from the policy's first control step to the fall or the end. Its planar error is the mean over those
-steps of the norm of measured minus commanded planar velocity in the base frame; its yaw error is the mean of the
-absolute difference of the yaw rates. Scores are means over episodes, so that one that falls early weighs as much as one
-that does not.
+An episode counts from the policy's first control step to its end, or to the last step before the fall. Its planar
+error is the mean over those steps of the norm of measured minus commanded planar velocity in the base frame; its yaw
+error is the mean of the absolute difference of the yaw rates. Scores are means over episodes, so that one that falls
+early weighs as much as one that does not.
 
 N is the number of episodes that run side by side: one on a robot, thousands in training.
 """
@@ -67,7 +67,7 @@ def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height
 
 
 class EpisodeScores:
-    """Running errors of N episodes; each stops counting at its fall, the step of the fall included.
+    """Running errors of N episodes; each stops counting before the step of its fall.
 
     Args:
         like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
@@ -103,6 +103,7 @@ class EpisodeScores:
             Shape (N,), bool: which have fallen by now.
         """
         xp = self._xp
+        self.fallen = self.fallen | has_fallen(quat_base_to_world_wxyz, base_height_m, self._fall_height_m)
         planar = planar_velocity_error_m_s(lin_vel_base_in_base_m_s, command)
         yaw = yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s, command)
         # Physics that broke down has no velocity to speak of; it counts as a fall and not as an error.
@@ -111,7 +112,6 @@ class EpisodeScores:
         self._planar = self._planar + xp.where(counts, planar, zero)
         self._yaw = self._yaw + xp.where(counts, yaw, zero)
         self.steps = self.steps + xp.astype(counts, self.steps.dtype)
-        self.fallen = self.fallen | has_fallen(quat_base_to_world_wxyz, base_height_m, self._fall_height_m)
         return self.fallen
 
     @property

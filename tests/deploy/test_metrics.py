@@ -60,15 +60,15 @@ STEPS = [((1.0, 0.3), (0.5, 0.3)), ((0.8, 0.3), (0.0, 0.1)), ((0.9, 0.3), (-50.0
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_an_episode_counts_until_its_fall(library):
+def test_an_episode_counts_until_before_its_fall(library):
     module = pytest.importorskip(library)
     array = module.asarray
     scores = EpisodeScores(array([[0.0], [0.0]]), fall_height_m=0.2)
     feed(scores, array, STEPS)
     assert scores.fallen.tolist() == [False, True]
-    assert scores.steps.tolist() == [3.0, 2.0]
-    # The second fell in its second step, which counts; the -50 m/s after it does not.
-    assert scores.lin_vel_error_m_s.tolist() == pytest.approx([0.1, 0.75])
+    assert scores.steps.tolist() == [3.0, 1.0]
+    # The second fell in its second step; neither that one nor the -50 m/s after it count.
+    assert scores.lin_vel_error_m_s.tolist() == pytest.approx([0.1, 0.5])
     assert scores.yaw_rate_error_rad_s.tolist() == pytest.approx([0.1, 0.1])
 
 
