@@ -30,6 +30,7 @@ class ActionDecoder:
         self._xp = xp
         self._scale = asarray([contract.action.scale])
         self._offset = asarray([contract.action.offset_rad])
+        self._bound = asarray([[contract.action.clip] * contract.action_size])
         self._lower = asarray([contract.joint_lower_rad])
         self._upper = asarray([contract.joint_upper_rad])
         if contract.gait is not None:
@@ -44,8 +45,8 @@ class ActionDecoder:
 
     def clip(self, action: Array) -> Array:
         """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
-        bound = self._contract.action.clip
-        return self._xp.clip(action, -bound, bound)
+        # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
+        return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
 
     def __call__(self, action: Array, time_s: Array, command: Array) -> Array:
         """Joint position targets.

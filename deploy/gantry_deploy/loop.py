@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import threading
 import time
@@ -21,6 +22,8 @@ from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+
+_LOG = logging.getLogger("gantry.loop")
 
 DEFAULT_RATE_HZ = 50.0
 """Rate of a loop without a policy."""
@@ -268,7 +271,7 @@ class Controller:
         )
         if self._finding is not None:
             self.safety.report(self._finding)
-        entry, mode = self.safety.entries, self.safety.mode
+        mode, entry = self.safety.snapshot()
         if entry != self._entry:
             self._entry, self._mode = entry, mode
             if mode is Mode.STAND and state is not None:
@@ -284,6 +287,10 @@ class Controller:
             step = self.runner.step(state, requested)
         except GantryError as error:
             self.safety.report(Fault(FaultCode.POLICY, str(error), now_s))
+            return None
+        except Exception as error:  # whatever it is, a damped robot is better off than one whose loop has died
+            _LOG.exception("The policy broke")
+            self.safety.report(Fault(FaultCode.POLICY, f"The policy broke: {type(error).__name__}: {error}", now_s))
             return None
         fault = self.safety.judge_target(step.target, now_s)
         if fault is not None:

@@ -69,8 +69,7 @@ class PolicyRunner:
         self._zeros = _constant((0.0,) * contract.action_size)
         self._wrap_s = _WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
         self.reset()
-        # The first call of a session allocates; do that before the robot moves.
-        self._policy(np.zeros((1, contract.observation_size), dtype=np.float32))
+        self._rehearse()
 
     def reset(self) -> None:
         """Start over: time zero, no history, no last action, command at rest."""
@@ -83,6 +82,26 @@ class PolicyRunner:
     def time_s(self) -> float:
         """Time since the reset, in ticks of the contract's rate; wraps after 1024 gait periods."""
         return self._ticks / self.contract.rate_hz % self._wrap_s
+
+    def _rehearse(self) -> None:
+        """One tick at rest before the robot moves: nonsense in network or contract shows, and first calls allocate."""
+        n = self.spec.num_joints
+        rest = RobotState(
+            stamp_s=0.0,
+            joint_pos_rad=np.array(self.contract.default_pos_rad),
+            joint_vel_rad_s=np.zeros(n),
+            joint_effort_nm=np.zeros(n),
+            quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
+            ang_vel_base_in_base_rad_s=np.zeros(3),
+            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        )
+        try:
+            target = self.step(rest, np.zeros(len(self.contract.command.names))).target
+        except (IndexError, ValueError) as error:
+            raise PolicyError(f"The contract contradicts itself, a first step at rest fails: {error}.") from error
+        if not target.is_finite():
+            raise PolicyError("The contract holds numbers that are not finite: a first step at rest gives no targets.")
+        self.reset()
 
     def step(self, state: RobotState, requested_command: NDArray[np.floating]) -> PolicyStep:
         """One tick, ``contract.dt_s`` after the last one.

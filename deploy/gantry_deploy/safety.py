@@ -165,6 +165,11 @@ class SafetyMachine:
         """How often a mode was entered; tells a mode that was left and entered again from one that lasted."""
         return self._entries
 
+    def snapshot(self) -> tuple[Mode, int]:
+        """Mode and entries of the same instant."""
+        with self._lock:
+            return self._mode, self._entries
+
     def allowed_events(self) -> list[str]:
         """Requests that the table knows in the present mode."""
         return [event.value for (mode, event) in TRANSITIONS if mode is self._mode and event is not Event.FAULT]

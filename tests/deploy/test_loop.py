@@ -184,6 +184,19 @@ def test_an_action_that_is_not_finite_damps_in_the_same_tick(bundle):
     assert report.fault.text == "The network's action is not finite: left_hip_joint = inf."
 
 
+def test_whatever_breaks_in_the_policy_damps_and_the_loop_goes_on(bundle, caplog):
+    loop = walking(bundle)
+    loop.robot.override(ang_vel_base_in_base_rad_s=np.zeros(2))
+    report = loop.tick()
+    assert (report.mode, report.fault.code, gains(report.sent)) == (Mode.DAMP, "policy", (0.0, 1.0))
+    assert "2 numbers, the contract says 3" in report.fault.text
+    loop = walking(bundle)
+    loop.runner.step = lambda *_: [][0]
+    report = loop.tick()
+    assert (report.mode, report.fault.text) == (Mode.DAMP, "The policy broke: IndexError: list index out of range")
+    assert "Traceback" in caplog.text
+
+
 def test_a_command_that_is_not_a_number_damps(bundle):
     loop = walking(bundle)
     loop.set_command((0.0, np.nan, 0.0), loop.robot.now_s())

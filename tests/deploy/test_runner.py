@@ -99,6 +99,24 @@ def test_policies_that_this_runtime_cannot_run_are_refused(tmp_path, change, tex
         runner(tmp_path, replace(SMALL, **change))
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        # Not a number never equals itself, so these two already fail where the two copies are compared.
+        ({"default_pos_rad": (0.0, np.nan, 0.0, 0.0)}, "differ in 'default_pos_rad'"),
+        ({"joint_upper_rad": (2.0, 2.0, np.nan, 2.0)}, "differ in 'joint_upper_rad'"),
+        ({"stiffness_nm_rad": (30.0, np.inf, 30.0, 30.0)}, "not finite"),
+        ({"gait": replace(CONTRACT.gait, joint_foot=(0, 0, 1, 2))}, "contradicts itself"),
+    ],
+)
+def test_nonsense_in_the_contract_is_refused_before_anything_moves(tmp_path, change, text):
+    bundle = tiny_bundle(tmp_path / "bundle", SMALL)
+    contract = replace(SMALL, **change)
+    broken = replace(bundle, contract=contract, model_bytes=linear_model(contract))
+    with pytest.raises((PolicyError, ContractError), match=text):
+        PolicyRunner(broken, SPEC)
+
+
 def test_another_robot_is_refused(tmp_path):
     joints = SPEC.joints
     other = replace(SPEC, joints=(joints[2], joints[3], joints[0], joints[1]))
