@@ -13,7 +13,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from gantry_bringup.description import Launch, NodeSpec, find_launch
-from launch import LaunchContext, LaunchDescription
+from launch import LaunchContext, LaunchDescription  # type: ignore[attr-defined]
 
 
 def launch_description(name: str) -> LaunchDescription:

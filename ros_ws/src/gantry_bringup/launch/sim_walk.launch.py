@@ -1,7 +1,7 @@
 """``ros2 launch gantry_bringup sim_walk.launch.py bundle:=PATH``; ``-s`` shows every argument."""
 
 from gantry_bringup.ros_launch import launch_description
-from launch import LaunchDescription
+from launch import LaunchDescription  # type: ignore[attr-defined]
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -88,7 +88,7 @@ class JointStateReader:
             RobotError: If names, order or lengths are not those of the robot; the text prints both lists.
         """
         if message.name != self._seen:
-            self._index = self._permutation(message.name)
+            self._index = self._permutation(list(message.name))
             self._seen = list(message.name)
         effort = message.effort if len(message.effort) else array("d", bytes(8 * len(self._seen)))
         return JointArrays(
@@ -106,12 +106,12 @@ class JointStateReader:
         numbers = np.array(values, dtype=np.float64)
         return numbers if self._index is None else numbers[self._index]
 
-    def _permutation(self, found: Sequence[str]) -> list[int] | None:
-        if list(found) == self._names:
+    def _permutation(self, found: list[str]) -> list[int] | None:
+        if found == self._names:
             return None
         unique = len(set(found)) == len(found)
         if self._by_name and unique and set(self._names) <= set(found):
-            return [list(found).index(name) for name in self._names]
+            return [found.index(name) for name in self._names]
         hint = "\nSet joint_order:=by_name to sort them." if sorted(found) == sorted(self._names) else ""
         try:
             check_joint_names(self._names, found, f"robot '{self._spec.name}'", "the JointState topic")
@@ -234,15 +234,15 @@ class CommandCodec:
             raise RobotError(f"A joint command has {len(message.name)} names and {len(message.position)} values.")
         values = np.array(message.position, dtype=np.float64)
         if message.name != self._names:
-            values = values[self._permutation(message.name)]
+            values = values[self._permutation(list(message.name))]
         if not np.isfinite(values).all():
             name = self._names[int(np.flatnonzero(~np.isfinite(values))[0])]
             raise RobotError(f"A joint command has {values[self._names.index(name)]} for '{name}', expected a number.")
         return JointCommand(*(column.copy() for column in values.reshape(-1, len(COMMAND_INTERFACES)).T))
 
-    def _permutation(self, found: Sequence[str]) -> list[int]:
+    def _permutation(self, found: list[str]) -> list[int]:
         for name in self._names:
-            count = list(found).count(name)
+            count = found.count(name)
             if count != 1:
                 raise RobotError(
                     f"A joint command has '{name}' {count} times, expected once. It has: {_listed(found)}."
@@ -250,7 +250,7 @@ class CommandCodec:
         if len(found) != len(self._names):
             extra = sorted(set(found) - set(self._names))
             raise RobotError(f"A joint command has names that robot '{self._spec.name}' has not: {_listed(extra)}.")
-        return [list(found).index(name) for name in self._names]
+        return [found.index(name) for name in self._names]
 
 
 class TwistReader:

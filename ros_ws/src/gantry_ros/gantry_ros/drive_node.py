@@ -93,7 +93,9 @@ class DriveNode:
         while not self._host.stop.is_set():
             if self._mode == RUNNING:
                 return True
-            if self._mode == DAMPED or time.monotonic() > deadline_s:
+            if self._mode == DAMPED:
+                raise GantryError(f"'{self._policy_node}' damped the robot before it ran: {self._state()}.")
+            if time.monotonic() > deadline_s:
                 raise GantryError(f"'{self._policy_node}' does not run within {self._wait_s:g} s: {self._state()}.")
             self._beat.publish(Empty())
             self._host.stop.wait(self._period_s)

@@ -126,9 +126,11 @@ class NodeHost:
             value = self.node.declare_parameter(parameter.name, parameter.default, descriptor).value
         except (InvalidParameterTypeException, ParameterException) as error:
             raise GantryError(f"Parameter '{parameter.name}': {error}") from error
-        if number and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if not number:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise GantryError(f"Parameter '{parameter.name}' is {value!r}, expected a number.")
-        return float(value) if number else value
+        return float(value)
 
     def _refuse_unknown(self, known: Sequence[str]) -> None:
         for name in getattr(self.node, "_parameter_overrides", {}):

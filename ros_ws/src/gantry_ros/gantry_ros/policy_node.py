@@ -262,6 +262,11 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, values: dic
         if host.stop.is_set():
             return 0  # Stopped by the operator while the robot was still silent.
         raise
+    name = host.node.get_fully_qualified_name()
+    host.node.get_logger().info(
+        f"Robot '{controller.robot.spec.name}' answers; {controller.rate_hz:g} Hz. "
+        + ("Standing up by itself." if values["auto_start"] else f"Waiting for {name}/stand, then {name}/start.")
+    )
     prepare_thread(values["realtime_priority"], values["cpu"])
     # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
     sys.setswitchinterval(0.0005)

@@ -207,7 +207,7 @@ class SimRobotNode:
         try:
             for parameter in parameters:
                 if parameter.name == "fault":
-                    self._set_fault(parameter.value)
+                    self._set_fault(str(parameter.value))
         except GantryError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -265,10 +265,11 @@ def main(arguments: list[str]) -> int:
 
 def _relabel(message: JointState, fault: str) -> JointState:
     if fault == "wrong_name":
-        message.name = [f"{message.name[0]}_renamed", *message.name[1:]]
+        first, *others = message.name
+        message.name = [f"{first}_renamed", *others]
     elif fault == "wrong_order":
         for field in ("name", "position", "velocity", "effort"):
-            setattr(message, field, getattr(message, field)[::-1])
+            setattr(message, field, list(getattr(message, field))[::-1])
     return message
 
 
