@@ -7,12 +7,11 @@ ONNX file's metadata, and is checked against the robot before anything moves.
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
 
 from gantry_deploy.errors import ContractError
+from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.spec import RobotSpec
 
@@ -265,7 +264,7 @@ class PolicyContract:
                 f"The contract has version {version}, this runtime understands up to {CONTRACT_VERSION}. "
                 "Update Gantry on this machine, or export the policy again with the older one."
             )
-        return _build(cls, data, "contract")
+        return from_plain(cls, data, "contract", ContractError)
 
     def check_robot(self, spec: RobotSpec) -> None:
         """Refuse a robot that the policy was not trained for.
@@ -310,41 +309,3 @@ def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by
 def _require_length(name: str, values: Sequence[object], expected: int) -> None:
     if len(values) != expected:
         raise ContractError(f"{name} has {len(values)} entries, expected {expected}.")
-
-
-T = TypeVar("T")
-
-
-def _build(cls: type[T], data: Any, where: str) -> T:
-    """A dataclass from JSON data, strictly: unknown, missing and ill-typed fields are errors."""
-    if not isinstance(data, dict):
-        raise ContractError(f"{where} is {data!r}, expected an object.")
-    known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
-    for key in data:
-        if key not in known:
-            raise ContractError(unknown_name_text(f"field in {where}", key, known))
-    hints = get_type_hints(cls)
-    try:
-        return cls(**{key: _convert(hints[key], value, f"{where}.{key}") for key, value in data.items()})
-    except TypeError as error:
-        missing = sorted(set(known) - set(data))
-        raise ContractError(f"{where} lacks fields; absent: {', '.join(missing)} ({error}).") from error
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in get_args(hint):
-            return None
-        return _convert(next(arg for arg in get_args(hint) if arg is not type(None)), value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise ContractError(f"{where} is {value!r}, expected a list.")
-        return tuple(_convert(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if is_dataclass(hint):
-        return _build(hint, value, where)  # type: ignore[arg-type]
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ContractError(f"{where} is {value!r}, expected {hint.__name__}.")
-    return value

@@ -23,7 +23,7 @@ def moving(gait: GaitSpec, command: Array) -> Array:
 
 
 def clock(gait: GaitSpec, time_s: Array, command: Array) -> Array:
-    """Shape (N, 2): sine and cosine of the phase, zero while standing. ``time_s`` (N,) counts from the policy's start."""
+    """Shape (N, 2): sine and cosine of the phase, zero while standing; ``time_s`` (N,) since the policy started."""
     xp = array_namespace(time_s)
     angle = 2.0 * math.pi * gait.frequency_hz * time_s
     pair = xp.stack((xp.sin(angle), xp.cos(angle)), axis=-1)

@@ -38,7 +38,7 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
     """Bring derived quantities up to date in every environment after a step. If false, only environments that were
     reset are, and the others see body, site and sensor data one substep late; qpos and qvel are always current."""
     make_task_state: Callable[[Any], Any] | None = None
-    """Builds what the task's terms share, from the environment, before any term is built; becomes ``env.task_state``."""
+    """Builds what the task's terms share, from the environment, before any term is built: ``env.task_state``."""
 
 
 class GantryScene(Scene):

@@ -133,7 +133,7 @@ def test_joints_settle_where_gravity_and_stiffness_balance():
     hanging.write(JointCommand.position(GO2, target))
     hanging.sleep_until(4.0)
     state = hanging.read()
-    np.testing.assert_allclose(state.joint_effort_nm, 25.0 * (target - state.joint_pos_rad), atol=0.02)
+    np.testing.assert_allclose(state.joint_effort_nm, 40.0 * (target - state.joint_pos_rad), atol=0.02)
 
 
 def test_write_returns_what_is_really_sent():

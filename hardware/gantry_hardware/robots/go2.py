@@ -3,11 +3,10 @@
 Masses, limits and inertias are the manufacturer's published figures, as carried in MuJoCo Menagerie's ``unitree_go2``
 (BSD-3-Clause). The joint order FR, FL, RR, RL, each hip, thigh, calf, is that of the robot's low-level interface.
 
-Gains: with a leg's inertia of about 0.04 kg m^2 at the hip, 25 N m/rad puts the position loop at
-sqrt(25 / 0.04) / 2 pi = 4 Hz, soft enough to land on, and 0.8 N m s/rad damps it at 0.8 / (2 sqrt(25 * 0.04)) = 0.4.
+Gains: with a leg's inertia of about 0.04 kg m^2 at the hip, 40 N m/rad puts the position loop at
+sqrt(40 / 0.04) / 2 pi = 5 Hz, soft enough to land on, and 1 N m s/rad damps it at 1 / (2 sqrt(40 * 0.04)) = 0.4.
 In the default pose a leg carries 15.2 kg * 9.81 m/s^2 / 4 = 37 N on a lever of 0.213 m * sin(0.9) = 0.167 m, that is
-6.2 N m or 0.25 rad at the calf; the lever grows as the leg folds, and held by these gains alone the robot settles with
-its calves 0.37 rad off and its base at 0.20 m.
+6.2 N m or 0.16 rad of sag at the calf, more as the leg folds and the lever grows.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from gantry_hardware.spec import JointSpec, RobotSpec
 
 ARMATURE_KG_M2 = 0.01
 """Reflected rotor inertia of the description."""
-STIFFNESS_NM_RAD = 25.0
+STIFFNESS_NM_RAD = 40.0
 """Proportional gain of every joint, derived above."""
-DAMPING_NM_S_RAD = 0.8
+DAMPING_NM_S_RAD = 1.0
 """Derivative gain of every joint, derived above."""
 HIP_EFFORT_NM = 23.7
 """Torque limit of hip and thigh."""

@@ -80,14 +80,20 @@ class FootSlip:
     def __init__(self, cfg: object, env: GantryEnv) -> None:
         del cfg
         self._previous = LocomotionState.of(env).foot_pos_w.clone()
+        self._started = torch.zeros(env.num_envs, device=env.device)
 
     def __call__(self, env: GantryEnv) -> Tensor:
-        """Sum over the feet, (N,), m^2/s^2."""
+        """Sum over the feet, (N,), m^2/s^2; zero in an episode's first step."""
         state = LocomotionState.of(env)
         velocity = (state.foot_pos_w[..., :2] - self._previous[..., :2]) / env.step_dt
+        slip = (velocity.square().sum(-1) * state.foot_contact).sum(-1) * self._started
         self._previous = state.foot_pos_w.clone()
-        started = (env.episode_length_buf > 1).to(torch.float32)
-        return (velocity.square().sum(-1) * state.foot_contact).sum(-1) * started
+        self._started[:] = 1.0
+        return slip
+
+    def reset(self, env_ids: Tensor | slice | None = None) -> None:
+        """Forget positions from before a reset."""
+        self._started[slice(None) if env_ids is None else env_ids] = 0.0
 
 
 def fallen(env: GantryEnv, min_height_m: float, max_tilt_rad: float) -> Tensor:

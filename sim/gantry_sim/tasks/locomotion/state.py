@@ -21,6 +21,8 @@ class LocomotionNames:
     """The robot; its joint order is the order of every joint tensor."""
     command: str = "twist"
     """Command term."""
+    action: str = "joint_pos"
+    """Action term."""
     contact_sensor: str = "feet_contact"
     """Contact sensor with one ``found`` entry per foot, in the spec's order."""
     foot_sites: tuple[str, ...] = ()
@@ -130,7 +132,7 @@ class LocomotionState:
             quat_base_to_world_wxyz=self.quat,
             ang_vel_base_in_base_rad_s=self.ang_vel_b,
             command=self.command,
-            last_action=self._env.action_manager.action,
+            last_action=self._env.action_manager.get_term(self.names.action).raw_action,
             time_s=self.time_s,
         )
 

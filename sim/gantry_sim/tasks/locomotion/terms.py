@@ -1,4 +1,4 @@
-"""mjlab terms of the locomotion tasks: the actor's observation and the joint targets go through the runtime's own code."""
+"""mjlab terms of the locomotion tasks; observation and joint targets go through the runtime's own code."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ContractAction(ActionTerm):
 
     @property
     def raw_action(self) -> Tensor:
-        """The network's output, (N, n)."""
+        """The network's output within the contract's bounds, (N, n); what ``last_action`` observes."""
         return self._raw
 
     @property
@@ -102,7 +102,7 @@ class ContractAction(ActionTerm):
 
     def process_actions(self, actions: Tensor) -> None:
         """Decode once per control step."""
-        self._raw[:] = actions
+        self._raw[:] = self._decoder.clip(actions)
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
         self._targets = self._decoder(actions, state.time_s, state.command)

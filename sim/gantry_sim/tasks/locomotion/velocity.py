@@ -78,7 +78,7 @@ class VelocityCfg:
 
 REWARD_WEIGHTS: dict[str, float] = {
     "track_planar_velocity": 4.0,
-    "track_yaw_rate": 1.5,
+    "track_yaw_rate": 2.0,
     "vertical_velocity": -2.0,
     "roll_pitch_rate": -0.05,
     "tilt": -2.0,

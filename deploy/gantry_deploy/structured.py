@@ -1,0 +1,113 @@
+"""Frozen dataclasses from plain data, strictly: unknown, missing and ill-typed fields are errors with a hint."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from gantry_hardware.errors import GantryError, unknown_name_text
+
+T = TypeVar("T")
+
+
+class ConfigError(GantryError):
+    """A configuration value does not fit its field."""
+
+
+def from_plain(cls: type[T], data: Any, where: str, error: type[GantryError] = ConfigError) -> T:
+    """Build a dataclass from what JSON gives.
+
+    Args:
+        cls: The dataclass; its fields may be dataclasses, tuples, dictionaries of plain values, and optional.
+        data: Plain data.
+        where: Name of the thing, for messages.
+        error: Class of the errors to raise.
+
+    Raises:
+        GantryError: Of class ``error``: unknown field (with the near miss), missing field, or wrong type.
+    """
+    if not isinstance(data, dict):
+        raise error(f"{where} is {data!r}, expected an object.")
+    known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in known:
+            raise error(unknown_name_text(f"field in {where}", key, known))
+    hints = get_type_hints(cls)
+    values = {key: _convert(hints[key], value, f"{where}.{key}", error) for key, value in data.items()}
+    try:
+        return cls(**values)
+    except TypeError as problem:
+        missing = ", ".join(sorted(known - set(data)))
+        raise error(f"{where} lacks fields; absent: {missing} ({problem}).") from problem
+
+
+def set_field(config: T, path: str, text: str) -> T:
+    """The same configuration with one field changed.
+
+    Args:
+        config: A frozen dataclass.
+        path: Field names joined by dots, for example ``env.num_envs``.
+        text: The new value as JSON, or a bare word for a string.
+
+    Raises:
+        ConfigError: If there is no such field (with the near miss) or the value does not fit.
+    """
+    return _set(config, path.split("."), path, text)
+
+
+def _set(config: Any, parts: Sequence[str], path: str, text: str) -> Any:
+    known = [item.name for item in fields(config)]
+    name = parts[0]
+    if name not in known:
+        raise ConfigError(f"{unknown_name_text('field', name, known)} (in '{path}')")
+    if len(parts) > 1:
+        inner = getattr(config, name)
+        if isinstance(inner, dict):
+            return replace(config, **{name: inner | {".".join(parts[1:]): _parse(text)}})
+        if not is_dataclass(inner):
+            raise ConfigError(f"'{name}' in '{path}' has no fields of its own; it is {inner!r}.")
+        return replace(config, **{name: _set(inner, parts[1:], path, text)})
+    hint = get_type_hints(type(config))[name]
+    return replace(config, **{name: _convert(hint, _parse(text), path, ConfigError)})
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any:
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        return _convert(next(arg for arg in get_args(hint) if arg is not type(None)), value, where, error)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise error(f"{where} is {value!r}, expected a list.")
+        kinds = get_args(hint)
+        if len(kinds) != 2 or kinds[1] is not Ellipsis:
+            if len(kinds) != len(value):
+                raise error(f"{where} has {len(value)} entries, expected {len(kinds)}.")
+        else:
+            kinds = (kinds[0],) * len(value)
+        pairs = zip(kinds, value, strict=True)
+        return tuple(_convert(kind, item, f"{where}[{i}]", error) for i, (kind, item) in enumerate(pairs))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise error(f"{where} is {value!r}, expected an object.")
+        return {key: _convert(get_args(hint)[1], item, f"{where}.{key}", error) for key, item in value.items()}
+    if is_dataclass(hint):
+        return from_plain(hint, value, where, error)  # type: ignore[arg-type]
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise error(f"{where} is {value!r}, expected {hint.__name__}.")
+    return value

@@ -1,0 +1,109 @@
+"""Checkpoints that survive a kill at any moment: written beside, synced, renamed; never a pickle of foreign code."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_hardware.errors import GantryError
+
+_NAME = re.compile(r"model_(\d+)\.pt")
+
+
+class CheckpointError(GantryError):
+    """A checkpoint is missing or cannot be read."""
+
+
+def save_checkpoint(folder: Path, iteration: int, state: dict[str, Any], keep: int = 3) -> Path:
+    """Write ``model_<iteration>.pt`` so that it is either whole or absent, and remove all but the newest ``keep``.
+
+    Raises:
+        CheckpointError: If it cannot be written (a full disk); older checkpoints are untouched.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"model_{iteration}.pt"
+    part = path.with_suffix(".part")
+    try:
+        with part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except (OSError, RuntimeError) as error:
+        part.unlink(missing_ok=True)
+        raise CheckpointError(f"Cannot write checkpoint {path}: {error}. Older checkpoints are kept.") from error
+    for old in list_checkpoints(folder)[:-keep]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints of a folder, oldest first."""
+    found = [(int(match[1]), path) for path in folder.glob("model_*.pt") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read one checkpoint, tensors and plain values only.
+
+    Raises:
+        CheckpointError: If it is missing, damaged, or holds anything else.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no checkpoint {path}.") from error
+    except Exception as error:  # torch raises many kinds for damaged files
+        raise CheckpointError(f"Cannot read checkpoint {path}: {str(error).splitlines()[0]}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"Checkpoint {path} holds a {type(state).__name__}, expected a dictionary.")
+    return state
+
+
+def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The newest readable checkpoint of a folder.
+
+    Raises:
+        CheckpointError: If there is none.
+    """
+    problems = []
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            return path, load_checkpoint(path)
+        except CheckpointError as error:
+            problems.append(str(error))
+    detail = " ".join(problems) or "There are no model_*.pt files."
+    raise CheckpointError(f"No usable checkpoint in {folder}. {detail}")
+
+
+def random_state() -> dict[str, Any]:
+    """The state of every random generator that training draws from, as tensors and plain values."""
+    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, internal, gauss_next = random.getstate()
+    state = {
+        "torch": torch.get_rng_state(),
+        "numpy_keys": torch.from_numpy(np.asarray(keys, dtype=np.int64)),
+        "numpy": [str(name), int(position), int(has_gauss), float(gauss)],
+        "python": torch.tensor(internal, dtype=torch.int64),
+        "python_gauss": [version, gauss_next],
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Put the generators back."""
+    torch.set_rng_state(state["torch"])
+    name, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((name, state["numpy_keys"].numpy().astype(np.uint32), position, has_gauss, gauss))
+    version, gauss_next = state["python_gauss"]
+    random.setstate((version, tuple(state["python"].tolist()), gauss_next))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])

@@ -1,0 +1,89 @@
+"""A trained actor as a bundle: ONNX with its contract inside, checked number by number before it counts."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+
+from gantry_deploy.bundle import write_bundle
+from gantry_deploy.contract import METADATA_KEY, PolicyContract
+from gantry_deploy.errors import PolicyError
+from gantry_deploy.onnx_policy import OnnxPolicy
+
+MAX_DIFFERENCE = 1e-5
+"""Largest difference between onnxruntime and torch that an export tolerates."""
+MIN_OBSERVATIONS = 1000
+"""Fewest recorded observations that an export compares."""
+
+
+def export_bundle(
+    actor: torch.nn.Module,
+    contract: PolicyContract,
+    golden: dict[str, np.ndarray],
+    folder: str | Path,
+    *,
+    private_key: bytes | None = None,
+) -> Path:
+    """Write a bundle.
+
+    Args:
+        actor: Module (1, observation_size) -> (1, action_size), normalisation inside, on the CPU.
+        contract: What the actor was trained with.
+        golden: Recorded signals with ``observation`` (M, observation_size) and ``joint_target_rad`` (M, n);
+            M >= 1000. ``action`` is computed here.
+        folder: Where to write.
+        private_key: Raw Ed25519 key to sign with.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PolicyError: If there are too few observations, or onnxruntime and torch disagree; nothing is written.
+    """
+    observations = np.asarray(golden["observation"], dtype=np.float32)
+    if len(observations) < MIN_OBSERVATIONS:
+        raise PolicyError(f"{len(observations)} observations recorded, an export compares at least {MIN_OBSERVATIONS}.")
+    actor = actor.to("cpu").eval()
+    with torch.inference_mode():
+        expected = actor(torch.from_numpy(observations)).numpy()
+    model_bytes = _onnx_bytes(actor, contract)
+    difference = compare(model_bytes, contract, observations, expected)
+    if not difference <= MAX_DIFFERENCE:
+        raise PolicyError(
+            f"onnxruntime and torch differ by {difference:.2e} on {len(observations)} observations, "
+            f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
+        )
+    arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
+    return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, private_key=private_key)
+
+
+def compare(model_bytes: bytes, contract: PolicyContract, observations: np.ndarray, expected: np.ndarray) -> float:
+    """Largest absolute difference between the ONNX policy, run as on a robot, and expected actions (M, n)."""
+    policy = OnnxPolicy(model_bytes, contract)
+    actions = np.concatenate([policy(row[None]) for row in observations])
+    return float(np.abs(actions - expected).max())
+
+
+def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
+    example = torch.zeros(1, contract.observation_size)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            actor, (example,), input_names=["observation"], output_names=["action"], dynamo=True, opset_version=20
+        )
+        assert program is not None
+        program.save(buffer)
+    model = onnx.load_from_string(buffer.getvalue())
+    entry = model.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, contract.to_json()
+    onnx.checker.check_model(model)
+    return model.SerializeToString()

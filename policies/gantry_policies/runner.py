@@ -1,0 +1,283 @@
+"""The on-policy training loop around rsl_rl: threads, schedule, progress, log, checkpoints, resume, Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+
+from gantry_policies.checkpoint import load_newest, random_state, restore_random_state, save_checkpoint
+from gantry_policies.config import PpoCfg
+from gantry_policies.symmetry import MirrorMap
+
+CURVE_FILE = "curve.csv"
+"""Learning curve of a run, one row an iteration."""
+
+
+class Resumable(Protocol):
+    """What an environment carries through a resume beside its configuration (curriculum, counters)."""
+
+    def training_state(self) -> dict[str, Any]:
+        """Tensors and plain values."""
+        ...
+
+    def restore_training_state(self, state: dict[str, Any]) -> None:
+        """Put them back."""
+        ...
+
+    def step_metrics(self) -> dict[str, torch.Tensor]:
+        """Scalars worth a curve, of the control step just taken."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished iteration."""
+
+    iteration: int
+    """Counts from 1."""
+    iterations: int
+    """Total to be done."""
+    env_steps: int
+    """Control steps so far, resumed runs included."""
+    wall_s: float
+    """Training time so far, resumed runs included."""
+    steps_per_s: float
+    """Of this iteration, learning included."""
+    collect_steps_per_s: float
+    """Of this iteration, without learning."""
+    remaining_s: float
+    """Estimate from the mean of this session."""
+    metrics: dict[str, float]
+    """Means over the iteration: reward, losses and the environment's own."""
+
+
+class Runner(OnPolicyRunner):
+    """Trains on one environment.
+
+    Args:
+        env: Vectorised environment that is also :class:`Resumable`.
+        cfg: Learner.
+        run_dir: Folder for log and checkpoints; None to write nothing.
+        device: Device of the learner.
+        mirror: Symmetry maps, or None.
+        learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        cfg: PpoCfg,
+        run_dir: Path | None,
+        device: str,
+        mirror: dict[str, MirrorMap] | None = None,
+        learn_threads: int | None = None,
+    ) -> None:
+        super().__init__(env, cfg.as_rsl_rl(mirror), None, device)
+        self.ppo_cfg = cfg
+        self.run_dir = run_dir
+        self.iteration = 0
+        self.env_steps = 0
+        self.wall_s = 0.0
+        self._threads = learn_threads or torch.get_num_threads()
+        self._stop = False
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that make up the whole training."""
+        per_iteration = self.ppo_cfg.steps_per_env * self.env.num_envs
+        return max(1, -(-self.ppo_cfg.total_steps // per_iteration))
+
+    def stop(self) -> None:
+        """End after the current iteration, checkpoint included; safe to call from a signal handler."""
+        self._stop = True
+
+    def train(self, on_progress: Callable[[Progress], None] | None = None, save_every_s: float = 30.0) -> bool:
+        """Train to the end or until :meth:`stop`.
+
+        Args:
+            on_progress: Called after every iteration.
+            save_every_s: Time between checkpoints; the last iteration always leaves one.
+
+        Returns:
+            Whether the training is complete.
+        """
+        env, log = self.env, _Log(self.run_dir, self.iteration)
+        obs = env.get_observations().to(self.device)
+        self.alg.train_mode()
+        started, saved, first = time.perf_counter(), time.perf_counter(), self.iteration
+        before_s = self.wall_s
+        try:
+            while self.iteration < self.iterations and not self._stop:
+                obs, progress = self._iterate(obs)
+                self.wall_s = before_s + time.perf_counter() - started
+                done = self.iteration - first
+                remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
+                progress = Progress(**(vars(progress) | {"wall_s": self.wall_s, "remaining_s": remaining_s}))
+                log.write(progress)
+                if on_progress is not None:
+                    on_progress(progress)
+                if time.perf_counter() - saved > save_every_s:
+                    self.save_checkpoint()
+                    saved = time.perf_counter()
+        finally:
+            log.close()
+            torch.set_num_threads(self._threads)
+        self.save_checkpoint()
+        return self.iteration >= self.iterations
+
+    def save_checkpoint(self) -> None:
+        """Write everything that an exact continuation needs."""
+        if self.run_dir is None:
+            return
+        state = self.alg.save() | {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "wall_s": self.wall_s,
+            "random": random_state(),
+            "environment": self.env.training_state(),  # type: ignore[attr-defined]
+        }
+        save_checkpoint(self.run_dir / "checkpoints", self.iteration, state)
+
+    def resume(self) -> Path:
+        """Continue from the newest readable checkpoint of the run folder.
+
+        Raises:
+            CheckpointError: If there is none.
+        """
+        assert self.run_dir is not None
+        path, state = load_newest(self.run_dir / "checkpoints")
+        self.alg.load(state, None, True)
+        self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
+        self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
+        restore_random_state(state["random"])
+        return path
+
+    def _iterate(self, obs: Any) -> tuple[Any, Progress]:
+        start = time.perf_counter()
+        torch.set_num_threads(1)
+        obs, sums = self._collect(obs)
+        collected = time.perf_counter()
+        torch.set_num_threads(self._threads)
+        self._schedule()
+        losses = self.alg.update()
+        end = time.perf_counter()
+        steps = self.ppo_cfg.steps_per_env * self.env.num_envs
+        self.iteration += 1
+        self.env_steps += steps
+        metrics = {name: float(value) / self.ppo_cfg.steps_per_env for name, value in sums.items()}
+        metrics |= {f"loss_{name}": value for name, value in losses.items() if name != "symmetry"}
+        metrics["action_std"] = self.alg.get_policy().output_std.detach().mean().item()
+        metrics["learning_rate"] = self.alg.learning_rate
+        progress = Progress(
+            iteration=self.iteration,
+            iterations=self.iterations,
+            env_steps=self.env_steps,
+            wall_s=0.0,
+            steps_per_s=steps / (end - start),
+            collect_steps_per_s=steps / (collected - start),
+            remaining_s=0.0,
+            metrics=metrics,
+        )
+        return obs, progress
+
+    def _collect(self, obs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+        sums: dict[str, torch.Tensor] = {}
+        with torch.inference_mode():
+            for _ in range(self.ppo_cfg.steps_per_env):
+                obs, rewards, dones, extras = self.env.step(self.alg.act(obs).to(self.env.device))
+                obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+                self.alg.process_env_step(obs, rewards, dones, extras)
+                step = {"reward": rewards.mean(), **self.env.step_metrics()}  # type: ignore[attr-defined]
+                for name, value in step.items():
+                    sums[name] = sums[name] + value if name in sums else value
+            if not torch.isfinite(sums["reward"]):
+                raise FloatingPointError("The environment returned a reward that is not finite.")
+            self.alg.compute_returns(obs)
+        return obs, sums
+
+    def _schedule(self) -> None:
+        if self.ppo_cfg.desired_kl is not None:
+            return
+        share = self.iteration / self.iterations
+        factor = 1.0 - (1.0 - self.ppo_cfg.final_learning_rate_factor) * share
+        self.alg.learning_rate = self.ppo_cfg.learning_rate * factor
+        for group in self.alg.optimizer.param_groups:
+            group["lr"] = self.alg.learning_rate
+
+
+class _Log:
+    """TensorBoard events and a CSV of the same numbers; a resumed run continues both."""
+
+    def __init__(self, run_dir: Path | None, iteration: int) -> None:
+        self._file: Any = None
+        self._writer: Any = None
+        self._board: Any = None
+        if run_dir is None:
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=iteration or None)
+        path = run_dir / CURVE_FILE
+        kept = _rows_until(path, iteration)
+        part = path.with_suffix(".part")
+        with part.open("w", newline="") as file:
+            if kept:
+                writer = csv.DictWriter(file, fieldnames=list(kept[0]))
+                writer.writeheader()
+                writer.writerows(kept)
+        os.replace(part, path)
+        self._file = path.open("a", newline="")
+        if kept:
+            self._writer = csv.DictWriter(self._file, fieldnames=list(kept[0]), extrasaction="ignore")
+
+    def write(self, progress: Progress) -> None:
+        """Add one iteration."""
+        if self._file is None:
+            return
+        row: dict[str, float] = {
+            "iteration": progress.iteration,
+            "env_steps": progress.env_steps,
+            "wall_s": round(progress.wall_s, 3),
+            "steps_per_s": round(progress.steps_per_s, 1),
+            "collect_steps_per_s": round(progress.collect_steps_per_s, 1),
+            **progress.metrics,
+        }
+        if self._writer is None:
+            self._writer = csv.DictWriter(self._file, fieldnames=list(row), extrasaction="ignore")
+            self._writer.writeheader()
+        self._writer.writerow(row)
+        self._file.flush()
+        for name, value in row.items():
+            if name not in ("iteration", "env_steps"):
+                self._board.add_scalar(f"train/{name}", value, progress.env_steps)
+
+    def close(self) -> None:
+        """Flush both."""
+        if self._file is not None:
+            self._file.close()
+            self._board.close()
+
+
+def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:
+    """Rows of an earlier session up to the iteration that is continued from."""
+    if iteration == 0 or not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        rows = []
+        for row in csv.DictReader(file):
+            number = row.get("iteration") or ""
+            if None in row or None in row.values() or not number.isdigit():
+                break  # a kill may have cut the last line
+            if int(number) <= iteration:
+                rows.append(row)
+        return rows

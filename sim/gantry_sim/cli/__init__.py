@@ -1,0 +1,1 @@
+"""Sub-commands that need the simulator and the learner."""

@@ -1,0 +1,94 @@
+"""Options and displays that the training commands share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from gantry_deploy.cli.command import choose
+
+if TYPE_CHECKING:
+    from gantry_policies.runner import Progress
+
+
+def add_task_argument(parser: argparse.ArgumentParser) -> None:
+    """The task to work on, checked when it is looked up."""
+    parser.add_argument("task", metavar="TASK", help="task name; see `gantry tasks`")
+
+
+def preset_for(device: str, asked: str | None, available: list[str]) -> str:
+    """The preset that was asked for, or else the one that suits the device.
+
+    Raises:
+        UnknownNameError: If there is no such preset.
+    """
+    if asked is not None:
+        return choose("preset", asked, available)
+    return "cpu" if device == "cpu" else "gpu"
+
+
+class ProgressBar:
+    """One line with steps, speed, reward, tracking error and time left; plain lines where nobody watches."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._live = sys.stderr.isatty()
+        self._shown = 0.0
+
+    def update(self, progress: Progress) -> None:
+        """Show an iteration."""
+        now = time.monotonic()
+        last = progress.iteration == progress.iterations
+        if not last and now - self._shown < (0.2 if self._live else 10.0):
+            return
+        self._shown = now
+        share = progress.iteration / progress.iterations
+        parts = [
+            f"{progress.env_steps / 1e6:.2f} M steps",
+            f"{progress.steps_per_s / 1e3:.1f} k/s",
+            f"reward {progress.metrics['reward'] * 50:.2f}/s",
+        ]
+        if "lin_vel_error_m_s" in progress.metrics:
+            parts.append(f"velocity error {progress.metrics['lin_vel_error_m_s']:.3f} m/s")
+        parts.append(f"{_clock(progress.wall_s)} + {_clock(progress.remaining_s)} left")
+        text = f"{self._title} {_bar(share)} {100 * share:3.0f} %  " + "  ".join(parts)
+        if self._live:
+            sys.stderr.write(f"\r\x1b[2K{text}" + ("\n" if last else ""))
+        else:
+            sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def share(self, share: float) -> None:
+        """Show a share of work without numbers."""
+        now = time.monotonic()
+        if not self._live or (share < 1.0 and now - self._shown < 0.2):
+            return
+        self._shown = now
+        sys.stderr.write(f"\r\x1b[2K{self._title} {_bar(share)} {100 * share:3.0f} %" + ("\n" if share >= 1.0 else ""))
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live:
+            sys.stderr.write("\n")
+
+
+def _bar(share: float, width: int = 24) -> str:
+    full = round(width * share)
+    return "█" * full + "░" * (width - full)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def print_scores(result: dict[str, Any]) -> None:
+    """Scores of an evaluation with their intervals."""
+    for name, unit in (("lin_vel_error_m_s", "m/s"), ("yaw_rate_error_rad_s", "rad/s"), ("fall_rate", "")):
+        score = result[name]
+        label = name.removesuffix("_m_s").removesuffix("_rad_s").replace("_", " ")
+        print(f"  {label:<16} {score['mean']:.3f} {unit:<6} [{score['low']:.3f}, {score['high']:.3f}]")

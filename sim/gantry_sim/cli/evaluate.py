@@ -1,0 +1,57 @@
+"""``gantry eval``: score a trained run or a bundle on held-out episodes of its task."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.cli.command import Command, add_json_option, emit_result
+from gantry_sim.cli.common import ProgressBar, print_scores
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
+    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--seed", type=int, help="of the held-out episodes")
+    parser.add_argument(
+        "--model",
+        choices=("training", "full", "both"),
+        default="both",
+        help="simulate the training model, the full one (every collision shape, finer physics), or both",
+    )
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from gantry_sim.evaluate import EVALUATION_SEED, evaluate_velocity
+    from gantry_sim.sources import open_source
+
+    source = open_source(args.source)
+    acceptance = source.task.contract(source.env_cfg).acceptance
+    result: dict[str, Any] = {"source": str(args.source), "task": source.task.name, "acceptance": asdict(acceptance)}
+    models = {"training": (False,), "full": (True,), "both": (False, True)}[args.model]
+    for full in models:
+        scores = evaluate_velocity(
+            source.task,
+            source.env_cfg,
+            source.policy,
+            episodes=args.episodes,
+            seed=EVALUATION_SEED if args.seed is None else args.seed,
+            full_model=full,
+            on_progress=ProgressBar("evaluate").share,
+        )
+        result[f"{scores['model']}_model"] = scores
+        print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model:")
+        print_scores(scores)
+    emit_result(args, result)
+    return result
+
+
+COMMAND = Command(
+    name="eval",
+    help="score a run or a bundle on held-out episodes of its task",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,42 @@
+"""``gantry export``: the bundle of a training run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.cli.command import Command, add_json_option, emit_result
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="run folder of `gantry train`")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write; RUN/bundle if not given")
+    parser.add_argument("--zip", type=Path, metavar="FILE", help="also pack the bundle into one file")
+    parser.add_argument("--private-key", type=Path, metavar="FILE", help="sign with this raw Ed25519 key (32 bytes)")
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from gantry_deploy.bundle import load_bundle, write_zip
+    from gantry_sim.train import export_run, open_run
+
+    private_key = args.private_key.read_bytes() if args.private_key else None
+    cfg, runner = open_run(args.run)
+    folder = export_run(cfg, args.run, runner, args.output, private_key)
+    bundle = load_bundle(folder)
+    result: dict[str, Any] = {
+        "bundle": str(folder),
+        "env_steps": runner.env_steps,
+        "observations_compared": len(bundle.golden["observation"]),
+        "signed": bundle.is_signed,
+    }
+    print(f"Bundle: {folder} ({result['observations_compared']} observations compared)")
+    if args.zip:
+        result["zip"] = str(write_zip(folder, args.zip))
+        print(f"Packed: {args.zip}")
+    emit_result(args, result)
+    return result
+
+
+COMMAND = Command(name="export", help="export a run's policy as a bundle", add_arguments=_add_arguments, run=_run)

@@ -1,0 +1,80 @@
+"""Tasks by name: what can be trained, with which presets. Third parties add theirs as entry points ``gantry.tasks``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from gantry_deploy.contract import PolicyContract
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.config import PpoCfg
+from gantry_policies.symmetry import MirrorMap
+from gantry_sim.env import GantryEnv
+from gantry_sim.vec_env import Metrics
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One way to train a task."""
+
+    env: Any
+    """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
+    learner: PpoCfg
+    """How to learn it."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that training, evaluation and export ask of a task."""
+
+    name: str
+    """Registry name."""
+    summary: str
+    """One line for listings."""
+    robot: str
+    """Robot name."""
+    presets: Mapping[str, Callable[[], Preset]]
+    """Preset name to a factory of a fresh preset."""
+    make_env: Callable[[Any, str, int], GantryEnv]
+    """(env configuration, device, seed) -> environment."""
+    contract: Callable[[Any], PolicyContract]
+    """Env configuration -> the contract of its policies."""
+    mirror: Callable[[Any], dict[str, MirrorMap] | None]
+    """Env configuration -> symmetry maps of ``actor``, ``critic`` and ``action``."""
+    metrics: Metrics
+    """Scalars of the step just taken."""
+    evaluation: Callable[..., Any]
+    """(env configuration, **changes) -> the configuration to evaluate on: held-out episodes, same randomisation."""
+
+    def preset(self, name: str) -> Preset:
+        """A fresh preset.
+
+        Raises:
+            UnknownNameError: If the task has none of that name.
+        """
+        if name not in self.presets:
+            raise UnknownNameError(f"preset of {self.name}", name, self.presets)
+        return self.presets[name]()
+
+
+def task_names() -> list[str]:
+    """Names of all installed tasks, sorted."""
+    return sorted({entry.name for entry in entry_points(group="gantry.tasks")})
+
+
+def find_task(name: str) -> Task:
+    """Look a task up.
+
+    Raises:
+        UnknownNameError: If there is none of that name.
+        GantryError: If the entry point does not hold a task.
+    """
+    for entry in entry_points(group="gantry.tasks"):
+        if entry.name == name:
+            task = entry.load()
+            if not isinstance(task, Task):
+                raise GantryError(f"Entry point '{entry.value}' is a {type(task).__name__}, expected a Task.")
+            return task
+    raise UnknownNameError("task", name, task_names())

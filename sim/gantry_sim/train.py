@@ -1,0 +1,172 @@
+"""Training from a task name to a run folder with log, checkpoints, evaluation and bundle."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_deploy.contract import PolicyContract, Provenance
+from gantry_policies.checkpoint import load_newest
+from gantry_policies.export import MIN_OBSERVATIONS, export_bundle
+from gantry_policies.runner import Progress, Runner
+from gantry_sim.evaluate import EVALUATION_SEED, evaluate_velocity
+from gantry_sim.quiet import quietly
+from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, RunError, git_commit, read_run, write_json
+from gantry_sim.tasks.locomotion.terms import ActorObservation
+from gantry_sim.tasks.registry import Task
+from gantry_sim.vec_env import GantryVecEnv
+
+
+def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
+    """Environment and learner of a run, seeded.
+
+    Raises:
+        RunError: If the seed is the one that evaluation holds out, or the device does not exist.
+    """
+    if cfg.seed == EVALUATION_SEED:
+        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
+    if cfg.device != "cpu" and not torch.cuda.is_available():
+        raise RunError(f"Device '{cfg.device}' was asked for, but torch sees no CUDA device. Available: cpu.")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(cfg.seed)
+    with quietly():
+        env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
+        vec_env = GantryVecEnv(env, cfg.task.metrics)
+        mirror = cfg.task.mirror(cfg.preset.env)
+        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, threads)
+
+
+def train(
+    cfg: RunCfg, folder: Path, *, resume: bool = False, on_progress: Callable[[Progress], None] | None = None
+) -> tuple[Runner, bool]:
+    """Train a run to its end; Ctrl-C ends it after the current iteration, checkpoint written.
+
+    Returns:
+        The runner, and whether the training is complete.
+    """
+    runner = build_runner(cfg, folder)
+    if resume:
+        runner.resume()
+    with _stop_on_interrupt(runner.stop):
+        return runner, runner.train(on_progress)
+
+
+def policy_of(runner: Runner) -> torch.nn.Module:
+    """The deterministic actor, normalisation inside: (N, observation_size) -> (N, action_size), on the CPU."""
+    return runner.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
+
+
+def evaluate_run(cfg: RunCfg, folder: Path, actor: torch.nn.Module, **options: Any) -> dict[str, Any]:
+    """Evaluate a run's policy on the training model and on the full one, and write ``evaluation.json``."""
+    result = {
+        "task": cfg.task.name,
+        "preset": cfg.preset_name,
+        "seed": cfg.seed,
+        "training_model": evaluate_velocity(cfg.task, cfg.preset.env, actor, **options),
+        "full_model": evaluate_velocity(cfg.task, cfg.preset.env, actor, full_model=True, **options),
+    }
+    write_json(folder / EVALUATION_FILE, result)
+    return result
+
+
+def export_run(
+    cfg: RunCfg, folder: Path, runner: Runner, bundle: Path | None = None, private_key: bytes | None = None
+) -> Path:
+    """Export a run's policy as a bundle, by default into the run folder."""
+    contract = replace(
+        cfg.task.contract(cfg.preset.env),
+        provenance=Provenance(
+            task=cfg.task.name,
+            preset=cfg.preset_name,
+            seed=cfg.seed,
+            env_steps=runner.env_steps,
+            train_wall_s=round(runner.wall_s, 1),
+            git_commit=git_commit(),
+            created_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        ),
+    )
+    actor = policy_of(runner)
+    golden = record_golden(cfg.task, cfg.preset.env, actor)
+    return export_bundle(actor, contract, golden, bundle or folder / BUNDLE_FOLDER, private_key=private_key)
+
+
+def open_run(folder: Path) -> tuple[RunCfg, Runner]:
+    """A run folder with its newest checkpoint loaded, on the CPU, for evaluation and export."""
+    cfg = replace(read_run(folder), device="cpu")
+    load_newest(folder / "checkpoints")
+    small = replace(cfg.preset, env=replace(cfg.preset.env, num_envs=2))
+    runner = build_runner(replace(cfg, preset=small), folder)
+    runner.resume()
+    return cfg, runner
+
+
+def record_golden(
+    task: Task, env_cfg: Any, actor: torch.nn.Module, *, envs: int = 24, steps: int = 48
+) -> dict[str, np.ndarray]:
+    """Signals, observations and joint targets of the training environment under the policy.
+
+    Returns:
+        Arrays of ``envs * steps`` rows, environment by environment, ``episode_start`` marking the first of each.
+    """
+    assert envs * steps >= MIN_OBSERVATIONS
+    with quietly():
+        env = task.make_env(replace(env_cfg, num_envs=envs), "cpu", EVALUATION_SEED)
+        vec_env = GantryVecEnv(env)
+    env.episode_length_buf[:] = 0
+    env.state_version += 1
+    term = next(
+        cfg.func
+        for cfg in env.observation_manager._group_obs_term_cfgs["actor"]
+        if isinstance(cfg.func, ActorObservation)
+    )
+    rows: dict[str, list[torch.Tensor]] = {}
+    with torch.inference_mode():
+        obs = vec_env.get_observations()
+        start = torch.ones(envs, dtype=torch.bool)
+        for _ in range(steps):
+            signals = {name: value.clone() for name, value in vars(term.signals).items()}
+            action = actor(obs["actor"])
+            step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
+            obs, _, done, _ = vec_env.step(action)
+            step["joint_target_rad"] = env.action_manager.get_term("joint_pos").targets.clone()
+            for name, value in step.items():
+                rows.setdefault(name, []).append(value)
+            start = done.bool()
+    env.close()
+    return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
+
+
+def contract_of(cfg: RunCfg) -> PolicyContract:
+    """The contract that a run's policy obeys, without provenance."""
+    return cfg.task.contract(cfg.preset.env)
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C asks for a stop, the second one interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: object) -> None:
+        stop()
+        signal.signal(number, previous[number])
+
+    for number in previous:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
