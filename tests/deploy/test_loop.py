@@ -94,10 +94,17 @@ def test_standing_up_again_takes_its_time_again(bundle):
     with pytest.raises(SafetyError, match=r"2\.0 s to go"):
         loop.request("start")
     assert loop.tick().mode is Mode.STAND
+    loop.run(1.0)
+    # Left and entered again between two ticks, which see STAND both times.
     loop.request("stop")
     loop.request("stand")
     with pytest.raises(SafetyError, match=r"2\.0 s to go"):
         loop.request("start")
+    loop.run(1.0)
+    with pytest.raises(SafetyError, match=r"1\.0 s to go"):
+        loop.request("start")
+    loop.run(1.1)
+    loop.request("start")
 
 
 def test_the_policy_does_not_take_over_a_robot_that_did_not_follow(bundle):

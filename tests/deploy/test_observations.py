@@ -61,6 +61,8 @@ def test_joint_positions_are_relative_to_the_default_pose(make):
         ((HALF, 0.0, HALF, 0.0), (1.0, 0.0, 0.0)),  # pitched by +90 deg about y: nose down, gravity ahead
         ((HALF, 0.0, 0.0, HALF), (0.0, 0.0, -1.0)),  # yaw does not matter
         ((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),  # on its back
+        ((0.5, 0.5, 0.5, 0.5), (0.0, -1.0, 0.0)),  # turns x to y, y to z, z to x: the y axis points up
+        ((0.5, 0.5, -0.5, 0.5), (-1.0, 0.0, 0.0)),  # the x axis points up
         ((math.cos(0.1), 0.0, math.sin(0.1), 0.0), (math.sin(0.2), 0.0, -math.cos(0.2))),
     ],
 )

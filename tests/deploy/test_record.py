@@ -14,13 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mcap.reader import make_reader
+from mcap.writer import MCAP0_MAGIC
 from mcap_ros2._dynamic import serialize_dynamic
 from mcap_ros2.decoder import DecoderFactory
 
 from gantry_deploy import ros_messages
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import Controller
-from gantry_deploy.record import TOPICS, Recorder, read_recording
+from gantry_deploy.record import TOPICS, Recorder, _Sink, read_recording
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
@@ -229,6 +230,29 @@ def test_a_disk_that_fills_up_keeps_what_was_written(bundle, tmp_path, caplog):
     # A reader that insists on a proper end of the file is content as well.
     with path.open("rb") as stream:
         assert sum(1 for _ in make_reader(stream).iter_messages(topics=["/gantry/status"])) == kept
+
+
+@pytest.mark.parametrize(("room", "kept"), [(150, 100), (149, 60), (60, 0)])
+def test_a_failed_write_is_undone_and_the_end_finds_room(tmp_path, room, kept):
+    # The shortest end of a file is 50 bytes; what does not fit before it is given up, one write at a time.
+    path = tmp_path / "file"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sink = _Sink(path)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        with pytest.raises(OSError, match="too large"):
+            list(map(sink.write, (bytes([size]) * size for size in (60, 40, 100))))
+        sink.end_early()
+        sink.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    data = path.read_bytes()
+    if kept == 0:
+        assert data == bytes([60]) * 60, "the first write, which holds the head of the file, is never given up"
+        return
+    assert data[:kept] == (bytes([60]) * 60 + bytes([40]) * 40)[:kept]
+    assert len(data) == kept + 50
+    assert data.endswith(MCAP0_MAGIC)
 
 
 def test_a_killed_writer_leaves_all_but_the_last_moments(tmp_path):
