@@ -89,6 +89,8 @@ class GantryEnv(ManagerBasedRlEnv):
         self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
     ) -> None:
         backend = backend or ("mjc" if device == "cpu" else "warp")
+        if backend == "mjc" and device != "cpu":
+            raise GantryError(f"The MuJoCo C backend runs on device 'cpu', not on '{device}'.")
         if backend == "warp":
             super().__init__(cfg, device, render_mode)
         elif backend == "mjc":
