@@ -93,7 +93,7 @@ class Controller:
         self.safety = safety
         self.recorder = recorder
         self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
-        self.timing = TimingLog(("period", "busy", "read", "safety", "observe", "infer", "step", "write"))
+        self.timing = TimingLog(("period", "jitter", "busy", "read", "safety", "observe", "infer", "step", "write"))
         self._stand = _Stand(robot.spec, runner, safety)
         self._passive = JointCommand.passive(robot.spec)
         self._damping = JointCommand.damping(robot.spec)
@@ -239,6 +239,7 @@ class Controller:
             self.timing.add(name, duration_s)
         if period_s > 0.0:
             self.timing.add("period", period_s)
+            self.timing.add("jitter", abs(period_s - 1.0 / self.rate_hz))
         if step is not None:
             self.timing.add("observe", step.observe_s)
             self.timing.add("infer", step.infer_s)

@@ -58,6 +58,8 @@ class GantryParser(argparse.ArgumentParser):
         namespace, extra = self.parse_known_args(join_negative_lists(arguments))
         if extra:
             parser = self.commands.get(getattr(namespace, "command", None) or "", self)
+            if isinstance(parser, GantryParser):
+                parser = parser.commands.get(getattr(namespace, "subcommand", None) or "", parser)
             parser_name = parser.prog
             name = extra[0].partition("=")[0]
             if not name.startswith("-"):

@@ -1,0 +1,44 @@
+"""``gantry bench``: measurements by name, from whichever packages are installed."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import entry_points
+from typing import Any
+
+from gantry_deploy.cli.command import Command
+from gantry_deploy.cli.discovery import load_commands
+from gantry_deploy.cli.parser import GantryParser
+
+GROUP = "gantry.benches"
+"""Entry-point group of benches: name = "module:BENCH", a :class:`~gantry_deploy.cli.command.Command`."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    benches, broken = load_commands(sorted(entry_points(group=GROUP), key=lambda entry: entry.name))
+    sub = parser.add_subparsers(
+        dest="subcommand", metavar="BENCH", title="benches", required=True, parser_class=GantryParser
+    )
+    for bench in benches:
+        description = bench.description or bench.help
+        own = sub.add_parser(bench.name, help=bench.help, description=description, epilog=bench.epilog or None)
+        bench.add_arguments(own)
+        own.set_defaults(bench=bench)
+        if isinstance(parser, GantryParser):
+            parser.commands[bench.name] = own
+    if broken:
+        parser.epilog = "\n".join(["not available:", *(f"  {item.name}  {item.reason}" for item in broken)])
+
+
+def _run(args: argparse.Namespace) -> int | dict[str, Any]:
+    bench: Command = args.bench
+    return bench.run(args)
+
+
+COMMAND = Command(
+    name="bench",
+    help="measure speed and timing on this machine",
+    add_arguments=_add_arguments,
+    run=_run,
+    description="Measure what this machine can do. Other load on it shows in the numbers.",
+)

@@ -1,0 +1,115 @@
+"""``gantry bench``: what is measured, what is reported; no numbers of this machine are judged."""
+
+import json
+import queue
+
+import numpy as np
+import pytest
+
+from gantry_deploy.bench_ros import measure_ros_loop, wait_for_policy
+from gantry_deploy.bench_runtime import bundle_at_rate, judge_aims, measure_loop, measure_step
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli.main import main
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+
+SPEC = robot_spec("go2")
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return tiny_bundle(tmp_path / "bundle", contract_for(SPEC), hidden=(8,))
+
+
+def test_a_step_costs_at_least_its_parts(bundle):
+    rows = measure_step(PolicyRunner(bundle, SPEC), SPEC, 50)
+    assert set(rows) == {"observe", "infer", "safety", "step"}
+    assert all(row["count"] == 50 for row in rows.values())
+    assert rows["step"]["mean_s"] >= sum(rows[name]["mean_s"] for name in ("observe", "infer", "safety"))
+
+
+def test_a_loop_runs_the_policy_at_the_asked_rate(bundle):
+    loop = measure_loop(bundle, SPEC, "mock", 20.0, 1.0)
+    assert loop["mode"] == "POLICY"
+    timing = loop["timing"]
+    # Every period that was not missed has a tick, and every tick asks the policy.
+    assert timing["infer"]["count"] + loop["missed_deadlines"] == pytest.approx(20, abs=2)
+    assert timing["period"]["mean_s"] >= 0.045
+    assert timing["jitter"]["count"] == timing["period"]["count"]
+
+
+def test_another_rate_makes_another_sound_bundle(bundle, tmp_path):
+    other = load_bundle(bundle_at_rate(bundle, 200.0, tmp_path / "other"))
+    assert other.contract.rate_hz == 200.0
+    observation = np.ones(other.contract.observation_size, np.float32)
+    actions = []
+    for item in (bundle, other):
+        runner = PolicyRunner(item, SPEC)  # Refuses a network that carries another contract.
+        actions.append(runner._policy(observation[None]))
+    np.testing.assert_array_equal(*actions)
+
+
+def result(step_ms, ros):
+    return {"compute": {"step": {"p99_s": step_ms * 1e-3}}, "ros": ros}
+
+
+def test_aims_are_judged_in_milliseconds_and_skipped_loops_left_out():
+    loops = [
+        {"rate_hz": 50.0, "timing": {"jitter": {"p99_s": 0.0025}}},
+        {"rate_hz": 200.0, "timing": {"jitter": {"p99_s": 0.1}}},
+        {"rate_hz": 50.0, "skipped": "no ROS"},
+    ]
+    assert judge_aims(result(0.4, loops)) == {
+        "policy step p99": {"value": pytest.approx(0.4), "aim": 0.5, "met": True},
+        "ROS 2 jitter p99 at 50 Hz": {"value": pytest.approx(2.5), "aim": 2.0, "met": False},
+    }
+
+
+def lines(*texts):
+    items = queue.Queue()
+    for text in texts:
+        items.put(text)
+    return items
+
+
+def test_nodes_that_end_or_damp_are_told_with_their_words():
+    said = []
+    wait_for_policy(lines("hello", "policy_node | [INFO] Mode POLICY."), said)
+    assert said[0] == "hello"
+    with pytest.raises(GantryError, match="the nodes ended; they said: no such bundle"):
+        wait_for_policy(lines("no such bundle", None), [])
+    with pytest.raises(GantryError, match="damped before the policy ran: Mode DAMP: stale"):
+        wait_for_policy(lines("Mode DAMP: stale"), [])
+
+
+def test_the_command_reports_everything_as_json(tmp_path, capsys, bundle):
+    pytest.importorskip("mujoco")
+    target = tmp_path / "bench.json"
+    arguments = ("--no-ros", "--seconds", "0.2", "--rates", "100", "--iterations", "20", "--json", str(target))
+    assert main(["bench", "runtime", str(bundle.path), *arguments]) == 0
+    report = json.loads(target.read_text())
+    assert [loop["backend"] for loop in report["loops"]] == ["mock", "mujoco"]
+    assert report["ros"] == []
+    assert report["machine"]["cores"] > 0
+    assert report["compute"]["infer"]["count"] == 20
+    assert "ROS 2: left out on request" in capsys.readouterr().out
+
+
+def test_a_wrong_bench_or_option_is_answered_with_the_near_miss(capsys):
+    assert main(["bench", "runtme"]) == 2
+    assert "Did you mean 'runtime'?" in capsys.readouterr().err
+    assert main(["bench", "runtime", "--secnds", "3"]) == 2
+    assert "'gantry bench runtime' '--secnds'. Did you mean '--seconds'?" in capsys.readouterr().err
+    assert main(["bench"]) == 2
+    assert "BENCH" in capsys.readouterr().err
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_the_loop_on_ros_leaves_its_statistics(bundle, tmp_path):
+    pytest.importorskip("rclpy")
+    loop = measure_ros_loop(bundle.path, 50.0, 1.0, "mock", {}, tmp_path)
+    assert loop["timing"]["period"]["count"] > 50
+    assert loop["timing"]["infer"]["count"] > 20
