@@ -50,7 +50,7 @@ class OnnxPolicy:
             PolicyError: If the observation has another shape, or the action is not finite; names the joints.
         """
         try:
-            action = self._session.run([self._output], {self._input: observation})[0]
+            action: FloatArray = self._session.run([self._output], {self._input: observation})[0]  # type: ignore
         except Exception as error:  # onnxruntime raises several types without a common base
             raise PolicyError(
                 f"The network refused an observation of shape {observation.shape} and type {observation.dtype}, "

@@ -75,7 +75,8 @@ def _check_state(robot: Robot, max_age_s: float) -> None:
         values = getattr(state, name)
         if values is None and name in ("pos_base_in_world_m", "lin_vel_base_in_base_m_s", "foot_contact"):
             continue
-        _require(isinstance(values, np.ndarray), f"state.{name} is a {type(values).__name__}, expected an array")
+        if not isinstance(values, np.ndarray):
+            raise ConformanceError(f"Robot backend: state.{name} is a {type(values).__name__}, expected an array.")
         _require(values.shape == shape, f"state.{name} has shape {values.shape}, expected {shape}")
         kind = np.bool_ if name == "foot_contact" else np.float64
         _require(values.dtype == kind, f"state.{name} has type {values.dtype}, expected {np.dtype(kind)}")
