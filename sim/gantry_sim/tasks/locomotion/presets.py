@@ -11,6 +11,7 @@ import torch
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
 from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
 from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
@@ -41,6 +42,42 @@ def gpu_flat(robot: str) -> Preset:
     )
 
 
+def cpu_rough(robot: str) -> Preset:
+    """Few samples on uneven ground: every collision shape, but the cheap cone, and a longer training."""
+    flat = cpu_flat(robot)
+    env = replace(
+        flat.env,
+        rough=True,
+        feet_only=False,
+        num_envs=1024,
+        lin_vel_x_m_s=(-0.8, 0.8),
+        lin_vel_y_m_s=(-0.4, 0.4),
+        reward_weights={"tilt": -0.5, "vertical_velocity": -0.5, "height": -10.0},
+    )
+    return Preset(env, replace(flat.learner, total_steps=8_000_000, gamma=0.98))
+
+
+def gpu_rough(robot: str) -> Preset:
+    """mjlab's scale on uneven ground."""
+    flat = gpu_flat(robot)
+    env = replace(flat.env, rough=True, terrain_levels=10, reward_weights=cpu_rough(robot).env.reward_weights)
+    return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
+
+
+def cpu_humanoid(robot: str) -> Preset:
+    """The few-sample recipe for two legs: smaller first actions, narrower commands, a longer training."""
+    flat = cpu_flat(robot)
+    env = replace(
+        flat.env,
+        physics_dt_s=0.005,
+        lin_vel_x_m_s=(-0.5, 0.8),
+        lin_vel_y_m_s=(-0.3, 0.3),
+        yaw_rate_rad_s=(-0.6, 0.6),
+        com_offset_m=0.015,
+    )
+    return Preset(env, replace(flat.learner, total_steps=12_000_000, init_std=0.4, gamma=0.98, hidden=(256, 128)))
+
+
 def make_env(cfg: VelocityCfg, device: str, seed: int) -> GantryEnv:
     """The environment on a device."""
     return GantryEnv(velocity_env_cfg(cfg, seed=seed), device)
@@ -53,7 +90,16 @@ def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     feet = walker(cfg.robot).spec.feet
     foot = mirror_names(feet, tuple(1.0 for _ in feet))
     critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
+    if cfg.rough:
+        critic = critic + mirror_scan()
     return {"actor": actor, "critic": critic, "action": mirror_joints(contract.joint_names)}
+
+
+def mirror_scan() -> MirrorMap:
+    """The critic's height scan: rows along y, the first at the right edge, swap from side to side."""
+    per_row, rows = (round(size / SCAN_RESOLUTION_M) + 1 for size in SCAN_SIZE_M)
+    source = tuple((rows - 1 - row) * per_row + column for row in range(rows) for column in range(per_row))
+    return MirrorMap(source, tuple(1.0 for _ in source))
 
 
 def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
@@ -61,12 +107,14 @@ def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
     state = LocomotionState.of(env)
     planar = (state.lin_vel_b[:, :2] - state.command[:, :2]).norm(dim=-1).mean()
     yaw = (state.ang_vel_b[:, 2] - state.command[:, 2]).abs().mean()
-    return {"lin_vel_error_m_s": planar, "yaw_rate_error_rad_s": yaw}
+    metrics = {"lin_vel_error_m_s": planar, "yaw_rate_error_rad_s": yaw}
+    levels = getattr(env.scene.terrain, "terrain_levels", None)
+    return metrics if levels is None else metrics | {"terrain_level": levels.float().mean()}
 
 
 def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False) -> VelocityCfg:
     """Held-out episodes: every command moves; ``full_model`` takes all collision shapes and the finer physics."""
-    cfg = replace(cfg, num_envs=num_envs, standing_share=0.0, push_m_s=0.0)
+    cfg = replace(cfg, num_envs=num_envs, standing_share=0.0, push_m_s=0.0, curriculum=False)
     return replace(cfg, feet_only=False, pyramidal=False, physics_dt_s=0.005) if full_model else cfg
 
 
@@ -86,3 +134,7 @@ def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
 
 FLAT_GO1 = _task("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1", cpu_flat, gpu_flat)
 FLAT_GO2 = _task("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2", cpu_flat, gpu_flat)
+FLAT_G1 = _task("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1", cpu_humanoid, gpu_flat)
+ROUGH_GO2 = _task(
+    "velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2", cpu_rough, gpu_rough
+)

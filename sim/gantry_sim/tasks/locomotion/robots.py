@@ -18,8 +18,10 @@ class Walker:
     """The robot."""
     root_body: str
     """Name of the base body."""
+    heavy_body: str
+    """Name of the body that carries a payload."""
     foot_geoms: tuple[str, ...]
-    """Regular expressions of the collision shapes of each foot, in the spec's order."""
+    """Regular expression of the collision shapes of each foot, in the spec's order."""
     foot_radius_m: float
     """Height of a foot site above the sole."""
     gait: GaitSpec
@@ -71,6 +73,7 @@ def _quadruped(
     return Walker(
         spec=spec,
         root_body=root_body,
+        heavy_body=root_body,
         foot_geoms=tuple(f"^{foot}_foot_collision$" for foot in feet),
         foot_radius_m=foot_radius_m,
         gait=gait,
@@ -82,34 +85,80 @@ def _quadruped(
     )
 
 
+def _go1() -> Walker:
+    return _quadruped(
+        "go1",
+        "trunk",
+        foot_radius_m=0.023,
+        foot_x_m=0.188,
+        foot_y_m=0.1,
+        leg_m=0.265,
+        base_height_m=0.27,
+        spawn_height_m=0.30,
+    )
+
+
+def _go2() -> Walker:
+    return _quadruped(
+        "go2",
+        "base",
+        foot_radius_m=0.022,
+        foot_x_m=0.193,
+        foot_y_m=0.142,
+        leg_m=0.265,
+        base_height_m=0.27,
+        spawn_height_m=0.30,
+    )
+
+
+def _g1() -> Walker:
+    """Walking on alternate feet: in swing hip and ankle pitch and the knee twice as far, which lifts the sole level."""
+    spec = robot_spec("g1")
+    names = spec.joint_names
+    leg_m = 0.65
+    lift = {"hip_pitch": -1.0, "knee": 2.0, "ankle_pitch": -1.0}
+
+    def by_part(table: dict[str, float], default: float) -> tuple[float, ...]:
+        return tuple(next((value for part, value in table.items() if part in name), default) for name in names)
+
+    gait = GaitSpec(
+        frequency_hz=1.4,
+        duty=0.58,
+        foot_offset=(0.0, 0.5),
+        amplitude_rad=0.3,
+        lead_s=0.03,
+        joint_foot=tuple(1 if name.startswith("right") else 0 for name in names),
+        joint_gain=by_part(lift, 0.0),
+        stand_below=0.1,
+        foot_x_m=(0.0, 0.0),
+        foot_y_m=(0.1185, -0.1185),
+        # The ankle turns against the hip, so that the sole stays level.
+        stride_x_rad_m=by_part({"hip_pitch": -1.0 / leg_m, "ankle_pitch": 1.0 / leg_m}, 0.0),
+        stride_y_rad_m=by_part({"hip_roll": 1.0 / leg_m, "ankle_roll": -1.0 / leg_m}, 0.0),
+    )
+    return Walker(
+        spec=spec,
+        root_body="pelvis",
+        heavy_body="torso_link",
+        # Two of the seven capsules under each sole, the outer ones, span the support of all.
+        foot_geoms=("^left_foot[26]_collision$", "^right_foot[26]_collision$"),
+        foot_radius_m=-0.002,
+        gait=gait,
+        action_scale=by_part({"shoulder": 0.1, "elbow": 0.1, "wrist": 0.05, "waist": 0.15}, 0.25),
+        base_height_m=0.74,
+        swing_height_m=0.08,
+        deviation_weight=by_part({"hip_pitch": 0.1, "knee": 0.1, "ankle": 0.1, "hip_roll": 0.5}, 1.0),
+        spawn_height_m=0.765,
+    )
+
+
 def walker(name: str) -> Walker:
     """The walking parameters of a robot.
 
     Raises:
         UnknownNameError: If the robot has none.
     """
-    makers = {
-        "go1": lambda: _quadruped(
-            "go1",
-            "trunk",
-            foot_radius_m=0.023,
-            foot_x_m=0.188,
-            foot_y_m=0.127,
-            leg_m=0.265,
-            base_height_m=0.26,
-            spawn_height_m=0.30,
-        ),
-        "go2": lambda: _quadruped(
-            "go2",
-            "base",
-            foot_radius_m=0.022,
-            foot_x_m=0.193,
-            foot_y_m=0.142,
-            leg_m=0.265,
-            base_height_m=0.27,
-            spawn_height_m=0.30,
-        ),
-    }
+    makers = {"go1": _go1, "go2": _go2, "g1": _g1}
     if name not in makers:
         raise UnknownNameError("walking robot", name, makers)
     return makers[name]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 
 import torch
@@ -24,11 +24,15 @@ class LocomotionNames:
     action: str = "joint_pos"
     """Action term."""
     contact_sensor: str = "feet_contact"
-    """Contact sensor with one ``found`` entry per foot, in the spec's order."""
+    """Contact sensor of the feet's collision shapes against the terrain."""
     foot_sites: tuple[str, ...] = ()
     """Sites at the feet, in the spec's order."""
+    foot_geoms: tuple[str, ...] = ()
+    """Regular expression of the collision shapes of each foot, in the spec's order."""
     foot_radius_m: float = 0.0
     """Height of a foot site above the sole."""
+    height_sensor: str | None = None
+    """Ray sensor with one ray under the base and one under each foot; None on a plane at height zero."""
 
 
 class LocomotionState:
@@ -38,11 +42,7 @@ class LocomotionState:
     contacts come from MuJoCo's derived quantities.
     """
 
-    def __init__(
-        self, env: GantryEnv, names: LocomotionNames, terrain_height: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
-        """``terrain_height`` maps world positions (N, R, 2) to heights (N, R), m; None for a floor at zero."""
-        self._terrain_height = terrain_height
+    def __init__(self, env: GantryEnv, names: LocomotionNames) -> None:
         self._env = env
         self._version = -1
         self._data = env.sim.data
@@ -63,6 +63,8 @@ class LocomotionState:
         self._ang = _as_slice(root_v[3:6])
         site_ids, _ = robot.find_sites(names.foot_sites, preserve_order=True)
         self._sites = _as_slice(index.site_ids[torch.tensor(site_ids)])
+        self._flat = torch.zeros(env.num_envs, 1 + len(site_ids), device=env.device)
+        self._shape_foot = self._foot_of_shapes()
         self.joint_pos = self.joint_vel = self.quat = self.ang_vel_b = torch.empty(0)
         self.lin_vel_b = self.gravity_b = self.foot_pos_w = torch.empty(0)
 
@@ -95,24 +97,34 @@ class LocomotionState:
 
     @property
     def ground_height(self) -> Tensor:
-        """Height of the terrain under the robot, (N,), m."""
-        if self._terrain_height is None:
-            return torch.zeros(len(self.quat), device=self.quat.device)
-        return self._terrain_height(self._data.qpos[:, self._pos][:, None, :2])[:, 0]
+        """Height of the terrain under the base, (N,), m; on uneven ground as of the last observation."""
+        return self._ground()[:, 0]
 
     @property
     def foot_height(self) -> Tensor:
         """Height of the soles above the terrain, (N, f), m."""
-        height = self.foot_pos_w[..., 2] - self.names.foot_radius_m
-        if self._terrain_height is None:
-            return height
-        return height - self._terrain_height(self.foot_pos_w[..., :2])
+        return self.foot_pos_w[..., 2] - self.names.foot_radius_m - self._ground()[:, 1:]
 
     @property
     def foot_contact(self) -> Tensor:
         """1 where a foot touches the ground, (N, f)."""
-        found = self._env.scene[self.names.contact_sensor].data.found
-        return (found > 0).to(torch.float32)
+        touching = (self._env.scene[self.names.contact_sensor].data.found > 0).to(torch.float32)
+        if self._shape_foot is None:
+            return touching
+        return (touching @ self._shape_foot).clamp(max=1.0)
+
+    def _ground(self) -> Tensor:
+        if self.names.height_sensor is None:
+            return self._flat
+        hit = self._env.scene[self.names.height_sensor].data.hit_pos_w
+        return hit[..., 2]
+
+    def _foot_of_shapes(self) -> Tensor | None:
+        """(shapes, f), 1 where a collision shape belongs to a foot; None where they are one to one."""
+        shapes = self._env.scene[self.names.contact_sensor].primary_names
+        table = [[float(re.search(foot, shape) is not None) for foot in self.names.foot_geoms] for shape in shapes]
+        matrix = torch.tensor(table, device=self._env.device)
+        return None if torch.equal(matrix, torch.eye(len(shapes), device=matrix.device)) else matrix
 
     @property
     def command(self) -> Tensor:

@@ -9,6 +9,7 @@ from functools import partial
 from mjlab.actuator import BuiltinPositionActuatorCfg
 from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 from mjlab.envs import mdp as envs_mdp
+from mjlab.managers.curriculum_manager import CurriculumTermCfg
 from mjlab.managers.event_manager import EventTermCfg
 from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationTermCfg
 from mjlab.managers.reward_manager import RewardTermCfg
@@ -17,8 +18,7 @@ from mjlab.managers.termination_manager import TerminationTermCfg
 from mjlab.scene import SceneCfg
 from mjlab.sensor import ContactMatch, ContactSensorCfg
 from mjlab.sim import MujocoCfg, SimulationCfg
-from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
-from mjlab.terrains import TerrainEntityCfg
+from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg, terrain_levels_vel
 from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
@@ -26,6 +26,7 @@ from gantry_deploy.observations import make_term
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
+from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg
 from gantry_sim.tasks.locomotion.robots import Walker, walker
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg, CriticObservation, SensorNoiseCfg
@@ -48,6 +49,12 @@ class VelocityCfg:
     """Collide the feet alone; a fall is then seen by height and tilt."""
     pyramidal: bool
     """Pyramidal friction cone, cheaper than the elliptic one."""
+    rough: bool = False
+    """Stairs, slopes and rubble instead of a plane."""
+    terrain_levels: int = 6
+    """Levels of difficulty of rough ground."""
+    curriculum: bool = True
+    """Robots that get far move to harder ground; otherwise they are spread over all levels."""
     lin_vel_x_m_s: tuple[float, float] = (-1.0, 1.0)
     """Range of the forward command."""
     lin_vel_y_m_s: tuple[float, float] = (-0.5, 0.5)
@@ -137,7 +144,14 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
     body = walker(cfg.robot)
     contract = velocity_contract(cfg)
     decimation = round(1.0 / (RATE_HZ * cfg.physics_dt_s))
-    names = LocomotionNames(body.spec, foot_sites=body.spec.feet, foot_radius_m=body.foot_radius_m)
+    names = LocomotionNames(
+        body.spec,
+        foot_sites=body.spec.feet,
+        foot_geoms=body.foot_geoms,
+        foot_radius_m=body.foot_radius_m,
+        height_sensor=HEIGHT_SENSOR if cfg.rough else None,
+    )
+    critic = {"contract": contract, "height_scan": SCAN_SENSOR if cfg.rough else None}
     return GantryEnvCfg(
         seed=seed,
         decimation=decimation,
@@ -147,7 +161,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
         make_task_state=partial(_make_state, names),
         scene=SceneCfg(
             num_envs=cfg.num_envs,
-            terrain=TerrainEntityCfg(terrain_type="plane"),
+            terrain=terrain_cfg(cfg.rough, levels=cfg.terrain_levels, seed=seed, curriculum=cfg.curriculum),
             entities={"robot": robot_cfg(cfg, body)},
             sensors=(
                 ContactSensorCfg(
@@ -157,10 +171,11 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
                     fields=("found",),
                     reduce="none",
                 ),
+                *(height_sensors(body) if cfg.rough else ()),
             ),
         ),
         sim=SimulationCfg(
-            njmax=300,
+            njmax=600 if cfg.rough else 300,
             mujoco=MujocoCfg(
                 timestep=cfg.physics_dt_s,
                 iterations=10,
@@ -173,12 +188,13 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
             "actor": ObservationGroupCfg(
                 terms={"all": ObservationTermCfg(ActorObservation, {"contract": contract, "noise": cfg.noise})}
             ),
-            "critic": ObservationGroupCfg(terms={"all": ObservationTermCfg(CriticObservation, {"contract": contract})}),
+            "critic": ObservationGroupCfg(terms={"all": ObservationTermCfg(CriticObservation, critic)}),
         },
         actions={"joint_pos": ContractActionCfg(entity_name="robot", contract=contract)},
         commands={"twist": _command_cfg(cfg)},
         events=_event_cfgs(cfg, body),
         rewards=_reward_cfgs(cfg, body),
+        curriculum=_curriculum_cfgs(cfg),
         terminations={
             "time_out": TerminationTermCfg(func=envs_mdp.time_out, time_out=True),
             "fallen": TerminationTermCfg(
@@ -187,6 +203,12 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
             ),
         },
     )
+
+
+def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
+    if not (cfg.rough and cfg.curriculum):
+        return {}
+    return {"terrain_levels": CurriculumTermCfg(func=terrain_levels_vel, params={"command_name": "twist"})}
 
 
 def _make_state(names: LocomotionNames, env: GantryEnv) -> LocomotionState:
@@ -242,7 +264,7 @@ def _command_cfg(cfg: VelocityCfg) -> UniformVelocityCommandCfg:
 
 def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
     feet = SceneEntityCfg("robot", geom_names=body.foot_geoms)
-    base = SceneEntityCfg("robot", body_names=(body.root_body,))
+    base = SceneEntityCfg("robot", body_names=(body.heavy_body,))
     shift = (-cfg.com_offset_m, cfg.com_offset_m)
     events = {
         "reset_base": EventTermCfg(
