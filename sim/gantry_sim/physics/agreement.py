@@ -8,6 +8,8 @@ several), so environments that stand on one are kept apart.
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -72,7 +74,9 @@ def measure_agreement(
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.set_num_threads, threads)
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))  # mjlab describes every manager
         ours, theirs = (_build(cfg_factory(), backend, num_envs, seed) for backend in ("mjc", "warp"))
         on_field = _on_height_field(ours)
         table = {"model": _compare_models(ours, theirs), **_compare_episodes(ours, theirs, seed, ~on_field)}
@@ -81,8 +85,6 @@ def measure_agreement(
         table["rays"] = _compare_rays(ours, theirs)
         table["open_loop"], table["height_fields"] = _compare_open_loop(ours, theirs, state, on_field)
         table["limits"] = _warp_limits(theirs)
-    finally:
-        torch.set_num_threads(threads)
     return {name: values for name, values in table.items() if values}
 
 
