@@ -164,8 +164,8 @@ class MjcSimulation:
         mujoco.mj_forward(self.mj_model, self.mj_data)
         self.engine = make_engine(self.mj_model, num_envs)
         self._warnings = torch.from_numpy(self.engine.bind("warning"))
-        self.data = MjcData(self.engine, num_envs)
-        self.model = MjcModel(self.engine, self.mj_model, num_envs)
+        self.data: Any = MjcData(self.engine, num_envs)
+        self.model: Any = MjcModel(self.engine, self.mj_model, num_envs)
         self.engine.reset()
         self.nan_guard = NanGuard(cfg.nan_guard, num_envs, self.mj_model)
         self.default_model_fields: dict[str, torch.Tensor] = {}

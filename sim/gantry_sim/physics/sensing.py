@@ -50,9 +50,9 @@ class CpuSensorContext(SensorContext):
         """Fill distances and normals of every ray sensor."""
         for sensor in self.raycast_sensors:
             count = (self._data.nworld, sensor.num_rays)
-            origin = wp.to_torch(sensor._ray_pnt).view(*count, 3)
-            distance = wp.to_torch(sensor._ray_dist).view(count)
-            normal = wp.to_torch(sensor._ray_normal).view(*count, 3)
+            origin = _tensor(sensor._ray_pnt).view(*count, 3)
+            distance = _tensor(sensor._ray_dist).view(count)
+            normal = _tensor(sensor._ray_normal).view(*count, 3)
             ground = self._lookups.get(sensor.cfg.name)
             if ground is None:
                 self._cast_exactly(sensor, origin, distance, normal)
@@ -65,8 +65,8 @@ class CpuSensorContext(SensorContext):
         self, sensor: RayCastSensor, origin: torch.Tensor, distance: torch.Tensor, normal: torch.Tensor
     ) -> None:
         rays = self._rays[sensor.cfg.name]
-        direction = wp.to_torch(sensor._ray_vec).view_as(origin)
-        excluded = sensor._ray_bodyexclude.numpy()[:: sensor.num_rays_per_frame]
+        direction = _tensor(sensor._ray_vec).view_as(origin)
+        excluded = _tensor(sensor._ray_bodyexclude)[:: sensor.num_rays_per_frame]
         position, rotation = self._data.geom_xpos, self._data.geom_xmat
         for env in range(len(origin)):
             rays.data.geom_xpos[:] = position[env].numpy()
@@ -74,6 +74,11 @@ class CpuSensorContext(SensorContext):
             for frame, body in enumerate(excluded):
                 part = slice(frame * sensor.num_rays_per_frame, (frame + 1) * sensor.num_rays_per_frame)
                 distance[env, part], normal[env, part] = rays.cast(origin[env, part], direction[env, part], int(body))
+
+
+def _tensor(array: wp.array | None) -> torch.Tensor:
+    assert array is not None  # a sensor has its arrays once the scene is initialised
+    return wp.to_torch(array)
 
 
 def _why_not_looked_up(sensor: RayCastSensor, model: mujoco.MjModel) -> str | None:
