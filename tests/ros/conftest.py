@@ -15,7 +15,7 @@ from gantry_hardware.robots import robot_spec
 ROBOT = "go2"
 QUICK = {
     "safety__stand_duration_s": 0.1,
-    "safety__state_timeout_s": 0.3,
+    "safety__state_timeout_s": 1.0,
     "safety__max_missed_deadlines": 1000,
     "connect_timeout_s": 20.0,
 }

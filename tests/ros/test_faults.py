@@ -7,6 +7,9 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
+from sensor_msgs.msg import JointState  # noqa: E402
+
+from gantry_ros.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 
@@ -42,9 +45,9 @@ def is_braking(message):
 @pytest.mark.parametrize(
     ("fault", "code", "reason"),
     [
-        ("silent", "stale_state", "ms old, allowed are 300 ms"),
-        ("frozen", "stale_state", "ms old, allowed are 300 ms"),
-        ("no_imu", "stale_state", "ms old, allowed are 300 ms"),
+        ("silent", "stale_state", "ms old, allowed are 1000 ms"),
+        ("frozen", "stale_state", "ms old, allowed are 1000 ms"),
+        ("no_imu", "stale_state", "ms old, allowed are 1000 ms"),
         ("nan", "nan_state", "joint_pos_rad of FR_hip_joint"),
         ("wrong_name", "no_state", "FR_hip_joint_renamed"),
         ("wrong_order", "no_state", "Same joints, other order"),
@@ -89,8 +92,18 @@ def test_an_emergency_stop_is_latched_until_the_reset(walking):
     walking.wait_for("policy_node", mode="PASSIVE", fault="")
 
 
+def test_a_stranger_who_could_command_the_robot_is_a_fault(walking):
+    with NodeHost("stranger") as stranger:
+        stranger.node.create_publisher(JointState, "joint_command", 1)
+        values = walking.wait_for("policy_node", mode="DAMP")
+        assert values["damped code"] == "write"
+        assert "Another node commands this robot too: /stranger" in values["damped because"]
+        wait_until(lambda: is_braking(walking.commands[-1]), "braking commands")
+
+
 def test_a_second_policy_is_refused_and_the_first_goes_on(pair, walking, bundles):
     with pair.policy(bundles / "good") as second:
         assert second.wait() == 2
         assert "Another node commands this robot too: /policy_node" in second.output
-    assert walking.fresh_values("policy_node")["mode"] == "POLICY"
+    values = walking.fresh_values("policy_node")
+    assert values["mode"] == "POLICY", values["message"]

@@ -122,3 +122,12 @@ def test_a_missing_ros_is_explained_and_so_is_a_leaked_guard(monkeypatch):
     error = ImportError("librcl.so: cannot open shared object file\nmore", name="_rclpy_pybind11")
     assert availability.WHEELS_GUARD in availability._advice(error)
     assert availability.WHEELS_GUARD not in availability.child_environment()
+
+
+@pytest.mark.parametrize(("priority", "cpu"), [(0, 100_000), (100, -1)])
+def test_a_schedule_that_the_machine_does_not_have_is_refused(priority, cpu):
+    from gantry_hardware.errors import GantryError
+    from gantry_ros.realtime import prepare_thread
+
+    with pytest.raises(GantryError, match=r"1 to 99|is not allowed here"):
+        prepare_thread(priority, cpu)

@@ -172,8 +172,8 @@ class PolicyNode:
         report = self._report
         if report is None:
             return
-        mode = self._controller.safety.mode
-        fault = report.fault
+        # Of the tick, not of this moment: mode, fault and times belong together.
+        mode, fault = report.mode, report.fault
         text = f"{mode}" if fault is None else f"{mode}: {fault.text}"
         node = self._host.node
         self._publisher.publish(
@@ -182,14 +182,14 @@ class PolicyNode:
                 node.get_name(),
                 self._controller.robot.spec.name,
                 text,
-                self._values(report, mode),
+                self._values(report),
                 error=mode is Mode.DAMP,
             )
         )
 
-    def _values(self, report: TickReport, mode: Mode) -> dict[str, object]:
+    def _values(self, report: TickReport) -> dict[str, object]:
         values: dict[str, object] = {
-            "mode": mode,
+            "mode": report.mode,
             "possible requests": ", ".join(self._controller.safety.allowed_events()),
             "fault": "" if report.fault is None else report.fault.text,
             "fault code": "" if report.fault is None else report.fault.code,

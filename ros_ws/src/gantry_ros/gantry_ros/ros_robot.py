@@ -22,6 +22,12 @@ OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
 GUARD_PERIOD_S = 0.5
 """How often other writers of the joint command are looked for."""
+DISCOVERY_S = 0.5
+"""How long :meth:`RosRobot.connect` looks for other writers; discovery takes about half of that."""
+POLL_S = 0.02
+"""How often it looks in that time."""
+UNNAMED = "a node whose name is not known yet"
+"""Stands for a name that has not been discovered."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
 
@@ -61,6 +67,7 @@ class RosRobot:
         self._received: dict[str, int] = {}
         self._repeated = 0
         self._others: list[str] = []
+        self._nameless = False
         self._publisher: Publisher | None = None
         self._entities: list[tuple[str, Any]] = []
 
@@ -88,8 +95,7 @@ class RosRobot:
         try:
             self._wait_for_state()
             self.read()
-            self._look_for_others(allowed=0)
-            self._refuse_others()
+            self._settle_others()
         except RobotError:
             self.close()
             raise
@@ -208,21 +214,42 @@ class RosRobot:
     def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
 
+    def _settle_others(self) -> None:
+        """Look for other writers until those that exist have been discovered, with their names.
+
+        Raises:
+            RobotError: If there are any.
+        """
+        deadline_s = time.monotonic() + DISCOVERY_S
+        while time.monotonic() < deadline_s:
+            self._look_for_others(allowed=0)
+            if self._others and UNNAMED not in self._others:
+                break
+            time.sleep(POLL_S)
+        self._refuse_others()
+
     def _look_for_others(self, allowed: int) -> None:
         """Remember who else publishes joint commands; ``allowed`` is the number of publishers that are ours."""
         if self._host is None:
             return
         node = self._host.node
-        name = node.resolve_topic_name(topics.JOINT_COMMAND)
-        found = node.get_publishers_info_by_topic(name)
+        found = node.get_publishers_info_by_topic(node.resolve_topic_name(topics.JOINT_COMMAND))
         if len(found) <= allowed:
             self._others = []
             return
-        names = [f"{info.node_namespace.rstrip('/')}/{info.node_name}" for info in found]
-        own = f"{node.get_namespace().rstrip('/')}/{node.get_name()}"
+        # An endpoint may be known before its node's name is.
+        names = [
+            UNNAMED if "UNKNOWN" in info.node_name else f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+            for info in found
+        ]
+        own = node.get_fully_qualified_name()
         if allowed and own in names:
             names.remove(own)
-        self._others = names
+        # While driving, a nameless one gets one more look to be named in the message that stops the robot.
+        wait_for_name = allowed and UNNAMED in names and not self._nameless
+        self._nameless = UNNAMED in names
+        if not wait_for_name:
+            self._others = names
 
     def _refuse_others(self) -> None:
         if self._others:
