@@ -60,7 +60,8 @@ def _run(args: argparse.Namespace) -> int:
 
     def note(stage: Stage) -> None:
         stages.append(stage)
-        print(_line(stage), flush=True)
+        # The reason for a refusal is the one message on standard error.
+        print(_line(stage) if stage.passed else f"FAIL  {stage.name}", flush=True)
 
     try:
         bundle, runner = check_static(lambda: open_bundle(args), note)
@@ -69,8 +70,9 @@ def _run(args: argparse.Namespace) -> int:
         print("REFUSED", flush=True)
         emit_result(args, {"bundle": args.bundle, "verdict": "refused", "reason": str(error), "stages": stages})
         raise
-    for stage in judge_rollout(bundle.contract, result):
-        note(stage)
+    verdicts = judge_rollout(bundle.contract, result)
+    stages += verdicts
+    print("\n".join(_line(stage) for stage in verdicts))
     if result.faults:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
     report = make_report(bundle.contract, stages, config, result)
