@@ -126,7 +126,7 @@ def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
         action=ActionSpec("target/joint/position", body.action_scale, _floats(spec, "default_rad"), clip=10.0),
         command=CommandSpec(
             kind="command/body/velocity",
-            names=("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "yaw_rate_base_rad_s"),
+            names=("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s"),
             lower=(cfg.lin_vel_x_m_s[0], cfg.lin_vel_y_m_s[0], cfg.yaw_rate_rad_s[0]),
             upper=(cfg.lin_vel_x_m_s[1], cfg.lin_vel_y_m_s[1], cfg.yaw_rate_rad_s[1]),
             max_rate=(0.0, 0.0, 0.0),
