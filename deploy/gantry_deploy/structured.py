@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import types
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -62,23 +63,34 @@ def _set(config: Any, parts: Sequence[str], path: str, text: str) -> Any:
     known = [item.name for item in fields(config)]
     name = parts[0]
     if name not in known:
-        raise ConfigError(f"{unknown_name_text('field', name, known)} (in '{path}')")
+        inside = [f"{item}.{name}" for item in known if name in _field_names(getattr(config, item))]
+        hint = f" Did you mean '{inside[0]}'?" if inside else ""
+        raise ConfigError(f"{unknown_name_text('field', name, known)}{hint} (in '{path}')")
     if len(parts) > 1:
         inner = getattr(config, name)
         if isinstance(inner, dict):
-            return replace(config, **{name: inner | {".".join(parts[1:]): _parse(text)}})
+            hint, changed = get_type_hints(type(config))[name], inner | {".".join(parts[1:]): _parse(text)}
+            return replace(config, **{name: _convert(hint, changed, name, ConfigError)})
         if not is_dataclass(inner):
             raise ConfigError(f"'{name}' in '{path}' has no fields of its own; it is {inner!r}.")
         return replace(config, **{name: _set(inner, parts[1:], path, text)})
-    hint = get_type_hints(type(config))[name]
-    return replace(config, **{name: _convert(hint, _parse(text), path, ConfigError)})
+    hint, value = get_type_hints(type(config))[name], _parse(text)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        value = int(value)  # whoever asks for 3e6 steps means a whole number
+    return replace(config, **{name: _convert(hint, value, path, ConfigError)})
+
+
+def _field_names(value: Any) -> list[str]:
+    return [item.name for item in fields(value)] if is_dataclass(value) else []
 
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         return text
+    # What JSON calls NaN and Infinity, or a number too large, is nothing to train with.
+    return text if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any:
@@ -107,7 +119,10 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
     if is_dataclass(hint):
         return from_plain(hint, value, where, error)  # type: ignore[arg-type]
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as problem:
+            raise error(f"{where} is a number beyond what fits a float.") from problem
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise error(f"{where} is {value!r}, expected {hint.__name__}.")
     return value
