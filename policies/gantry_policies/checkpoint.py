@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import random
 import re
@@ -26,19 +28,23 @@ def save_checkpoint(folder: Path, iteration: int, state: dict[str, Any], keep: i
     Raises:
         CheckpointError: If it cannot be written (a full disk); older checkpoints are untouched.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model_{iteration}.pt"
     part = path.with_suffix(".part")
+    buffer = io.BytesIO()
+    torch.save(state, buffer)  # to memory first: what torch says of a full disk tells nobody that the disk is full
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
-            torch.save(state, file)
+            file.write(buffer.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except (OSError, RuntimeError) as error:
-        part.unlink(missing_ok=True)
-        raise CheckpointError(f"Cannot write checkpoint {path}: {error}. Older checkpoints are kept.") from error
-    for old in list_checkpoints(folder)[:-keep]:
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise CheckpointError(f"Cannot write checkpoint {path}: {reason}. Older checkpoints are kept.") from error
+    for old in (*list_checkpoints(folder)[:-keep], *folder.glob("model_*.part")):  # a kill while writing leaves a part
         old.unlink(missing_ok=True)
     return path
 

@@ -5,7 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.symmetry import MirrorMap
+
+ACTIVATIONS = (
+    "elu",
+    "selu",
+    "relu",
+    "crelu",
+    "lrelu",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "gelu",
+    "swish",
+    "mish",
+    "identity",
+)
+"""Activations by rsl_rl's names."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,20 @@ class PpoCfg:
     mirror: bool = True
     """Use the robot's left-right symmetry, if the task knows it."""
 
-    def as_rsl_rl(self, mirror: dict[str, MirrorMap] | None) -> dict[str, Any]:
+    def __post_init__(self) -> None:
+        for name in ("total_steps", "steps_per_env", "epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected at least 1.")
+        for name in ("learning_rate", "init_std", "max_grad_norm"):
+            if not getattr(self, name) > 0.0:
+                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number > 0.")
+        for name in ("hidden", "critic_hidden"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise GantryError(f"learner.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
+        if self.activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
+
+    def as_rsl_rl(self, mirror: dict[str, MirrorMap] | None, learn_threads: int = 1) -> dict[str, Any]:
         """rsl_rl's nested dictionary; a fresh one at every call, since rsl_rl takes things out of it."""
         model = "rsl_rl.models:MLPModel"
         noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
@@ -75,6 +105,7 @@ class PpoCfg:
                 "max_grad_norm": self.max_grad_norm,
                 "last_layer_scale": self.last_layer_scale,
                 "mirror": mirror if self.mirror else None,
+                "learn_threads": learn_threads,
                 "rnd_cfg": None,
             },
             "actor": common | {"hidden_dims": self.hidden, "distribution_cfg": noise},

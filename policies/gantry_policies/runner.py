@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,12 +16,25 @@ import torch
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
-from gantry_policies.checkpoint import load_newest, random_state, restore_random_state, save_checkpoint
+from gantry_hardware.errors import GantryError
+from gantry_policies.checkpoint import (
+    CheckpointError,
+    load_newest,
+    random_state,
+    restore_random_state,
+    save_checkpoint,
+)
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
 
+CHECKPOINTS = "checkpoints"
+"""Folder of a run's checkpoints."""
 CURVE_FILE = "curve.csv"
 """Learning curve of a run, one row an iteration."""
+
+
+class TrainingError(GantryError):
+    """Training cannot go on; what is in the newest checkpoint is still good."""
 
 
 class Resumable(Protocol):
@@ -81,13 +96,15 @@ class Runner(OnPolicyRunner):
         mirror: dict[str, MirrorMap] | None = None,
         learn_threads: int | None = None,
     ) -> None:
-        super().__init__(env, cfg.as_rsl_rl(mirror), None, device)
+        threads = learn_threads or torch.get_num_threads()
+        split = threads if device == "cpu" else 1
+        super().__init__(env, cfg.as_rsl_rl(mirror, split), None, device)
         self.ppo_cfg = cfg
         self.run_dir = run_dir
         self.iteration = 0
         self.env_steps = 0
         self.wall_s = 0.0
-        self._threads = learn_threads or torch.get_num_threads()
+        self._threads = threads
         self._stop = False
 
     @property
@@ -109,9 +126,14 @@ class Runner(OnPolicyRunner):
 
         Returns:
             Whether the training is complete.
+
+        Raises:
+            TrainingError: If rewards or losses are not finite any more, or the log cannot be written.
+            CheckpointError: If a checkpoint cannot be written.
         """
-        env, log = self.env, _Log(self.run_dir, self.iteration)
-        obs = env.get_observations().to(self.device)
+        with _writing(self.run_dir):
+            log = _Log(self.run_dir, self.iteration, self.env_steps)
+        obs = self.env.get_observations().to(self.device)
         self.alg.train_mode()
         started, saved, first = time.perf_counter(), time.perf_counter(), self.iteration
         before_s = self.wall_s
@@ -122,7 +144,8 @@ class Runner(OnPolicyRunner):
                 done = self.iteration - first
                 remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
                 progress = Progress(**(vars(progress) | {"wall_s": self.wall_s, "remaining_s": remaining_s}))
-                log.write(progress)
+                with _writing(self.run_dir):
+                    log.write(progress)
                 if on_progress is not None:
                     on_progress(progress)
                 if time.perf_counter() - saved > save_every_s:
@@ -145,20 +168,28 @@ class Runner(OnPolicyRunner):
             "random": random_state(),
             "environment": self.env.training_state(),  # type: ignore[attr-defined]
         }
-        save_checkpoint(self.run_dir / "checkpoints", self.iteration, state)
+        save_checkpoint(self.run_dir / CHECKPOINTS, self.iteration, state)
 
-    def resume(self) -> Path:
+    def resume(self, *, policy_only: bool = False) -> Path:
         """Continue from the newest readable checkpoint of the run folder.
 
+        Args:
+            policy_only: Leave environment and random generators alone: the policy is to be looked at, not trained.
+
         Raises:
-            CheckpointError: If there is none.
+            CheckpointError: If there is none, or it is of another network.
         """
         assert self.run_dir is not None
-        path, state = load_newest(self.run_dir / "checkpoints")
-        self.alg.load(state, None, True)
-        self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
-        self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
-        restore_random_state(state["random"])
+        path, state = load_newest(self.run_dir / CHECKPOINTS)
+        try:
+            self.alg.load(state, None, True)
+            self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
+            if not policy_only:
+                self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
+                restore_random_state(state["random"])
+        except (KeyError, RuntimeError, ValueError) as error:
+            text = " ".join(str(error).split())
+            raise CheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
         return path
 
     def _iterate(self, obs: Any) -> tuple[Any, Progress]:
@@ -169,6 +200,7 @@ class Runner(OnPolicyRunner):
         torch.set_num_threads(self._threads)
         self._schedule()
         losses = self.alg.update()
+        self._check_finite(losses)
         end = time.perf_counter()
         steps = self.ppo_cfg.steps_per_env * self.env.num_envs
         self.iteration += 1
@@ -200,9 +232,20 @@ class Runner(OnPolicyRunner):
                 for name, value in step.items():
                     sums[name] = sums[name] + value if name in sums else value
             if not torch.isfinite(sums["reward"]):
-                raise FloatingPointError("The environment returned a reward that is not finite.")
+                raise TrainingError(f"The environment gave a reward that is not finite in {self._where()}.")
             self.alg.compute_returns(obs)
         return obs, sums
+
+    def _check_finite(self, losses: dict[str, float]) -> None:
+        """Stop before a policy of NaNs replaces the last good checkpoint."""
+        wrong = [name for name, value in losses.items() if not math.isfinite(value)]
+        networks = (*self.alg.actor.parameters(), *self.alg.critic.parameters())
+        if wrong or not all(bool(torch.isfinite(values).all()) for values in networks):
+            what = f"losses ({', '.join(wrong)})" if wrong else "network's weights"
+            raise TrainingError(f"The {what} stopped being finite in {self._where()}; a lower learning rate may help.")
+
+    def _where(self) -> str:
+        return f"iteration {self.iteration + 1} of {self.iterations}"
 
     def _schedule(self) -> None:
         if self.ppo_cfg.desired_kl is not None:
@@ -214,10 +257,18 @@ class Runner(OnPolicyRunner):
             group["lr"] = self.alg.learning_rate
 
 
+@contextlib.contextmanager
+def _writing(run_dir: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(f"Cannot write the log in '{run_dir}': {error.strerror or error}.") from error
+
+
 class _Log:
     """TensorBoard events and a CSV of the same numbers; a resumed run continues both."""
 
-    def __init__(self, run_dir: Path | None, iteration: int) -> None:
+    def __init__(self, run_dir: Path | None, iteration: int, env_steps: int) -> None:
         self._file: Any = None
         self._writer: Any = None
         self._board: Any = None
@@ -226,7 +277,8 @@ class _Log:
         from torch.utils.tensorboard import SummaryWriter
 
         run_dir.mkdir(parents=True, exist_ok=True)
-        self._board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=iteration or None)
+        # Whatever a killed session logged after its checkpoint is hidden; points are laid out over environment steps.
+        self._board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=env_steps + 1)
         path = run_dir / CURVE_FILE
         kept = _rows_until(path, iteration)
         part = path.with_suffix(".part")
@@ -265,7 +317,8 @@ class _Log:
         """Flush both."""
         if self._file is not None:
             self._file.close()
-            self._board.close()
+            with contextlib.suppress(OSError):  # a full disk has been reported by then, or costs a picture at most
+                self._board.close()
 
 
 def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:
