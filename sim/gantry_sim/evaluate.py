@@ -13,14 +13,12 @@ from torch import Tensor
 from gantry_deploy.metrics import EpisodeScores, tracking_scores
 from gantry_hardware.robots import robot_spec
 from gantry_sim.quiet import quietly
+from gantry_sim.run_folder import EVALUATION_SEED
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.registry import Task
 from gantry_sim.vec_env import GantryVecEnv
 
 Policy = Callable[[Tensor], Tensor]
-
-EVALUATION_SEED = 10_007
-"""Seed of held-out episodes; training refuses it."""
 
 
 def evaluate_velocity(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import platform
+import re
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,11 +19,16 @@ import torch
 
 from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import GantryError
+from gantry_policies.runner import CHECKPOINTS, CURVE_FILE
 from gantry_sim.tasks.registry import Preset, Task, find_task
 
 CONFIG_FILE = "config.json"
 EVALUATION_FILE = "evaluation.json"
 BUNDLE_FOLDER = "bundle"
+LOCK_FILE = "run.lock"
+
+EVALUATION_SEED = 10_007
+"""Seed of held-out episodes; training refuses it."""
 
 
 class RunError(GantryError):
@@ -53,6 +62,67 @@ class RunCfg:
         }
 
 
+def check_run(cfg: RunCfg) -> None:
+    """Refuse what cannot work before anything is written or built.
+
+    Raises:
+        RunError: If the seed is the one that evaluation holds out, the device does not exist, the task is for another
+            robot, or there are too few samples to learn from.
+    """
+    if cfg.seed == EVALUATION_SEED:
+        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
+    if not 0 <= cfg.seed < 2**32:
+        raise RunError(f"Seed {cfg.seed} is out of range; expected 0 to {2**32 - 1}.")
+    if re.fullmatch(r"cpu|cuda(:\d+)?", cfg.device) is None:
+        raise RunError(f"Unknown device '{cfg.device}'. Expected cpu, or a CUDA device such as cuda:0.")
+    if cfg.device != "cpu":
+        found = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        if (cfg.device if ":" in cfg.device else f"{cfg.device}:0") not in found:
+            available = ", ".join(["cpu", *found])
+            raise RunError(
+                f"Device '{cfg.device}' was asked for, but torch sees no such device. Available: {available}."
+            )
+    robot = cfg.task.contract(cfg.preset.env).robot
+    if robot != cfg.task.robot:
+        raise RunError(f"Task '{cfg.task.name}' is for robot '{cfg.task.robot}', env.robot is '{robot}'.")
+    envs, learner = cfg.preset.env.num_envs, cfg.preset.learner
+    if envs < 1:
+        raise RunError(f"env.num_envs is {envs}, expected at least 1.")
+    if envs * learner.steps_per_env < 2 * learner.minibatches:
+        raise RunError(
+            f"{envs} environments x {learner.steps_per_env} steps are too few samples for "
+            f"{learner.minibatches} minibatches."
+        )
+
+
+@contextlib.contextmanager
+def hold_run(folder: Path) -> Iterator[None]:
+    """Keep other processes from training the same run; the system lets go with this process, however that ends.
+
+    Raises:
+        RunError: If another process holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((folder / LOCK_FILE).open("a+"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise RunError(f"'{folder}' is being trained by another process ({file.read().strip()}).") from error
+        except OSError as error:
+            raise RunError(f"Cannot write in '{folder}': {error.strerror}.") from error
+        file.truncate(0)
+        file.write(f"{os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+
+
 def create_run(cfg: RunCfg, folder: Path | None) -> Path:
     """Make a run folder and write down what is about to happen.
 
@@ -65,8 +135,6 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = folder or Path("runs") / f"{cfg.task.name}-{cfg.preset_name}-s{cfg.seed}-{stamp}"
-    if (folder / CONFIG_FILE).exists():
-        raise RunError(f"'{folder}' already holds a run. Continue it with --resume {folder}, or name another folder.")
     packages = ("gantry-rl", "torch", "mujoco", "mjlab", "rsl-rl-lib")
     record = cfg.as_dict() | {
         "git_commit": git_commit(),
@@ -78,7 +146,13 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
         },
         "packages": {name: version(name) for name in packages},
     }
-    write_json(folder / CONFIG_FILE, record)
+    with hold_run(folder):
+        # What never came as far as a first iteration (a typo, a missing device) is no loss.
+        if (folder / CONFIG_FILE).exists() and any((folder / name).exists() for name in (CURVE_FILE, CHECKPOINTS)):
+            raise RunError(
+                f"'{folder}' already holds a run. Continue it with --resume {folder}, or name another folder."
+            )
+        write_json(folder / CONFIG_FILE, record)
     return folder
 
 
@@ -96,9 +170,13 @@ def read_run(folder: Path) -> RunCfg:
         env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
         learner = from_plain(type(shape.learner), data["learner"], f"{path}: learner", RunError)
         return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"])
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise RunError(f"Cannot read '{path}': {error.strerror}.") from error
+    except GantryError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:  # no text, no JSON, or not this JSON
         raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
 
 
@@ -114,7 +192,9 @@ def write_json(path: Path, data: Any) -> None:
         part.write_text(json.dumps(data, indent=1))
         part.replace(path)
     except OSError as error:
-        raise RunError(f"Cannot write '{path}': {error}.") from error
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise RunError(f"Cannot write '{path}': {error.strerror or error}.") from error
 
 
 def git_commit() -> str:

@@ -15,12 +15,23 @@ import numpy as np
 import torch
 
 from gantry_deploy.contract import PolicyContract, Provenance
-from gantry_policies.checkpoint import load_newest
+from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import MIN_OBSERVATIONS, export_bundle
-from gantry_policies.runner import Progress, Runner
-from gantry_sim.evaluate import EVALUATION_SEED, evaluate_velocity
+from gantry_policies.runner import CHECKPOINTS, Progress, Runner
+from gantry_sim.evaluate import evaluate_velocity
 from gantry_sim.quiet import quietly
-from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, RunError, git_commit, read_run, write_json
+from gantry_sim.run_folder import (
+    BUNDLE_FOLDER,
+    EVALUATION_FILE,
+    EVALUATION_SEED,
+    RunCfg,
+    RunError,
+    check_run,
+    git_commit,
+    hold_run,
+    read_run,
+    write_json,
+)
 from gantry_sim.tasks.locomotion.terms import ActorObservation
 from gantry_sim.tasks.registry import Task
 from gantry_sim.vec_env import GantryVecEnv
@@ -30,17 +41,22 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
     """Environment and learner of a run, seeded.
 
     Raises:
-        RunError: If the seed is the one that evaluation holds out, or the device does not exist.
+        RunError: If no environment can be built from the configuration.
     """
-    if cfg.seed == EVALUATION_SEED:
-        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
-    if cfg.device != "cpu" and not torch.cuda.is_available():
-        raise RunError(f"Device '{cfg.device}' was asked for, but torch sees no CUDA device. Available: cpu.")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(cfg.seed)
     with quietly():
-        env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
+        try:
+            env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
+        except ValueError as error:  # from mjlab, or from MuJoCo's compiler
+            raise RunError(f"The environment cannot be built with this configuration: {error}") from error
+        rate_hz = cfg.task.contract(cfg.preset.env).rate_hz
+        if abs(env.step_dt * rate_hz - 1.0) > 1e-6:
+            raise RunError(
+                f"A control step lasts {env.step_dt:g} s here, the policy's contract says {rate_hz:g} Hz; "
+                "the physics step must divide it."
+            )
         vec_env = GantryVecEnv(env, cfg.task.metrics)
         mirror = cfg.task.mirror(cfg.preset.env)
         return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, threads)
@@ -51,14 +67,22 @@ def train(
 ) -> tuple[Runner, bool]:
     """Train a run to its end; Ctrl-C ends it after the current iteration, checkpoint written.
 
+    Args:
+        cfg: The run.
+        folder: Its folder; no other process may train in it.
+        resume: Continue from the newest checkpoint, or from the beginning if the run was ended before its first one.
+        on_progress: Called after every iteration.
+
     Returns:
         The runner, and whether the training is complete.
     """
-    runner = build_runner(cfg, folder)
-    if resume:
-        runner.resume()
-    with _stop_on_interrupt(runner.stop):
-        return runner, runner.train(on_progress)
+    check_run(cfg)
+    with hold_run(folder):
+        runner = build_runner(cfg, folder)
+        if resume and list_checkpoints(folder / CHECKPOINTS):
+            runner.resume()
+        with _stop_on_interrupt(runner.stop):
+            return runner, runner.train(on_progress)
 
 
 def policy_of(runner: Runner) -> torch.nn.Module:
@@ -103,10 +127,10 @@ def export_run(
 def open_run(folder: Path) -> tuple[RunCfg, Runner]:
     """A run folder with its newest checkpoint loaded, on the CPU, for evaluation and export."""
     cfg = replace(read_run(folder), device="cpu")
-    load_newest(folder / "checkpoints")
+    load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
     small = replace(cfg.preset, env=replace(cfg.preset.env, num_envs=2))
     runner = build_runner(replace(cfg, preset=small), folder)
-    runner.resume()
+    runner.resume(policy_only=True)
     return cfg, runner
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from mjlab.managers.curriculum_manager import NullCurriculumManager
 from mjlab.rl import RslRlVecEnvWrapper
 
 from gantry_sim.env import GantryEnv
@@ -56,5 +57,10 @@ class GantryVecEnv(RslRlVecEnvWrapper):
             terrain.terrain_levels[:] = state["terrain_levels"].to(env.device)
             terrain.terrain_types[:] = state["terrain_types"].to(env.device)
             terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
-        env.reset()
+        # The curriculum would judge this reset by where robots of another life stand, and move them to other levels.
+        curriculum, env.curriculum_manager = env.curriculum_manager, NullCurriculumManager()
+        try:
+            env.reset()
+        finally:
+            env.curriculum_manager = curriculum
         env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))

@@ -29,6 +29,17 @@ def preset_for(device: str, asked: str | None, available: list[str]) -> str:
     return "cpu" if device == "cpu" else "gpu"
 
 
+def whole(text: str) -> int:
+    """A number from 0; an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0")
+    return int(text)
+
+
 class ProgressBar:
     """One line with steps, speed, reward, tracking error and time left; plain lines where nobody watches."""
 

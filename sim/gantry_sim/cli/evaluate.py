@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, add_json_option, emit_result
-from gantry_sim.cli.common import ProgressBar, print_scores
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_sim.cli.common import ProgressBar, print_scores, whole
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
-    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--episodes", type=whole, default=200, help="how many, side by side")
     parser.add_argument("--seed", type=int, help="of the held-out episodes")
     parser.add_argument(
         "--model",
@@ -28,6 +28,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_sim.evaluate import EVALUATION_SEED, evaluate_velocity
     from gantry_sim.sources import open_source
 
+    if args.episodes < 1:
+        raise UsageError("--episodes is 0, expected at least 1.")
     source = open_source(args.source)
     acceptance = source.task.contract(source.env_cfg).acceptance
     result: dict[str, Any] = {"source": str(args.source), "task": source.task.name, "acceptance": asdict(acceptance)}
@@ -45,7 +47,6 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         result[f"{scores['model']}_model"] = scores
         print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model:")
         print_scores(scores)
-    emit_result(args, result)
     return result
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, add_json_option, emit_result
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,12 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_deploy.bundle import load_bundle, write_zip
     from gantry_sim.train import export_run, open_run
 
-    private_key = args.private_key.read_bytes() if args.private_key else None
+    private_key = None
+    if args.private_key is not None:
+        try:
+            private_key = args.private_key.read_bytes()
+        except OSError as error:
+            raise UsageError(f"Cannot read the key '{args.private_key}': {error.strerror}.") from error
     cfg, runner = open_run(args.run)
     folder = export_run(cfg, args.run, runner, args.output, private_key)
     bundle = load_bundle(folder)
@@ -35,7 +40,6 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     if args.zip:
         result["zip"] = str(write_zip(folder, args.zip))
         print(f"Packed: {args.zip}")
-    emit_result(args, result)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gantry_deploy.cli.command import Command, add_json_option, emit_result
+from gantry_deploy.cli.command import Command, add_json_option
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,6 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
                 for field, value in preset[part].items():
                     print(f"  {part}.{field:<28} {value}")
         result = {"name": task.name, "robot": task.robot, "summary": task.summary, "presets": presets}
-    emit_result(args, result)
     return result
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
-from gantry_sim.cli.common import ProgressBar, preset_for, print_scores
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_sim.cli.common import ProgressBar, preset_for, print_scores, whole
 
 if TYPE_CHECKING:
+    from gantry_policies.runner import Runner
     from gantry_sim.run_folder import RunCfg
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", nargs="?", help="task name; see `gantry tasks`")
     parser.add_argument("--preset", metavar="NAME", help="cpu or gpu; chosen by the device if not given")
-    parser.add_argument("--device", default="cpu", help="cpu, or a CUDA device such as cuda:0")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
+    parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
     parser.add_argument(
         "--run-dir", type=Path, metavar="FOLDER", help="where to write; a new folder in runs/ if not given"
     )
@@ -31,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="changes",
         help="change a field of the preset, for example env.num_envs=512; may be given several times",
     )
-    parser.add_argument("--episodes", type=int, default=200, help="episodes of the evaluation; 0 for none")
+    parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
     add_json_option(parser)
 
@@ -39,40 +42,66 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     from gantry_deploy.structured import set_field
-    from gantry_sim.run_folder import RunCfg, create_run, read_run
+    from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
     from gantry_sim.tasks.registry import find_task
 
     if args.resume is not None:
-        if args.task or args.changes or args.preset or args.run_dir:
-            raise UsageError("--resume continues a run as it was configured; give no task, preset, folder or --set.")
+        others = (args.task, args.preset, args.device, args.seed, args.run_dir)
+        if args.changes or any(value is not None for value in others):
+            raise UsageError(
+                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder and --set."
+            )
         return read_run(args.resume), args.resume, True
     if args.task is None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
     task = find_task(args.task)
-    preset_name = preset_for(args.device, args.preset, list(task.presets))
+    device = args.device or "cpu"
+    preset_name = preset_for(device, args.preset, list(task.presets))
     preset = task.preset(preset_name)
     for change in args.changes:
         path, equals, text = change.partition("=")
         if not equals:
             raise UsageError(f"--set {change}: expected FIELD=VALUE, for example env.num_envs=512.")
         preset = set_field(preset, path, text)
-    cfg = RunCfg(task, preset_name, preset, args.device, args.seed)
+    cfg = RunCfg(task, preset_name, preset, device, 1 if args.seed is None else args.seed)
+    check_run(cfg)
     return cfg, create_run(cfg, args.run_dir), False
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
-    from gantry_sim.train import evaluate_run, export_run, policy_of, train
+    from gantry_sim.train import train
 
     cfg, folder, resume = configure(args)
     print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
     bar = ProgressBar("train")
-    runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update)
-    if not complete:
-        bar.close()
-        print(f"Stopped at iteration {runner.iteration} of {runner.iterations}; nothing is lost.", file=sys.stderr)
-        print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)
-        return 130
-    actor = policy_of(runner)
+    with _way_back(folder):
+        runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update)
+        if not complete:
+            bar.close()
+            print(f"Stopped at iteration {runner.iteration} of {runner.iterations}; nothing is lost.", file=sys.stderr)
+            raise KeyboardInterrupt
+        print(f"Trained {runner.env_steps / 1e6:.2f} M steps in {runner.wall_s:.0f} s.")
+        return _finish(args, cfg, folder, runner)
+
+
+@contextlib.contextmanager
+def _way_back(folder: Path) -> Iterator[None]:
+    """Tell whoever is thrown out how to come back in."""
+    from gantry_policies.checkpoint import CheckpointError, list_checkpoints
+    from gantry_policies.runner import CHECKPOINTS, TrainingError
+
+    try:
+        yield
+    except (KeyboardInterrupt, CheckpointError, TrainingError):
+        if list_checkpoints(folder / CHECKPOINTS):
+            print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)
+        raise
+
+
+def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner) -> dict[str, Any]:
+    """Evaluate and export what has been trained."""
+    from gantry_sim.train import evaluate_run, export_run, policy_of
+
     result: dict[str, Any] = {
         "run": str(folder),
         "task": cfg.task.name,
@@ -82,10 +111,9 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         "train_wall_s": round(runner.wall_s, 1),
         "steps_per_s": round(runner.env_steps / runner.wall_s, 1),
     }
-    print(f"Trained {runner.env_steps / 1e6:.2f} M steps in {runner.wall_s:.0f} s.")
     if args.episodes > 0:
         result["evaluation"] = evaluate_run(
-            cfg, folder, actor, episodes=args.episodes, on_progress=ProgressBar("evaluate").share
+            cfg, folder, policy_of(runner), episodes=args.episodes, on_progress=ProgressBar("evaluate").share
         )
         for model in ("training_model", "full_model"):
             print(f"{args.episodes} held-out episodes, {model.replace('_', ' ')}:")
@@ -94,7 +122,6 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         bundle = export_run(cfg, folder, runner)
         result["bundle"] = str(bundle)
         print(f"Bundle: {bundle}\nNext:   gantry check {bundle}")
-    emit_result(args, result)
     return result
 
 
