@@ -22,6 +22,7 @@ from mjlab.sensor import CameraSensor, RayCastSensor
 from gantry_hardware.errors import GantryError
 from gantry_sim.physics import MjcSimulation
 from gantry_sim.physics.sensing import CpuSensorContext
+from gantry_sim.quiet import start_warp
 
 
 @dataclass(kw_only=True)
@@ -91,6 +92,7 @@ class GantryEnv(ManagerBasedRlEnv):
         backend = backend or ("mjc" if device == "cpu" else "warp")
         if backend == "mjc" and device != "cpu":
             raise GantryError(f"The MuJoCo C backend runs on device 'cpu', not on '{device}'.")
+        start_warp()
         if backend == "warp":
             super().__init__(cfg, device, render_mode)
         elif backend == "mjc":
