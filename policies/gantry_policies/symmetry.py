@@ -114,9 +114,10 @@ class RandomMirror:
             _mirror_rows(batch.observations[group], half, mirror)
         _mirror_rows(batch.actions, half, self._action)
         # The divergence from the old policy is measured on the mirrored rows too, so that policy is mirrored with them.
-        mean, std = batch.old_distribution_params
-        _mirror_rows(mean, half, self._action)
-        _mirror_rows(std, half, (self._action[0], self._action[1].abs()))
+        if batch.old_distribution_params is not None:
+            mean, std = batch.old_distribution_params
+            _mirror_rows(mean, half, self._action)
+            _mirror_rows(std, half, (self._action[0], self._action[1].abs()))
 
     def compute_loss(self, actor: Any, batch: Any, original_batch_size: int) -> Tensor:
         """Nothing to add to the loss."""
