@@ -18,6 +18,7 @@ QUICK = {
     "safety__state_timeout_s": 1.0,
     "safety__max_missed_deadlines": 1000,
     "connect_timeout_s": 20.0,
+    "discovery_s": 0.2,
 }
 """Policy parameters for tests: standing takes a moment, and a busy machine is no fault."""
 

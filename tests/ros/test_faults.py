@@ -102,7 +102,7 @@ def test_a_stranger_who_could_command_the_robot_is_a_fault(walking):
 
 
 def test_a_second_policy_is_refused_and_the_first_goes_on(pair, walking, bundles):
-    with pair.policy(bundles / "good") as second:
+    with pair.policy(bundles / "good", discovery_s=5.0) as second:
         assert second.wait() == 2
         assert "Another node commands this robot too: /policy_node" in second.output
     values = walking.fresh_values("policy_node")

@@ -151,23 +151,38 @@ POLITE = (
 )
 
 
+def after(marker: Path) -> str:
+    """Source that waits until the other node has said that it is ready."""
+    return f"while not os.path.exists({str(marker)!r}):\n    time.sleep(0.01)\n"
+
+
+def ready(marker: Path) -> str:
+    """Source that tells the other node so."""
+    return f"open({str(marker)!r}, 'w').close()\n"
+
+
 def test_when_one_node_ends_all_end_and_its_exit_code_is_the_result(package, tmp_path):
-    log = tmp_path / "log"
+    log, marker = tmp_path / "log", tmp_path / "ready"
+    polite = (
+        f"try:\n    {ready(marker)}    print('up', flush=True)\n    time.sleep(60)\n" + POLITE.partition("60)\n")[2]
+    )
     with log.open("w") as stream:
-        group = NodeGroup([package("stays", POLITE), package("fails", "time.sleep(0.5); sys.exit(3)")], stream)
+        group = NodeGroup([package("stays", polite), package("fails", after(marker) + "sys.exit(3)")], stream)
         assert group.run() == 3
     assert group.exit_codes() == {"stays": 0, "fails": 3}
     lines = log.read_text().splitlines()
-    assert "stays | up" in lines
     assert "stays | bye" in lines
     assert "fails | ended with 3; stopping the rest" in lines
 
 
 def test_a_node_that_ignores_every_request_is_killed(package, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "GRACE_S", 0.3)
-    deaf = "for n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\ntime.sleep(60)"
+    marker = tmp_path / "ready"
+    deaf = "for n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\n"
     with (tmp_path / "log").open("w") as stream:
-        group = NodeGroup([package("deaf", deaf), package("ends", "time.sleep(0.5)")], stream)
+        group = NodeGroup(
+            [package("deaf", deaf + ready(marker) + "time.sleep(60)"), package("ends", after(marker))], stream
+        )
         assert group.run() == 128 + signal.SIGKILL
     assert group.exit_codes() == {"deaf": -signal.SIGKILL, "ends": 0}
 

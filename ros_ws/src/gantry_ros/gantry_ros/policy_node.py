@@ -29,6 +29,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
 from gantry_ros import convert, topics
+from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
 from gantry_ros.realtime import prepare_thread
 from gantry_ros.ros_robot import RosRobot
@@ -50,6 +51,7 @@ PARAMETERS = (
     Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
     Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
     Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
+    Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
     Parameter("diagnostics_rate_hz", 10.0, "Rate of the published diagnostics, Hz."),
     Parameter("realtime_priority", 0, "SCHED_FIFO priority of the control loop, 1 to 99; 0 for the default scheduler."),
     Parameter("cpu", -1, "Core that the control loop is pinned to; -1 for any."),
@@ -62,6 +64,8 @@ PARAMETERS = (
 
 RECENT_TICKS = 500
 """Ticks that the published percentiles are about."""
+NEWCOMER_S = 5.0
+"""For how long after connecting a passive node steps back for another commander."""
 LAST_WORDS = 3
 """Damping commands that are sent before the node leaves a robot that was not passive."""
 
@@ -237,14 +241,18 @@ def main(arguments: list[str]) -> int:
         runner = PolicyRunner(bundle, spec)
         safety = SafetyMachine(spec, _safety_config(values))
         robot = RosRobot(
-            spec, host=host, joint_order=values["joint_order"], connect_timeout_s=values["connect_timeout_s"]
+            spec,
+            host=host,
+            joint_order=values["joint_order"],
+            connect_timeout_s=values["connect_timeout_s"],
+            discovery_s=values["discovery_s"],
         )
         recorder = _recorder(values["record"], bundle, spec)
         controller = Controller(robot, runner, safety, recorder)
         node = PolicyNode(host, controller, recorder, values)
         host.start()
         try:
-            code = _drive(host, controller, node, values)
+            code = _drive(host, controller, node, robot, values)
         finally:
             robot.close()
             if recorder is not None:
@@ -254,35 +262,51 @@ def main(arguments: list[str]) -> int:
         return code
 
 
-def _drive(host: NodeHost, controller: Controller, node: PolicyNode, values: dict[str, Any]) -> int:
+def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosRobot, values: dict[str, Any]) -> int:
     """Connect, run the loop, and leave the robot without a target to follow."""
     try:
-        controller.robot.connect()
+        robot.connect()
     except GantryError:
         if host.stop.is_set():
             return 0  # Stopped by the operator while the robot was still silent.
         raise
     name = host.node.get_fully_qualified_name()
     host.node.get_logger().info(
-        f"Robot '{controller.robot.spec.name}' answers; {controller.rate_hz:g} Hz. "
+        f"Robot '{robot.spec.name}' answers; {controller.rate_hz:g} Hz. "
         + ("Standing up by itself." if values["auto_start"] else f"Waiting for {name}/stand, then {name}/start.")
     )
     prepare_thread(values["realtime_priority"], values["cpu"])
     # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
     sys.setswitchinterval(0.0005)
-    controller.run(on_tick=lambda report: _each_tick(host, controller, node, report))
+    controller.run(on_tick=_Steps(host, controller, node, robot))
     mode = controller.safety.mode
     if mode is not Mode.PASSIVE:
         for _ in range(LAST_WORDS):
-            controller.robot.write(JointCommand.damping(controller.robot.spec))
-            controller.robot.sleep_until(controller.robot.now_s() + 1.0 / controller.rate_hz)
+            robot.write(JointCommand.damping(robot.spec))
+            robot.sleep_until(robot.now_s() + 1.0 / controller.rate_hz)
     return 1 if mode is Mode.DAMP or host.failure is not None else 0
 
 
-def _each_tick(host: NodeHost, controller: Controller, node: PolicyNode, report: TickReport) -> None:
-    node.on_tick(report)
-    if host.stop.is_set():
-        controller.stop()
+class _Steps:
+    """What the control loop does after each tick."""
+
+    def __init__(self, host: NodeHost, controller: Controller, node: PolicyNode, robot: RosRobot) -> None:
+        self._host = host
+        self._controller = controller
+        self._node = node
+        self._robot = robot
+        self._newcomer = True
+        self._newcomer_until_s = robot.now_s() + NEWCOMER_S
+
+    def __call__(self, report: TickReport) -> None:
+        """Take note, and end the loop when asked to."""
+        self._node.on_tick(report)
+        self._newcomer = self._newcomer and report.mode is Mode.PASSIVE and report.time_s < self._newcomer_until_s
+        if self._newcomer:
+            # Somebody who was here first, and was discovered late, goes on; this one has moved nothing yet.
+            self._robot.refuse_other_commanders()
+        if self._host.stop.is_set():
+            self._controller.stop()
 
 
 def _load(values: dict[str, Any]) -> Bundle:

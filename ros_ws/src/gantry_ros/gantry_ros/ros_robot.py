@@ -16,18 +16,11 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros import convert, topics
+from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard
 from gantry_ros.host import NodeHost
 
 OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
-GUARD_PERIOD_S = 0.5
-"""How often other writers of the joint command are looked for."""
-DISCOVERY_S = 0.5
-"""How long :meth:`RosRobot.connect` looks for other writers; discovery takes about half of that."""
-POLL_S = 0.02
-"""How often it looks in that time."""
-UNNAMED = "a node whose name is not known yet"
-"""Stands for a name that has not been discovered."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
 
@@ -43,6 +36,7 @@ class RosRobot:
         host: Node to use; an own one is made without it.
         joint_order: ``strict`` refuses a JointState in another order than the spec's, ``by_name`` sorts it.
         connect_timeout_s: How long :meth:`connect` waits for a first state.
+        discovery_s: How long :meth:`connect` then looks for others who command the robot.
     """
 
     def __init__(
@@ -52,11 +46,13 @@ class RosRobot:
         host: NodeHost | None = None,
         joint_order: Literal["strict", "by_name"] = "strict",
         connect_timeout_s: float = 10.0,
+        discovery_s: float = DISCOVERY_S,
     ) -> None:
         if joint_order not in JOINT_ORDERS:
             raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
         self.spec = spec
         self._connect_timeout_s = connect_timeout_s
+        self._discovery_s = discovery_s
         self._given_host = host
         self._host: NodeHost | None = None
         self._read_joints = convert.JointStateReader(spec, by_name=joint_order == "by_name")
@@ -66,8 +62,7 @@ class RosRobot:
         self._newest: dict[str, tuple[Any, float]] = {}
         self._received: dict[str, int] = {}
         self._repeated = 0
-        self._others: list[str] = []
-        self._nameless = False
+        self._guard: CommandGuard | None = None
         self._publisher: Publisher | None = None
         self._entities: list[tuple[str, Any]] = []
 
@@ -95,13 +90,14 @@ class RosRobot:
         try:
             self._wait_for_state()
             self.read()
-            self._settle_others()
+            self._guard = CommandGuard(node)
+            self._guard.settle(self._discovery_s)
         except RobotError:
             self.close()
             raise
         self._publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
         self._entities.append(("publisher", self._publisher))
-        self._entities.append(("timer", node.create_timer(GUARD_PERIOD_S, lambda: self._look_for_others(allowed=1))))
+        self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
 
     def now_s(self) -> float:
         """Local monotonic time."""
@@ -140,12 +136,12 @@ class RosRobot:
         Raises:
             RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the robot too.
         """
-        if self._host is None or self._publisher is None:
+        if self._host is None or self._publisher is None or self._guard is None:
             raise RobotError("The ROS robot is not connected; call connect() first.")
         limited, _ = self._limiter.clamp(command)
         # Braking is sent whoever else is there; anything that moves the robot is not.
         if not self._is_braking(limited):
-            self._refuse_others()
+            self._guard.refuse_after_patience()
         self._publisher.publish(self._codec.message(limited, self._host.node.get_clock().now().to_msg()))
         return limited
 
@@ -161,6 +157,15 @@ class RosRobot:
                 getattr(host.node, f"destroy_{kind}")(entity)
         self._entities.clear()
         self._newest.clear()
+
+    def refuse_other_commanders(self) -> None:
+        """Refuse as soon as another node announces joint commands, as a newcomer should before it moves anything.
+
+        Raises:
+            RobotError: With the names of the others.
+        """
+        if self._guard is not None:
+            self._guard.refuse()
 
     def statistics(self) -> dict[str, int]:
         """Messages received per topic, and those that repeated the one before."""
@@ -213,47 +218,6 @@ class RosRobot:
     @staticmethod
     def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
-
-    def _settle_others(self) -> None:
-        """Look for other writers until those that exist have been discovered, with their names.
-
-        Raises:
-            RobotError: If there are any.
-        """
-        deadline_s = time.monotonic() + DISCOVERY_S
-        while time.monotonic() < deadline_s:
-            self._look_for_others(allowed=0)
-            if self._others and UNNAMED not in self._others:
-                break
-            time.sleep(POLL_S)
-        self._refuse_others()
-
-    def _look_for_others(self, allowed: int) -> None:
-        """Remember who else publishes joint commands; ``allowed`` is the number of publishers that are ours."""
-        if self._host is None:
-            return
-        node = self._host.node
-        found = node.get_publishers_info_by_topic(node.resolve_topic_name(topics.JOINT_COMMAND))
-        if len(found) <= allowed:
-            self._others = []
-            return
-        # An endpoint may be known before its node's name is.
-        names = [
-            UNNAMED if "UNKNOWN" in info.node_name else f"{info.node_namespace.rstrip('/')}/{info.node_name}"
-            for info in found
-        ]
-        own = node.get_fully_qualified_name()
-        if allowed and own in names:
-            names.remove(own)
-        # While driving, a nameless one gets one more look to be named in the message that stops the robot.
-        wait_for_name = allowed and UNNAMED in names and not self._nameless
-        self._nameless = UNNAMED in names
-        if not wait_for_name:
-            self._others = names
-
-    def _refuse_others(self) -> None:
-        if self._others:
-            raise RobotError(f"Another node commands this robot too: {', '.join(self._others)}. Stop one of them.")
 
     @staticmethod
     def _is_braking(command: JointCommand) -> bool:

@@ -89,8 +89,15 @@ class NodeProcess:
         return self._log.read_text(errors="replace")
 
     def wait(self) -> int:
-        """Exit code, once it ends by itself."""
-        return self._child.wait(PATIENCE_S)
+        """Exit code, once it ends by itself.
+
+        Raises:
+            AssertionError: If it does not.
+        """
+        try:
+            return self._child.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.executable} does not end:\n{self.output}") from None
 
     def wait_for_output(self, text: str) -> None:
         """Wait until it has printed ``text``.
