@@ -1,0 +1,206 @@
+"""Left-right symmetry: the maps against hand-made ones, and against physics, which knows nothing of them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gantry_deploy.observations import make_term
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+from gantry_policies.symmetry import MirrorMap, RandomMirror, mirror_actor, mirror_joints, mirror_names, swap_side
+from gantry_sim.quiet import quietly
+from gantry_sim.tasks.locomotion.ground import SCAN_SENSOR
+from gantry_sim.tasks.registry import find_task, task_names
+
+
+def apply(mirror, values):
+    return values[..., list(mirror.source)] * torch.tensor(mirror.sign)
+
+
+def test_names_of_the_other_side():
+    pairs = {"FL_hip_joint": "FR_hip_joint", "RR": "RL", "left_knee_joint": "right_knee_joint", "waist_yaw_joint": None}
+    for name, other in pairs.items():
+        assert swap_side(name) == (other or name)
+        assert swap_side(swap_side(name)) == name
+
+
+def test_joints_of_a_quadruped_by_hand():
+    names = robot_spec("go2").joint_names
+    legs = {"FR": 0, "FL": 3, "RR": 6, "RL": 9}
+    assert [names[start] for start in legs.values()] == [f"{leg}_hip_joint" for leg in legs]
+    values = torch.arange(1.0, 13.0)
+    expected = torch.tensor([-4.0, 5.0, 6.0, -1.0, 2.0, 3.0, -10.0, 11.0, 12.0, -7.0, 8.0, 9.0])
+    assert torch.equal(apply(mirror_joints(names), values), expected)
+
+
+def test_joints_of_a_humanoid_by_hand():
+    names = (
+        "left_hip_pitch_joint",
+        "left_hip_roll_joint",
+        "right_hip_pitch_joint",
+        "right_hip_roll_joint",
+        "waist_yaw",
+    )
+    mirrored = apply(mirror_joints(names), torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert mirrored.tolist() == [3.0, -4.0, 1.0, -2.0, -5.0]
+
+
+def test_a_part_without_a_counterpart_is_refused():
+    with pytest.raises(GantryError, match=r"'FL' has no mirrored part 'FR' among FL, RL, RR"):
+        mirror_names(("FL", "RL", "RR"), (1.0, 1.0, 1.0))
+
+
+def test_observations_whose_image_is_unknown_are_refused():
+    task = find_task("velocity-flat-go2")
+    contract = task.contract(task.preset("cpu").env)
+    stacked = replace(contract, observations=(make_term("joint_pos", 12, history=2),))
+    with pytest.raises(GantryError, match="'joint_pos' with history 2"):
+        mirror_actor(stacked)
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_mirroring_twice_changes_nothing(name):
+    task = find_task(name)
+    cfg = task.preset("cpu").env
+    maps = task.mirror(cfg)
+    assert len(maps["actor"].source) == task.contract(cfg).observation_size
+    for mirror in maps.values():
+        values = torch.randn(3, len(mirror.source))
+        assert not torch.equal(apply(mirror, values), values)
+        assert torch.equal(apply(mirror, apply(mirror, values)), values)
+
+
+def still(cfg):
+    """The task without anything random."""
+    return replace(
+        cfg,
+        num_envs=2,
+        noise=None,
+        friction=(0.8, 0.8),
+        added_mass_kg=(0.0, 0.0),
+        com_offset_m=0.0,
+        standing_share=0.0,
+        resample_s=(1e3, 1e3),
+        push_m_s=0.0,
+        # With the cheap cone, friction depends on the direction of sliding, though not on the side.
+        physics_dt_s=0.005,
+    )
+
+
+def joint_image(name):
+    """Counterpart and sign of a joint, from the axis that it turns about in the mirrored world."""
+    other = {"FL": "FR", "FR": "FL", "RL": "RR", "RR": "RL", "left": "right", "right": "left"}
+    side, _, rest = name.partition("_")
+    quadruped = len(side) == 2
+    about_x_or_z = rest == "hip_joint" if quadruped else any(word in name for word in ("roll", "yaw"))
+    return (f"{other[side]}_{rest}" if side in other else name), (-1.0 if about_x_or_z else 1.0)
+
+
+def set_mirrored_pair(env, spec, generator):
+    """Put environment 0 into a random state and environment 1 into its mirror image about the plane y = 0."""
+
+    def noise(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    data, names = env.sim.data, spec.joint_names
+    image = [joint_image(name) for name in names]
+    source = [names.index(other) for other, _ in image]
+    sign = torch.tensor([factor for _, factor in image])
+    adr = [int(env.sim.mj_model.joint(f"robot/{name}").qposadr[0]) for name in names]
+    vel = [int(env.sim.mj_model.joint(f"robot/{name}").dofadr[0]) for name in names]
+    qpos, qvel = data.qpos[0].clone(), 0.3 * noise(data.qvel.shape[1])
+    qpos[adr] = torch.tensor(spec.array("default_rad"), dtype=qpos.dtype) + 0.08 * noise(len(names))
+    quat = torch.tensor([1.0, 0.08, -0.06, 0.3])
+    qpos[:3] = torch.tensor([0.0, 0.3, spec.base_height_m])
+    qpos[3:7] = quat / quat.norm()
+    there, there_v = qpos.clone(), qvel.clone()
+    there[:3] *= torch.tensor([1.0, -1.0, 1.0])
+    there[3:7] *= torch.tensor([1.0, -1.0, 1.0, -1.0])
+    there_v[:3] *= torch.tensor([1.0, -1.0, 1.0])
+    there_v[3:6] *= torch.tensor([-1.0, 1.0, -1.0])
+    there[adr] = qpos[adr][source] * sign
+    there_v[vel] = qvel[vel][source] * sign
+    data.qpos[:] = torch.stack((qpos, there))
+    data.qvel[:] = torch.stack((qvel, there_v))
+    command = torch.tensor([0.6, 0.3, -0.5])
+    env.command_manager.get_term("twist").vel_command_b[:] = torch.stack((command, command * torch.tensor([1, -1, -1])))
+    env.sim.forward()
+    env.sim.sense()
+    env.state_version += 1
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        ("velocity-flat-go2", 2e-3),
+        ("velocity-flat-g1", 2e-3),
+        # The Go1's trunk is not quite symmetric: its published inertia has products with y.
+        ("velocity-flat-go1", 3e-2),
+    ],
+)
+def test_a_mirrored_robot_moves_as_the_mirror_image(name, tolerance):
+    """Mirrored state, command, clock and action give the mirrored next state; what physics does here is the oracle."""
+    task = find_task(name)
+    cfg = still(task.preset("cpu").env)
+    maps, spec = task.mirror(cfg), robot_spec(task.robot)
+    with quietly():
+        env = task.make_env(cfg, "cpu", 1)
+        env.reset()
+    half_period = 0.5 / task.contract(cfg).gait.frequency_hz / env.step_dt
+    env.episode_length_buf = torch.tensor([7.0, 7.0 + half_period])
+    generator = torch.Generator().manual_seed(4)
+    set_mirrored_pair(env, spec, generator)
+    seen = []
+    for _ in range(6):
+        action = 0.5 * torch.randn(len(spec.joints), generator=generator)
+        obs, _, terminated, *_ = env.step(torch.stack((action, apply(maps["action"], action))))
+        assert not terminated.any()
+        targets = env.action_manager.get_term("joint_pos").targets
+        torch.testing.assert_close(targets[1], apply(maps["action"], targets[0]), atol=1e-5, rtol=0)
+        seen.append({group: values.clone() for group, values in obs.items()})
+    for group in ("actor", "critic"):
+        values = torch.stack([entry[group] for entry in seen])
+        shown = values[:, 0].abs().amax(0) > tolerance
+        assert shown[torch.tensor(maps[group].sign) < 0].all(), "an entry so small that its sign would not show"
+        torch.testing.assert_close(values[:, 1], apply(maps[group], values[:, 0]), atol=tolerance, rtol=0)
+
+
+def test_the_height_scan_is_mirrored_ray_by_ray():
+    task = find_task("velocity-rough-go2")
+    cfg = replace(task.preset("cpu").env, num_envs=1, terrain_levels=1)
+    with quietly():
+        env = task.make_env(cfg, "cpu", 1)
+    rays = env.scene[SCAN_SENSOR]._local_offsets[:, :2].cpu()
+    source = torch.tensor(task.mirror(cfg)["critic"].source[-len(rays) :])
+    source = source - source.min()
+    torch.testing.assert_close(rays[source], rays * torch.tensor([1.0, -1.0]))
+
+
+def batch_of(rows):
+    values = torch.arange(1.0, 1.0 + 4 * rows).reshape(rows, 4)
+    return SimpleNamespace(
+        observations={"actor": values.clone(), "critic": values[:, :3].clone()},
+        actions=values[:, :2].clone(),
+        old_distribution_params=(values[:, 2:].clone(), values[:, :2].clone()),
+    )
+
+
+@pytest.mark.parametrize("rows", [6, 7])
+def test_the_first_half_of_a_batch_is_mirrored_and_nothing_else(rows):
+    swap = MirrorMap((1, 0), (-1.0, -1.0))
+    maps = {"actor": MirrorMap.signs(1, -1) + swap, "critic": MirrorMap.signs(-1, 1, 1)}
+    before, batch, half = batch_of(rows), batch_of(rows), rows // 2
+    RandomMirror(maps, swap, "cpu").augment_batch(batch, rows)
+    pairs = [
+        (before.observations["actor"], batch.observations["actor"], maps["actor"]),
+        (before.observations["critic"], batch.observations["critic"], maps["critic"]),
+        (before.actions, batch.actions, swap),
+        # The mean of the old policy is mirrored like an action; standard deviations change sides but not sign.
+        (before.old_distribution_params[0], batch.old_distribution_params[0], swap),
+        (before.old_distribution_params[1], batch.old_distribution_params[1], MirrorMap((1, 0), (1.0, 1.0))),
+    ]
+    for old, new, mirror in pairs:
+        assert torch.equal(new[:half], apply(mirror, old[:half]))
+        assert torch.equal(new[half:], old[half:])
