@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -17,6 +19,22 @@ COLLISION_GROUP = 3
 """Geom group of shapes that touch things; drawn only where a robot has nothing better to show."""
 MAX_SHAPES = 2000
 """Shapes that one picture may hold."""
+ARROW_WIDTH_M = 0.012
+"""Of the arrows that a picture may show."""
+MIN_ARROW_M = 0.02
+"""Shorter arrows are left out: they have no direction that anybody could see."""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An arrow to draw into a picture."""
+
+    start_in_world_m: NDArray[np.float64]
+    """Shape (3,)."""
+    end_in_world_m: NDArray[np.float64]
+    """Shape (3,)."""
+    rgba: tuple[float, float, float, float]
+    """Colour."""
 
 
 class TrackingCamera:
@@ -56,18 +74,45 @@ class TrackingCamera:
         self._option = mujoco.MjvOption()
         self._option.geomgroup[COLLISION_GROUP] = not (model.geom_group == VISUAL_GROUP).any()
 
-    def picture(self, data: mujoco.MjData, pos_base_in_world_m: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """A picture (height, width, 3) of the state in ``data``, the base at ``pos_base_in_world_m`` (3,)."""
+    def picture(
+        self,
+        data: mujoco.MjData,
+        pos_base_in_world_m: NDArray[np.float64],
+        arrows: Sequence[Arrow] = (),
+        caption: str = "",
+    ) -> NDArray[np.uint8]:
+        """A picture (height, width, 3) of the state in ``data``, the base at ``pos_base_in_world_m`` (3,).
+
+        Args:
+            data: With the kinematics computed.
+            pos_base_in_world_m: What the camera looks at.
+            arrows: Drawn into the scene.
+            caption: Lines written into the upper left corner, where no player puts its controls.
+        """
         width, height = self.size_px
         self._camera.lookat[:] = (pos_base_in_world_m[0], pos_base_in_world_m[1], self._look_height_m)
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera, everything, self._scene)
+        for arrow in arrows:
+            self._add(arrow)
         self._context.make_current()
         window = mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(window, self._scene, self._target)
+        if caption:
+            font, corner = mujoco.mjtFont.mjFONT_NORMAL.value, mujoco.mjtGridPos.mjGRID_TOPLEFT.value
+            mujoco.mjr_overlay(font, corner, window, caption, "", self._target)
         pixels = np.empty((height, width, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(pixels, None, window, self._target)
         return pixels[::-1].copy()  # The graphics card counts its rows from below.
+
+    def _add(self, arrow: Arrow) -> None:
+        length_m = float(np.linalg.norm(arrow.end_in_world_m - arrow.start_in_world_m))
+        if length_m < MIN_ARROW_M or self._scene.ngeom >= self._scene.maxgeom:
+            return
+        shape, kind = self._scene.geoms[self._scene.ngeom], mujoco.mjtGeom.mjGEOM_ARROW.value
+        mujoco.mjv_initGeom(shape, kind, np.zeros(3), np.zeros(3), np.zeros(9), np.array(arrow.rgba, np.float32))
+        mujoco.mjv_connector(shape, kind, ARROW_WIDTH_M, arrow.start_in_world_m, arrow.end_in_world_m)
+        self._scene.ngeom += 1
 
     def close(self) -> None:
         """Release the drawing context; may be called twice."""

@@ -24,18 +24,26 @@ NEWS_EVERY_S = 5.0
 """Time between two lines of progress."""
 
 
+CommandProfile = Callable[[float], NDArray[np.float64]]
+"""From the time under the policy in seconds to a command (c,)."""
+
+
 class WalkSession:
     """Drives a :class:`Controller` through one run and notes how it went.
 
     Args:
         controller: With a policy and a connected robot.
-        command: Shape (c,), what the policy is asked for.
+        command: Shape (c,), what the policy is asked for, or a profile of it over time.
         duration_s: Time under the policy, on the robot's clock.
         say: Takes lines for people.
     """
 
     def __init__(
-        self, controller: Controller, command: NDArray[np.float64], duration_s: float, say: Callable[[str], None]
+        self,
+        controller: Controller,
+        command: NDArray[np.float64] | CommandProfile,
+        duration_s: float,
+        say: Callable[[str], None],
     ) -> None:
         self.controller = controller
         self.command = command
@@ -72,7 +80,13 @@ class WalkSession:
         return {"lin_vel_error_m_s": float(planar), "yaw_rate_error_rad_s": float(yaw)}
 
     def _source(self, time_s: float) -> NDArray[np.float64] | None:
-        return self.command if self.controller.safety.mode is Mode.POLICY else None
+        if self.controller.safety.mode is not Mode.POLICY:
+            return None
+        if not callable(self.command):
+            return self.command
+        # A policy that has been granted and has not ticked yet is at the start of its time.
+        began = self._mode is Mode.POLICY
+        return self.command(self.controller.robot.now_s() - self._mode_since_s if began else 0.0)
 
     def _on_tick(self, report: TickReport) -> None:
         if self._start_s is None:

@@ -1,0 +1,131 @@
+"""``gantry demo``: from nothing to a policy that walks over ROS 2, and one report about all of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
+from gantry_sim.cli.common import ProgressBar
+
+if TYPE_CHECKING:
+    from gantry_sim.demo.outcome import Outcome
+    from gantry_sim.demo.pipeline import DemoConfig
+
+EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 200, 20, 6
+"""Held-out episodes, and those of the gate, the last where nothing is trained."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    policy = parser.add_mutually_exclusive_group()
+    policy.add_argument("--task", metavar="TASK", default="velocity-flat-go2", help="what to train; see `gantry tasks`")
+    policy.add_argument("--pretrained", action="store_true", help="train nothing, show the policy that comes along")
+    policy.add_argument("--bundle", type=Path, metavar="PATH", help="train nothing, show this bundle or run folder")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write; runs/demo-<time> if not given")
+    parser.add_argument("--seed", type=int, default=1, help="of the training and of the gate")
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="length of the recorded walk")
+    parser.add_argument("--no-ros", action="store_true", help="walk in this process, without ROS 2")
+    parser.add_argument("--no-video", action="store_true", help="leave out the film")
+    parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help="held-out episodes; 0 for none")
+    parser.add_argument(
+        "--check-episodes",
+        type=int,
+        metavar="N",
+        help=f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained",
+    )
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from gantry_deploy.cli.run import interrupt_on_terminate
+    from gantry_sim.demo.pipeline import REPORT, Demo, Display, Interrupted, as_result
+
+    config = configure(args)
+    begin = time.monotonic()
+    print(f"Gantry demo in {config.output}", flush=True)
+    bar = ProgressBar("train")
+    display = Display(
+        say=lambda text: print(text, flush=True), progress=bar.update, share=lambda title: ProgressBar(title).share
+    )
+    try:
+        with interrupt_on_terminate():
+            outcome = Demo(config, display).run()
+    except Interrupted:
+        bar.close()
+        print(f"Stopped while training; nothing is lost. Go on with: gantry train --resume {config.output}")
+        print(f"and then: gantry demo --bundle {config.output}")
+        return 130
+    except KeyboardInterrupt:
+        print(f"\nStopped; every process of the demo has ended. What there is lies in {config.output}", file=sys.stderr)
+        return 130
+    _print_scores(outcome)
+    print(f"{'Passed' if outcome.passed else 'NOT passed'} after {_minutes(time.monotonic() - begin)}.")
+    print(f"Report: {(config.output / REPORT).resolve()}")
+    emit_result(args, as_result(outcome))
+    return 0 if outcome.passed else 1
+
+
+def configure(args: argparse.Namespace) -> DemoConfig:
+    """What the command line asks for.
+
+    Raises:
+        UsageError: If a number makes no sense, or the pretrained policy is not there.
+    """
+    from gantry_sim.demo.pipeline import PRETRAINED, DemoConfig
+
+    for name, value, least in (("seconds", args.seconds, 2.0), ("episodes", args.episodes, 0)):
+        if not value >= least:
+            raise UsageError(f"--{name} is {value:g}, expected {least:g} or more.")
+    if args.check_episodes is not None and args.check_episodes < 1:
+        raise UsageError(f"--check-episodes is {args.check_episodes}, expected 1 or more.")
+    if args.pretrained and not PRETRAINED.is_dir():
+        raise UsageError(f"The pretrained policy is missing: there is no folder {PRETRAINED}.")
+    bundle = PRETRAINED if args.pretrained else args.bundle
+    check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
+    return DemoConfig(
+        task=args.task,
+        output=args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"),
+        bundle=bundle,
+        seed=args.seed,
+        ros=not args.no_ros,
+        seconds=args.seconds,
+        episodes=args.episodes,
+        check_episodes=check_episodes,
+        video=not args.no_video,
+    )
+
+
+def _print_scores(outcome: Outcome) -> None:
+    scores = outcome.scores()
+    width = max(len(score.name) for score in scores)
+    for score in scores:
+        verdict = {None: "    ", True: "pass", False: "FAIL"}[score.passed]
+        sign = "at least" if score.above else "at most"
+        limit = "" if score.limit is None else f"  ({sign} {score.text(score.limit)})"
+        print(f"{verdict}  {score.name:<{width}}  {score.text(score.value)}{limit}")
+
+
+def _minutes(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+COMMAND = Command(
+    name="demo",
+    help="train a Go2, export it, walk it over ROS 2, and write a report",
+    add_arguments=_add_arguments,
+    run=_run,
+    description=(
+        "Train a policy on this machine's CPU, score it on held-out episodes, export it as a bundle, put it through "
+        "the gate, start a simulated robot and the policy as two ROS 2 nodes, drive them for a while, and write all "
+        "of it into one self-contained report.html. Exit code 0 if every threshold is met, 1 if one is missed; the "
+        "report is written either way."
+    ),
+    epilog="""examples:
+  gantry demo
+  gantry demo --pretrained
+  gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json""",
+)

@@ -1,0 +1,99 @@
+"""``gantry play``: watch a policy, in a window or as a film."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gantry_deploy.cli.command import (
+    Command,
+    UsageError,
+    add_json_option,
+    emit_result,
+    parse_key_value,
+    parse_numbers,
+)
+from gantry_hardware.errors import GantryError
+from gantry_sim.cli.common import ProgressBar
+
+if TYPE_CHECKING:
+    from gantry_deploy.bundle import Bundle
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
+    parser.add_argument("--video", type=Path, metavar="FILE", help="write an MP4 instead of opening a window")
+    parser.add_argument(
+        "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy instead of a course"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="length of the film")
+    parser.add_argument(
+        "--option",
+        type=parse_key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the simulated robot, for example friction=0.4; may be given several times",
+    )
+    add_json_option(parser)
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any] | int:
+    from gantry_deploy.cli.run import command_array, interrupt_on_terminate
+    from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of, has_display
+
+    if args.video is None and not has_display():
+        raise GantryError(
+            "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
+            "Write a film instead: --video FILE.mp4."
+        )
+    if args.video is not None and not args.video.resolve().parent.is_dir():
+        raise UsageError(f"--video {args.video}: folder '{args.video.parent}' does not exist.")
+    if not args.seconds > 0:
+        raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
+    with interrupt_on_terminate(), bundle_of(args.source) as bundle:
+        if len(bundle.contract.command.names) != 3:
+            raise GantryError(f"The policy follows '{bundle.contract.command.kind}'; only velocities can be played.")
+        command = None if args.command is None else command_array(bundle.contract, args.command)
+        if args.video is not None:
+            return _film(args, bundle)
+        print(KEY_HELP, flush=True)
+        LiveWalk(bundle, dict(args.option), lambda text: print(text, flush=True)).run(command)
+    return 0
+
+
+def _film(args: argparse.Namespace, bundle: Bundle) -> int:
+    from gantry_sim.demo.profile import DEMO_PROFILE, constant, describe, fitted
+    from gantry_sim.play import make_film
+
+    asked = constant(args.command, args.seconds) if args.command else DEMO_PROFILE
+    profile = fitted(asked, args.seconds, bundle.contract.command)
+    print(f"{bundle.contract.robot}: {describe(profile)}", flush=True)
+    video, trouble = make_film(bundle, profile, dict(args.option), ProgressBar("film").share)
+    try:
+        args.video.write_bytes(video)
+    except OSError as error:
+        raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
+    if trouble:
+        print(f"The walk ended early: {trouble}")
+    print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
+    emit_result(args, {"video": str(args.video.resolve()), "completed": not trouble, "trouble": trouble})
+    return 1 if trouble else 0
+
+
+COMMAND = Command(
+    name="play",
+    help="watch a policy in MuJoCo's viewer, or write a film of it",
+    add_arguments=_add_arguments,
+    run=_run,
+    description=(
+        "Walk a policy in plain MuJoCo through the loop and the safety limits that a robot has. With a display: an "
+        "interactive window, driven by the keyboard. With --video: an MP4 of a course in every direction, or of one "
+        "command, drawn off screen. A run folder is exported first, from its newest checkpoint."
+    ),
+    epilog="""examples:
+  gantry play runs/walk
+  gantry play walk.zip --video walk.mp4 --command 0.8,0,0.3 --seconds 8
+  gantry play walk.zip --video ice.mp4 --option friction=0.3""",
+)

@@ -1,0 +1,150 @@
+"""What a demo found out, and what was asked of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.bundle import Bundle
+from gantry_deploy.check import Stage
+from gantry_deploy.report import Score
+from gantry_deploy.rollout import RolloutConfig, RolloutResult
+from gantry_sim.demo.measured import MeasuredWalk
+from gantry_sim.demo.profile import Profile, total_s
+from gantry_sim.demo.walk import Walk
+
+MAX_TRAINING_S = 240.0
+"""Longest training on two cores that still counts as "while you wait"."""
+MAX_WALK_ERROR_M_S = 0.2
+"""Largest mean planar velocity error of the recorded walk."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Outcome of the sim-to-sim gate."""
+
+    stages: tuple[Stage, ...]
+    """In order, the thresholds on the scores last."""
+    config: RolloutConfig
+    """Conditions of its episodes."""
+    result: RolloutResult
+    """Its episodes."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every stage did."""
+        return all(stage.passed for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that the report is made of."""
+
+    folder: Path
+    """Where it all lies."""
+    bundle: Bundle
+    """The policy."""
+    trained: bool
+    """Whether this demo trained it."""
+    evaluation: Mapping[str, Any] | None
+    """Scores of held-out episodes by model, ``training_model`` and perhaps ``full_model``; None if impossible."""
+    evaluation_note: str
+    """Why there is no evaluation; empty if there is one."""
+    curve_file: Path | None
+    """Learning curve, if there is one."""
+    gate: Gate
+    """The sim-to-sim gate."""
+    profile: Profile
+    """What the recorded walk was asked for."""
+    walk: Walk
+    """How the recorded walk went."""
+    walk_note: str
+    """Why it was not over ROS 2; empty if it was."""
+    measured: MeasuredWalk | None
+    """Its recording; None if there is nothing to read."""
+    video: bytes | None
+    """MP4 of the walk."""
+    video_note: str
+    """Why there is no video; empty if there is one."""
+    stage_s: Mapping[str, float] = field(default_factory=dict)
+    """Wall-clock seconds of each part of the demo."""
+
+    def scores(self) -> list[Score]:
+        """Everything that was measured, with what was asked of it."""
+        return [*self._training_scores(), *self._evaluation_scores(), *self._gate_scores(), *self._walk_scores()]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no score misses its limit, the gate is open and the walk was completed."""
+        return self.gate.passed and self.walk.completed and all(score.passed is not False for score in self.scores())
+
+    def score(self, name: str) -> Score | None:
+        """The score of that name, if there is one."""
+        return next((score for score in self.scores() if score.name == name), None)
+
+    @property
+    def _driven(self) -> float:
+        """How much of the profile was driven, from 0 to 1; 1 is for a walk that was completed."""
+        if self.walk.completed or self.measured is None:
+            return float(self.walk.completed)
+        return min(0.99, float(self.measured.time_s[-1]) / total_s(self.profile))
+
+    def _training_scores(self) -> list[Score]:
+        provenance = self.bundle.contract.provenance
+        steps = f"{provenance.env_steps / 1e6:.2f} million control steps"
+        if self.trained:
+            return [Score("training time", provenance.train_wall_s, MAX_TRAINING_S, "s", note=steps)]
+        if not provenance.train_wall_s:
+            return []
+        note = f"{steps}, on the machine where it was trained; not part of this run"
+        return [Score("training time", provenance.train_wall_s, unit="s", note=note)]
+
+    def _evaluation_scores(self) -> list[Score]:
+        if self.evaluation is None:
+            return []
+        acceptance = self.bundle.contract.acceptance
+        limits = (acceptance.max_lin_vel_error_m_s, acceptance.max_yaw_rate_error_rad_s, acceptance.max_fall_rate)
+        scores = _triple("held out", self.evaluation["training_model"], limits, "in the training environment")
+        if "full_model" in self.evaluation:
+            note = "same episodes, every collision shape, finer physics; for comparison"
+            scores += _triple("held out, full model", self.evaluation["full_model"], (None, None, None), note)
+        return scores
+
+    def _gate_scores(self) -> list[Score]:
+        acceptance = self.bundle.contract.acceptance
+        limits = (acceptance.max_lin_vel_error_m_s, acceptance.max_yaw_rate_error_rad_s, acceptance.max_fall_rate)
+        scores = {name: vars(value) for name, value in vars(self.gate.result.scores).items() if name != "episodes"}
+        scores["episodes"] = self.gate.result.scores.episodes
+        return _triple("gate", scores, limits, "in plain MuJoCo, through the runtime that robots use")
+
+    def _walk_scores(self) -> list[Score]:
+        where = "over ROS 2" if self.walk.over_ros else "in one process"
+        if self.measured is None:
+            return [Score(f"{where}: velocity error", math.nan, MAX_WALK_ERROR_M_S, "m/s", note=self.walk.trouble)]
+        found = self.measured
+        note = f"mean over {found.time_s[-1]:.0f} s, the changes of command included"
+        return [
+            Score(f"{where}: velocity error", found.lin_vel_error_m_s, MAX_WALK_ERROR_M_S, "m/s", note=note),
+            Score(f"{where}: yaw-rate error", found.yaw_rate_error_rad_s, unit="rad/s"),
+            Score(f"{where}: falls and faults", float(found.fell or bool(found.fault)), 0.0, note=found.fault),
+            Score(f"{where}: share of the profile driven", self._driven, 1.0, "%", above=True, note=self.walk.trouble),
+        ]
+
+
+def _triple(
+    prefix: str, scores: Mapping[str, Any], limits: tuple[float | None, float | None, float | None], note: str
+) -> list[Score]:
+    names = ("lin_vel_error_m_s", "yaw_rate_error_rad_s", "fall_rate")
+    words, units = ("velocity error", "yaw-rate error", "falls"), ("m/s", "rad/s", "%")
+    rows = []
+    for index, (name, word, unit, limit) in enumerate(zip(names, words, units, limits, strict=True)):
+        value = scores[name]
+        row = Score(f"{prefix}: {word}", value["mean"], limit, unit)
+        low, high = row.text(value["low"]).removesuffix(unit).strip(), row.text(value["high"])
+        interval = f"95 % interval {low} to {high}"
+        small = f"{scores['episodes']} episodes {note}; {interval}" if index == 0 else interval
+        rows.append(Score(row.name, row.value, limit, unit, note=small))
+    return rows

@@ -1,0 +1,295 @@
+"""The walk that a demo records: over ROS 2 as processes of their own, or in this process where there is no ROS 2."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import json
+import os
+import queue
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli.session import WalkSession
+from gantry_deploy.errors import SafetyError
+from gantry_deploy.loop import Controller
+from gantry_deploy.record import Recorder
+from gantry_deploy.recording import read_recording
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.safety import FaultCode, Mode, SafetyMachine
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+from gantry_sim.demo.profile import Profile, as_text, command_at, total_s
+from gantry_sim.mujoco_robot import MujocoRobot
+
+RECORDING, LOG, STATISTICS = "walk.mcap", "nodes.log", "loop.json"
+"""Files of a walk in its folder."""
+ATTEMPTS = 3
+"""How often a walk is begun; a small machine that does other things as well can be too busy for the safety limits."""
+BUSY = (FaultCode.NO_STATE.value, FaultCode.STALE_STATE.value, FaultCode.MISSED_DEADLINES.value)
+"""Faults of the clock, which on a simulated robot tell of a busy machine and nothing of the policy."""
+START_TIMEOUT_S = 90.0
+"""How long the nodes may take beside the profile itself."""
+STOP_TIMEOUT_S = 25.0
+"""How long the nodes may take to end once they are asked to."""
+DAMPED, DONE = "Mode DAMP", "Profile done."
+"""What the nodes say when the policy gives up, and when the operator is through."""
+LAST_WORDS = "stopping the rest"
+"""How ``gantry launch`` ends the line about a node that has ended; why it did is in the line before."""
+DOMAINS = range(1, 102)
+"""DDS domains to choose from; above, their ports run into those that Linux hands out to anybody."""
+
+_PR_SET_PDEATHSIG = 1
+_ROS_STAMP = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[\w./]+\]: ")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How a walk went, beside what its recording shows."""
+
+    over_ros: bool
+    """Whether robot and policy were ROS 2 nodes in processes of their own."""
+    recording: Path
+    """MCAP file; missing if the policy never ran."""
+    completed: bool
+    """Whether the whole profile was driven."""
+    trouble: str = ""
+    """Why it was not; empty if it was."""
+    domain: str = ""
+    """DDS domain; empty without ROS."""
+    earlier: tuple[str, ...] = ()
+    """Why earlier attempts ended; empty if this was the first."""
+
+
+def ros_trouble() -> str:
+    """Why the walk cannot be over ROS 2 here; empty if it can."""
+    if importlib.util.find_spec("rclpy") is None:
+        return "ROS 2 is not installed in this Python (no rclpy; the extra 'ros' brings it)"
+    if importlib.util.find_spec("gantry_bringup") is None:
+        return "gantry_bringup is not installed"
+    return ""
+
+
+def walk_over_ros(bundle: Path, profile: Profile, folder: Path, say: Say) -> Walk:
+    """Robot, policy and scripted operator as processes, from the same description as ``gantry launch sim_walk``.
+
+    Args:
+        bundle: The policy.
+        profile: What the operator drives.
+        folder: Gets recording, log and loop statistics.
+        say: Takes lines for people.
+
+    Returns:
+        How it went. Every process that this started is gone, also when an exception leaves this function.
+    """
+    arguments = {
+        "bundle": bundle.resolve(),
+        "record": (folder / RECORDING).resolve(),
+        "statistics": (folder / STATISTICS).resolve(),
+        "drive": "true",
+        "profile": as_text(profile),
+    }
+    command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk"]
+    command += [f"{name}:={value}" for name, value in arguments.items()]
+    domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
+    limit_s = START_TIMEOUT_S + total_s(profile)
+
+    def attempt() -> Walk:
+        heard = _Heard()
+        with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
+            heard.listen(lines, log, say, limit_s)
+        return Walk(True, folder / RECORDING, heard.completed, heard.trouble, domain)
+
+    return _repeated(attempt, say)
+
+
+def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, realtime: bool = True) -> Walk:
+    """The same profile through the same loop on the MuJoCo robot, without ROS.
+
+    Args:
+        bundle: The policy.
+        profile: What the operator drives.
+        folder: Gets the recording and loop statistics.
+        say: Takes lines for people.
+        realtime: Follow the clock, so that the loop's timing means something; else run as fast as possible.
+    """
+    loaded = load_bundle(bundle)
+    spec = robot_spec(loaded.contract.robot)
+
+    def attempt() -> Walk:
+        with contextlib.ExitStack() as stack:
+            robot = MujocoRobot(spec, realtime=realtime, visuals=False)
+            stack.callback(robot.close)
+            recorder = Recorder(folder / RECORDING, loaded.contract, spec, lossless=not realtime)
+            stack.callback(recorder.close)
+            runner = PolicyRunner(loaded, spec)
+            robot.connect()
+            controller = Controller(robot, runner, SafetyMachine(spec), recorder)
+            session = WalkSession(controller, partial(command_at, profile), total_s(profile), _indent(say))
+            refusal = ""
+            try:
+                session.run()
+            except SafetyError as error:
+                refusal = str(error)
+        (folder / STATISTICS).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
+        fault = controller.safety.fault
+        trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
+        return Walk(False, folder / RECORDING, session.completed, trouble)
+
+    return _repeated(attempt, say)
+
+
+def _repeated(attempt: Callable[[], Walk], say: Say) -> Walk:
+    """Walk once more while only the clock was at fault."""
+    earlier: list[str] = []
+    while True:
+        walk = attempt()
+        if walk.completed or len(earlier) + 1 == ATTEMPTS or _fault_code(walk.recording) not in BUSY:
+            return replace(walk, earlier=tuple(earlier))
+        earlier.append(walk.trouble)
+        say(f"  {walk.trouble} This machine is busy: attempt {len(earlier) + 1} of {ATTEMPTS}.")
+
+
+def _fault_code(recording: Path) -> str:
+    """What damped the robot; empty if nothing did, or if there is no recording."""
+    try:
+        status = read_recording(recording).topics["/gantry/status"]
+    except (GantryError, KeyError):
+        return ""
+    return next((str(code) for code in status["fault_code"][status["mode"] == Mode.DAMP.value]), "")
+
+
+def free_domain() -> int:
+    """A random DDS domain in which no participant of this machine listens.
+
+    The ports follow from the domain's number (DDSI-RTPS 2.2, section 9.6.1.1).
+    """
+    for domain in random.sample(DOMAINS, len(DOMAINS)):
+        ports = [7400 + 250 * domain + offset for offset in (10, 11, 12, 13)]
+        if all(map(_is_free, ports)):
+            return domain
+    return random.choice(DOMAINS)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+class _Heard:
+    """Follows what the nodes say."""
+
+    def __init__(self) -> None:
+        self.completed = False
+        self.trouble = ""
+        self._last = ""
+
+    def listen(self, lines: queue.Queue[str | None], log: Any, say: Say, limit_s: float) -> None:
+        """Until the nodes have ended, or the time is over."""
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
+            except queue.Empty:
+                self.trouble = self.trouble or f"the nodes were still at it after {limit_s:.0f} s"
+                return
+            if line is None:
+                break
+            log.write(line + "\n")
+            self._take(line, say)
+        if not self.completed and not self.trouble:
+            self.trouble = f"the nodes ended early: {self._last or 'they said nothing'}"
+
+    def _take(self, line: str, say: Say) -> None:
+        node, _, text = line.partition("|")
+        told = _ROS_STAMP.search(text) is not None
+        text = _ROS_STAMP.sub("", text).strip()
+        if text and not text.endswith(LAST_WORDS):
+            self._last = text
+        self.completed = self.completed or (DONE in line and not self.trouble)
+        if DAMPED in line and not self.completed:
+            self.trouble = self.trouble or text.removeprefix(f"{DAMPED}: ")
+        if told:
+            say(f"  {node.strip():<14} {text}")
+
+
+@contextlib.contextmanager
+def _nodes(command: list[str], domain: str) -> Iterator[queue.Queue[str | None]]:
+    """Run ``gantry launch`` and yield its lines, None at their end; whatever happens, it is gone afterwards."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "ROS_DOMAIN_ID": domain},
+        # Ctrl-C reaches this process alone, which then ends the launch, and that its nodes.
+        start_new_session=True,
+        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
+    reader.start()
+    try:
+        yield lines
+    finally:
+        with _uninterrupted():
+            _end(process)
+            reader.join(STOP_TIMEOUT_S)
+
+
+def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line.rstrip())
+    lines.put(None)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not interrupt the clearing up, or processes would stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_with_parent() -> None:
+    """In the child: get SIGINT when this process dies, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
+
+
+def _indent(say: Say) -> Say:
+    return lambda text: say(f"  {text}")
