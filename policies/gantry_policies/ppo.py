@@ -20,8 +20,8 @@ class FewSamplePPO(PPO):
     """PPO with a fused optimiser, a quiet start, optional mirroring, and minibatches shared out over cores.
 
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
-    part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update, with
-    one meeting per minibatch instead of one per layer.
+    part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,
+    with one meeting per minibatch instead of one per layer.
 
     Args:
         actor: Actor model.

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -143,7 +143,7 @@ class Runner(OnPolicyRunner):
                 self.wall_s = before_s + time.perf_counter() - started
                 done = self.iteration - first
                 remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
-                progress = Progress(**(vars(progress) | {"wall_s": self.wall_s, "remaining_s": remaining_s}))
+                progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
                 with _writing(self.run_dir):
                     log.write(progress)
                 if on_progress is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.contract import PolicyContract, Provenance
+from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import MIN_OBSERVATIONS, export_bundle
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
@@ -32,7 +32,7 @@ from gantry_sim.run_folder import (
     read_run,
     write_json,
 )
-from gantry_sim.tasks.locomotion.terms import ActorObservation
+from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
 from gantry_sim.tasks.registry import Task
 from gantry_sim.vec_env import GantryVecEnv
 
@@ -153,6 +153,8 @@ def record_golden(
         for cfg in env.observation_manager._group_obs_term_cfgs["actor"]
         if isinstance(cfg.func, ActorObservation)
     )
+    joint_action = env.action_manager.get_term(env.task_state.names.action)
+    assert isinstance(joint_action, ContractAction)
     rows: dict[str, list[torch.Tensor]] = {}
     with torch.inference_mode():
         obs = vec_env.get_observations()
@@ -162,17 +164,12 @@ def record_golden(
             action = actor(obs["actor"])
             step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(action)
-            step["joint_target_rad"] = env.action_manager.get_term("joint_pos").targets.clone()
+            step["joint_target_rad"] = joint_action.targets.clone()
             for name, value in step.items():
                 rows.setdefault(name, []).append(value)
             start = done.bool()
     env.close()
     return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
-
-
-def contract_of(cfg: RunCfg) -> PolicyContract:
-    """The contract that a run's policy obeys, without provenance."""
-    return cfg.task.contract(cfg.preset.env)
 
 
 @contextlib.contextmanager
@@ -181,7 +178,7 @@ def _stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def on_signal(number: int, frame: object) -> None:
         stop()

@@ -129,7 +129,9 @@ class LocomotionState:
     @property
     def command(self) -> Tensor:
         """Commanded planar velocity and yaw rate in the base frame, (N, 3)."""
-        return self._env.command_manager.get_command(self.names.command)
+        command = self._env.command_manager.get_command(self.names.command)
+        assert command is not None
+        return command
 
     @property
     def time_s(self) -> Tensor:
