@@ -56,7 +56,8 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         if "terrain_levels" in state and terrain is not None:
             terrain.terrain_levels[:] = state["terrain_levels"].to(env.device)
             terrain.terrain_types[:] = state["terrain_types"].to(env.device)
-            assert terrain.env_origins is not None and terrain.terrain_origins is not None
+            assert terrain.env_origins is not None
+            assert terrain.terrain_origins is not None
             terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
         # The curriculum would judge this reset by where robots of another life stand, and move them to other levels.
         curriculum, env.curriculum_manager = env.curriculum_manager, NullCurriculumManager()
