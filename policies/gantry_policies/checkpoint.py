@@ -66,7 +66,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise CheckpointError(f"There is no checkpoint {path}.") from error
     except Exception as error:  # torch raises many kinds for damaged files
-        raise CheckpointError(f"Cannot read checkpoint {path}: {str(error).splitlines()[0]}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(f"Cannot read checkpoint {path}: {reason}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"Checkpoint {path} holds a {type(state).__name__}, expected a dictionary.")
     return state

@@ -72,18 +72,21 @@ class FewSamplePPO(PPO):
         totals = torch.zeros(3)
         updates = 0
         for rows in self._minibatches():
-            parts = rows.chunk(len(self._replicas))
+            parts = [part for part in rows.tensor_split(len(self._replicas)) if len(part)]
             jobs = [
                 self._pool.submit(self._part, replica, part)
-                for replica, part in zip(self._replicas, parts, strict=True)
+                for replica, part in zip(self._replicas, parts, strict=False)
             ]
             results = [job.result() for job in jobs]
+            # Parts differ by a row where the minibatch cannot be shared out evenly.
+            shares = torch.tensor([len(part) / len(rows) for part in parts])
             for index, parameter in enumerate(self._parameters):
-                parameter.grad = torch.stack([gradients[index] for gradients, _ in results]).mean(0)
+                gradients = torch.stack([part[index] for part, _ in results])
+                parameter.grad = torch.tensordot(shares, gradients, dims=1)
             nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
             nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
             self.optimizer.step()
-            totals += torch.stack([losses for _, losses in results]).mean(0)
+            totals += shares @ torch.stack([losses for _, losses in results])
             updates += 1
         self.storage.clear()
         value, surrogate, entropy = (totals / updates).tolist()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,11 +24,11 @@ from gantry_policies.checkpoint import (
 )
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
+from gantry_policies.training_log import CURVE_FILE as CURVE_FILE
+from gantry_policies.training_log import TrainingLog
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""
-CURVE_FILE = "curve.csv"
-"""Learning curve of a run, one row an iteration."""
 
 
 class TrainingError(GantryError):
@@ -132,7 +130,7 @@ class Runner(OnPolicyRunner):
             CheckpointError: If a checkpoint cannot be written.
         """
         with _writing(self.run_dir):
-            log = _Log(self.run_dir, self.iteration, self.env_steps)
+            log = TrainingLog(self.run_dir, self.iteration, self.env_steps)
         obs = self.env.get_observations().to(self.device)
         self.alg.train_mode()
         started, saved, first = time.perf_counter(), time.perf_counter(), self.iteration
@@ -145,7 +143,7 @@ class Runner(OnPolicyRunner):
                 remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
                 progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
                 with _writing(self.run_dir):
-                    log.write(progress)
+                    log.write(_row(progress), self.env_steps)
                 if on_progress is not None:
                     on_progress(progress)
                 if time.perf_counter() - saved > save_every_s:
@@ -199,8 +197,7 @@ class Runner(OnPolicyRunner):
         collected = time.perf_counter()
         torch.set_num_threads(self._threads)
         self._schedule()
-        losses = self.alg.update()
-        self._check_finite(losses)
+        losses = self._update()
         end = time.perf_counter()
         steps = self.ppo_cfg.steps_per_env * self.env.num_envs
         self.iteration += 1
@@ -236,6 +233,15 @@ class Runner(OnPolicyRunner):
             self.alg.compute_returns(obs)
         return obs, sums
 
+    def _update(self) -> dict[str, float]:
+        try:
+            losses = self.alg.update()
+        except RuntimeError:
+            self._check_finite({})  # torch refuses to sample with NaN, and says nothing of where that comes from
+            raise
+        self._check_finite(losses)
+        return losses
+
     def _check_finite(self, losses: dict[str, float]) -> None:
         """Stop before a policy of NaNs replaces the last good checkpoint."""
         wrong = [name for name, value in losses.items() if not math.isfinite(value)]
@@ -257,80 +263,20 @@ class Runner(OnPolicyRunner):
             group["lr"] = self.alg.learning_rate
 
 
+def _row(progress: Progress) -> dict[str, float]:
+    return {
+        "iteration": progress.iteration,
+        "env_steps": progress.env_steps,
+        "wall_s": round(progress.wall_s, 3),
+        "steps_per_s": round(progress.steps_per_s, 1),
+        "collect_steps_per_s": round(progress.collect_steps_per_s, 1),
+        **progress.metrics,
+    }
+
+
 @contextlib.contextmanager
 def _writing(run_dir: Path | None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise TrainingError(f"Cannot write the log in '{run_dir}': {error.strerror or error}.") from error
-
-
-class _Log:
-    """TensorBoard events and a CSV of the same numbers; a resumed run continues both."""
-
-    def __init__(self, run_dir: Path | None, iteration: int, env_steps: int) -> None:
-        self._file: Any = None
-        self._writer: Any = None
-        self._board: Any = None
-        if run_dir is None:
-            return
-        from torch.utils.tensorboard import SummaryWriter
-
-        run_dir.mkdir(parents=True, exist_ok=True)
-        # Whatever a killed session logged after its checkpoint is hidden; points are laid out over environment steps.
-        self._board = SummaryWriter(str(run_dir / "tensorboard"), purge_step=env_steps + 1)
-        path = run_dir / CURVE_FILE
-        kept = _rows_until(path, iteration)
-        part = path.with_suffix(".part")
-        with part.open("w", newline="") as file:
-            if kept:
-                writer = csv.DictWriter(file, fieldnames=list(kept[0]))
-                writer.writeheader()
-                writer.writerows(kept)
-        os.replace(part, path)
-        self._file = path.open("a", newline="")
-        if kept:
-            self._writer = csv.DictWriter(self._file, fieldnames=list(kept[0]), extrasaction="ignore")
-
-    def write(self, progress: Progress) -> None:
-        """Add one iteration."""
-        if self._file is None:
-            return
-        row: dict[str, float] = {
-            "iteration": progress.iteration,
-            "env_steps": progress.env_steps,
-            "wall_s": round(progress.wall_s, 3),
-            "steps_per_s": round(progress.steps_per_s, 1),
-            "collect_steps_per_s": round(progress.collect_steps_per_s, 1),
-            **progress.metrics,
-        }
-        if self._writer is None:
-            self._writer = csv.DictWriter(self._file, fieldnames=list(row), extrasaction="ignore")
-            self._writer.writeheader()
-        self._writer.writerow(row)
-        self._file.flush()
-        for name, value in row.items():
-            if name not in ("iteration", "env_steps"):
-                self._board.add_scalar(f"train/{name}", value, progress.env_steps)
-
-    def close(self) -> None:
-        """Flush both."""
-        if self._file is not None:
-            self._file.close()
-            with contextlib.suppress(OSError):  # a full disk has been reported by then, or costs a picture at most
-                self._board.close()
-
-
-def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:
-    """Rows of an earlier session up to the iteration that is continued from."""
-    if iteration == 0 or not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        rows = []
-        for row in csv.DictReader(file):
-            number = row.get("iteration") or ""
-            if None in row or None in row.values() or not number.isdigit():
-                break  # a kill may have cut the last line
-            if int(number) <= iteration:
-                rows.append(row)
-        return rows

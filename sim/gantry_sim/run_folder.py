@@ -19,7 +19,8 @@ import torch
 
 from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import GantryError
-from gantry_policies.runner import CHECKPOINTS, CURVE_FILE
+from gantry_policies.runner import CHECKPOINTS
+from gantry_policies.training_log import CURVE_FILE
 from gantry_sim.tasks.registry import Preset, Task, find_task
 
 CONFIG_FILE = "config.json"

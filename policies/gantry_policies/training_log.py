@@ -1,0 +1,124 @@
+"""The learning curve of a run as CSV and for TensorBoard; a resumed run continues both."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+CURVE_FILE = "curve.csv"
+"""Learning curve of a run, one row an iteration."""
+BOARD_FOLDER = "tensorboard"
+"""The same numbers as TensorBoard reads them."""
+
+
+class TrainingLog:
+    """Takes one row of numbers an iteration; every row is on its way to the disk when :meth:`write` returns.
+
+    Args:
+        run_dir: Folder of the run; None to write nothing.
+        iteration: The iteration that is continued from: what an earlier session wrote beyond it is left out.
+        env_steps: Environment steps at that iteration.
+
+    Raises:
+        OSError: If the files cannot be written.
+    """
+
+    def __init__(self, run_dir: Path | None, iteration: int, env_steps: int) -> None:
+        self._file: Any = None
+        self._writer: Any = None
+        self._board: _Board | None = None
+        if run_dir is None:
+            return
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._board = _Board(run_dir / BOARD_FOLDER, env_steps)
+        path = run_dir / CURVE_FILE
+        kept = _rows_until(path, iteration)
+        part = path.with_suffix(".part")
+        with part.open("w", newline="") as file:
+            if kept:
+                writer = csv.DictWriter(file, fieldnames=list(kept[0]))
+                writer.writeheader()
+                writer.writerows(kept)
+        os.replace(part, path)
+        self._file = path.open("a", newline="")
+        if kept:
+            self._writer = csv.DictWriter(self._file, fieldnames=list(kept[0]), extrasaction="ignore")
+
+    def write(self, row: dict[str, float], env_steps: int) -> None:
+        """Add one iteration.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        if self._file is None or self._board is None:
+            return
+        if self._writer is None:
+            self._writer = csv.DictWriter(self._file, fieldnames=list(row), extrasaction="ignore")
+            self._writer.writeheader()
+        self._writer.writerow(row)
+        self._file.flush()
+        names = [name for name in row if name not in ("iteration", "env_steps")]
+        self._board.write({f"train/{name}": row[name] for name in names}, env_steps)
+
+    def close(self) -> None:
+        """Close both files; what could not be written was reported by :meth:`write`."""
+        for file in (self._file, self._board):
+            if file is not None:
+                try:
+                    file.close()
+                except OSError:  # the disk is still full
+                    continue
+
+
+class _Board:
+    """Scalars in TensorBoard's format, written by the calling thread, so that a full disk is reported and not printed.
+
+    Whatever a killed session logged after the checkpoint that is continued from is hidden by a session that starts at
+    ``env_steps + 1``. TensorBoard reads the files of a folder in the order of their names.
+    """
+
+    def __init__(self, folder: Path, env_steps: int) -> None:
+        from tensorboard.compat.proto import event_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event = event_pb2.Event
+        folder.mkdir(exist_ok=True)
+        stamp = f"{time.time_ns() // 1_000_000_000:010d}.{time.time_ns() % 1_000_000_000:09d}"
+        self._file = (folder / f"events.out.tfevents.{stamp}.gantry").open("wb")
+        self._records = RecordWriter(self._file)
+        self._add(file_version="brain.Event:2")
+        self._add(step=env_steps + 1, session_log=event_pb2.SessionLog(status=event_pb2.SessionLog.START))
+        self._file.flush()
+
+    def write(self, scalars: dict[str, float], step: int) -> None:
+        """Add points of several curves."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        self._add(step=step, summary=Summary(value=values))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _add(self, **fields: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:
+    """Rows of an earlier session up to the iteration that is continued from."""
+    if iteration == 0 or not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        rows = []
+        for row in csv.DictReader(file):
+            number = row.get("iteration") or ""
+            if None in row or None in row.values() or not number.isdigit():
+                break  # a kill may have cut the last line
+            if int(number) <= iteration:
+                rows.append(row)
+        return rows
