@@ -22,7 +22,7 @@ def cpu_flat(robot: str) -> Preset:
     """Few samples: feet-only collisions, pyramidal cone, 10 ms physics, small networks."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=1024, physics_dt_s=0.01, feet_only=True, pyramidal=True),
-        learner=PpoCfg(total_steps=2_700_000),
+        learner=PpoCfg(total_steps=2_400_000, learning_rate=2e-3, final_learning_rate_factor=0.5),
     )
 
 
@@ -54,7 +54,7 @@ def cpu_rough(robot: str) -> Preset:
         lin_vel_y_m_s=(-0.4, 0.4),
         reward_weights={"tilt": -0.5, "vertical_velocity": -0.5, "height": -10.0},
     )
-    return Preset(env, replace(flat.learner, total_steps=8_000_000, gamma=0.98))
+    return Preset(env, replace(flat.learner, total_steps=8_000_000, gamma=0.98, learning_rate=1e-3))
 
 
 def gpu_rough(robot: str) -> Preset:
@@ -75,7 +75,7 @@ def cpu_humanoid(robot: str) -> Preset:
         yaw_rate_rad_s=(-0.6, 0.6),
         com_offset_m=0.015,
     )
-    return Preset(env, replace(flat.learner, total_steps=12_000_000, init_std=0.4, gamma=0.98, hidden=(256, 128)))
+    return Preset(env, replace(flat.learner, total_steps=12_000_000, learning_rate=1e-3, init_std=0.4, gamma=0.98))
 
 
 def make_env(cfg: VelocityCfg, device: str, seed: int) -> GantryEnv:
