@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 import torch
 
-from gantry_deploy.bundle import write_bundle
+from gantry_deploy.bundle import CARD, MANIFEST, REQUIRED, write_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
-from gantry_deploy.errors import PolicyError
+from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.onnx_policy import OnnxPolicy
 
 MAX_DIFFERENCE = 1e-5
@@ -45,8 +45,11 @@ def export_bundle(
         The folder.
 
     Raises:
-        PolicyError: If there are too few observations, or onnxruntime and torch disagree; nothing is written.
+        PolicyError: If there are too few observations, torch cannot express the network in ONNX, onnxruntime and torch
+            disagree, or the folder holds anything but a bundle; nothing is written then.
+        BundleError: If the disk does not take it.
     """
+    _refuse_foreign_files(Path(folder))
     observations = np.asarray(golden["observation"], dtype=np.float32)
     if len(observations) < MIN_OBSERVATIONS:
         raise PolicyError(f"{len(observations)} observations recorded, an export compares at least {MIN_OBSERVATIONS}.")
@@ -61,7 +64,10 @@ def export_bundle(
             f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
         )
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
-    return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, private_key=private_key)
+    try:
+        return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, private_key=private_key)
+    except OSError as error:
+        raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
 
 
 def compare(model_bytes: bytes, contract: PolicyContract, observations: np.ndarray, expected: np.ndarray) -> float:
@@ -71,15 +77,29 @@ def compare(model_bytes: bytes, contract: PolicyContract, observations: np.ndarr
     return float(np.abs(actions - expected).max())
 
 
+def _refuse_foreign_files(folder: Path) -> None:
+    """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it."""
+    if folder.is_dir():
+        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, *REQUIRED})
+        if foreign:
+            raise PolicyError(
+                f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one."
+            )
+
+
 def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
     example = torch.zeros(1, contract.observation_size)
     buffer = io.BytesIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        program = torch.onnx.export(
-            actor, (example,), input_names=["observation"], output_names=["action"], dynamo=True, opset_version=20
-        )
+        try:
+            program = torch.onnx.export(
+                actor, (example,), input_names=["observation"], output_names=["action"], dynamo=True, opset_version=20
+            )
+        except Exception as error:  # torch raises several types without a common base
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise PolicyError(f"torch cannot express this network in ONNX: {reason}") from error
         assert program is not None
         program.save(buffer)
     model = onnx.load_from_string(buffer.getvalue())

@@ -27,6 +27,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
             private_key = args.private_key.read_bytes()
         except OSError as error:
             raise UsageError(f"Cannot read the key '{args.private_key}': {error.strerror}.") from error
+        if len(private_key) != 32:
+            raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
     cfg, runner = open_run(args.run)
     folder = export_run(cfg, args.run, runner, args.output, private_key)
     bundle = load_bundle(folder)
