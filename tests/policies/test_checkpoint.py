@@ -97,7 +97,7 @@ class Exploit:
         return os.system, (self.command,)
 
 
-@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))])
 def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, write):
     witness = tmp_path / "witness"
     path = tmp_path / "model_5.pt"
