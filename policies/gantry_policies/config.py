@@ -69,6 +69,8 @@ class PpoCfg:
     """Running normalisation of observations, exported inside the graph."""
     mirror: bool = True
     """Use the robot's left-right symmetry, if the task knows it."""
+    save_every_s: float = 30.0
+    """Time between checkpoints; the end of a training always leaves one."""
 
     def __post_init__(self) -> None:
         for name in ("total_steps", "steps_per_env", "epochs", "minibatches"):

@@ -115,12 +115,11 @@ class Runner(OnPolicyRunner):
         """End after the current iteration, checkpoint included; safe to call from a signal handler."""
         self._stop = True
 
-    def train(self, on_progress: Callable[[Progress], None] | None = None, save_every_s: float = 30.0) -> bool:
+    def train(self, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Train to the end or until :meth:`stop`.
 
         Args:
             on_progress: Called after every iteration.
-            save_every_s: Time between checkpoints; the last iteration always leaves one.
 
         Returns:
             Whether the training is complete.
@@ -146,7 +145,7 @@ class Runner(OnPolicyRunner):
                     log.write(_row(progress), self.env_steps)
                 if on_progress is not None:
                     on_progress(progress)
-                if time.perf_counter() - saved > save_every_s:
+                if time.perf_counter() - saved > self.ppo_cfg.save_every_s:
                     self.save_checkpoint()
                     saved = time.perf_counter()
         finally:

@@ -131,10 +131,10 @@ def test_progress_counts(make_runner):
 
 
 def test_a_reward_that_is_not_finite_ends_training_and_the_checkpoint_stays_good(make_runner, tmp_path):
-    runner = make_runner(tmp_path)
+    runner = make_runner(tmp_path, save_every_s=0.0)
     runner.env.poison = 25
     with pytest.raises(TrainingError, match=r"reward that is not finite in iteration 3 of 6"):
-        runner.train(save_every_s=0.0)
+        runner.train()
     resumed = make_runner(tmp_path)
     resumed.resume()
     assert resumed.iteration == 2
@@ -151,7 +151,7 @@ def test_a_policy_of_nan_is_never_saved(make_runner, tmp_path, threads):
                 next(runner.alg.critic.parameters()).fill_(torch.nan)
 
     with pytest.raises(TrainingError, match=r"stopped being finite in iteration 4 of 6"):
-        runner.train(break_it, save_every_s=1e9)
+        runner.train(break_it)
     assert not list(tmp_path.glob("checkpoints/*"))
 
 

@@ -20,9 +20,9 @@ def numbers(folder):
     return [int(row["iteration"]) for row in curve(folder)]
 
 
-def train_until(runner, iteration, **options):
+def train_until(runner, iteration):
     """Train and stop after an iteration, as Ctrl-C does."""
-    return runner.train(lambda progress: runner.stop() if progress.iteration == iteration else None, **options)
+    return runner.train(lambda progress: runner.stop() if progress.iteration == iteration else None)
 
 
 def tensors(value, path=""):
@@ -142,8 +142,8 @@ def test_a_complete_run_is_left_as_it_is(make_runner, tmp_path):
 
 
 def test_checkpoints_come_by_the_clock_and_the_last_iteration_always_leaves_one(make_runner, tmp_path):
-    make_runner(tmp_path / "often").train(save_every_s=0.0)
-    make_runner(tmp_path / "seldom").train(save_every_s=1e9)
+    make_runner(tmp_path / "often", save_every_s=0.0).train()
+    make_runner(tmp_path / "seldom").train()
     found = {name: [p.name for p in list_checkpoints(tmp_path / name / "checkpoints")] for name in ("often", "seldom")}
     assert found == {"often": ["model_4.pt", "model_5.pt", "model_6.pt"], "seldom": ["model_6.pt"]}
 
