@@ -103,6 +103,7 @@ class Controller:
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
         self._state: RobotState | None = None
+        self._sent: JointCommand | None = None
         self._mode = Mode.PASSIVE
         self._entry = safety.entries
         self._last_tick_s: float | None = None
@@ -157,7 +158,7 @@ class Controller:
         step = self._policy_step(state, requested, now_s) if mode is Mode.POLICY and state is not None else None
         mode, command = self._choose(step, now_s)
         chosen = clock()
-        sent = self._write(command, now_s)
+        sent = self._sent = self._write(command, now_s)
         done = clock()
         self._note_timing(step, period_s, (read_done - begin, judged - read_done, done - chosen, done - begin))
         fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
@@ -276,7 +277,7 @@ class Controller:
         if entry != self._entry:
             self._entry, self._mode = entry, mode
             if mode is Mode.STAND and state is not None:
-                self._stand.begin(state, now_s, entry)
+                self._stand.begin(state, self._sent, now_s, entry)
             if mode is Mode.POLICY and self.runner is not None:
                 self.runner.reset()
         return mode
@@ -333,7 +334,7 @@ class Controller:
 
 
 class _Stand:
-    """Moves from the measured pose to the default pose, then holds it."""
+    """Moves from where the robot is held to the default pose, then holds it."""
 
     def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
         self._spec = spec
@@ -346,9 +347,16 @@ class _Stand:
         self._start_s = 0.0
         self._entry = -1
 
-    def begin(self, state: RobotState, now_s: float, entry: int) -> None:
-        """Start from the measured pose; ``entry`` is the safety machine's count when STAND was entered."""
+    def begin(self, state: RobotState, last: JointCommand | None, now_s: float, entry: int) -> None:
+        """Start with the torque that ``last``, what was sent before, asks for at the measured pose.
+
+        From a limp robot that is the measured pose itself. A policy's target lies beyond the measured pose by what
+        carries the weight; a start without that would drop the robot. ``entry`` is the safety machine's count.
+        """
         self._from, self._start_s, self._entry = state.joint_pos_rad.copy(), now_s, entry
+        if last is not None:
+            share = last.stiffness_nm_rad / np.maximum(self._goal.stiffness_nm_rad, 1e-9)
+            self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
 
     def command(self, now_s: float) -> JointCommand:
         """The pose of now, along a cosine ramp that starts and ends at rest."""

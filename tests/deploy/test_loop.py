@@ -107,6 +107,31 @@ def test_standing_up_again_takes_its_time_again(bundle):
     loop.request("start")
 
 
+class Sagging(MockRobot):
+    """A robot whose weight bends every joint by a tenth of a radian."""
+
+    def read(self):
+        state = super().read()
+        return replace(state, joint_pos_rad=state.joint_pos_rad - 0.1)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 4.0])
+def test_a_stop_does_not_drop_the_weight_that_the_policy_carries(bundle, ratio):
+    robot = Sagging(replace(SPEC, hold_gains=((30.0 * ratio, 2.0),) * 4))
+    robot.connect()
+    loop = Controller(robot, PolicyRunner(bundle, SPEC), SafetyMachine(SPEC))
+    loop.request("stand")
+    loop.run(2.1)
+    loop.request("start")
+    last = loop.tick().sent
+    loop.request("stop")
+    report = loop.tick()
+    assert (report.mode, gains(report.sent)) == (Mode.STAND, (30.0 * ratio, 2.0))
+    torque = [c.stiffness_nm_rad * (c.pos_rad - report.state.joint_pos_rad) for c in (last, report.sent)]
+    np.testing.assert_allclose(torque[0], 3.0, atol=1e-9)
+    np.testing.assert_allclose(torque[1], torque[0], atol=1e-9)
+
+
 def test_the_policy_does_not_take_over_a_robot_that_did_not_follow(bundle):
     class Limp(MockRobot):
         def write(self, command):
