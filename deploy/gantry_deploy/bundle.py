@@ -11,6 +11,7 @@ import binascii
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
 import stat
@@ -40,7 +41,10 @@ MAX_BYTES = 256 * 2**20
 MAX_FILES = 16
 """Largest number of files."""
 # Everything that zipfile raises on damaged, encrypted or exotic archives.
-_ZIP_ERRORS = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, OSError, EOFError, RuntimeError)
+_ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, RuntimeError, ValueError),
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -305,7 +309,7 @@ def _text(path: Path, name: str, data: bytes) -> str:
 def _json_object(path: Path, name: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(_text(path, name, data))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a whole number of thousands of digits
         raise BundleError(f"{path}: '{name}' is no JSON: {error}.") from error
     if not isinstance(value, dict):
         raise BundleError(f"{path}: '{name}' is a JSON {type(value).__name__}, expected an object.")
@@ -322,7 +326,7 @@ def _read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
                 raise BundleError(f"{path}: {GOLDEN} unpacks to {total} bytes, allowed are {MAX_BYTES}.")
             for info in archive.infolist():
                 arrays[info.filename.removesuffix(".npy")] = _read_array(archive.read(info))
-    except (*_ZIP_ERRORS, ValueError) as error:
+    except _ZIP_ERRORS as error:
         raise BundleError(f"{path}: {GOLDEN} is not readable: {error}.") from error
     return arrays
 

@@ -252,7 +252,7 @@ class PolicyContract:
         """
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # ValueError also for a whole number of thousands of digits
             raise ContractError(f"The contract is no JSON: {error}.") from error
         if not isinstance(data, dict):
             raise ContractError(f"The contract is a JSON {type(data).__name__}, expected an object.")

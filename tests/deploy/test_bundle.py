@@ -180,6 +180,20 @@ def test_damaged_zips_are_refused(folder, tmp_path):
             load_bundle(bad)
 
 
+def test_a_zip_whose_directory_is_damaged_is_refused(folder, tmp_path):
+    data = bytearray(write_zip(folder, tmp_path / "good.zip").read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    # Method 14 is LZMA, which the data are not; flag 11 says that names are UTF-8, which this one then is not.
+    for changes in ({10: 14}, {9: 8, 46: 0xFF}):
+        damaged = bytearray(data)
+        for offset, value in changes.items():
+            damaged[entry + offset] = value
+        bad = tmp_path / "bad.zip"
+        bad.write_bytes(damaged)
+        with pytest.raises(BundleError, match="is no readable zip"):
+            load_bundle(bad)
+
+
 def test_zipping_equal_bundles_gives_equal_bytes(folder, tmp_path):
     first = write_zip(folder, tmp_path / "a.zip").read_bytes()
     assert write_zip(folder, tmp_path / "b.zip").read_bytes() == first
@@ -240,6 +254,7 @@ def test_a_contract_of_a_newer_version_is_refused(folder):
         ('{"format": true, "files": {}}', "expected an integer"),
         ('{"format": 1}', "an object 'files'"),
         ("[" * 100_000, "no JSON"),
+        ('{"format": ' + "1" * 5000 + "}", "no JSON"),
     ],
 )
 def test_a_malformed_manifest_is_refused(folder, manifest, text):

@@ -80,7 +80,7 @@ def test_a_newer_version_is_refused_before_its_unknown_fields_are_looked_at():
         PolicyContract.from_json(changed(edit))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "[" * 100_000, '{"version": ' + "1" * 5000 + "}"])
 def test_no_contract_at_all(text):
     with pytest.raises(ContractError):
         PolicyContract.from_json(text)
