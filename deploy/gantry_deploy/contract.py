@@ -7,6 +7,7 @@ ONNX file's metadata, and is checked against the robot before anything moves.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -20,6 +21,9 @@ CONTRACT_VERSION = 1
 
 METADATA_KEY = "gantry_contract"
 """Key of the contract in the ONNX file's ``metadata_props``."""
+
+NORMALIZATION = "inside the graph"
+"""The only place of an observation's normalisation that this runtime knows."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +192,8 @@ class PolicyContract:
     """Elevation window, if the policy sees one."""
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
-    normalization: str = "inside the graph"
-    """Where observations are normalised; this runtime knows no other place."""
+    normalization: str = NORMALIZATION
+    """Where observations are normalised."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """Thresholds of the sim-to-sim gate."""
     provenance: Provenance = field(default_factory=Provenance)
@@ -270,8 +274,9 @@ class PolicyContract:
         """Refuse a robot that the policy was not trained for.
 
         Raises:
-            ContractError: With both sides of the first difference.
+            ContractError: With both sides of the first difference, or the number that makes no sense.
         """
+        check_numbers(self)
         if self.robot != spec.name:
             raise ContractError(f"The policy was trained for robot '{self.robot}', this robot is '{spec.name}'.")
         check_joint_names(self.joint_names, spec.joint_names, "the contract", f"robot '{spec.name}'")
@@ -286,6 +291,40 @@ class PolicyContract:
                     raise ContractError(
                         f"Joint '{joint}': the contract's {mine} is {asked}, beyond the robot's {theirs} {allowed}."
                     )
+
+
+def check_numbers(contract: PolicyContract) -> None:
+    """Refuse numbers that no robot may be moved with: not finite, limits the wrong way round, feet that do not exist.
+
+    Raises:
+        ContractError: With the field, the value, and what was expected.
+    """
+    plain = asdict(contract)
+    for name in ("acceptance", "provenance"):
+        plain.pop(name)
+    _require_finite("contract", plain)
+    triples = zip(contract.joint_lower_rad, contract.default_pos_rad, contract.joint_upper_rad, strict=True)
+    for joint, (lower, default, upper) in zip(contract.joint_names, triples, strict=True):
+        _require(lower <= default <= upper, f"default_pos_rad of '{joint}'", default, f"{lower} to {upper}")
+    for name in ("stiffness_nm_rad", "damping_nm_s_rad", "effort_limit_nm"):
+        for joint, value in zip(contract.joint_names, getattr(contract, name), strict=True):
+            _require(value >= 0.0, f"{name} of '{joint}'", value, "0 or more")
+    _require(contract.action.clip > 0.0, "action.clip", contract.action.clip, "more than 0")
+    for term in contract.observations:
+        for name in ("size", "history"):
+            value = getattr(term, name)
+            _require(value >= 1, f"{name} of observation '{term.name}'", value, "1 or more")
+        _require(term.clip is None or term.clip > 0.0, f"clip of observation '{term.name}'", term.clip, "more than 0")
+    command = contract.command
+    for name, lower, upper in zip(command.names, command.lower, command.upper, strict=True):
+        # Zero is what a lost operator's command becomes, and a range without it would make that a motion.
+        _require(lower <= 0.0 <= upper, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")
+    if contract.gait is not None:
+        _require(contract.gait.frequency_hz > 0.0, "gait.frequency_hz", contract.gait.frequency_hz, "more than 0")
+        _require(0.0 < contract.gait.duty < 1.0, "gait.duty", contract.gait.duty, "between 0 and 1")
+        feet = len(contract.gait.foot_offset)
+        for joint, foot in zip(contract.joint_names, contract.gait.joint_foot, strict=True):
+            _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")
 
 
 def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:
@@ -304,6 +343,22 @@ def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by
         raise ContractError(f"{unknown_name_text(f'joint in {found_in}', missing[0], found)}{sides}")
     extra = [name for name in found if name not in expected]
     raise ContractError(f"{found_in} has joints that {expected_by} does not know: {', '.join(extra)}.{sides}")
+
+
+def _require(holds: bool, what: str, value: object, expected: str) -> None:
+    if not holds:
+        raise ContractError(f"The contract's {what} is {value}, expected {expected}.")
+
+
+def _require_finite(where: str, value: object) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _require_finite(f"{where}.{key}", item)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _require_finite(f"{where}[{i}]", item)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ContractError(f"{where} is {value}, expected a finite number.")
 
 
 def _require_length(name: str, values: Sequence[object], expected: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from gantry_deploy.contract import METADATA_KEY, PolicyContract
+from gantry_deploy.contract import METADATA_KEY, NORMALIZATION, PolicyContract
 from gantry_deploy.errors import PolicyError
 
 FloatArray = NDArray[np.float32]
@@ -33,6 +34,11 @@ class OnnxPolicy:
             )
         if contract.map_window is not None:
             raise PolicyError("The policy looks at an elevation map; this runtime has none.")
+        if contract.normalization != NORMALIZATION:
+            raise PolicyError(
+                f"The policy's observations are normalised '{contract.normalization}'; this runtime knows only "
+                f"'{NORMALIZATION}'."
+            )
         self._session = _session(model_bytes)
         _check_metadata(self._session, contract)
         self._input, self._output = _check_sizes(self._session, contract)
@@ -72,6 +78,8 @@ def _session(model_bytes: bytes) -> ort.InferenceSession:
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4
+    # Weights outside the file are covered by no hash; a folder that cannot exist keeps them from being found.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     try:
         return ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises several types without a common base
