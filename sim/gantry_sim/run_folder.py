@@ -181,6 +181,15 @@ def read_run(folder: Path) -> RunCfg:
         raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
 
 
+def trained_commit(folder: Path) -> str:
+    """Commit of the code that began a run; that of this source tree where the folder does not say."""
+    try:
+        recorded = json.loads((folder / CONFIG_FILE).read_text()).get("git_commit")
+    except (OSError, ValueError, AttributeError):
+        recorded = None
+    return recorded if isinstance(recorded, str) else git_commit()
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON whole or not at all.
 

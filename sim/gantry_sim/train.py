@@ -27,9 +27,9 @@ from gantry_sim.run_folder import (
     RunCfg,
     RunError,
     check_run,
-    git_commit,
     hold_run,
     read_run,
+    trained_commit,
     write_json,
 )
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
@@ -115,7 +115,7 @@ def export_run(
             seed=cfg.seed,
             env_steps=runner.env_steps,
             train_wall_s=round(runner.wall_s, 1),
-            git_commit=git_commit(),
+            git_commit=trained_commit(folder),
             created_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         ),
     )
