@@ -25,7 +25,7 @@ def track_yaw_rate(env: GantryEnv, width_rad_s: float) -> Tensor:
 
 
 def vertical_velocity(env: GantryEnv) -> Tensor:
-    """Square of the base's vertical velocity."""
+    """Square of the base's velocity along its own z axis, which is the vertical one while it stands upright."""
     return LocomotionState.of(env).lin_vel_b[:, 2].square()
 
 

@@ -92,7 +92,7 @@ class LocomotionState:
 
     @property
     def base_height(self) -> Tensor:
-        """Height of the base above the ground below its feet's lowest, (N,), m."""
+        """Height of the base above the ground under it, (N,), m."""
         return self._data.qpos[:, self._pos][:, 2] - self.ground_height
 
     @property
