@@ -129,6 +129,15 @@ def test_names_that_change_on_the_way_are_noticed():
     np.testing.assert_array_equal(reader(message).pos_rad, [0.4, 0.3, 0.2, 0.1])
 
 
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_an_orientation_that_is_no_unit_quaternion_is_refused(scale):
+    imu = convert.imu_message(make_state(), STAMP)
+    imu.orientation.x, imu.orientation.w = 0.6 * scale, 0.8 * scale
+    joints = convert.JointStateReader(SPEC)(convert.joint_state_message(SPEC, make_state(), STAMP))
+    with pytest.raises(RobotError, match=f"norm {scale}, expected 1"):
+        convert.robot_state(joints, imu, 0.0)
+
+
 @pytest.mark.parametrize("imu", [Imu(orientation_covariance=[-1.0] + [0.0] * 8), Imu()], ids=["says so", "all zeros"])
 def test_an_imu_without_orientation_is_refused(imu):
     imu.orientation.w = 1.0 if imu.orientation_covariance[0] == -1.0 else 0.0

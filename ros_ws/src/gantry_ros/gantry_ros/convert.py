@@ -35,6 +35,9 @@ BASE_FRAME = "base_link"
 COMMAND_INTERFACES = ("position", "velocity", "effort", "stiffness", "damping")
 """Suffixes of the names in a joint command; units rad, rad/s, N m, N m/rad, N m s/rad."""
 
+QUAT_NORM_TOLERANCE = 0.02
+"""How far the norm of an orientation may be from 1; single precision and rounded digits stay far below."""
+
 TWIST_FIELDS = {
     "lin_vel_x_base_m_s": ("linear", "x"),
     "lin_vel_y_base_m_s": ("linear", "y"),
@@ -336,6 +339,7 @@ def _imu_quat_wxyz(imu: Imu) -> FloatArray:
     quat_wxyz = np.array([orientation.w, orientation.x, orientation.y, orientation.z], dtype=np.float64)
     if imu.orientation_covariance[0] == -1.0:
         raise RobotError("The IMU message says that it carries no orientation (covariance -1); a policy needs one.")
-    if abs(norm := float(np.linalg.norm(quat_wxyz))) < 0.5:
+    # Gravity in the base frame is quadratic in the quaternion, so a norm that is off tilts what the policy sees.
+    if abs((norm := float(np.linalg.norm(quat_wxyz))) - 1.0) > QUAT_NORM_TOLERANCE:
         raise RobotError(f"The IMU's orientation is no unit quaternion: norm {norm:.3g}, expected 1.")
     return quat_wxyz
