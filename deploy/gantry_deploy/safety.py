@@ -117,9 +117,15 @@ class SafetyConfig:
     """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
 
     def __post_init__(self) -> None:
-        for name in ("state_timeout_s", "command_timeout_s", "heartbeat_timeout_s", "stand_duration_s", "limit_ticks"):
-            if not getattr(self, name) > 0:
-                raise SafetyError(f"Safety setting {name} is {getattr(self, name)}, expected more than 0.")
+        zero_allowed = ("require_heartbeat", "joint_pos_margin_rad", "max_missed_deadlines")
+        for name, value in vars(self).items():
+            # Written so that NaN, which would switch a limit off, does not pass.
+            if name not in zero_allowed and not value > 0:
+                raise SafetyError(f"Safety setting {name} is {value}, expected more than 0.")
+            if not value >= 0:
+                raise SafetyError(f"Safety setting {name} is {value}, expected 0 or more.")
+        if self.max_tilt_rad > math.pi:
+            raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
 
 
 Guard = Callable[[], str | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -222,7 +222,21 @@ def test_targets_that_are_not_finite_are_refused():
         assert fault.code is FaultCode.NAN_COMMAND
 
 
-@pytest.mark.parametrize("name", ["state_timeout_s", "command_timeout_s", "stand_duration_s", "limit_ticks"])
+@pytest.mark.parametrize(
+    "name", ["state_timeout_s", "command_timeout_s", "stand_duration_s", "limit_ticks", "max_tilt_rad"]
+)
 def test_settings_that_make_no_sense_are_refused(name):
     with pytest.raises(SafetyError, match=f"{name} is 0"):
         SafetyConfig(**{name: 0})
+
+
+@pytest.mark.parametrize("value", [math.nan, -1.0])
+@pytest.mark.parametrize("item", [item for item in fields(SafetyConfig) if item.type == "float"], ids=lambda i: i.name)
+def test_no_limit_is_switched_off_by_nonsense(item, value):
+    with pytest.raises(SafetyError, match=f"{item.name} is {value}"):
+        SafetyConfig(**{item.name: value})
+
+
+def test_more_than_upside_down_is_no_limit():
+    with pytest.raises(SafetyError, match=r"max_tilt_rad is 7, expected at most pi"):
+        SafetyConfig(max_tilt_rad=7)
