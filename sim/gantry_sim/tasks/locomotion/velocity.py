@@ -174,16 +174,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
                 *(height_sensors(body) if cfg.rough else ()),
             ),
         ),
-        sim=SimulationCfg(
-            njmax=600 if cfg.rough else 300,
-            mujoco=MujocoCfg(
-                timestep=cfg.physics_dt_s,
-                iterations=10,
-                ls_iterations=20,
-                cone="pyramidal" if cfg.pyramidal else "elliptic",
-                impratio=1.0 if cfg.pyramidal else 10.0,
-            ),
-        ),
+        sim=_simulation_cfg(cfg),
         observations={
             "actor": ObservationGroupCfg(
                 terms={"all": ObservationTermCfg(ActorObservation, {"contract": contract, "noise": cfg.noise})}
@@ -202,6 +193,19 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
                 params={"min_height_m": body.spec.fall_height_m, "max_tilt_rad": math.radians(60.0)},
             ),
         },
+    )
+
+
+def _simulation_cfg(cfg: VelocityCfg) -> SimulationCfg:
+    return SimulationCfg(
+        njmax=600 if cfg.rough else 300,
+        mujoco=MujocoCfg(
+            timestep=cfg.physics_dt_s,
+            iterations=10,
+            ls_iterations=20,
+            cone="pyramidal" if cfg.pyramidal else "elliptic",
+            impratio=1.0 if cfg.pyramidal else 10.0,
+        ),
     )
 
 
