@@ -6,6 +6,8 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.report import encode_mp4
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyConfig, SafetyMachine
+from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.spec import RobotSpec
 from gantry_sim.demo.profile import Profile, command_at, total_s
 from gantry_sim.mujoco_robot import MujocoRobot
 from gantry_sim.replay import PoseLog, film, frame_times
@@ -34,6 +38,9 @@ STEP = 0.1
 """What one key press changes, in m/s and rad/s."""
 LYING_S = 2.0
 """How long a robot that was damped is shown lying before it is put back on its feet."""
+
+CLOSING_S = 5.0
+"""How long the window may take to close."""
 
 KEYS: dict[int, tuple[int, float]] = {265: (0, STEP), 264: (0, -STEP), 263: (2, STEP), 262: (2, -STEP)} | {
     ord("7"): (1, STEP),
@@ -57,6 +64,19 @@ def has_display() -> bool:
     if not sys.platform.startswith("linux"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _require_window() -> None:
+    """Raise a GantryError if no window can be opened; the viewer would end the process."""
+    import glfw
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        ready = glfw.init()
+        glfw.terminate()
+    if not ready:
+        reason = "; ".join(str(warning.message) for warning in told) or "GLFW gives no reason"
+        raise GantryError(f"No window can be opened here ({reason}). A film needs none: --video FILE.mp4.")
 
 
 @contextlib.contextmanager
@@ -90,7 +110,7 @@ def make_film(
         GantryError: If the robot cannot stand up, or if this machine cannot draw off screen.
     """
     spec = robot_spec(bundle.contract.robot)
-    robot = MujocoRobot(spec, visuals=False, **options)
+    robot = _robot(spec, {"visuals": False, **options})
     log = PoseLog()
     try:
         robot.connect()
@@ -110,6 +130,13 @@ def make_film(
     fault = controller.safety.fault
     trouble = "" if walk.completed else fault.text if fault is not None else "the policy stopped"
     return encode_mp4(frames(), FPS), trouble
+
+
+def _robot(spec: RobotSpec, options: dict[str, Any]) -> MujocoRobot:
+    """By way of the registry, which answers an unknown option with the ones that there are."""
+    robot = make_backend("mujoco", spec, **options)
+    assert isinstance(robot, MujocoRobot)
+    return robot
 
 
 class Keyboard:
@@ -158,7 +185,7 @@ class LiveWalk:
 
     def __init__(self, bundle: Bundle, options: dict[str, Any], say: Callable[[str], None]) -> None:
         spec = robot_spec(bundle.contract.robot)
-        self.robot = MujocoRobot(spec, realtime=True, **options)
+        self.robot = _robot(spec, {"realtime": True, **options})
         self.keyboard = Keyboard(bundle.contract.command, say)
         # A viewer on a small machine draws at the loop's expense; a late tick hurts nobody here.
         config = SafetyConfig(max_missed_deadlines=10_000, state_timeout_s=1.0)
@@ -175,11 +202,13 @@ class LiveWalk:
         Raises:
             GantryError: If no window can be opened.
         """
+        _require_window()
         import mujoco.viewer
 
         if command is not None:
             self.keyboard.command = command
         self.robot.connect()
+        others = set(threading.enumerate())
         try:
             with mujoco.viewer.launch_passive(
                 self.robot.model, self.robot.data, key_callback=self.keyboard.press, show_left_ui=False
@@ -188,10 +217,11 @@ class LiveWalk:
                 self.controller.run(
                     command_source=lambda time_s: self.keyboard.command, on_tick=lambda tick: self.show(tick, viewer)
                 )
-        except RuntimeError as error:  # GLFW has no error class of its own.
-            raise GantryError(f"No window can be opened here ({error}). A film needs none: --video FILE.") from error
         finally:
             self.robot.close()
+            # The viewer draws in a thread of its own; a process that ends under it hangs in the graphics driver.
+            for thread in set(threading.enumerate()) - others:
+                thread.join(CLOSING_S)
 
     def show(self, report: TickReport, viewer: Any) -> None:
         """After a tick: draw it, ask for the next mode, put a damped robot back."""

@@ -94,6 +94,8 @@ def _summary(outcome: Outcome) -> str:
             "\n\nThis machine was too busy to keep the loop's time at first, so the walk was begun again. Earlier "
             f"attempts ended with: {'; '.join(reason.rstrip('.') for reason in outcome.walk.earlier)}."
         )
+    if outcome.evaluation is None:
+        text += f"\n\nIt was not scored on held-out episodes: {outcome.evaluation_note.rstrip('.')}."
     if outcome.walk.trouble:
         text += f"\n\nThe walk was not completed: {outcome.walk.trouble.rstrip('.')}."
     return text

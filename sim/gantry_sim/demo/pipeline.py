@@ -97,32 +97,32 @@ class Demo:
         config = self._config
         if config.bundle is None:
             bundle, evaluation, note = self._train()
-            curve = config.output / CURVE_FILE
         else:
-            bundle, evaluation, note, curve = self._adopt(config.bundle)
+            bundle, evaluation, note = self._adopt(config.bundle)
+        curve = config.output / CURVE_FILE
         gate = self._check(bundle)
         profile = fitted(DEMO_PROFILE, config.seconds, bundle.contract.command)
         walk, walk_note = self._walk(bundle, profile)
-        with self._stage("report", "Film and report"):
+        with self._stage("film", "Film it, and write the report"):
             measured = self._measure(walk)
             video, video_note = self._film(measured)
-            outcome = Outcome(
-                folder=config.output,
-                bundle=bundle,
-                trained=config.bundle is None,
-                evaluation=evaluation,
-                evaluation_note=note,
-                curve_file=curve if curve is not None and curve.is_file() else None,
-                gate=gate,
-                profile=profile,
-                walk=walk,
-                walk_note=walk_note,
-                measured=measured,
-                video=video,
-                video_note=video_note,
-                stage_s=self._stage_s,
-            )
-            write_outcome(outcome)
+        outcome = Outcome(
+            folder=config.output,
+            bundle=bundle,
+            trained=config.bundle is None,
+            evaluation=evaluation,
+            evaluation_note=note,
+            curve_file=curve if curve.is_file() else None,
+            gate=gate,
+            profile=profile,
+            walk=walk,
+            walk_note=walk_note,
+            measured=measured,
+            video=video,
+            video_note=video_note,
+            stage_s=self._stage_s,
+        )
+        write_outcome(outcome)
         return outcome
 
     def _train(self) -> tuple[Bundle, dict[str, Any] | None, str]:
@@ -145,7 +145,7 @@ class Demo:
             bundle = load_bundle(export_run(cfg, folder, runner))
         return bundle, evaluation, note
 
-    def _adopt(self, source: Path) -> tuple[Bundle, dict[str, Any] | None, str, Path | None]:
+    def _adopt(self, source: Path) -> tuple[Bundle, dict[str, Any] | None, str]:
         """A copy of a finished policy, scored anew; with its learning curve, if that lies beside it."""
         source = bundle_in(source)
         load_bundle(source)  # A refusal comes before anything is copied.
@@ -161,7 +161,7 @@ class Demo:
                 except GantryError as error:
                     note = str(error)
                     self._display.say(f"  not scored: {note}")
-        return bundle, evaluation, note, self._config.output / CURVE_FILE
+        return bundle, evaluation, note
 
     def _evaluate(self, bundle: Bundle) -> dict[str, Any]:
         from gantry_sim.evaluate import evaluate_velocity

@@ -1,0 +1,371 @@
+"""The demo: its profile, what it measures and judges, its page, and the whole of it over real nodes."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gantry_deploy.check import Stage
+from gantry_deploy.cli.main import main
+from gantry_deploy.contract import CommandSpec
+from gantry_deploy.loop import TickReport
+from gantry_deploy.metrics import tracking_scores
+from gantry_deploy.record import Recorder
+from gantry_deploy.rollout import RolloutConfig, RolloutResult
+from gantry_deploy.runner import PolicyStep
+from gantry_deploy.safety import Fault, FaultCode, Mode
+from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+from gantry_hardware.state import JointCommand, RobotState
+from gantry_ros.profile import Segment as OperatorSegment
+from gantry_ros.profile import parse_profile
+from gantry_sim.demo.measured import measure
+from gantry_sim.demo.outcome import Gate, Outcome
+from gantry_sim.demo.pipeline import as_result, bundle_in, write_outcome
+from gantry_sim.demo.profile import DEMO_PROFILE, Segment, as_text, command_at, constant, fitted, total_s
+from gantry_sim.demo.walk import DOMAINS, Walk, free_domain
+
+GO2 = robot_spec("go2")
+DT_S = 0.02
+TRAINED = CommandSpec("command/body/velocity", ("x", "y", "yaw"), (-0.6,) * 3, (0.6,) * 3, (0.0,) * 3)
+
+
+# -- profile ----------------------------------------------------------------------------------------------------------
+
+
+def test_profile_fits_its_time_and_what_was_trained():
+    profile = fitted(DEMO_PROFILE, 10.0, TRAINED)
+    assert total_s(DEMO_PROFILE) == 20.0
+    assert total_s(profile) == pytest.approx(10.0)
+    assert profile[1].command == (0.6, 0.0, 0.0)  # 0.8 was asked for.
+    assert profile[3].command == (0.0, 0.4, 0.0)
+    assert profile[0].command == profile[-1].command == (0.0, 0.0, 0.0)
+
+
+def test_profile_goes_every_way():
+    commands = np.array([segment.command for segment in DEMO_PROFILE])
+    assert commands[:, 0].max() > 0 > commands[:, 0].min()
+    assert np.abs(commands[:, 1]).max() > 0
+    assert any(x and yaw for x, _, yaw in commands.tolist()), "a curve is both at once"
+    assert any(yaw and not x for x, _, yaw in commands.tolist()), "turning on the spot"
+
+
+def test_command_changes_exactly_at_the_edges():
+    profile = (Segment(1.0, (1.0, 0.0, 0.0), "a"), Segment(0.5, (0.0, 2.0, 0.0), "b"))
+    assert command_at(profile, 0.98).tolist() == [1.0, 0.0, 0.0]
+    assert command_at(profile, sum([0.02] * 50)).tolist() == [0.0, 2.0, 0.0]  # 1.0000000000000004
+    assert command_at(profile, 1.0 - 1e-12).tolist() == [0.0, 2.0, 0.0]
+    assert command_at(profile, 1.5).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_operator_node_reads_the_profile_as_it_was_meant():
+    profile = constant((0.25, -0.5, 1.0), 3.0) + DEMO_PROFILE
+    assert parse_profile(as_text(profile)) == tuple(
+        OperatorSegment(segment.seconds, *segment.command) for segment in profile
+    )
+
+
+# -- recording --------------------------------------------------------------------------------------------------------
+
+
+def state(time_s, velocity, height_m=0.3):
+    return RobotState(
+        stamp_s=time_s,
+        joint_pos_rad=GO2.array("default_rad"),
+        joint_vel_rad_s=np.zeros(12),
+        joint_effort_nm=np.zeros(12),
+        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
+        ang_vel_base_in_base_rad_s=np.array([0.0, 0.0, velocity[2]]),
+        lin_acc_base_in_base_m_s2=np.zeros(3),
+        pos_base_in_world_m=np.array([velocity[0] * time_s, 0.0, height_m]),
+        lin_vel_base_in_base_m_s=np.array([velocity[0], velocity[1], 0.0]),
+        foot_contact=np.array([True, False, False, True]),
+    )
+
+
+def record(folder, ticks, bundle=None):
+    """A recording of ``ticks``: (mode, commanded (3,), measured (3,), base height, fault)."""
+    path = folder / "walk.mcap"
+    contract = contract_for(GO2) if bundle is None else bundle.contract
+    sent = JointCommand.position(GO2, GO2.array("default_rad"))
+    with Recorder(path, contract, GO2, lossless=True) as recorder:
+        for i, (mode, asked, did, height_m, fault) in enumerate(ticks):
+            now_s = 5.0 + i * DT_S
+            step = None
+            if mode is Mode.POLICY:
+                observation = np.zeros(contract.observation_size, np.float32)
+                step = PolicyStep(observation, np.zeros(12, np.float32), np.array(asked), sent, 1e-4, 2e-4)
+            recorder.record(
+                TickReport(now_s, mode, fault, state(now_s, did, height_m), np.array(asked), step, sent, DT_S, 0.001)
+            )
+    return path
+
+
+def walking(asked=(0.5, 0.0, 0.2), did=(0.4, 0.0, 0.3), ticks=50):
+    return [(Mode.POLICY, asked, did, 0.3, None)] * ticks
+
+
+STANDING = [(Mode.STAND, (0.0, 0.0, 0.0), (9.0, 9.0, 9.0), 0.3, None)] * 5
+
+
+def test_measures_what_the_policy_did_and_nothing_else(tmp_path):
+    found = measure(record(tmp_path, STANDING + walking() + STANDING))
+    assert len(found.time_s) == 50
+    assert found.time_s[0] == 0.0
+    assert found.time_s[-1] == pytest.approx(49 * DT_S)
+    assert found.lin_vel_error_m_s == pytest.approx(0.1, abs=1e-6)
+    assert found.yaw_rate_error_rad_s == pytest.approx(0.1, abs=1e-6)
+    assert found.distance_m == pytest.approx(0.4 * 49 * DT_S, abs=1e-6)
+    assert not found.fell
+    assert found.fault == ""
+    assert found.contact.mean(axis=0).tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert len(found.period_s) == 49
+
+
+def test_a_tick_answers_for_the_command_of_the_one_before(tmp_path):
+    ticks = walking((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 10) + walking((1.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1)
+    # The last command was never answered, so it is no error yet.
+    assert measure(record(tmp_path, ticks)).lin_vel_error_m_s == 0.0
+
+
+def test_a_fall_and_what_damped_the_robot_are_seen(tmp_path):
+    fault = Fault(FaultCode.TILT, "The base is tilted by 70 degrees.", 6.0)
+    down = [(Mode.POLICY, (0.5, 0.0, 0.2), (0.4, 0.0, 0.3), 0.05, None)]
+    damped = [(Mode.DAMP, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.05, fault)]
+    found = measure(record(tmp_path, walking() + down + damped * 3))
+    assert found.fell
+    assert found.fault == fault.text
+    assert found.lin_vel_error_m_s == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_recording_without_a_policy_is_refused(tmp_path):
+    with pytest.raises(GantryError, match="never ran"):
+        measure(record(tmp_path, STANDING))
+    with pytest.raises(GantryError, match="cannot be read"):
+        measure(tmp_path / "no.mcap")
+
+
+# -- verdict and page -------------------------------------------------------------------------------------------------
+
+
+def scores_of(error, falls=0):
+    result = tracking_scores([error] * 10, [0.1] * 10, [True] * falls + [False] * (10 - falls))
+    return {
+        "episodes": 10,
+        **{name: vars(getattr(result, name)) for name in ("lin_vel_error_m_s", "yaw_rate_error_rad_s", "fall_rate")},
+    }
+
+
+@pytest.fixture
+def outcome(tmp_path):
+    """Of a demo in which everything went well."""
+    bundle = tiny_bundle(tmp_path / "bundle", contract_for(GO2))
+    (tmp_path / "curve.csv").write_text("wall_s,reward,lin_vel_error_m_s\n1,0.1,0.5\n2,0.2,0.3\n3,0.2,0.12\n")
+    result = RolloutResult((), tracking_scores([0.1] * 3, [0.1] * 3, [False] * 3))
+    recording = record(tmp_path, walking(), bundle)
+    return Outcome(
+        folder=tmp_path,
+        bundle=bundle,
+        trained=False,
+        evaluation={"training_model": scores_of(0.12), "full_model": scores_of(0.16)},
+        evaluation_note="",
+        curve_file=tmp_path / "curve.csv",
+        gate=Gate((Stage("manifest", True, "3 files"),), RolloutConfig(episodes=3), result),
+        profile=DEMO_PROFILE,
+        walk=Walk(over_ros=True, recording=recording, completed=True, domain="7"),
+        walk_note="",
+        measured=measure(recording),
+        video=None,
+        video_note="Cannot draw off screen here.",
+        stage_s={"walk": 1.0},
+    )
+
+
+def test_all_is_well_and_the_page_stands_alone(outcome):
+    assert outcome.passed
+    page = write_outcome(outcome).read_text()
+    assert "A Go2 walks over ROS 2" in page
+    assert page.count("<svg") == 5
+    assert "Cannot draw off screen here." in page
+    assert "✗ fail" not in page
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:)", page), "it asks nothing of the network"
+    assert "reward per second" in page
+    result = json.loads((outcome.folder / "demo.json").read_text())
+    assert result["passed"] is True
+    assert {score["name"] for score in result["scores"] if score["passed"] is False} == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "missed"),
+    [
+        ({"evaluation": {"training_model": scores_of(0.151)}}, "held out: velocity error"),
+        ({"evaluation": {"training_model": scores_of(0.1, falls=1)}}, "held out: falls"),
+        (
+            {"walk": Walk(True, Path(), False, "the battery is empty")},
+            "over ROS 2: share of the profile driven",
+        ),
+        ({"measured": None}, "over ROS 2: velocity error"),
+    ],
+)
+def test_one_miss_is_a_no_and_the_page_says_which(outcome, change, missed):
+    worse = replace(outcome, **change)
+    assert not worse.passed
+    page = write_outcome(worse).read_text()
+    assert [score.name for score in worse.scores() if score.passed is False] == [missed]
+    assert f"Missed: {missed}." in page
+    assert worse.walk.trouble in page
+
+
+def test_training_time_counts_only_where_something_was_trained(outcome):
+    provenance = replace(outcome.bundle.contract.provenance, train_wall_s=500.0)
+    bundle = replace(outcome.bundle, contract=replace(outcome.bundle.contract, provenance=provenance))
+    assert replace(outcome, bundle=bundle).passed
+    assert not replace(outcome, bundle=bundle, trained=True).passed
+
+
+def test_a_closed_gate_is_a_no(outcome):
+    gate = replace(outcome.gate, stages=(Stage("manifest", False, "changed"),))
+    assert not replace(outcome, gate=gate).passed
+
+
+def test_the_page_says_plainly_that_it_went_without_ros(outcome):
+    alone = replace(outcome, walk=Walk(False, outcome.walk.recording, True), walk_note="ROS 2 is not installed")
+    page = write_outcome(alone).read_text()
+    assert "Not over ROS 2: ROS 2 is not installed." in page
+    assert "A Go2 walks in MuJoCo" in page
+    assert as_result(alone)["walk"]["over_ros"] is False
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_bundle_of_a_run_folder_is_found(tmp_path):
+    tiny_bundle(tmp_path / "run" / "bundle")
+    assert bundle_in(tmp_path / "run") == tmp_path / "run" / "bundle"
+    assert bundle_in(tmp_path / "run" / "bundle") == tmp_path / "run" / "bundle"
+    assert bundle_in(tmp_path / "nothing") == tmp_path / "nothing"
+
+
+def test_a_free_domain_is_one_that_nobody_listens_in():
+    left = 7
+    with contextlib.ExitStack() as stack:
+        for domain in DOMAINS:
+            if domain != left:
+                listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                with contextlib.suppress(OSError):  # Then somebody else listens there, which is as good.
+                    listener.bind(("", 7400 + 250 * domain + 10))
+        assert free_domain() == left
+    assert free_domain() in DOMAINS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seconds", "1"], "--seconds is 1"),
+        (["--check-episodes", "0"], "--check-episodes is 0"),
+        (["--bundle", "no/such"], "no/such"),
+        (["--task", "velocity-flat-go3"], "velocity-flat-go2"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments, message):
+    output = tmp_path / "demo"
+    assert main(["demo", *arguments, "--output", str(output)]) == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path, capsys):
+    tiny_bundle(tmp_path / "bundle", contract_for(GO2))
+    assert main(["demo", "--bundle", str(tmp_path / "bundle"), "--output", str(tmp_path)]) == 2
+    assert "in use" in capsys.readouterr().err
+
+
+# -- the whole of it --------------------------------------------------------------------------------------------------
+
+
+def demo(folder, *arguments):
+    """A demo of a policy that only stands, as a process of its own."""
+    from gantry_ros.availability import child_environment
+
+    tiny_bundle(folder / "given", contract_for(GO2))
+    command = [sys.executable, "-m", "gantry_deploy.cli.main", "demo", "--bundle", str(folder / "given")]
+    command += ["--output", str(folder / "out"), "--json", str(folder / "result.json"), *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=child_environment()
+    )
+
+
+def processes_of(folder):
+    """Command lines of living processes that name ``folder``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in words and int(path.parent.name) != os.getpid():
+                found.append(words)
+    return found
+
+
+QUICK = ("--seconds", "4", "--check-episodes", "1", "--episodes", "0")
+
+
+@pytest.mark.slow
+def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path):
+    process = demo(tmp_path, *QUICK, "--no-ros", "--no-video")
+    said, _ = process.communicate(timeout=200)
+    assert process.returncode == 1, said  # A policy that only stands misses its thresholds.
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["walk"]["over_ros"] is False
+    assert result["walk"]["ticks"] > 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Not over ROS 2: it was asked to do without." in page
+    assert "It was not scored on held-out episodes" in page
+
+
+@pytest.mark.slow
+@pytest.mark.ros
+def test_demo_over_real_nodes_leaves_a_report_and_no_process(tmp_path):
+    pytest.importorskip("rclpy")
+    process = demo(tmp_path, *QUICK)
+    said, _ = process.communicate(timeout=280)
+    assert process.returncode == 1, said
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["walk"]["over_ros"] is True
+    assert result["walk"]["ticks"] > 50
+    assert Path(result["report"]).read_text().count("<svg") >= 4
+    card = json.loads((tmp_path / "out" / "bundle" / "card.json").read_text())
+    assert card["check"]["verdict"] == "failed"
+    assert not (tmp_path / "given" / "card.json").exists(), "what was given stays as it was"
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.ros
+def test_ctrl_c_ends_every_process_and_says_where_things_lie(tmp_path):
+    pytest.importorskip("rclpy")
+    process = demo(tmp_path, "--seconds", "60", "--check-episodes", "1", "--episodes", "0")
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "Mode STAND." in line or process.poll() is not None:
+            break
+    assert len(processes_of(tmp_path)) >= 3, said
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, said + rest
+    assert str(tmp_path / "out") in rest
+    deadline_s = time.monotonic() + 10.0
+    while processes_of(tmp_path) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert processes_of(tmp_path) == []
