@@ -276,6 +276,9 @@ def test_a_free_domain_is_one_that_nobody_listens_in():
         (["--check-episodes", "0"], "--check-episodes is 0"),
         (["--bundle", "no/such"], "no/such"),
         (["--task", "velocity-flat-go3"], "velocity-flat-go2"),
+        (["--set", "env.num_env=3"], "num_envs"),
+        (["--seed", "10007"], "10007"),
+        (["--bundle", "b", "--set", "env.num_envs=3"], "nothing is trained"),
     ],
 )
 def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments, message):

@@ -7,15 +7,46 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import choose
+from gantry_deploy.cli.command import UsageError, choose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gantry_policies.runner import Progress
+    from gantry_sim.tasks.registry import Preset
 
 
 def add_task_argument(parser: argparse.ArgumentParser) -> None:
     """The task to work on, checked when it is looked up."""
     parser.add_argument("task", metavar="TASK", help="task name; see `gantry tasks`")
+
+
+def add_set_option(parser: argparse.ArgumentParser) -> None:
+    """Offer ``--set``; :func:`changed` applies it."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        dest="changes",
+        help="change a field of the preset, for example env.num_envs=512; may be given several times",
+    )
+
+
+def changed(preset: Preset, changes: Sequence[str]) -> Preset:
+    """A preset with fields replaced as ``--set`` asks.
+
+    Raises:
+        GantryError: If there is no such field, or the value does not fit.
+    """
+    from gantry_deploy.structured import set_field
+
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals:
+            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example env.num_envs=512.")
+        preset = set_field(preset, path, text)
+    return preset
 
 
 def preset_for(device: str, asked: str | None, available: list[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
-from gantry_sim.cli.common import ProgressBar
+from gantry_sim.cli.common import ProgressBar, add_set_option, changed
 
 if TYPE_CHECKING:
     from gantry_sim.demo.outcome import Outcome
@@ -24,6 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     policy.add_argument("--task", metavar="TASK", default="velocity-flat-go2", help="what to train; see `gantry tasks`")
     policy.add_argument("--pretrained", action="store_true", help="train nothing, show the policy that comes along")
     policy.add_argument("--bundle", type=Path, metavar="PATH", help="train nothing, show this bundle or run folder")
+    add_set_option(parser)
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write; runs/demo-<time> if not given")
     parser.add_argument("--seed", type=int, default=1, help="of the training and of the gate")
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="length of the recorded walk")
@@ -75,6 +76,8 @@ def configure(args: argparse.Namespace) -> DemoConfig:
         UsageError: If a number makes no sense, or the pretrained policy is not there.
     """
     from gantry_sim.demo.pipeline import PRETRAINED, DemoConfig
+    from gantry_sim.run_folder import RunCfg
+    from gantry_sim.tasks.registry import find_task
 
     for name, value, least in (("seconds", args.seconds, 2.0), ("episodes", args.episodes, 0)):
         if not value >= least:
@@ -85,8 +88,12 @@ def configure(args: argparse.Namespace) -> DemoConfig:
         raise UsageError(f"The pretrained policy is missing: there is no folder {PRETRAINED}.")
     bundle = PRETRAINED if args.pretrained else args.bundle
     check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
+    if bundle is not None and args.changes:
+        raise UsageError("--set changes a training, and with --bundle or --pretrained nothing is trained.")
+    task = find_task(args.task)
+    run = RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
     return DemoConfig(
-        task=args.task,
+        run=run if bundle is None else None,
         output=args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"),
         bundle=bundle,
         seed=args.seed,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option
-from gantry_sim.cli.common import ProgressBar, preset_for, print_scores, whole
+from gantry_sim.cli.common import ProgressBar, add_set_option, changed, preset_for, print_scores, whole
 
 if TYPE_CHECKING:
     from gantry_policies.runner import Runner
@@ -26,14 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-dir", type=Path, metavar="FOLDER", help="where to write; a new folder in runs/ if not given"
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        dest="changes",
-        help="change a field of the preset, for example env.num_envs=512; may be given several times",
-    )
+    add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
     add_json_option(parser)
@@ -41,7 +34,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
-    from gantry_deploy.structured import set_field
     from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
     from gantry_sim.tasks.registry import find_task
 
@@ -57,12 +49,7 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     task = find_task(args.task)
     device = args.device or "cpu"
     preset_name = preset_for(device, args.preset, list(task.presets))
-    preset = task.preset(preset_name)
-    for change in args.changes:
-        path, equals, text = change.partition("=")
-        if not equals:
-            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example env.num_envs=512.")
-        preset = set_field(preset, path, text)
+    preset = changed(task.preset(preset_name), args.changes)
     cfg = RunCfg(task, preset_name, preset, device, 1 if args.seed is None else args.seed)
     check_run(cfg)
     return cfg, create_run(cfg, args.run_dir), False

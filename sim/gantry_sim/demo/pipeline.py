@@ -22,8 +22,7 @@ from gantry_sim.demo.measured import MeasuredWalk, measure
 from gantry_sim.demo.outcome import Gate, Outcome
 from gantry_sim.demo.profile import DEMO_PROFILE, Profile, fitted
 from gantry_sim.replay import Poses, film, frame_times
-from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, create_run, write_json
-from gantry_sim.tasks.registry import find_task
+from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, check_run, create_run, write_json
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained" / "go2-walk"
 """The policy that comes with this code."""
@@ -41,14 +40,14 @@ class Interrupted(Exception):  # noqa: N818 - as KeyboardInterrupt, it is no err
 class DemoConfig:
     """What to show."""
 
-    task: str
-    """What is learned; of no meaning with a bundle."""
     output: Path
     """Folder for everything."""
+    run: RunCfg | None
+    """What to train; None to show ``bundle`` instead."""
     bundle: Path | None = None
-    """Show this policy, a bundle or a run folder, instead of training one."""
+    """A finished policy, a bundle or a run folder."""
     seed: int = 1
-    """Of the training, and of the gate."""
+    """Of the gate."""
     ros: bool = True
     """Walk over ROS 2 where it is installed."""
     seconds: float = 20.0
@@ -85,7 +84,7 @@ class Demo:
         self._config = config
         self._display = display
         self._stage_s: dict[str, float] = {}
-        self._stages = 4 + (config.bundle is None)
+        self._stages = 4 + (config.run is not None)
 
     def run(self) -> Outcome:
         """Do it all and write the report.
@@ -95,9 +94,10 @@ class Demo:
             Interrupted: If the training was stopped.
         """
         config = self._config
-        if config.bundle is None:
-            bundle, evaluation, note = self._train()
+        if config.run is not None:
+            bundle, evaluation, note = self._train(config.run)
         else:
+            assert config.bundle is not None
             bundle, evaluation, note = self._adopt(config.bundle)
         curve = config.output / CURVE_FILE
         gate = self._check(bundle)
@@ -109,7 +109,7 @@ class Demo:
         outcome = Outcome(
             folder=config.output,
             bundle=bundle,
-            trained=config.bundle is None,
+            trained=config.run is not None,
             evaluation=evaluation,
             evaluation_note=note,
             curve_file=curve if curve.is_file() else None,
@@ -125,14 +125,13 @@ class Demo:
         write_outcome(outcome)
         return outcome
 
-    def _train(self) -> tuple[Bundle, dict[str, Any] | None, str]:
+    def _train(self, cfg: RunCfg) -> tuple[Bundle, dict[str, Any] | None, str]:
         from gantry_sim.train import evaluate_run, export_run, policy_of, train
 
         config = self._config
-        task = find_task(config.task)
-        cfg = RunCfg(task, "cpu", task.preset("cpu"), "cpu", config.seed)
+        check_run(cfg)
         folder = create_run(cfg, config.output)
-        with self._stage("training", f"Train {task.name} (cpu preset, seed {config.seed})"):
+        with self._stage("training", f"Train {cfg.task.name} ({cfg.preset_name} preset, seed {cfg.seed})"):
             runner, complete = train(cfg, folder, on_progress=self._display.progress)
         if not complete:
             raise Interrupted(folder)
