@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gantry_deploy.contract import Acceptance
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
 from gantry_sim.env import GantryEnv
@@ -53,6 +54,7 @@ def cpu_rough(robot: str) -> Preset:
         lin_vel_x_m_s=(-0.8, 0.8),
         lin_vel_y_m_s=(-0.4, 0.4),
         reward_weights={"tilt": -0.5, "vertical_velocity": -0.5, "height": -10.0},
+        acceptance=Acceptance(max_lin_vel_error_m_s=0.2, max_yaw_rate_error_rad_s=0.3, max_fall_rate=0.05),
     )
     return Preset(env, replace(flat.learner, total_steps=8_000_000, gamma=0.98, learning_rate=1e-3))
 
@@ -60,7 +62,8 @@ def cpu_rough(robot: str) -> Preset:
 def gpu_rough(robot: str) -> Preset:
     """mjlab's scale on uneven ground."""
     flat = gpu_flat(robot)
-    env = replace(flat.env, rough=True, terrain_levels=10, reward_weights=cpu_rough(robot).env.reward_weights)
+    few = cpu_rough(robot).env
+    env = replace(flat.env, rough=True, terrain_levels=10, reward_weights=few.reward_weights, acceptance=few.acceptance)
     return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
 
 
@@ -74,8 +77,23 @@ def cpu_humanoid(robot: str) -> Preset:
         lin_vel_y_m_s=(-0.3, 0.3),
         yaw_rate_rad_s=(-0.6, 0.6),
         com_offset_m=0.015,
+        acceptance=Acceptance(max_lin_vel_error_m_s=0.2, max_yaw_rate_error_rad_s=0.3, max_fall_rate=0.05),
     )
     return Preset(env, replace(flat.learner, total_steps=12_000_000, learning_rate=1e-3, init_std=0.4, gamma=0.98))
+
+
+def gpu_humanoid(robot: str) -> Preset:
+    """mjlab's scale for two legs, with the commands of the few-sample preset."""
+    flat, few = gpu_flat(robot), cpu_humanoid(robot).env
+    env = replace(
+        flat.env,
+        lin_vel_x_m_s=few.lin_vel_x_m_s,
+        lin_vel_y_m_s=few.lin_vel_y_m_s,
+        yaw_rate_rad_s=few.yaw_rate_rad_s,
+        com_offset_m=few.com_offset_m,
+        acceptance=few.acceptance,
+    )
+    return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
 
 
 def make_env(cfg: VelocityCfg, device: str, seed: int) -> GantryEnv:
@@ -112,9 +130,11 @@ def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
     return metrics if levels is None else metrics | {"terrain_level": levels.float().mean()}
 
 
-def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False) -> VelocityCfg:
-    """Held-out episodes: every command moves; ``full_model`` takes all collision shapes and the finer physics."""
-    cfg = replace(cfg, num_envs=num_envs, standing_share=0.0, push_m_s=0.0, curriculum=False)
+def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False, standing: bool = False) -> VelocityCfg:
+    """Held-out episodes: every command moves, or with ``standing`` none does; ``full_model`` takes all collision shapes
+    and the finer physics."""
+    share = 1.0 if standing else 0.0
+    cfg = replace(cfg, num_envs=num_envs, standing_share=share, push_m_s=0.0, curriculum=False)
     return replace(cfg, feet_only=False, pyramidal=False, physics_dt_s=0.005) if full_model else cfg
 
 
@@ -134,7 +154,7 @@ def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
 
 FLAT_GO1 = _task("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1", cpu_flat, gpu_flat)
 FLAT_GO2 = _task("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2", cpu_flat, gpu_flat)
-FLAT_G1 = _task("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1", cpu_humanoid, gpu_flat)
+FLAT_G1 = _task("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1", cpu_humanoid, gpu_humanoid)
 ROUGH_GO2 = _task(
     "velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2", cpu_rough, gpu_rough
 )

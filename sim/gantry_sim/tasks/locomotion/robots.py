@@ -36,6 +36,25 @@ class Walker:
     """Per joint, weight of leaving the default pose."""
     spawn_height_m: float
     """Height of the base at the start of an episode."""
+    all_foot_geoms: tuple[str, ...] = ()
+    """The same for the full model; empty where it has no more shapes."""
+    bandwidth: tuple[float, ...] = ()
+    """Per joint, bandwidth of the position loop over that of the spec's gains; empty for the spec's gains. Stiffness
+    grows with its square, damping with itself."""
+
+    @property
+    def stiffness_nm_rad(self) -> tuple[float, ...]:
+        """Per joint, the proportional gain that the policy is trained with."""
+        return self._scaled("stiffness_nm_rad", 2)
+
+    @property
+    def damping_nm_s_rad(self) -> tuple[float, ...]:
+        """Per joint, the derivative gain that the policy is trained with."""
+        return self._scaled("damping_nm_s_rad", 1)
+
+    def _scaled(self, field: str, power: int) -> tuple[float, ...]:
+        factors = self.bandwidth or (1.0,) * self.spec.num_joints
+        return tuple(float(gain * f**power) for gain, f in zip(self.spec.array(field), factors, strict=True))
 
 
 def _quadruped(
@@ -125,7 +144,7 @@ def _g1() -> Walker:
         frequency_hz=1.4,
         duty=0.58,
         foot_offset=(0.0, 0.5),
-        amplitude_rad=0.3,
+        amplitude_rad=0.25,
         lead_s=0.03,
         joint_foot=tuple(1 if name.startswith("right") else 0 for name in names),
         joint_gain=by_part(lift, 0.0),
@@ -142,6 +161,7 @@ def _g1() -> Walker:
         heavy_body="torso_link",
         # Two of the seven capsules under each sole, the outer ones, span the support of all.
         foot_geoms=("^left_foot[26]_collision$", "^right_foot[26]_collision$"),
+        all_foot_geoms=("^left_foot[1-7]_collision$", "^right_foot[1-7]_collision$"),
         foot_radius_m=-0.002,
         gait=gait,
         action_scale=by_part({"shoulder": 0.1, "elbow": 0.1, "wrist": 0.05, "waist": 0.15}, 0.25),
@@ -149,6 +169,8 @@ def _g1() -> Walker:
         swing_height_m=0.08,
         deviation_weight=by_part({"hip_pitch": 0.1, "knee": 0.1, "ankle": 0.1, "hip_roll": 0.5}, 1.0),
         spawn_height_m=0.765,
+        # The spec's gains leave all balance to the policy; these carry the robot, so that few samples are enough.
+        bandwidth=by_part({"ankle": 2.0, "hip": 1.5, "knee": 1.5, "waist": 1.5}, 1.0),
     )
 
 

@@ -97,13 +97,16 @@ class LocomotionState:
 
     @property
     def ground_height(self) -> Tensor:
-        """Height of the terrain under the base, (N,), m; on uneven ground as of the last observation."""
-        return self._ground()[:, 0]
+        """Height of the ground that the robot stands over, (N,), m: the mean under base and feet, so that a step's edge
+        passing below the base is no fall; on uneven ground as of the last observation."""
+        return self._ground().mean(-1)
 
     @property
     def foot_height(self) -> Tensor:
-        """Height of the soles above the terrain, (N, f), m."""
-        return self.foot_pos_w[..., 2] - self.names.foot_radius_m - self._ground()[:, 1:]
+        """Height of the soles above the terrain, (N, f), m, limited to [-0.1, 0.5]: a ray that starts inside a step
+        leaves through its underside."""
+        height = self.foot_pos_w[..., 2] - self.names.foot_radius_m - self._ground()[:, 1:]
+        return height.clamp(-0.1, 0.5)
 
     @property
     def foot_contact(self) -> Tensor:

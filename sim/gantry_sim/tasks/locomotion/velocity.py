@@ -18,14 +18,15 @@ from mjlab.managers.termination_manager import TerminationTermCfg
 from mjlab.scene import SceneCfg
 from mjlab.sensor import ContactMatch, ContactSensorCfg
 from mjlab.sim import MujocoCfg, SimulationCfg
-from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg, terrain_levels_vel
+from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
 from mjlab.utils.spec_config import CollisionCfg
 
-from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
 from gantry_deploy.observations import make_term
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
+from gantry_sim.tasks.locomotion.curriculum import TerrainLevels
 from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg
 from gantry_sim.tasks.locomotion.robots import Walker, walker
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
@@ -81,6 +82,8 @@ class VelocityCfg:
     """Changes to :data:`REWARD_WEIGHTS`."""
     track_width_m_s: float = 0.35
     """Width of the planar tracking reward."""
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    """What the sim-to-sim gate asks of the policy, on flat ground."""
 
 
 REWARD_WEIGHTS: dict[str, float] = {
@@ -111,8 +114,8 @@ def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
         joint_lower_rad=_floats(spec, "lower_rad"),
         joint_upper_rad=_floats(spec, "upper_rad"),
         default_pos_rad=_floats(spec, "default_rad"),
-        stiffness_nm_rad=_floats(spec, "stiffness_nm_rad"),
-        damping_nm_s_rad=_floats(spec, "damping_nm_s_rad"),
+        stiffness_nm_rad=body.stiffness_nm_rad,
+        damping_nm_s_rad=body.damping_nm_s_rad,
         effort_limit_nm=_floats(spec, "effort_limit_nm"),
         observations=(
             make_term("base_ang_vel", 3, scale=0.25),
@@ -132,6 +135,7 @@ def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
             max_rate=(0.0, 0.0, 0.0),
         ),
         gait=body.gait,
+        acceptance=cfg.acceptance,
     )
 
 
@@ -147,7 +151,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
     names = LocomotionNames(
         body.spec,
         foot_sites=body.spec.feet,
-        foot_geoms=body.foot_geoms,
+        foot_geoms=foot_shapes(cfg, body),
         foot_radius_m=body.foot_radius_m,
         height_sensor=HEIGHT_SENSOR if cfg.rough else None,
     )
@@ -166,7 +170,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
             sensors=(
                 ContactSensorCfg(
                     name=names.contact_sensor,
-                    primary=ContactMatch(mode="geom", pattern=body.foot_geoms, entity="robot"),
+                    primary=ContactMatch(mode="geom", pattern=foot_shapes(cfg, body), entity="robot"),
                     secondary=ContactMatch(mode="body", pattern="terrain"),
                     fields=("found",),
                     reduce="none",
@@ -197,12 +201,16 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
 
 
 def _simulation_cfg(cfg: VelocityCfg) -> SimulationCfg:
+    # The sizes are MuJoCo Warp's, which drops what exceeds them; they are mjlab's own for its velocity tasks.
     return SimulationCfg(
-        njmax=600 if cfg.rough else 300,
+        njmax=1500 if cfg.rough else 300,
+        nconmax=35 if cfg.rough else None,
+        contact_sensor_maxmatch=500 if cfg.rough else 64,
         mujoco=MujocoCfg(
             timestep=cfg.physics_dt_s,
             iterations=10,
             ls_iterations=20,
+            ccd_iterations=500 if cfg.rough else 50,
             cone="pyramidal" if cfg.pyramidal else "elliptic",
             impratio=1.0 if cfg.pyramidal else 10.0,
         ),
@@ -212,17 +220,22 @@ def _simulation_cfg(cfg: VelocityCfg) -> SimulationCfg:
 def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
     if not (cfg.rough and cfg.curriculum):
         return {}
-    return {"terrain_levels": CurriculumTermCfg(func=terrain_levels_vel, params={"command_name": "twist"})}
+    return {"terrain_levels": CurriculumTermCfg(func=TerrainLevels)}
 
 
 def _make_state(names: LocomotionNames, env: GantryEnv) -> LocomotionState:
     return LocomotionState(env, names)
 
 
+def foot_shapes(cfg: VelocityCfg, body: Walker) -> tuple[str, ...]:
+    """Regular expression of the collision shapes of each foot: a few in the cheap model, all in the full one."""
+    return body.foot_geoms if cfg.feet_only else body.all_foot_geoms or body.foot_geoms
+
+
 def robot_cfg(cfg: VelocityCfg, body: Walker) -> EntityCfg:
-    """The robot as an mjlab entity: position servos with the spec's gains, collisions as the task asks."""
+    """The robot as an mjlab entity: position servos with the contract's gains, collisions as the task asks."""
     spec = body.spec
-    feet = "|".join(body.foot_geoms)
+    feet = "|".join(foot_shapes(cfg, body))
     collision = CollisionCfg(
         geom_names_expr=(feet,) if cfg.feet_only else (".*_collision\\d*",),
         contype=0 if cfg.feet_only else 1,
@@ -235,12 +248,12 @@ def robot_cfg(cfg: VelocityCfg, body: Walker) -> EntityCfg:
     actuators = tuple(
         BuiltinPositionActuatorCfg(
             target_names_expr=(f"^{joint.name}$",),
-            stiffness=joint.stiffness_nm_rad,
-            damping=joint.damping_nm_s_rad,
+            stiffness=stiffness,
+            damping=damping,
             effort_limit=joint.effort_limit_nm,
             armature=joint.armature_kg_m2,
         )
-        for joint in spec.joints
+        for joint, stiffness, damping in zip(spec.joints, body.stiffness_nm_rad, body.damping_nm_s_rad, strict=True)
     )
     return EntityCfg(
         spec_fn=partial(robot_model, spec.name, visuals=False),
@@ -267,7 +280,7 @@ def _command_cfg(cfg: VelocityCfg) -> UniformVelocityCommandCfg:
 
 
 def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
-    feet = SceneEntityCfg("robot", geom_names=body.foot_geoms)
+    feet = SceneEntityCfg("robot", geom_names=foot_shapes(cfg, body))
     base = SceneEntityCfg("robot", body_names=(body.heavy_body,))
     shift = (-cfg.com_offset_m, cfg.com_offset_m)
     events = {
