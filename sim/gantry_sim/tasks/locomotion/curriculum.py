@@ -15,7 +15,7 @@ class TerrainLevels:
     """Moves robots between levels by how well they tracked over the time that they really lived.
 
     The distance walked, mjlab's measure, says nothing here: commands change every few seconds and turn, so that a
-    perfect follower walks in loops. A score of 1 is perfect tracking; 0.6 is an error of about 0.7 widths of the reward.
+    perfect follower walks in loops. A score of 1 is perfect tracking; 0.6 is an error of 0.7 widths of the reward.
     """
 
     def __init__(self, cfg: Any, env: Any) -> None:
