@@ -1,0 +1,273 @@
+"""Run folders and the training commands: what is written, what is refused, and in which words."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli import main as cli
+from gantry_policies.checkpoint import CheckpointError
+from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
+from gantry_sim.tasks.registry import find_task
+from gantry_sim.train import build_runner, open_run
+
+GO2 = "velocity-flat-go2"
+SMALL = ("env.num_envs=16", "learner.total_steps=768", "learner.hidden=[16]", "learner.critic_hidden=[16]")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Everything is written below the temporary folder."""
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def configured(**env):
+    preset = find_task(GO2).preset("cpu")
+    return RunCfg(find_task(GO2), "cpu", replace(preset, env=replace(preset.env, **env)), "cpu", 1)
+
+
+def gantry(capsys, *words):
+    code = cli.main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def small_training(*words):
+    return ["train", GO2, *words, *(word for change in SMALL for word in ("--set", change))]
+
+
+# -- mistakes on the command line ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["velocity-flat-go3"], "Unknown task 'velocity-flat-go3'. Did you mean 'velocity-flat-go2'?"),
+        ([GO2, "--preset", "cpuu"], "Unknown preset 'cpuu'. Did you mean 'cpu'? Available: cpu, gpu."),
+        ([GO2, "--set", "env.num_env=4"], "Unknown field 'num_env'. Did you mean 'num_envs'?"),
+        ([GO2, "--set", "num_envs=4"], "Did you mean 'env.num_envs'?"),
+        ([GO2, "--set", "env.num_envs"], "--set env.num_envs: expected FIELD=VALUE"),
+        ([GO2, "--set", "env.num_envs=many"], "env.num_envs is 'many', expected int."),
+        ([GO2, "--set", "env.num_envs=0"], "env.num_envs is 0, expected at least 1."),
+        ([GO2, "--set", "env.robot=go1"], "Task 'velocity-flat-go2' is for robot 'go2', env.robot is 'go1'."),
+        ([GO2, "--set", "env.robot=go3"], "Unknown walking robot 'go3'. Did you mean"),
+        ([GO2, "--set", "learner.activation=relo"], "Did you mean 'relu'?"),
+        ([GO2, "--set", "env.num_envs=1", "--set", "learner.minibatches=16"], "too few samples for 16 minibatches"),
+        ([GO2, "--device", "cdua:0"], "Unknown device 'cdua:0'. Expected cpu, or a CUDA device such as cuda:0."),
+        ([GO2, "--device", "cuda:77"], "Device 'cuda:77' was asked for, but torch sees no such device. Available: cpu"),
+        ([GO2, "--seed", "10007"], "Seed 10007 is held out for evaluation; take another."),
+        ([GO2, "--seed", "-1"], "Seed -1 is out of range"),
+        ([GO2, "--episodes", "-1"], "'-1' is no whole number from 0"),
+        ([GO2, "--run-dir", "file/run"], "Cannot write in 'file/run': Not a directory."),
+        ([GO2, "--json", "missing/result.json"], "folder 'missing' does not exist"),
+        ([GO2, "--sed", "3"], "Did you mean '--seed'?"),
+        ([], "Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER."),
+        (["--resume", "missing"], "'missing' is no run folder: there is no config.json in it."),
+        (["--resume", "file"], "'file' is no run folder: there is no config.json in it."),
+        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder and --set."),
+        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder and --set."),
+    ],
+)
+def test_a_mistake_is_one_message_and_nothing_is_written(capsys, tmp_path, words, message):
+    (tmp_path / "file").write_text("no folder")
+    code, out, err = gantry(capsys, "train", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+    assert message in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eval", "missing"], "There is no bundle at missing"),
+        (["eval", "missing", "--episodes", "0"], "--episodes is 0, expected at least 1."),
+        (["export", "missing"], "'missing' is no run folder"),
+        (["export", "missing", "--private-key", "no.key"], "Cannot read the key 'no.key': No such file or directory."),
+        (["export", "missing", "--private-key", "short.key"], "The key 'short.key' has 3 bytes, expected 32"),
+        (["tasks", "velocity-flat-go3"], "Did you mean 'velocity-flat-go2'?"),
+    ],
+)
+def test_mistakes_with_other_commands(capsys, tmp_path, words, message):
+    (tmp_path / "short.key").write_bytes(b"abc")
+    code, _, err = gantry(capsys, *words)
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_physics_step_that_does_not_divide_the_control_step_is_refused(tmp_path):
+    with pytest.raises(RunError, match=r"A control step lasts 0\.021 s here, the policy's contract says 50 Hz"):
+        build_runner(configured(num_envs=2, physics_dt_s=0.007), None)
+
+
+def test_a_failed_start_does_not_bar_the_folder(capsys, tmp_path):
+    broken = ["--set", "env.physics_dt_s=0.007", "--run-dir", "run", "--episodes", 0, "--no-export"]
+    assert gantry(capsys, *small_training(*broken))[0] == 2
+    assert gantry(capsys, *small_training("--run-dir", "run", "--episodes", 0, "--no-export"))[0] == 0
+    code, _, err = gantry(capsys, *small_training("--run-dir", "run"))
+    assert (code, err.strip()) == (
+        2,
+        "Error: 'run' already holds a run. Continue it with --resume run, or name another folder.",
+    )
+
+
+# -- a whole small run ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
+    code, out, err = gantry(
+        capsys, *small_training("--run-dir", "run", "--episodes", 2, "--seed", 4, "--json", "r.json")
+    )
+    assert code == 0
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["env_steps"], result["seed"], result["run"]) == (768, 4, "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names >= {"config.json", "curve.csv", "checkpoints", "tensorboard", "evaluation.json", "bundle"}
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert record["env"]["num_envs"] == 16
+    assert record["learner"]["hidden"] == [16]
+    assert {"git_commit", "machine", "packages", "created_utc"} <= record.keys()
+    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert evaluation == json.loads(json.dumps(result["evaluation"]))
+    assert evaluation["full_model"]["episodes"] == 2
+    bundle = load_bundle(tmp_path / "run" / "bundle")
+    provenance = bundle.contract.provenance
+    assert (provenance.task, provenance.seed, provenance.env_steps) == (GO2, 4, 768)
+    assert len(bundle.golden["observation"]) >= 1000
+    assert "Next:   gantry check run/bundle" in out
+    assert "Warp" not in err
+
+    # The bundle, the run, and the checkpoint say the same thing about the same policy.
+    shown = [
+        gantry(capsys, "eval", source, "--episodes", 2, "--model", "training", "--json", "-")
+        for source in ("run", "run/bundle")
+    ]
+    scores = [json.loads(out)["training_model"] for _, out, _ in shown]
+    assert scores[0]["fall_rate"] == scores[1]["fall_rate"]
+    assert scores[0]["lin_vel_error_m_s"]["mean"] == pytest.approx(scores[1]["lin_vel_error_m_s"]["mean"], abs=1e-3)
+    assert scores[0] == evaluation["training_model"]
+    code, out, _ = gantry(capsys, "export", "run", "--output", "again", "--zip", "again.zip")
+    assert code == 0
+    assert load_bundle(tmp_path / "again.zip").golden.keys() == bundle.golden.keys()
+    for name, values in load_bundle(tmp_path / "again").golden.items():
+        torch.testing.assert_close(torch.tensor(values), torch.tensor(bundle.golden[name]), atol=1e-5, rtol=0)
+
+
+def test_a_result_on_standard_output_is_json_and_nothing_else(capsys):
+    for words in (["tasks"], ["tasks", GO2], small_training("--episodes", 0, "--no-export")):
+        code, out, _ = gantry(capsys, *words, "--json", "-")
+        assert code == 0
+        assert isinstance(json.loads(out), dict)
+
+
+def test_tasks_lists_every_task_with_the_fields_of_its_presets(capsys):
+    _, out, _ = gantry(capsys, "tasks")
+    for name in ("velocity-flat-go1", "velocity-flat-go2", "velocity-flat-g1", "velocity-rough-go2"):
+        assert any(line.startswith(name) and "cpu/gpu" in line for line in out.splitlines())
+    _, out, _ = gantry(capsys, "tasks", GO2)
+    for field in ("env.num_envs", "learner.learning_rate"):
+        assert sum(line.split()[:1] == [field] for line in out.splitlines()) == 2  # once a preset
+
+
+@pytest.mark.slow
+def test_no_warning_about_a_gpu_that_nobody_asked_for():
+    """Warp writes it from C, so that only a process of its own shows it."""
+    code = (
+        "from dataclasses import replace\n"
+        "from gantry_sim.tasks.registry import find_task\n"
+        f"task = find_task('{GO2}')\n"
+        "task.make_env(replace(task.preset('cpu').env, num_envs=2), 'cpu', 1)\n"
+        "import sys; print('still here', file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "CUDA driver. GPU execution" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "still here"
+
+
+# -- run folders ---------------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_comes_back_as_it_was_written(tmp_path):
+    cfg = configured(num_envs=77, friction=(0.3, 0.9), noise=None, reward_weights={"tilt": -0.25})
+    create_run(cfg, tmp_path / "run")
+    found = read_run(tmp_path / "run")
+    assert (found.preset, found.device, found.seed, found.task.name) == (cfg.preset, "cpu", 1, GO2)
+
+
+def damage_json(path):
+    path.write_text(path.read_text()[:-20])
+
+
+def damage_bytes(path):
+    path.write_bytes(b"\xff\xfe\x00")
+
+
+def drop_seed(path):
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "seed"}))
+
+
+def other_field(path):
+    path.write_text(path.read_text().replace('"num_envs"', '"num_env"'))
+
+
+def other_task(path):
+    path.write_text(path.read_text().replace(GO2, "velocity-flat-go9"))
+
+
+def a_list(path):
+    path.write_text("[]")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_json, "is damaged: JSONDecodeError"),
+        (damage_bytes, "is damaged: UnicodeDecodeError"),
+        (drop_seed, "is damaged: KeyError 'seed'"),
+        (a_list, "is damaged: TypeError"),
+        (other_field, r"Unknown field in .*config\.json: env 'num_env'\. Did you mean 'num_envs'"),
+        (other_task, "Unknown task 'velocity-flat-go9'. Did you mean 'velocity-flat-go"),
+    ],
+)
+def test_a_damaged_configuration_is_one_message(capsys, tmp_path, damage, message):
+    create_run(configured(), tmp_path / "run")
+    damage(tmp_path / "run" / "config.json")
+    code, _, err = gantry(capsys, "train", "--resume", "run")
+    assert code == 2
+    assert re.search(message, err)
+    assert len(err.splitlines()) == 1
+
+
+def test_a_run_is_held_by_one_at_a_time(tmp_path):
+    with hold_run(tmp_path):
+        with pytest.raises(RunError, match="is being trained by another process"), hold_run(tmp_path):
+            pass
+        with pytest.raises(RunError, match="is being trained by another process"):
+            create_run(configured(), tmp_path)
+    with hold_run(tmp_path):
+        pass
+    create_run(configured(), tmp_path)
+
+
+def test_what_works_is_not_refused():
+    check_run(configured(num_envs=1))
+
+
+def test_a_run_without_a_checkpoint_cannot_be_opened(tmp_path):
+    create_run(configured(), tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"No usable checkpoint in .*There are no model_\*\.pt files"):
+        open_run(tmp_path / "run")
