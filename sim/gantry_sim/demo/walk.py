@@ -227,7 +227,8 @@ class _Heard:
         self.completed = self.completed or (DONE in line and not self.trouble)
         if DAMPED in line and not self.completed:
             self.trouble = self.trouble or text.removeprefix(f"{DAMPED}: ")
-        if told:
+        # What follows the end of the profile is the stopping of the nodes, which is for the log alone.
+        if told and (DONE in line or not self.completed):
             say(f"  {node.strip():<14} {text}")
 
 
