@@ -111,16 +111,17 @@ def hold_run(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((folder / LOCK_FILE).open("a+"))
+            file = stack.enter_context((folder / LOCK_FILE).open("a+b", buffering=0))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            raise RunError(f"'{folder}' is being trained by another process ({file.read().strip()}).") from error
+            holder = file.read().decode(errors="replace").strip()
+            raise RunError(f"'{folder}' is being trained by another process ({holder}).") from error
         except OSError as error:
             raise RunError(f"Cannot write in '{folder}': {error.strerror}.") from error
-        file.truncate(0)
-        file.write(f"{os.getpid()} on {platform.node()}")
-        file.flush()
+        with contextlib.suppress(OSError):  # a full disk has room for the lock, if not for the holder's name
+            file.truncate(0)
+            file.write(f"{os.getpid()} on {platform.node()}".encode())
         yield
 
 
