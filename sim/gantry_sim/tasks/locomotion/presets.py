@@ -56,7 +56,7 @@ def cpu_rough(robot: str) -> Preset:
         reward_weights={"tilt": -0.5, "vertical_velocity": -0.5, "height": -10.0},
         acceptance=Acceptance(max_lin_vel_error_m_s=0.2, max_yaw_rate_error_rad_s=0.3, max_fall_rate=0.05),
     )
-    return Preset(env, replace(flat.learner, total_steps=8_000_000, gamma=0.98, learning_rate=1e-3))
+    return Preset(env, replace(flat.learner, total_steps=5_000_000))
 
 
 def gpu_rough(robot: str) -> Preset:
