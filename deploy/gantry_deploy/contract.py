@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from gantry_deploy.errors import ContractError
 from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
 
 CONTRACT_VERSION = 1
@@ -179,7 +180,9 @@ class PolicyContract:
     damping_nm_s_rad: tuple[float, ...]
     """Derivative gains that the policy was trained with."""
     effort_limit_nm: tuple[float, ...]
-    """Torque limits that the policy was trained with."""
+    """Torque limits that the policy was trained with; never above the robot's, which is checked. The position loop
+    runs in the motors, faster than the policy, so a runtime cannot cut its torque: where a limit here is below the
+    robot's, the motor controllers must be set to it, or the robot may push harder than it did in training."""
     observations: tuple[ObservationTerm, ...]
     """Terms of the actor's input in order."""
     action: ActionSpec
@@ -291,6 +294,25 @@ class PolicyContract:
                     raise ContractError(
                         f"Joint '{joint}': the contract's {mine} is {asked}, beyond the robot's {theirs} {allowed}."
                     )
+        self._check_gains(spec)
+
+    def _check_gains(self, spec: RobotSpec) -> None:
+        """Refuse gains that the robot was not made for, and joints that nothing would damp."""
+        for name, limits in zip(("stiffness_nm_rad", "damping_nm_s_rad"), gain_limits(spec), strict=True):
+            for joint, asked, allowed in zip(self.joint_names, getattr(self, name), limits, strict=True):
+                if asked > allowed * (1.0 + 1e-6):
+                    raise ContractError(
+                        f"Joint '{joint}': the contract's {name} is {asked:g}, allowed is {allowed:g}, "
+                        f"{MAX_GAIN_RATIO:g} times the robot's {allowed / MAX_GAIN_RATIO:g}."
+                    )
+        for joint, asked, usual in zip(
+            self.joint_names, self.damping_nm_s_rad, spec.array("damping_nm_s_rad"), strict=True
+        ):
+            if not asked > 0.0:
+                raise ContractError(
+                    f"Joint '{joint}': the contract's damping_nm_s_rad is {asked:g}, expected more than 0; "
+                    f"the robot's is {usual:g}."
+                )
 
 
 def check_numbers(contract: PolicyContract) -> None:

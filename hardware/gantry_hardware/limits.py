@@ -13,7 +13,20 @@ from gantry_hardware.state import JointCommand
 
 FloatArray = NDArray[np.float64]
 
+MAX_GAIN_RATIO = 5.0
+"""Largest gain of a command, in units of the larger of the robot's own gain and the one it holds a pose with."""
+
 _FIELDS = ("pos_rad", "vel_rad_s", "effort_nm", "stiffness_nm_rad", "damping_nm_s_rad")
+
+
+def gain_limits(spec: RobotSpec) -> tuple[FloatArray, FloatArray]:
+    """Largest stiffness (N m/rad) and damping (N m s/rad) of every joint, shapes (num_joints,).
+
+    A loop that is far stiffer than the one a robot was made for oscillates, and turns every error into full torque.
+    """
+    stiffness = np.maximum(spec.array("stiffness_nm_rad"), spec.hold_stiffness_nm_rad)
+    damping = np.maximum(spec.array("damping_nm_s_rad"), spec.hold_damping_nm_s_rad)
+    return MAX_GAIN_RATIO * stiffness, MAX_GAIN_RATIO * damping
 
 
 class CommandLimiter:
@@ -29,6 +42,7 @@ class CommandLimiter:
         self._upper = spec.array("upper_rad")
         self._speed = spec.array("velocity_limit_rad_s")
         self._effort = spec.array("effort_limit_nm")
+        self._stiffness, self._damping = gain_limits(spec)
 
     def clamp(self, command: JointCommand) -> tuple[JointCommand, list[str]]:
         """The command within the limits, and one line per number that was changed.
@@ -37,13 +51,12 @@ class CommandLimiter:
             RobotError: If an array has another shape than (num_joints,) or holds a number that is not finite.
         """
         self.check(command)
-        zero = np.zeros(self.spec.num_joints)
         limited = JointCommand(
             pos_rad=np.clip(command.pos_rad, self._lower, self._upper),
             vel_rad_s=np.clip(command.vel_rad_s, -self._speed, self._speed),
             effort_nm=np.clip(command.effort_nm, -self._effort, self._effort),
-            stiffness_nm_rad=np.maximum(command.stiffness_nm_rad, zero),
-            damping_nm_s_rad=np.maximum(command.damping_nm_s_rad, zero),
+            stiffness_nm_rad=np.clip(command.stiffness_nm_rad, 0.0, self._stiffness),
+            damping_nm_s_rad=np.clip(command.damping_nm_s_rad, 0.0, self._damping),
         )
         return limited, self._changes(command, limited)
 
@@ -77,7 +90,8 @@ class CommandLimiter:
 
 
 def clamp_command(spec: RobotSpec, command: JointCommand) -> tuple[JointCommand, list[str]]:
-    """Limit a command: positions, velocities and feed-forward torque to the joints' limits, gains to at least 0.
+    """Limit a command: positions, velocities and feed-forward torque to the joints' limits, gains to
+    :func:`gain_limits` and to at least 0.
 
     Returns:
         The limited command, and one line per number that was changed (joint, field, asked, given).

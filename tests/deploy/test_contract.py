@@ -119,8 +119,29 @@ def test_a_misspelt_joint_is_refused_with_the_near_miss():
         ({"joint_lower_rad": (-1.0, -1.1, -1.0, -1.0)}, "'left_knee_joint': the contract's joint_lower_rad is -1.1"),
         ({"joint_upper_rad": (2.0, 2.0, 2.5, 2.0)}, "'right_hip_joint': the contract's joint_upper_rad is 2.5"),
         ({"effort_limit_nm": (20.0, 20.0, 20.0, 40.0)}, "'right_knee_joint': the contract's effort_limit_nm is 40.0"),
+        (
+            {"stiffness_nm_rad": (30.0, 30.0, 30_000.0, 30.0)},
+            "'right_hip_joint': the contract's stiffness_nm_rad is 30000, allowed is 150, 5 times the robot's 30",
+        ),
+        (
+            {"damping_nm_s_rad": (1.0, 5.1, 1.0, 1.0)},
+            "'left_knee_joint': the contract's damping_nm_s_rad is 5.1, allowed is 5, 5 times the robot's 1",
+        ),
+        (
+            {"damping_nm_s_rad": (1.0, 1.0, 1.0, 0.0)},
+            "'right_knee_joint': the contract's damping_nm_s_rad is 0, expected more than 0; the robot's is 1",
+        ),
     ],
 )
 def test_more_than_the_robot_can_is_refused(change, text):
     with pytest.raises(ContractError, match=text):
         replace(CONTRACT, **change).check_robot(SPEC)
+
+
+def test_gains_up_to_five_times_the_larger_of_the_robots_own_and_its_holding_gains_are_accepted():
+    stiff = replace(CONTRACT, stiffness_nm_rad=(150.0,) * 4, damping_nm_s_rad=(5.0,) * 4)
+    stiff.check_robot(SPEC)
+    stiffer = replace(CONTRACT, stiffness_nm_rad=(600.0,) * 4, damping_nm_s_rad=(10.0,) * 4)
+    stiffer.check_robot(replace(SPEC, hold_gains=((120.0, 2.0),) * 4))
+    with pytest.raises(ContractError, match="stiffness_nm_rad is 600, allowed is 150"):
+        stiffer.check_robot(replace(SPEC, hold_gains=((20.0, 0.5),) * 4))

@@ -72,3 +72,21 @@ def test_a_number_that_is_not_finite_is_refused_by_joint(field, value):
 def test_a_wrong_shape_is_refused(shape):
     with pytest.raises(RobotError, match=r"'pos_rad' has shape .* expected \(4,\)"):
         clamp_command(SPEC, command(pos_rad=np.zeros(shape)))
+
+
+def test_gains_are_limited_to_five_times_the_larger_of_the_robots_own_and_its_holding_gains():
+    asked = command(
+        stiffness_nm_rad=np.array([150.0, 151.0, 30_000.0, 0.0]), damping_nm_s_rad=np.array([5.0, 6.0, 0.0, 1.0])
+    )
+    sent, changes = clamp_command(SPEC, asked)
+    np.testing.assert_array_equal(sent.stiffness_nm_rad, [150.0, 150.0, 150.0, 0.0])
+    np.testing.assert_array_equal(sent.damping_nm_s_rad, [5.0, 5.0, 0.0, 1.0])
+    assert changes == [
+        "left_knee_joint: stiffness_nm_rad 151 limited to 150",
+        "right_hip_joint: stiffness_nm_rad 3e+04 limited to 150",
+        "left_knee_joint: damping_nm_s_rad 6 limited to 5",
+    ]
+    sent, changes = clamp_command(replace(SPEC, hold_gains=((120.0, 2.0),) * 4), asked)
+    np.testing.assert_array_equal(sent.stiffness_nm_rad, [150.0, 151.0, 600.0, 0.0])
+    np.testing.assert_array_equal(sent.damping_nm_s_rad, [5.0, 6.0, 0.0, 1.0])
+    assert len(changes) == 1

@@ -122,7 +122,7 @@ def test_torque_follows_the_impedance_law():
 
 def test_torque_is_clipped_to_the_effort_limit():
     hanging = robot(fixed_base=True)
-    hanging.write(constant(GO2, GO2.array("default_rad") - 0.2, stiffness=1000.0))
+    hanging.write(constant(GO2, GO2.array("default_rad") - 0.3, stiffness=200.0))
     hanging.sleep_until(DT_S)
     np.testing.assert_allclose(hanging.read().joint_effort_nm, -GO2.array("effort_limit_nm"))
 
