@@ -101,7 +101,7 @@ def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise PolicyError(f"torch cannot express this network in ONNX: {reason}") from error
         assert program is not None
-        program.save(buffer)
+        program.save(buffer)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, contract.to_json()

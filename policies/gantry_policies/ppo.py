@@ -129,7 +129,7 @@ class FewSamplePPO(PPO):
             return values.flatten(0, 1)[rows]
 
         return _Batch(
-            observations={group: take(values) for group, values in storage.observations.items()},
+            observations={group: take(values) for group, values in storage.observations.items()},  # type: ignore[arg-type]
             actions=take(storage.actions),
             values=take(storage.values),
             returns=take(storage.returns),

@@ -81,24 +81,25 @@ class _Board:
     """
 
     def __init__(self, folder: Path, env_steps: int) -> None:
-        from tensorboard.compat.proto import event_pb2
+        from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event = event_pb2.Event
+        # Classes that protobuf makes at run time, unknown to type checkers.
+        events: Any = event_pb2
+        summaries: Any = summary_pb2
+        self._event, self._summary = events.Event, summaries.Summary
         folder.mkdir(exist_ok=True)
         stamp = f"{time.time_ns() // 1_000_000_000:010d}.{time.time_ns() % 1_000_000_000:09d}"
         self._file = (folder / f"events.out.tfevents.{stamp}.gantry").open("wb")
         self._records = RecordWriter(self._file)
         self._add(file_version="brain.Event:2")
-        self._add(step=env_steps + 1, session_log=event_pb2.SessionLog(status=event_pb2.SessionLog.START))
+        self._add(step=env_steps + 1, session_log=events.SessionLog(status=events.SessionLog.START))
         self._file.flush()
 
     def write(self, scalars: dict[str, float], step: int) -> None:
         """Add points of several curves."""
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._add(step=step, summary=Summary(value=values))
+        values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        self._add(step=step, summary=self._summary(value=values))
         self._file.flush()
 
     def close(self) -> None:
