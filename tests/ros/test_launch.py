@@ -79,11 +79,25 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
 def test_a_real_robot_never_starts_by_itself_and_its_topics_can_be_named():
     given = {"bundle": "b", "joint_states": "driver/joints", "realtime_priority": "80", "joint_order": "by_name"}
     (policy,) = find_launch("robot").nodes(given)
-    assert policy.parameters == {"bundle": "b", "joint_order": "by_name", "realtime_priority": 80}
+    assert policy.parameters == {
+        "bundle": "b",
+        "joint_order": "by_name",
+        "realtime_priority": 80,
+        "safety.require_heartbeat": True,
+    }
     assert policy.remappings == (("joint_states", "driver/joints"),)
     assert policy.environment == {}
     with pytest.raises(UnknownNameError, match="argument of 'robot' 'auto_start'"):
         find_launch("robot").nodes({"bundle": "b", "auto_start": "true"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, True), ({"require_heartbeat": "false"}, False), ({"require_heartbeat": ""}, None)],
+)
+def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given, expected):
+    (policy,) = find_launch("robot").nodes({"bundle": "b", **given})
+    assert policy.parameters.get("safety.require_heartbeat") is expected
 
 
 @pytest.mark.parametrize(

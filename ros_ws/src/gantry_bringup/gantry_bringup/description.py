@@ -86,7 +86,6 @@ COMMON_ARGUMENTS = (
     Argument("record", "", "MCAP file to record to"),
     Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
-    Argument("require_heartbeat", "", "true: damp when the operator's heartbeat is lost"),
     Argument("dds_profile", "", "Fast DDS profile, for example configs/ros/fastdds-shm.xml"),
 )
 """Of every description with a policy."""
@@ -98,6 +97,7 @@ SIM_WALK_ARGUMENTS = (
     Argument("auto_start", "true", "stand up and start the policy without being asked"),
     Argument("drive", "false", "drive a profile on cmd_vel, then end everything"),
     Argument("profile", "", "profile to drive, 'seconds:vx,vy,yaw_rate; ...'"),
+    Argument("require_heartbeat", "", "true: damp when the operator's heartbeat is lost"),
     # A simulated robot must never answer, or be answered by, a real one on the same network.
     Argument("discovery_range", "LOCALHOST", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
 )
@@ -112,9 +112,11 @@ ROBOT_ARGUMENTS = (
     Argument("cmd_vel", "", "the operator's topic, if it is not cmd_vel"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
     Argument("realtime_priority", "", "SCHED_FIFO priority of the control loop, 1 to 99"),
+    # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
+    Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
     Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
 )
-"""Of ``robot``; a real robot never starts by itself, so there is no ``auto_start``."""
+"""Of ``robot``; a real robot never starts by itself, so there is no ``auto_start``, and needs a living operator."""
 
 
 def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
