@@ -58,9 +58,7 @@ class TrackingCamera:
             )
         self.size_px = (width_px, height_px)
         self._model = model
-        self._context = _drawing_context(width_px, height_px)
-        self._context.make_current()
-        self._target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        self._context, self._target = _drawing_context(model, width_px, height_px)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._target)
         self._scene = mujoco.MjvScene(model, maxgeom=MAX_SHAPES)
         # Shadows and reflections cost fifteen times the rest where there is no graphics card.
@@ -123,8 +121,8 @@ class TrackingCamera:
             self._context = None
 
 
-def _drawing_context(width_px: int, height_px: int) -> Any:
-    """An off-screen drawing context: EGL on Linux, whatever MuJoCo was imported with elsewhere.
+def _drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tuple[Any, mujoco.MjrContext]:
+    """An off-screen drawing context with the model's shapes in it: EGL on Linux, MuJoCo's own choice elsewhere.
 
     EGL is asked for directly, since whoever imported MuJoCo first may have settled it for another way of drawing.
 
@@ -136,7 +134,11 @@ def _drawing_context(width_px: int, height_px: int) -> Any:
             from mujoco.egl import GLContext
         else:
             from mujoco import GLContext
-        return GLContext(width_px, height_px)
+        context: Any = object.__new__(GLContext)
+        context._context = None  # One that fails while it is made is freed as well, and would miss this attribute.
+        context.__init__(width_px, height_px)
+        context.make_current()
+        return context, mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
     except Exception as error:  # Drivers fail in ways of their own: missing libraries, no device, no memory.
         raise GantryError(
             f"Cannot draw off screen here ({type(error).__name__}: {error}). On Linux this needs EGL (Debian packages "

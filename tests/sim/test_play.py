@@ -1,6 +1,9 @@
 """Watching a policy: the keyboard, the course of a live walk, pictures with arrows, and the film."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -147,3 +150,24 @@ def test_film_of_one_command(tmp_path):
     assert main(["play", str(tmp_path / "bundle"), *arguments]) == 0
     assert video.read_bytes()[4:8] == b"ftyp"
     assert json.loads(result.read_text())["completed"] is True
+
+
+def test_a_machine_that_cannot_draw_is_told_so_in_one_message(tmp_path):
+    """In a process of its own, since a process settles once and for all how it draws."""
+    code = f"""
+import numpy as np
+from gantry_hardware.robots import robot_spec
+from gantry_sim.replay import Poses, film
+row = np.zeros((2, 3))
+poses = Poses(np.arange(2.0), row, np.tile([1.0, 0, 0, 0], (2, 1)), np.zeros((2, 12)), row, row)
+from gantry_hardware.errors import GantryError
+try:
+    next(film(robot_spec("go2"), poses, 1.0))
+except GantryError as error:
+    print("refused:", error)
+"""
+    environment = {**os.environ, "__EGL_VENDOR_LIBRARY_DIRS": str(tmp_path), "MUJOCO_GL": "egl"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0
+    assert done.stdout.startswith("refused: Cannot draw off screen here")
+    assert done.stderr == ""
