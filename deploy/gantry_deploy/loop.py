@@ -18,12 +18,14 @@ from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
 from gantry_deploy.standing import Stand
 from gantry_deploy.timing import TimingLog
-from gantry_hardware.backend import Robot
+from gantry_hardware.backend import Robot, SharedRobot
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.state import JointCommand, RobotState
 
 _LOG = logging.getLogger("gantry.loop")
 
+LAST_WORDS = 3
+"""Damping commands that are sent before a robot that was not passive is left; one alone may get lost."""
 DEFAULT_RATE_HZ = 50.0
 """Rate of a loop without a policy."""
 
@@ -48,7 +50,7 @@ class TickReport:
     step: PolicyStep | None
     """What the policy saw and did; None unless it ran."""
     sent: JointCommand | None
-    """What was really sent; None if the robot took nothing."""
+    """What was really sent; None if nothing was: the robot took nothing, or a limp command was withheld."""
     period_s: float
     """Time since the last tick began, on the robot's clock; 0 for the first."""
     busy_s: float
@@ -203,10 +205,23 @@ class Controller:
                 self.robot.sleep_until(start_s + index * dt_s)
         except BaseException:
             # Whatever stopped the loop, the robot must not keep following the last target.
-            self._write(self._damping, self.robot.now_s())
+            if self._is_powered():
+                self._write(self._damping, self.robot.now_s())
             raise
         finally:
             gc.unfreeze()
+
+    def last_words(self) -> None:
+        """Damp a robot that is about to be left, unless it is passive; call it after :meth:`run`.
+
+        Raises:
+            RobotError: If the robot takes no command.
+        """
+        if not self._is_powered():
+            return
+        for _ in range(LAST_WORDS):
+            self.robot.write(self._damping)
+            self.robot.sleep_until(self.robot.now_s() + 1.0 / self.rate_hz)
 
     def statistics(self) -> dict[str, Any]:
         """Timings (count, mean, p50, p99, max in seconds), counts, mode and fault; plain data for JSON."""
@@ -323,8 +338,19 @@ class Controller:
         except RobotError:
             return None
 
+    def _is_powered(self) -> bool:
+        """Whether the robot got anything else than limp commands, or will; one that did not is left alone."""
+        return not (self._mode is Mode.PASSIVE and self.safety.mode is Mode.PASSIVE)
+
     def _refuse_stand(self) -> str | None:
-        return None if self._finding is None else self._finding.text
+        if self._finding is not None:
+            return self._finding.text
+        if isinstance(self.robot, SharedRobot):
+            try:
+                self.robot.refuse_other_commanders()
+            except RobotError as error:
+                return str(error)
+        return None
 
     def _refuse_start(self) -> str | None:
         if self.runner is None:

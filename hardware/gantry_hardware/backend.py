@@ -43,8 +43,10 @@ class Robot(Protocol):
         """
         ...
 
-    def write(self, command: JointCommand) -> JointCommand:
+    def write(self, command: JointCommand) -> JointCommand | None:
         """Send a command and return what was really sent, after the backend's own limits.
+
+        None if nothing was sent: a command without any torque is withheld while somebody else commands the robot.
 
         Raises:
             RobotError: If the shapes do not match the spec; nothing has been sent.
@@ -53,4 +55,17 @@ class Robot(Protocol):
 
     def close(self) -> None:
         """Release the robot; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class SharedRobot(Protocol):
+    """What a :class:`Robot` has beside that, if others could command the same robot."""
+
+    def refuse_other_commanders(self) -> None:
+        """Look who else commands the robot.
+
+        Raises:
+            RobotError: If somebody does, with the names.
+        """
         ...

@@ -13,6 +13,9 @@ from gantry_hardware.spec import RobotSpec
 GROUP = "gantry.backends"
 """Entry-point group: name -> callable ``(spec, **options) -> Robot``."""
 
+SIMULATED = ("mock", "mujoco")
+"""Backends that move no robot of metal. Every other one may."""
+
 
 def backend_names() -> list[str]:
     """Names in the entry-point group ``gantry.backends``, sorted."""

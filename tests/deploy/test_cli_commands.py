@@ -165,6 +165,7 @@ def test_a_fault_is_told_and_is_exit_code_1(tmp_path, contract, capsys):
         (("--safety", "limit_ticks=true"), "Safety setting limit_ticks is True, expected int."),
         (("--command", "0.5,0"), "--command 0.5,0 has 2 numbers, expected 3: lin_vel_x_base_m_s"),
         (("--duration", "0"), "--duration is 0.0, expected more than 0 seconds."),
+        (("--backend", "ros"), "Backend 'ros' may move a real robot: it would stand up and walk 20 s by itself."),
     ],
 )
 def test_mistakes_are_refused_before_anything_moves(bundle, capsys, argv, message):

@@ -380,6 +380,61 @@ def test_a_loop_that_breaks_leaves_the_robot_damped(bundle):
     assert gains(loop.robot.commands[-1]) == (0.0, 1.0)
 
 
+def test_a_robot_is_left_with_three_damping_commands_unless_it_is_passive(bundle):
+    loop = walking(bundle)
+    before = len(loop.robot.commands)
+    loop.last_words()
+    assert [gains(command) for command in loop.robot.commands[before:]] == [(0.0, 1.0)] * 3
+    passive = controller(bundle)
+    passive.run(0.1)
+    passive.last_words()
+    assert {gains(command) for command in passive.robot.commands} == {(0.0, 0.0)}
+
+
+def test_a_loop_that_breaks_while_passive_sends_nothing_more(bundle):
+    loop = controller(bundle)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(1.0, on_tick=stop)
+    assert [gains(command) for command in loop.robot.commands] == [(0.0, 0.0)]
+
+
+class Shared(MockRobot):
+    """A robot that others could command too; limp commands are then withheld."""
+
+    others = False
+
+    def refuse_other_commanders(self):
+        if self.others:
+            raise RobotError("Another node commands this robot too: /vendor.")
+
+    def write(self, command):
+        if self.others and not command.damping_nm_s_rad.any():
+            return None
+        return super().write(command)
+
+
+def test_a_robot_that_somebody_else_commands_hears_nothing_and_is_not_stood_up(bundle):
+    loop = controller(bundle, robot=Shared)
+    loop.robot.others = True
+    reports = []
+    loop.run(0.2, on_tick=reports.append)
+    with pytest.raises(SafetyError, match=r"'stand' is refused in PASSIVE: Another node .* too: /vendor"):
+        loop.request("stand")
+    loop.last_words()
+    assert loop.robot.commands == []
+    assert {(report.mode, report.sent, report.fault) for report in reports} == {(Mode.PASSIVE, None, None)}
+    loop.robot.others = False
+    loop.run(0.2)
+    assert gains(loop.robot.commands[-1]) == (0.0, 0.0)
+    loop.request("stand")
+    loop.run(0.1)
+    assert gains(loop.robot.commands[-1]) == (30.0, 1.0)
+
+
 def test_stop_ends_the_run_after_the_tick(bundle):
     loop = controller(bundle)
     loop.run(None, on_tick=lambda report: loop.stop() if report.time_s >= 0.1 else None)

@@ -29,7 +29,7 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.loop import Controller
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyConfig, SafetyMachine
-from gantry_hardware.backends import backend_names, make_backend
+from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 
@@ -43,6 +43,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="confirm that a real robot may move; needed unless the backend is simulated"
     )
     parser.add_argument("--record", metavar="FILE", help="write everything that happens to an MCAP file")
     parser.add_argument(
@@ -74,7 +77,13 @@ def _run(args: argparse.Namespace) -> int:
     spec = robot_spec(contract.robot)
     options = dict(args.option) | ({"realtime": True} if args.real_time else {})
     runner = PolicyRunner(bundle, spec)
-    robot = make_backend(choose("robot backend", args.backend, backend_names()), spec, **options)
+    backend = choose("robot backend", args.backend, backend_names())
+    if backend not in SIMULATED and not args.yes:
+        raise UsageError(
+            f"Backend '{backend}' may move a real robot: it would stand up and walk {args.duration:g} s by itself. "
+            "Give --yes if it has room and somebody is at the emergency stop."
+        )
+    robot = make_backend(backend, spec, **options)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     print_command(contract, command)
     with contextlib.ExitStack() as stack:
@@ -203,12 +212,13 @@ COMMAND = Command(
     run=_run,
     description=(
         "Stand up, let the policy follow a command for a while, stand again, then damp and let go. Exit code 1 if a "
-        "fault damped the robot on the way; Ctrl-C damps it at once."
+        "fault damped the robot on the way; Ctrl-C damps it at once. A robot that is not simulated moves with --yes "
+        "only, and not while somebody else commands it."
     ),
     epilog=(
         "examples:\n"
         "  gantry run runs/walk/bundle --command 0.5,0,0\n"
         "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
-        "  gantry run walk.zip --backend ros --duration 10"
+        "  gantry run walk.zip --backend ros --duration 10 --yes"
     ),
 )

@@ -12,7 +12,6 @@ from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.safety import Event, Mode
 from gantry_hardware.errors import RobotError
-from gantry_hardware.state import JointCommand
 
 START_PATIENCE_S = 1.0
 """How long after standing up a refused start is tried again, while the legs settle."""
@@ -61,16 +60,17 @@ class WalkSession:
         """Run to the end or to a fault; the robot is damped when this returns.
 
         Raises:
-            SafetyError: If the robot may not stand up or the policy may not start; the robot is damped.
+            SafetyError: If the robot may not stand up, and then nothing has moved, or if the policy may not start.
         """
         self.controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
         self.controller.request(Event.STAND)
-        self.controller.run(command_source=self._source, on_tick=self._on_tick)
-        robot = self.controller.robot
         try:
-            robot.write(JointCommand.damping(robot.spec))
-        except RobotError as error:
-            self._say(f"the robot took no last damping command: {error}")
+            self.controller.run(command_source=self._source, on_tick=self._on_tick)
+        finally:
+            try:
+                self.controller.last_words()
+            except RobotError as error:
+                self._say(f"the robot took no last damping command: {error}")
 
     def tracking(self) -> dict[str, float] | None:
         """Mean errors under the policy against the command as limited to the trained range; None without odometry."""

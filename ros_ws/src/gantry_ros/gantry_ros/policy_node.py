@@ -27,7 +27,6 @@ from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
 from gantry_ros import convert, topics
 from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
@@ -66,8 +65,6 @@ RECENT_TICKS = 500
 """Ticks that the published percentiles are about."""
 NEWCOMER_S = 5.0
 """For how long after connecting a passive node steps back for another commander."""
-LAST_WORDS = 3
-"""Damping commands that are sent before the node leaves a robot that was not passive."""
 
 
 @dataclass(frozen=True)
@@ -279,12 +276,8 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosR
     # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
     sys.setswitchinterval(0.0005)
     controller.run(on_tick=_Steps(host, controller, node, robot))
-    mode = controller.safety.mode
-    if mode is not Mode.PASSIVE:
-        for _ in range(LAST_WORDS):
-            robot.write(JointCommand.damping(robot.spec))
-            robot.sleep_until(robot.now_s() + 1.0 / controller.rate_hz)
-    return 1 if mode is Mode.DAMP or host.failure is not None else 0
+    controller.last_words()
+    return 1 if controller.safety.mode is Mode.DAMP or host.failure is not None else 0
 
 
 class _Steps:
