@@ -154,7 +154,7 @@ def test_film_of_one_command(tmp_path):
 
 def test_a_machine_that_cannot_draw_is_told_so_in_one_message(tmp_path):
     """In a process of its own, since a process settles once and for all how it draws."""
-    code = f"""
+    code = """
 import numpy as np
 from gantry_hardware.robots import robot_spec
 from gantry_sim.replay import Poses, film
