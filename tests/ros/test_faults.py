@@ -107,3 +107,25 @@ def test_a_second_policy_is_refused_and_the_first_goes_on(pair, walking, bundles
         assert "Another node commands this robot too: /policy_node" in second.output
     values = walking.fresh_values("policy_node")
     assert values["mode"] == "POLICY", values["message"]
+
+
+def test_a_passive_policy_sends_nothing_while_somebody_else_commands_the_robot(pair):
+    operator = pair.operator
+    operator.wait_for("policy_node", mode="PASSIVE")
+
+    def silent():
+        count = len(operator.commands)
+        operator.fresh_values("policy_node")  # Two reports are 100 ms, five control periods.
+        return len(operator.commands) == count
+
+    wait_until(lambda: not silent(), "limp commands of a policy that is alone")
+    with NodeHost("vendor") as vendor:
+        vendor.node.create_publisher(JointState, "joint_command", 1)
+        wait_until(silent, "silence")
+        granted, text = operator.ask("policy_node/stand")
+        assert not granted
+        assert "Another node commands this robot too: /vendor" in text
+        values = operator.fresh_values("policy_node")
+        assert (values["mode"], values["fault"]) == ("PASSIVE", "")
+        assert silent(), "nothing must be sent, not even damping"
+    wait_until(lambda: not silent(), "limp commands after the other has gone")

@@ -63,6 +63,10 @@ class CommandGuard:
         self.others = names
         self._looks = self._looks + 1 if names else 0
 
+    def alone(self) -> bool:
+        """Whether this node's own publisher is the only one; cheap enough for every tick."""
+        return self._node.count_publishers(self._topic) <= 1
+
     def refuse(self) -> None:
         """Refuse while there is another writer.
 

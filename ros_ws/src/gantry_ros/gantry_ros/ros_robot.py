@@ -63,6 +63,7 @@ class RosRobot:
         self._received: dict[str, int] = {}
         self._repeated = 0
         self._guard: CommandGuard | None = None
+        self._withholding = False
         self._publisher: Publisher | None = None
         self._entities: list[tuple[str, Any]] = []
 
@@ -130,8 +131,11 @@ class RosRobot:
             self._read_joints(joints), imu, min(joints_s, imu_s), fresh(topics.ODOM), fresh(topics.FOOT_CONTACTS)
         )
 
-    def write(self, command: JointCommand) -> JointCommand:
+    def write(self, command: JointCommand) -> JointCommand | None:
         """Publish a command within the spec's limits and return it.
+
+        A limp command is withheld while somebody else commands the robot, and None is returned: between another's
+        targets it would make the robot drop. Braking is sent whoever else is there; what moves the robot is refused.
 
         Raises:
             RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the robot too.
@@ -139,8 +143,10 @@ class RosRobot:
         if self._host is None or self._publisher is None or self._guard is None:
             raise RobotError("The ROS robot is not connected; call connect() first.")
         limited, _ = self._limiter.clamp(command)
-        # Braking is sent whoever else is there; anything that moves the robot is not.
-        if not self._is_braking(limited):
+        if self._is_limp(limited):
+            if self._withholds():
+                return None
+        elif not self._is_braking(limited):
             self._guard.refuse_after_patience()
         self._publisher.publish(self._codec.message(limited, self._host.node.get_clock().now().to_msg()))
         return limited
@@ -164,14 +170,16 @@ class RosRobot:
         Raises:
             RobotError: With the names of the others.
         """
-        if self._guard is not None:
+        if self._guard is not None and not self._guard.alone():
+            self._guard.look()
             self._guard.refuse()
 
     def statistics(self) -> dict[str, int]:
-        """Messages received per topic, and those that repeated the one before."""
+        """Messages received per topic, those that repeated the one before, and others who command the robot."""
         with self._arrived:
             counts = {f"received {topic}": count for topic, count in self._received.items()}
-            return {**counts, "repeated messages": self._repeated}
+            others = 0 if self._guard is None else len(self._guard.others)
+            return {**counts, "repeated messages": self._repeated, "other commanders": others}
 
     def _handler(self, topic: str) -> Any:
         last: list[tuple[int, int]] = [(0, 0)]
@@ -218,6 +226,23 @@ class RosRobot:
     @staticmethod
     def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
+
+    def _withholds(self) -> bool:
+        """Whether a limp command must not be sent, because somebody else commands the robot; a change is logged."""
+        assert self._guard is not None
+        assert self._host is not None
+        withholding, self._withholding = self._withholding, not self._guard.alone()
+        if self._withholding is not withholding:
+            self._host.node.get_logger().warning(
+                "Another node commands this robot; while passive, this one sends nothing."
+                if self._withholding
+                else "No other node commands this robot any more."
+            )
+        return self._withholding
+
+    @staticmethod
+    def _is_limp(command: JointCommand) -> bool:
+        return not (command.stiffness_nm_rad.any() or command.damping_nm_s_rad.any() or command.effort_nm.any())
 
     @staticmethod
     def _is_braking(command: JointCommand) -> bool:
