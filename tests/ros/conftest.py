@@ -108,6 +108,12 @@ def rig(tmp_path_factory):
 
 
 @pytest.fixture
+def new_rig(tmp_path):
+    """Makes rigs, each in a domain where nobody remembers the nodes of the one before."""
+    return lambda: make_rig(tmp_path)
+
+
+@pytest.fixture
 def own_rig(tmp_path):
     """A rig for one test that ends nodes on purpose."""
     with make_rig(tmp_path) as rig:

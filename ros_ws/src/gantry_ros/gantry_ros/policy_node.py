@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +78,14 @@ class Damped:
     fault_s: float
     """When the fault was found."""
     sent_s: float
-    """Start of the tick that sent the first damping command."""
+    """When the first damping command had been handed to ROS."""
     state_s: float
     """When the last state before it was received."""
+
+    @property
+    def reaction_s(self) -> float:
+        """From the last state received to the first damping command sent."""
+        return self.sent_s - self.state_s
 
 
 class AutoStart:
@@ -122,7 +127,8 @@ class PolicyNode:
         self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
         self._report: TickReport | None = None
         self._state_s = 0.0
-        self._damped: Damped | None = None
+        self.damped: Damped | None = None
+        """When and why the robot was damped last; None if it never was."""
         self._open(values)
 
     def on_tick(self, report: TickReport) -> None:
@@ -146,7 +152,7 @@ class PolicyNode:
             return
         fault = report.fault
         code, text, fault_s = ("", "", report.time_s) if fault is None else (fault.code.value, fault.text, fault.time_s)
-        self._damped = Damped(code, text, fault_s, report.time_s, self._state_s)
+        self.damped = Damped(code, text, fault_s, report.time_s + report.busy_s, self._state_s)
         self._log().error(f"Mode DAMP: {text}")
 
     def _open(self, values: dict[str, Any]) -> None:
@@ -206,14 +212,15 @@ class PolicyNode:
         if self._recorder is not None:
             values["recording drops"] = self._recorder.dropped
             values["recording failure"] = self._recorder.failure or ""
-        if self._damped is not None:
+        if self.damped is not None:
             values.update(
                 {
-                    "damped code": self._damped.code,
-                    "damped because": self._damped.text,
-                    "damped: fault found at s": self._damped.fault_s,
-                    "damped: first damping sent at s": self._damped.sent_s,
-                    "damped: last state received at s": self._damped.state_s,
+                    "damped code": self.damped.code,
+                    "damped because": self.damped.text,
+                    "damped: fault found at s": self.damped.fault_s,
+                    "damped: first damping sent at s": self.damped.sent_s,
+                    "damped: last state received at s": self.damped.state_s,
+                    "damped: last state to damping sent ms": self.damped.reaction_s * 1e3,
                 }
             )
         return values
@@ -255,7 +262,7 @@ def main(arguments: list[str]) -> int:
             if recorder is not None:
                 recorder.close()
         if values["statistics"]:
-            _write_statistics(values["statistics"], controller, recorder)
+            _write_statistics(values["statistics"], controller, recorder, node.damped)
         return code
 
 
@@ -308,8 +315,9 @@ def _load(values: dict[str, Any]) -> Bundle:
     return load_bundle(values["bundle"], public_key=_public_key(values["public_key"]))
 
 
-def _write_statistics(path: str, controller: Controller, recorder: Recorder | None) -> None:
+def _write_statistics(path: str, controller: Controller, recorder: Recorder | None, damped: Damped | None) -> None:
     result = controller.statistics()
+    result["damped"] = None if damped is None else {**asdict(damped), "reaction_s": damped.reaction_s}
     result["recording"] = None if recorder is None else recorder.statistics()
     try:
         Path(path).write_text(json.dumps(result, indent=1), encoding="utf-8")

@@ -134,6 +134,8 @@ class Operator:
     def __init__(self) -> None:
         self.commands: list[JointState] = []
         """Joint commands as they came, newest last."""
+        self.commands_s: list[float] = []
+        """When each of them was received, on the machine's monotonic clock, which its processes share."""
         self._host = NodeHost("operator")
         node = self._host.node
         self._lock = threading.Lock()
@@ -143,7 +145,7 @@ class Operator:
         self._twist = node.create_publisher(Twist, topics.CMD_VEL, topics.OPERATOR_QOS)
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
-        node.create_subscription(JointState, topics.JOINT_COMMAND, self.commands.append, topics.READER_QOS)
+        node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
         self._host.start()
 
     def close(self) -> None:
@@ -205,6 +207,10 @@ class Operator:
         future = client.call_async(request)
         wait_until(future.done, f"the answer of {service}")
         return future.result()
+
+    def _on_command(self, message: JointState) -> None:
+        self.commands_s.append(time.monotonic())
+        self.commands.append(message)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
