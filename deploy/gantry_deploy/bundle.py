@@ -32,6 +32,9 @@ from gantry_deploy.errors import BundleError
 FORMAT = 1
 """Newest manifest format that this runtime understands."""
 
+SIGNATURE_TAG = b"gantry policy bundle\0"
+"""Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
+
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
 REQUIRED = (MODEL, CONTRACT, GOLDEN)
 """Files without which a bundle is none."""
@@ -64,11 +67,20 @@ class Bundle:
     """Measured scores; None before the bundle was checked."""
     manifest: dict[str, Any]
     """Format, hashes and signature."""
+    signature_verified: bool = False
+    """Whether a public key was given, and the signature is its owner's."""
 
     @property
     def is_signed(self) -> bool:
         """Whether the manifest carries a signature (which counts only if a public key verified it)."""
         return self.manifest.get("signature") is not None
+
+    @property
+    def signature_text(self) -> str:
+        """What is known of the signature, for people."""
+        if self.signature_verified:
+            return "signature verified"
+        return "carries a signature, not verified (no key given)" if self.is_signed else "not signed"
 
 
 def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
@@ -89,7 +101,8 @@ def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
         _verify_signature(path, manifest, public_key)
     contract = PolicyContract.from_json(_text(path, CONTRACT, files[CONTRACT]))
     card = _json_object(path, CARD, files[CARD]) if CARD in files else None
-    return Bundle(path, contract, files[MODEL], _read_arrays(path, files[GOLDEN]), card, manifest)
+    golden = _read_arrays(path, files[GOLDEN])
+    return Bundle(path, contract, files[MODEL], golden, card, manifest, signature_verified=public_key is not None)
 
 
 def seal_bundle(folder: str | Path, *, private_key: bytes | None = None) -> dict[str, Any]:
@@ -295,8 +308,9 @@ def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes
 
 
 def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Canonical JSON of the hashes: sorted keys, no spaces."""
-    return json.dumps(manifest["files"], sort_keys=True, separators=(",", ":")).encode()
+    """What is signed: the tag, and canonical JSON (sorted keys, no spaces) of the format and the hashes."""
+    signed = {name: manifest[name] for name in ("format", "files")}
+    return SIGNATURE_TAG + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _text(path: Path, name: str, data: bytes) -> str:

@@ -124,8 +124,7 @@ class DifferenceError(PolicyError):
 
 
 def _manifest(bundle: Bundle) -> tuple[Bundle, str, None]:
-    signature = "signed" if bundle.is_signed else "not signed"
-    return bundle, f"{len(bundle.manifest['files'])} files, every SHA-256 verified; {signature}", None
+    return bundle, f"{len(bundle.manifest['files'])} files, every SHA-256 verified; {bundle.signature_text}", None
 
 
 def _contract(bundle: Bundle) -> tuple[PolicyRunner, str, None]:

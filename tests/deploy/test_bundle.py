@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import shutil
@@ -279,8 +280,25 @@ def test_a_new_card_keeps_the_bundle_sealed(folder, tmp_path, packed):
 
 def test_a_signature_is_verified(folder):
     seal_bundle(folder, private_key=PRIVATE)
-    assert load_bundle(folder, public_key=PUBLIC).is_signed
-    assert load_bundle(folder).is_signed
+    verified, unverified = load_bundle(folder, public_key=PUBLIC), load_bundle(folder)
+    assert verified.is_signed
+    assert verified.signature_text == "signature verified"
+    assert unverified.is_signed
+    assert unverified.signature_text == "carries a signature, not verified (no key given)"
+
+
+def test_a_signature_is_of_tag_format_and_files_and_of_nothing_less(folder):
+    manifest = seal_bundle(folder, private_key=PRIVATE)
+    files = json.dumps(manifest["files"], sort_keys=True, separators=(",", ":")).encode()
+    key = Ed25519PrivateKey.from_private_bytes(PRIVATE)
+    key.public_key().verify(
+        base64.b64decode(manifest["signature"]), b'gantry policy bundle\0{"files":' + files + b',"format":1}'
+    )
+    (folder / "manifest.json").write_text(
+        json.dumps({**manifest, "signature": base64.b64encode(key.sign(files)).decode()})
+    )
+    with pytest.raises(BundleError, match="does not belong to this public key"):
+        load_bundle(folder, public_key=PUBLIC)
 
 
 def test_wrong_missing_or_broken_signatures_are_refused(folder):

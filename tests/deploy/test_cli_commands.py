@@ -85,7 +85,7 @@ def test_signatures(bundle, tmp_path, capsys):
     (tmp_path / "wrong.pem").write_bytes(stranger.public_key().public_bytes(*pem))
     (tmp_path / "no.pem").write_text("hello")
     seal_bundle(bundle, private_key=private.private_bytes_raw())
-    assert "signed, not checked" in run(capsys, "inspect", bundle)[1]
+    assert "carries a signature, not verified (no key given)" in run(capsys, "inspect", bundle)[1]
     for key in (tmp_path / "good.pem", tmp_path / "good.raw", private.public_key().public_bytes_raw().hex()):
         assert "signature verified" in run(capsys, "inspect", bundle, "--public-key", key)[1]
     assert run(capsys, "inspect", bundle, "--public-key", tmp_path / "wrong.pem")[0] == 2

@@ -29,25 +29,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     bundle = open_bundle(args)
-    result = describe(bundle, verified=args.public_key is not None)
+    result = describe(bundle)
     console = Console(highlight=False)
     console.width = max(console.width, LEAST_WIDTH)
     console.print(render(bundle, result))
     return result
 
 
-def describe(bundle: Bundle, *, verified: bool = False) -> dict[str, Any]:
-    """A bundle as plain data.
-
-    Args:
-        bundle: A loaded bundle; its hashes have been verified by loading it.
-        verified: Whether its signature was checked against a public key.
-    """
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """A bundle as plain data; its hashes have been verified by loading it."""
     return {
         "path": str(bundle.path),
         "files": bundle.manifest["files"],
         "hashes": "verified",
-        "signature": "verified" if verified else "not checked" if bundle.is_signed else "none",
+        "signature": "verified" if bundle.signature_verified else "not verified" if bundle.is_signed else "none",
         "robot_check": robot_check(bundle.contract),
         "contract": asdict(bundle.contract),
         "observation_size": bundle.contract.observation_size,
@@ -115,7 +110,6 @@ def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
     contract = bundle.contract
     size_kib = len(bundle.model_bytes) / 1024
     fits = result["robot_check"] == "fits"
-    signature = {"none": "not signed", "not checked": "signed, not checked (--public-key)"}
     return _pairs(
         {
             "bundle": result["path"],
@@ -123,8 +117,7 @@ def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
             "network": f"{contract.observation_size} -> {contract.action_size}, {size_kib:.0f} KiB of ONNX"
             + (f", recurrent: {', '.join(contract.recurrent)}" if contract.recurrent else ""),
             "normalization": contract.normalization,
-            "manifest": f"{len(result['files'])} files, every SHA-256 verified; "
-            + signature.get(result["signature"], "signature verified"),
+            "manifest": f"{len(result['files'])} files, every SHA-256 verified; {bundle.signature_text}",
             "golden data": ", ".join(f"{name} {'x'.join(map(str, s))}" for name, s in result["golden"].items()),
             **({} if fits else {"WARNING": result["robot_check"]}),
         }
