@@ -149,6 +149,12 @@ def test_a_fall_and_what_damped_the_robot_are_seen(tmp_path):
     assert found.lin_vel_error_m_s == pytest.approx(0.1, abs=1e-6)
 
 
+def test_what_happens_after_the_policy_was_stopped_is_not_held_against_it(tmp_path):
+    fault = Fault(FaultCode.STALE_STATE, "The robot's state is old.", 6.0)
+    damped = [(Mode.DAMP, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.3, fault)]
+    assert measure(record(tmp_path, walking() + STANDING + damped)).fault == ""
+
+
 def test_a_recording_without_a_policy_is_refused(tmp_path):
     with pytest.raises(GantryError, match="never ran"):
         measure(record(tmp_path, STANDING))

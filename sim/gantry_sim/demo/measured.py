@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class MeasuredWalk:
     fell: bool
     """Whether it fell."""
     fault: str
-    """What damped the robot; empty if nothing did."""
+    """What damped the robot out of the policy; empty if nothing did."""
 
     @property
     def distance_m(self) -> float:
@@ -86,7 +87,6 @@ def measure(path: Path) -> MeasuredWalk:
     quat = odom["quat_base_to_world_wxyz"][rows["/odom"]]
     scores = _score(command, velocity, pos, quat, spec)
     contacts = recording.topics.get("/foot_contacts")
-    damped = np.flatnonzero(status["mode"] == Mode.DAMP.value)
     times = status["time_s"][in_status]
     return MeasuredWalk(
         spec=spec,
@@ -104,8 +104,15 @@ def measure(path: Path) -> MeasuredWalk:
         lin_vel_error_m_s=float(scores.lin_vel_error_m_s[0]),
         yaw_rate_error_rad_s=float(scores.yaw_rate_error_rad_s[0]),
         fell=bool(scores.fallen[0]),
-        fault=str(status["fault"][damped[0]]) if damped.size else "",
+        fault=_fault_that_ended(status),
     )
+
+
+def _fault_that_ended(status: dict[str, NDArray[Any]]) -> str:
+    """What damped the robot out of the policy; empty if the policy was stopped, whatever happened afterwards."""
+    after = int(np.flatnonzero(status["mode"] == Mode.POLICY.value)[-1]) + 1
+    damped = after < len(status["mode"]) and status["mode"][after] == Mode.DAMP.value
+    return str(status["fault"][after]) if damped else ""
 
 
 def _rows_under_policy(recording: Recording) -> dict[str, NDArray[np.int64]]:
