@@ -152,6 +152,20 @@ def test_nan_passes_so_that_safety_can_name_it():
     assert not convert.robot_state(joints, convert.imu_message(state, STAMP), 0.0).is_finite()
 
 
+def test_torques_that_are_nan_throughout_are_those_of_a_robot_that_measures_none():
+    message = convert.joint_state_message(SPEC, make_state(), STAMP)
+    assert convert.JointStateReader(SPEC)(message).effort_measured
+    for absent in (array("d"), array("d", [np.nan] * 4)):
+        message.effort = absent
+        joints = convert.JointStateReader(SPEC)(message)
+        np.testing.assert_array_equal(joints.effort_nm, np.zeros(4))
+        assert not joints.effort_measured
+    message.effort = array("d", [np.nan, 1.0, 2.0, 3.0])
+    joints = convert.JointStateReader(SPEC)(message)
+    assert joints.effort_measured
+    assert not convert.robot_state(joints, convert.imu_message(make_state(), STAMP), 0.0).is_finite()
+
+
 def make_command() -> JointCommand:
     return JointCommand(*(np.arange(4) + 10.0 * kind for kind in range(5)))
 

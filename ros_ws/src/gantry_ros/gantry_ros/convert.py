@@ -56,6 +56,8 @@ class JointArrays:
     """Shape (n,)."""
     effort_nm: FloatArray
     """Shape (n,), zeros where the message carries none."""
+    effort_measured: bool
+    """Whether it carries any: they may be left out, or all be NaN as a broadcaster without a torque sensor sends."""
 
 
 def header(stamp: Time, frame_id: str = "") -> Header:
@@ -93,12 +95,11 @@ class JointStateReader:
         if message.name != self._seen:
             self._index = self._permutation(list(message.name))
             self._seen = list(message.name)
-        effort = message.effort if len(message.effort) else array("d", bytes(8 * len(self._seen)))
-        return JointArrays(
-            self._pick("position", message.position),
-            self._pick("velocity", message.velocity),
-            self._pick("effort", effort),
-        )
+        pos, vel = self._pick("position", message.position), self._pick("velocity", message.velocity)
+        effort = self._pick("effort", message.effort) if len(message.effort) else np.full_like(pos, np.nan)
+        # Some NaN among numbers is a broken sensor, and left to safety; NaN throughout is the absence of one.
+        measured = not bool(np.isnan(effort).all())
+        return JointArrays(pos, vel, effort if measured else np.zeros_like(pos), measured)
 
     def _pick(self, field: str, values: Sequence[float]) -> FloatArray:
         if len(values) != len(self._seen):
