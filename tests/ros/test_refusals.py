@@ -9,9 +9,12 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
+from sensor_msgs.msg import Imu, JointState  # noqa: E402
+
 from gantry_deploy.contract import CONTRACT_VERSION  # noqa: E402
 from gantry_deploy.testing import contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
+from gantry_ros.host import NodeHost  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,14 @@ def test_a_robot_that_does_not_fit_is_refused(robot_rig, bundles, fault, texts):
         assert robot_rig.operator.set_parameter("sim_robot_node", "fault", "")[0]
     for text in texts:
         assert text in output
+
+
+@pytest.mark.parametrize(("topic", "kind"), [("joint_states", JointState), ("imu/data", Imu)])
+def test_a_robot_with_two_voices_is_refused_with_both_names(robot_rig, bundles, topic, kind):
+    with NodeHost("second_voice") as second:
+        second.node.create_publisher(kind, topic, 1)
+        output = refused(robot_rig, bundles / "good", discovery_s=1.0)
+    assert f"/{topic} has 2 publishers, expected one: /second_voice, /sim_robot_node" in output
 
 
 def test_another_joint_order_is_sorted_on_request(robot_rig, bundles):

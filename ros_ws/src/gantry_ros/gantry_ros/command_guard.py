@@ -1,4 +1,4 @@
-"""One robot, one commander: who else publishes joint commands.
+"""One robot, one commander and one voice: who else publishes joint commands, and who speaks for the robot.
 
 DDS tells of other writers as it discovers them, some time after the first state has arrived. So a newcomer looks for a
 while before it announces itself, and steps back if one turns up late; whoever drives gives it the time to do so.
@@ -84,6 +84,21 @@ class CommandGuard:
         """
         if self._looks >= PATIENT_LOOKS:
             self.refuse()
+
+
+def refuse_two_publishers(node: Node, topic: str) -> None:
+    """Refuse a topic on which two nodes speak of one robot: their readings would alternate.
+
+    Raises:
+        RobotError: With the names of both.
+    """
+    resolved = node.resolve_topic_name(topic)
+    names = sorted(_name(info) for info in node.get_publishers_info_by_topic(resolved))
+    if len(names) > 1:
+        raise RobotError(
+            f"{resolved} has {len(names)} publishers, expected one: {', '.join(names)}. Stop the others, or remap one; "
+            "a node that was killed is remembered for up to 20 s."
+        )
 
 
 def _name(info: object) -> str:

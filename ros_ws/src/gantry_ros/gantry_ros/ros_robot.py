@@ -16,7 +16,7 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros import convert, topics
-from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard
+from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
 from gantry_ros.host import NodeHost
 
 OPTIONAL_TIMEOUT_S = 0.5
@@ -71,8 +71,8 @@ class RosRobot:
         """Subscribe, wait for a first state, and only then announce that commands will come.
 
         Raises:
-            RobotError: If no state arrives, its joints are not the spec's, or another node commands the robot already;
-                nothing has been sent.
+            RobotError: If no state arrives, its joints are not the spec's, two nodes report it, or another node
+                commands the robot already; nothing has been sent.
         """
         if self._host is not None:
             return
@@ -93,9 +93,15 @@ class RosRobot:
             self.read()
             self._guard = CommandGuard(node)
             self._guard.settle(self._discovery_s)
+            for topic in (topics.JOINT_STATES, topics.IMU):
+                refuse_two_publishers(node, topic)
         except RobotError:
             self.close()
             raise
+        if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
+            node.get_logger().info(
+                "The robot reports no joint torques; they count as zero, and no torque limit guards."
+            )
         self._publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
         self._entities.append(("publisher", self._publisher))
         self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
