@@ -119,6 +119,6 @@ def _arrows(poses: Poses, row: int) -> list[Arrow]:
 def _caption(poses: Poses, row: int) -> str:
     lines = [f"{poses.time_s[row] - poses.time_s[0]:4.1f} s"]
     for word, values in (("asked", poses.command[row]), ("moves", poses.velocity[row])):
-        forward, left, yaw = values + 0.0
+        forward, left, yaw = np.round(values, 2) + 0.0  # No -0.00.
         lines.append(f"{word} {forward:+.2f} m/s ahead  {left:+.2f} m/s left  {yaw:+.2f} rad/s")
     return "\n".join(lines)

@@ -161,7 +161,12 @@ def joint_positions(
 
 @_styled
 def foot_contacts(
-    time_s: ArrayLike, contact: ArrayLike, names: Sequence[str], *, window_s: float | None = None
+    time_s: ArrayLike,
+    contact: ArrayLike,
+    names: Sequence[str],
+    *,
+    window_s: float | None = None,
+    end_s: float | None = None,
 ) -> Figure:
     """Gait diagram: a bar while a foot is on the ground.
 
@@ -169,7 +174,8 @@ def foot_contacts(
         time_s: Shape (t,), evenly spaced.
         contact: Shape (t, feet), true on the ground.
         names: Names of the feet.
-        window_s: Show only the last this many seconds, where single steps can be told apart; None for all.
+        window_s: Show only this many seconds, in which single steps can be told apart; None for all.
+        end_s: Where they end, on the clock of ``time_s``; at the end of all if not given.
 
     Returns:
         The figure.
@@ -178,8 +184,9 @@ def foot_contacts(
     down = _matrix("contact", contact, len(t), len(names)) > 0.5
     share = down.mean(axis=0) if len(t) else np.zeros(len(names))
     if window_s is not None and len(t):
-        recent = t >= t[-1] - window_s
-        t, down = t[recent], down[recent]
+        end = t[-1] if end_s is None else end_s
+        shown = (t >= end - window_s) & (t <= end)
+        t, down = t[shown], down[shown]
     fig, (axis,) = _panels(1, 0.55 + 0.34 * len(names))
     for row in range(len(names)):
         color = (BLUE, ORANGE, GREEN, PURPLE)[row % 4]

@@ -109,7 +109,7 @@ class Outcome:
         limits = (acceptance.max_lin_vel_error_m_s, acceptance.max_yaw_rate_error_rad_s, acceptance.max_fall_rate)
         scores = _triple("held out", self.evaluation["training_model"], limits, "in the training environment")
         if "full_model" in self.evaluation:
-            note = "same episodes, every collision shape, finer physics; for comparison"
+            note = "with every collision shape and finer physics, for comparison"
             scores += _triple("held out, full model", self.evaluation["full_model"], (None, None, None), note)
         return scores
 

@@ -152,7 +152,13 @@ def _walk(report: Report, outcome: Outcome) -> None:
     )
     if found.contact is not None:
         report.figure(
-            figures.foot_contacts(*_middle(found), found.spec.feet),
+            figures.foot_contacts(
+                found.time_s,
+                found.contact,
+                found.spec.feet,
+                window_s=CONTACT_WINDOW_S,
+                end_s=0.5 * (found.time_s[-1] + CONTACT_WINDOW_S),
+            ),
             f"Feet on the ground, {CONTACT_WINDOW_S:g} s from the middle of the walk.",
         )
     spec = found.spec
@@ -236,13 +242,6 @@ _FILES = {
 
 def _listed(folder: Path) -> list[Path]:
     return [folder / name for name in _FILES if (folder / name).exists()]
-
-
-def _middle(found: MeasuredWalk) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    assert found.contact is not None
-    center = 0.5 * found.time_s[-1]
-    window = np.abs(found.time_s - center) <= 0.5 * CONTACT_WINDOW_S
-    return found.time_s[window], found.contact[window]
 
 
 def _margin(found: MeasuredWalk) -> str:
