@@ -23,6 +23,8 @@ from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
 from gantry_deploy.observations import make_term
+from gantry_deploy.structured import ConfigError
+from gantry_hardware.errors import UnknownNameError
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
@@ -84,6 +86,19 @@ class VelocityCfg:
     """Width of the planar tracking reward."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """What the sim-to-sim gate asks of the policy, on flat ground."""
+
+    def __post_init__(self) -> None:
+        for name in self.reward_weights:
+            if name not in REWARD_WEIGHTS:
+                raise UnknownNameError("reward term", name, REWARD_WEIGHTS)
+        for name in ("lin_vel_x_m_s", "lin_vel_y_m_s", "yaw_rate_rad_s", "resample_s", "friction", "added_mass_kg"):
+            low, high = getattr(self, name)
+            if not low <= high:
+                raise ConfigError(f"env.{name} is [{low}, {high}], expected the smaller number first.")
+        if not self.friction[0] > 0 or not self.resample_s[0] > 0:
+            raise ConfigError(
+                f"env.friction {self.friction} and env.resample_s {self.resample_s} must be greater than zero."
+            )
 
 
 REWARD_WEIGHTS: dict[str, float] = {
