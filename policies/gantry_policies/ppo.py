@@ -13,6 +13,7 @@ import torch
 from rsl_rl.algorithms import PPO
 from torch import Tensor, nn
 
+from gantry_hardware.errors import GantryError
 from gantry_policies.symmetry import MirrorMap, RandomMirror
 
 
@@ -33,6 +34,9 @@ class FewSamplePPO(PPO):
         learning_rate: Of Adam.
         learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update, and so does an adaptive learning rate.
         **kwargs: As for rsl_rl's PPO.
+
+    Raises:
+        GantryError: If minibatches are to be shared out with an extension that only rsl_rl's own update knows.
     """
 
     def __init__(
@@ -60,6 +64,9 @@ class FewSamplePPO(PPO):
             action = maps.pop("action")
             self.symmetry = RandomMirror(maps, action, device)  # type: ignore[assignment]
         split = learn_threads > 1 and device == "cpu" and self.schedule == "fixed" and not self.actor.is_recurrent
+        if split and (self.rnd or self.normalize_advantage_per_mini_batch):
+            what = "random network distillation" if self.rnd else "advantage normalisation per minibatch"
+            raise GantryError(f"Minibatches that are shared out over {learn_threads} threads know no {what}; use one.")
         self._replicas = [_Replica(self.actor, self.critic) for _ in range(learn_threads)] if split else []
         self._pool = (
             ThreadPoolExecutor(learn_threads, initializer=torch.set_num_threads, initargs=(1,)) if split else None
@@ -105,7 +112,8 @@ class FewSamplePPO(PPO):
         """Gradients and losses of one part of a minibatch."""
         batch = self._gather(rows)
         if self.symmetry:
-            self.symmetry.augment_batch(batch, len(rows))  # type: ignore[arg-type]
+            # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
+            self.symmetry.mirror(batch, slice(len(rows) // 2))  # type: ignore[attr-defined]
         replica.actor.distribution.update(replica.actor.mlp(replica.actor.get_latent(batch.observations)))
         log_prob = replica.actor.get_output_log_prob(batch.actions)
         entropy = replica.actor.output_entropy.mean()

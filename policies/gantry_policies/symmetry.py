@@ -1,9 +1,9 @@
 """Left-right symmetry of a robot as index maps, and its use in PPO without a larger batch.
 
 A policy for a symmetric robot should answer a mirrored observation with the mirrored action. rsl_rl appends the
-mirrored copy of every sample; here each sample of a minibatch is mirrored with probability one half, which has the
-same expectation over the epochs of an update at half the cost (Mittal et al., ICRA 2024, study both the data and the
-loss form of this prior).
+mirrored copy of every sample; here half of the samples of a minibatch are mirrored, others in every epoch, which has
+the same expectation over the epochs of an update at half the cost (Mittal et al., ICRA 2024, study both the data and
+the loss form of this prior).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
 
 
 class RandomMirror:
-    """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors a random half of every minibatch in place."""
+    """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors half of every minibatch in place."""
 
     use_mirror_loss = False
     """rsl_rl asks for it; there is no extra loss."""
@@ -108,22 +108,27 @@ class RandomMirror:
         self._zero = torch.zeros((), device=device)
 
     def augment_batch(self, batch: Any, original_batch_size: int) -> None:
-        """Mirror the first half of a minibatch, whose rows are in random order."""
-        half = original_batch_size // 2
+        """Mirror half of a minibatch, drawn anew at every call: rsl_rl shuffles once an update and not once an epoch,
+        so that its first half would be the same rows in every epoch."""
+        order = torch.randperm(original_batch_size, device=self._zero.device)
+        self.mirror(batch, order[: original_batch_size // 2])
+
+    def mirror(self, batch: Any, rows: Tensor | slice) -> None:
+        """Mirror these rows of a minibatch."""
         for group, mirror in self._observations.items():
-            _mirror_rows(batch.observations[group], half, mirror)
-        _mirror_rows(batch.actions, half, self._action)
+            _mirror_rows(batch.observations[group], rows, mirror)
+        _mirror_rows(batch.actions, rows, self._action)
         # The divergence from the old policy is measured on the mirrored rows too, so that policy is mirrored with them.
         if batch.old_distribution_params is not None:
             mean, std = batch.old_distribution_params
-            _mirror_rows(mean, half, self._action)
-            _mirror_rows(std, half, (self._action[0], self._action[1].abs()))
+            _mirror_rows(mean, rows, self._action)
+            _mirror_rows(std, rows, (self._action[0], self._action[1].abs()))
 
     def compute_loss(self, actor: Any, batch: Any, original_batch_size: int) -> Tensor:
         """Nothing to add to the loss."""
         return self._zero
 
 
-def _mirror_rows(values: Tensor, count: int, mirror: tuple[Tensor, Tensor]) -> None:
+def _mirror_rows(values: Tensor, rows: Tensor | slice, mirror: tuple[Tensor, Tensor]) -> None:
     source, sign = mirror
-    values[:count] = values[:count, source] * sign
+    values[rows] = values[rows][:, source] * sign

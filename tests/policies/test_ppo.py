@@ -7,6 +7,7 @@ import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.config import PpoCfg
+from gantry_policies.ppo import FewSamplePPO
 from gantry_policies.runner import TrainingError
 from gantry_policies.symmetry import MirrorMap
 
@@ -117,6 +118,55 @@ def test_the_rate_follows_the_divergence_and_mirroring_does_not_derail_it(make_r
     rollout(runner)
     runner.alg.update()
     assert runner.alg.learning_rate > 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_sample_is_mirrored_in_some_epochs_and_not_in_others(make_runner, threads):
+    """Both ways to update; a sample of the toy is known by x and |y|, and its mirror image by the sign of y."""
+    epochs = 16
+    runner = make_runner(mirror=POINT_MIRROR, threads=threads, epochs=epochs)
+    rollout(runner)
+    plain = runner.alg.storage.observations["actor"].flatten(0, 1).clone()
+    seen = []
+    for model in (runner.alg.actor, *(replica.actor for replica in runner.alg._replicas)):
+        model.mlp.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
+    runner.alg.update()
+    seen = torch.cat(seen)
+    assert len(seen) == epochs * len(plain)
+    shares = []
+    for sample in plain[plain[:, 1].abs() > 1e-3]:
+        mine = seen[torch.isclose(seen.abs(), sample.abs(), atol=1e-7, rtol=0).all(dim=-1)]
+        assert len(mine) % epochs == 0
+        shares.append(float((mine[:, 1].sign() != sample[1].sign()).float().mean()))
+    assert 0.0 < min(shares) < 0.5 < max(shares) < 1.0
+    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"normalize_advantage_per_mini_batch": True}, "2 threads know no advantage normalisation per minibatch"),
+        (
+            {
+                "rnd_cfg": {
+                    "num_states": 2,
+                    "obs_groups": {"rnd_state": ["actor"]},
+                    "num_outputs": 1,
+                    "predictor_hidden_dims": [4],
+                    "target_hidden_dims": [4],
+                }
+            },
+            "know no random network distillation",
+        ),
+    ],
+)
+def test_what_a_shared_out_update_does_not_know_is_refused(make_runner, options, text):
+    alg = make_runner().alg
+    with pytest.raises(GantryError, match=text):
+        FewSamplePPO(alg.actor, alg.critic, alg.storage, learn_threads=2, schedule="fixed", **options)
+    FewSamplePPO(alg.actor, alg.critic, alg.storage, learn_threads=2, schedule="fixed")
+    if "rnd_cfg" not in options:
+        FewSamplePPO(alg.actor, alg.critic, alg.storage, learn_threads=1, schedule="fixed", **options)
 
 
 def test_progress_counts(make_runner):

@@ -188,11 +188,11 @@ def batch_of(rows):
 
 
 @pytest.mark.parametrize("rows", [6, 7])
-def test_the_first_half_of_a_batch_is_mirrored_and_nothing_else(rows):
+def test_the_named_rows_of_a_batch_are_mirrored_and_nothing_else(rows):
     swap = MirrorMap((1, 0), (-1.0, -1.0))
     maps = {"actor": MirrorMap.signs(1, -1) + swap, "critic": MirrorMap.signs(-1, 1, 1)}
     before, batch, half = batch_of(rows), batch_of(rows), rows // 2
-    RandomMirror(maps, swap, "cpu").augment_batch(batch, rows)
+    RandomMirror(maps, swap, "cpu").mirror(batch, slice(half))
     pairs = [
         (before.observations["actor"], batch.observations["actor"], maps["actor"]),
         (before.observations["critic"], batch.observations["critic"], maps["critic"]),
@@ -204,3 +204,16 @@ def test_the_first_half_of_a_batch_is_mirrored_and_nothing_else(rows):
     for old, new, mirror in pairs:
         assert torch.equal(new[:half], apply(mirror, old[:half]))
         assert torch.equal(new[half:], old[half:])
+
+
+def test_another_half_is_drawn_at_every_call():
+    """rsl_rl hands over the same rows in every epoch: each must be mirrored in half of them, not in all or none."""
+    mirror, rows, calls = RandomMirror({}, MirrorMap.signs(-1, 1), "cpu"), 20, 400
+    torch.manual_seed(0)
+    mirrored = torch.zeros(rows)
+    for _ in range(calls):
+        batch = SimpleNamespace(observations={}, actions=torch.ones(rows, 2), old_distribution_params=None)
+        mirror.augment_batch(batch, rows)
+        assert int((batch.actions[:, 0] < 0).sum()) == rows // 2
+        mirrored += batch.actions[:, 0] < 0
+    assert (mirrored / calls - 0.5).abs().max() < 0.125  # five standard deviations
