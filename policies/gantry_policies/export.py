@@ -103,6 +103,16 @@ def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
         assert program is not None
         program.save(buffer)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
+    # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
+    for part in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+    ):
+        del part.metadata_props[:]
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, contract.to_json()
     onnx.checker.check_model(model)

@@ -193,3 +193,8 @@ def test_a_disk_that_does_not_take_it_is_one_message(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(BundleError, match=r"Cannot write the bundle '.*': Not a directory"):
         export_bundle(network(), CONTRACT, golden(), tmp_path / "file" / "bundle")
+
+
+def test_a_bundle_names_no_file_of_the_machine_that_made_it(tmp_path):
+    folder = export_bundle(network(), CONTRACT, golden(), tmp_path / "bundle")
+    assert b".py" not in (folder / "policy.onnx").read_bytes()
