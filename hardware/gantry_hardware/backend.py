@@ -63,7 +63,7 @@ class SharedRobot(Protocol):
     """What a :class:`Robot` has beside that, if others could command the same robot."""
 
     def refuse_other_commanders(self) -> None:
-        """Look who else commands the robot.
+        """Look who else commands the robot, or speaks for it.
 
         Raises:
             RobotError: If somebody does, with the names.

@@ -93,7 +93,14 @@ def refuse_two_publishers(node: Node, topic: str) -> None:
         RobotError: With the names of both.
     """
     resolved = node.resolve_topic_name(topic)
-    names = sorted(_name(info) for info in node.get_publishers_info_by_topic(resolved))
+    if node.count_publishers(resolved) < 2:
+        return
+    deadline_s = time.monotonic() + DISCOVERY_S
+    while True:
+        names = sorted(_name(info) for info in node.get_publishers_info_by_topic(resolved))
+        if len(names) < 2 or UNNAMED not in names or time.monotonic() > deadline_s:
+            break
+        time.sleep(POLL_S)
     if len(names) > 1:
         raise RobotError(
             f"{resolved} has {len(names)} publishers, expected one: {', '.join(names)}. Stop the others, or remap one; "

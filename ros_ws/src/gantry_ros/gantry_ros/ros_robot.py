@@ -7,6 +7,7 @@ import time
 from typing import Any, Literal
 
 from nav_msgs.msg import Odometry
+from rclpy.node import Node
 from rclpy.publisher import Publisher
 from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray
@@ -93,15 +94,12 @@ class RosRobot:
             self.read()
             self._guard = CommandGuard(node)
             self._guard.settle(self._discovery_s)
-            for topic in (topics.JOINT_STATES, topics.IMU):
-                refuse_two_publishers(node, topic)
+            self._refuse_two_voices(node)
+            if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
+                node.get_logger().info("The robot reports no torques: they count as zero, and no torque limit guards.")
         except RobotError:
             self.close()
             raise
-        if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
-            node.get_logger().info(
-                "The robot reports no joint torques; they count as zero, and no torque limit guards."
-            )
         self._publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
         self._entities.append(("publisher", self._publisher))
         self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
@@ -173,12 +171,17 @@ class RosRobot:
     def refuse_other_commanders(self) -> None:
         """Refuse as soon as another node announces joint commands, as a newcomer should before it moves anything.
 
+        A second node that reports the robot's joints or IMU is refused too; it may have been discovered late.
+
         Raises:
             RobotError: With the names of the others.
         """
-        if self._guard is not None and not self._guard.alone():
+        if self._host is None or self._guard is None:
+            return
+        if not self._guard.alone():
             self._guard.look()
             self._guard.refuse()
+        self._refuse_two_voices(self._host.node)
 
     def statistics(self) -> dict[str, int]:
         """Messages received per topic, those that repeated the one before, and others who command the robot."""
@@ -232,6 +235,11 @@ class RosRobot:
     @staticmethod
     def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
+
+    @staticmethod
+    def _refuse_two_voices(node: Node) -> None:
+        for topic in (topics.JOINT_STATES, topics.IMU):
+            refuse_two_publishers(node, topic)
 
     def _withholds(self) -> bool:
         """Whether a limp command must not be sent, because somebody else commands the robot; a change is logged."""
