@@ -23,6 +23,11 @@ CONTRACT_VERSION = 1
 METADATA_KEY = "gantry_contract"
 """Key of the contract in the ONNX file's ``metadata_props``."""
 
+BODY_VELOCITY = "command/body/velocity"
+"""Semantic kind of a command that asks for a planar velocity of the base."""
+BODY_VELOCITY_NAMES = ("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s")
+"""The only names and order of such a command: gait, evaluation and recordings take the numbers by their place."""
+
 NORMALIZATION = "inside the graph"
 """The only place of an observation's normalisation that this runtime knows."""
 
@@ -338,6 +343,8 @@ def check_numbers(contract: PolicyContract) -> None:
             _require(value >= 1, f"{name} of observation '{term.name}'", value, "1 or more")
         _require(term.clip is None or term.clip > 0.0, f"clip of observation '{term.name}'", term.clip, "more than 0")
     command = contract.command
+    if command.kind == BODY_VELOCITY:
+        _require(command.names == BODY_VELOCITY_NAMES, "command.names", command.names, str(BODY_VELOCITY_NAMES))
     for name, lower, upper in zip(command.names, command.lower, command.upper, strict=True):
         # Zero is what a lost operator's command becomes, and a range without it would make that a motion.
         _require(lower <= 0.0 <= upper, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")

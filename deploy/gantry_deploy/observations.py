@@ -128,6 +128,22 @@ def make_term(
     return ObservationTerm(name, size, scale, clip, history, info.kind, info.frame, info.unit)
 
 
+def check_term(term: ObservationTerm) -> None:
+    """Refuse a term of another meaning than this runtime's; what the contract leaves empty is not compared.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+        ContractError: With both sides.
+    """
+    info = term_info(term.name)
+    for item in ("kind", "frame", "unit"):
+        asked, known = getattr(term, item), getattr(info, item)
+        if asked and asked != known:
+            raise ContractError(
+                f"Observation '{term.name}': the contract's {item} is '{asked}', this runtime's is '{known}'."
+            )
+
+
 def term_info(name: str) -> TermInfo:
     """Look a term up.
 
@@ -145,12 +161,18 @@ class ObservationBuilder:
     Args:
         contract: What to build.
         like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
+
+    Raises:
+        UnknownNameError: If the contract names a term that does not exist.
+        ContractError: If a term means something else in the contract than here.
     """
 
     def __init__(self, contract: PolicyContract, like: Array) -> None:
         self.contract = contract
         self._xp = array_namespace(like)
         self._like = like
+        for term in contract.observations:
+            check_term(term)
         self._functions = [term_info(term.name).function for term in contract.observations]
         self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))
         sizes = [term.size for term in contract.observations]

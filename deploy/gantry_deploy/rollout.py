@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.contract import CommandSpec, PolicyContract
+from gantry_deploy.contract import BODY_VELOCITY, CommandSpec, PolicyContract
 from gantry_deploy.errors import ContractError, SafetyError
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.metrics import EpisodeScores, TrackingScores, tracking_scores
@@ -24,8 +24,6 @@ FloatArray = NDArray[np.float64]
 
 START_PATIENCE_S = 1.0
 """How long after standing up a refused start is tried again, while the legs settle."""
-COMMAND_KIND = "command/body/velocity"
-"""The only kind of command whose tracking is measured here."""
 _FAST_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"visuals": False}}
 # Nobody looks at these episodes.
 
@@ -136,8 +134,8 @@ def run_episodes(
         ContractError: If the policy does not follow velocity commands.
         RobotError: If the backend is missing or knows no ground truth.
     """
-    if runner.contract.command.kind != COMMAND_KIND:
-        raise ContractError(f"The policy follows '{runner.contract.command.kind}', expected '{COMMAND_KIND}'.")
+    if runner.contract.command.kind != BODY_VELOCITY:
+        raise ContractError(f"The policy follows '{runner.contract.command.kind}', expected '{BODY_VELOCITY}'.")
     episodes = []
     for index in range(config.episodes):
         episode = _run_episode(runner, config, index)

@@ -193,6 +193,17 @@ def test_a_term_of_another_size_is_refused(make):
         observe(make, [make_term("joint_pos", 5)])
 
 
+@pytest.mark.parametrize(("item", "value"), [("kind", "state/body/velocity"), ("frame", "world"), ("unit", "deg/s")])
+def test_a_term_that_means_something_else_is_refused_with_both_sides(make, item, value):
+    term = make_term("base_ang_vel", 3)
+    for same in (term, replace(term, **{item: ""})):
+        ObservationBuilder(replace(CONTRACT, observations=(same,)), make(np.zeros((1, 1))))
+    other = replace(CONTRACT, observations=(replace(term, **{item: value}),))
+    text = f"'base_ang_vel': the contract's {item} is '{value}', this runtime's is '{getattr(term, item)}'"
+    with pytest.raises(ContractError, match=text):
+        ObservationBuilder(other, make(np.zeros((1, 1))))
+
+
 def test_an_unknown_term_is_refused_with_the_near_miss(make):
     with pytest.raises(UnknownNameError, match="Did you mean 'joint_vel'"):
         observe(make, [replace(make_term("joint_vel", 4), name="joint_vels")])

@@ -111,6 +111,10 @@ def test_policies_that_this_runtime_cannot_run_are_refused(tmp_path, change, tex
         ({"action": replace(SMALL.action, scale=(np.inf,) * 4)}, r"action\.scale\[0\] is inf"),
         ({"action": replace(SMALL.action, clip=-4.0)}, r"action.clip is -4.0, expected more than 0"),
         ({"command": replace(SMALL.command, lower=(0.3, -0.5, -1.0))}, r"0.3 to 1.0, expected a range with 0 in it"),
+        (
+            {"command": replace(SMALL.command, names=(*SMALL.command.names[1::-1], SMALL.command.names[2]))},
+            r"command.names is \('lin_vel_y_base_m_s', 'lin_vel_x.*expected \('lin_vel_x_base_m_s', 'lin_vel_y",
+        ),
         ({"gait": replace(CONTRACT.gait, joint_foot=(0, 0, 1, 2))}, r"'right_knee_joint' is 2, expected 0 to 1"),
         ({"gait": replace(CONTRACT.gait, joint_foot=(-1, 0, 1, 1))}, r"'left_hip_joint' is -1, expected 0 to 1"),
         ({"gait": replace(CONTRACT.gait, frequency_hz=0.0)}, r"gait.frequency_hz is 0.0, expected more than 0"),
