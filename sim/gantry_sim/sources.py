@@ -12,9 +12,8 @@ import torch
 from gantry_deploy.bundle import Bundle, load_bundle
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
-from gantry_sim.evaluate import Policy
 from gantry_sim.run_folder import CONFIG_FILE
-from gantry_sim.tasks.registry import Task, find_task
+from gantry_sim.tasks.registry import Policy, Task, find_task
 
 
 @dataclass(frozen=True)

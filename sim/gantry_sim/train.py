@@ -11,14 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
-from gantry_policies.export import MIN_OBSERVATIONS, export_bundle
+from gantry_policies.export import export_bundle
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
-from gantry_sim.evaluate import evaluate_velocity
+from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.quiet import quietly
 from gantry_sim.run_folder import (
     BUNDLE_FOLDER,
@@ -32,8 +31,7 @@ from gantry_sim.run_folder import (
     trained_commit,
     write_json,
 )
-from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
-from gantry_sim.tasks.registry import Task
+from gantry_sim.torch_threads import torch_threads
 from gantry_sim.vec_env import GantryVecEnv
 
 
@@ -96,8 +94,8 @@ def evaluate_run(cfg: RunCfg, folder: Path, actor: torch.nn.Module, **options: A
         "task": cfg.task.name,
         "preset": cfg.preset_name,
         "seed": cfg.seed,
-        "training_model": evaluate_velocity(cfg.task, cfg.preset.env, actor, **options),
-        "full_model": evaluate_velocity(cfg.task, cfg.preset.env, actor, full_model=True, **options),
+        "training_model": evaluate_policy(cfg.task, cfg.preset.env, actor, **options),
+        "full_model": evaluate_policy(cfg.task, cfg.preset.env, actor, full_model=True, **options),
     }
     write_json(folder / EVALUATION_FILE, result)
     return result
@@ -120,7 +118,8 @@ def export_run(
         ),
     )
     actor = policy_of(runner)
-    golden = record_golden(cfg.task, cfg.preset.env, actor)
+    with torch_threads(1):
+        golden = cfg.task.record(cfg.task, cfg.preset.env, actor, seed=EVALUATION_SEED)
     return export_bundle(actor, contract, golden, bundle or folder / BUNDLE_FOLDER, private_key=private_key)
 
 
@@ -132,44 +131,6 @@ def open_run(folder: Path) -> tuple[RunCfg, Runner]:
     runner = build_runner(replace(cfg, preset=small), folder)
     runner.resume(policy_only=True)
     return cfg, runner
-
-
-def record_golden(
-    task: Task, env_cfg: Any, actor: torch.nn.Module, *, envs: int = 24, steps: int = 48
-) -> dict[str, np.ndarray]:
-    """Signals, observations and joint targets of the training environment under the policy.
-
-    Returns:
-        Arrays of ``envs * steps`` rows, environment by environment, ``episode_start`` marking the first of each.
-    """
-    assert envs * steps >= MIN_OBSERVATIONS
-    with quietly():
-        env = task.make_env(replace(env_cfg, num_envs=envs), "cpu", EVALUATION_SEED)
-        vec_env = GantryVecEnv(env)
-    env.episode_length_buf[:] = 0
-    env.state_version += 1
-    term = next(
-        cfg.func
-        for cfg in env.observation_manager._group_obs_term_cfgs["actor"]
-        if isinstance(cfg.func, ActorObservation)
-    )
-    joint_action = env.action_manager.get_term(env.task_state.names.action)
-    assert isinstance(joint_action, ContractAction)
-    rows: dict[str, list[torch.Tensor]] = {}
-    with torch.inference_mode():
-        obs = vec_env.get_observations()
-        start = torch.ones(envs, dtype=torch.bool)
-        for _ in range(steps):
-            signals = {name: value.clone() for name, value in vars(term.signals).items()}
-            action = actor(obs["actor"])
-            step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
-            obs, _, done, _ = vec_env.step(action)
-            step["joint_target_rad"] = joint_action.targets.clone()
-            for name, value in step.items():
-                rows.setdefault(name, []).append(value)
-            start = done.bool()
-    env.close()
-    return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
 
 
 @contextlib.contextmanager

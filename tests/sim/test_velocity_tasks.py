@@ -13,13 +13,12 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.testing import tiny_bundle
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.evaluate import evaluate_velocity
+from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.quiet import quietly
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, SensorNoiseCfg
 from gantry_sim.tasks.registry import find_task, task_names
-from gantry_sim.train import record_golden
 from gantry_sim.vec_env import GantryVecEnv
 
 GO2 = "velocity-flat-go2"
@@ -122,10 +121,16 @@ def test_what_an_export_records_is_what_the_runtime_computes():
     matrix = 0.1 * torch.randn(
         contract.observation_size, contract.action_size, generator=torch.Generator().manual_seed(0)
     )
-    golden = record_golden(task, cfg, lambda obs: obs @ matrix, envs=50, steps=20)
-    assert {len(values) for values in golden.values()} == {1000}
+    golden = task.record(task, cfg, lambda obs: obs @ matrix, seed=3)
+    assert {len(values) for values in golden.values()} == {1440}
     starts = np.flatnonzero(golden["episode_start"])
-    assert set(range(0, 1000, 20)) <= set(starts.tolist())
+    assert set(range(0, 1440, 240)) <= set(starts.tolist())
+    # Late times, many commands, standing among them, and episodes that end.
+    assert golden["time_s"].max() > 15.0
+    assert len(np.unique(golden["command"], axis=0)) > 30
+    assert (golden["command"] == 0).all(axis=1).any()
+    assert len(starts) > 6
+    assert not golden["time_s"][[start for start in starts if start % 240]].any()
     names = Signals.__dataclass_fields__
     signals = Signals(**{name: golden[name] for name in names})
     found = ObservationBuilder(contract, golden["observation"])(signals)
@@ -133,8 +138,9 @@ def test_what_an_export_records_is_what_the_runtime_computes():
     action = golden["observation"] @ matrix.numpy()
     targets = ActionDecoder(contract, action)(action, golden["time_s"], golden["command"])
     np.testing.assert_allclose(targets, golden["joint_target_rad"], atol=1e-5, rtol=0)
-    inside = np.ones(1000, dtype=bool)
+    inside = np.ones(1440, dtype=bool)
     inside[starts] = False
+    np.testing.assert_allclose(np.diff(golden["time_s"])[inside[1:]], 0.02, atol=1e-5)
     np.testing.assert_allclose(golden["last_action"][inside], np.clip(action, -10, 10)[:-1][inside[1:]], atol=1e-4)
 
 
@@ -338,13 +344,14 @@ def test_a_robot_that_is_asked_for_nothing_and_does_nothing_scores_well(full_mod
         task.preset("cpu").env, episode_s=2.0, lin_vel_x_m_s=(0, 0), lin_vel_y_m_s=(0, 0), yaw_rate_rad_s=(0, 0)
     )
     shares = []
-    result = evaluate_velocity(task, cfg, zero, episodes=6, full_model=full_model, on_progress=shares.append)
+    result = evaluate_policy(task, cfg, zero, episodes=6, full_model=full_model, on_progress=shares.append)
     assert result["episodes"] == 6
     assert result["seconds_per_episode"] == pytest.approx(1.98)
     assert result["model"] == ("full" if full_model else "training")
     assert result["fall_rate"]["mean"] == 0.0
     assert 0.0 < result["lin_vel_error_m_s"]["mean"] < 0.08
     assert 0.0 < result["yaw_rate_error_rad_s"]["mean"] < 0.15
+    assert result["standing"]["episodes"] == 1
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
 
@@ -354,7 +361,7 @@ def test_a_robot_that_stands_when_asked_to_walk_misses_by_about_the_command():
     still = replace(task.preset("cpu").env, episode_s=2.0, lin_vel_y_m_s=(0, 0), yaw_rate_rad_s=(0, 0))
     # Below the threshold of the clock, so that the legs rest.
     cfg = replace(still, lin_vel_x_m_s=(0.09, 0.09))
-    slow = evaluate_velocity(task, cfg, zero, episodes=4)
+    slow = evaluate_policy(task, cfg, zero, episodes=4)
     assert slow["lin_vel_error_m_s"]["mean"] == pytest.approx(0.09, abs=0.04)
     assert slow["fall_rate"]["mean"] == 0.0
 
@@ -363,15 +370,52 @@ def test_a_policy_that_folds_the_legs_falls_every_time():
     task = find_task(GO2)
     cfg = replace(task.preset("cpu").env, episode_s=2.0)
     fold = torch.tensor([0.0, 10.0, -10.0] * 4)
-    result = evaluate_velocity(task, cfg, lambda obs: fold.expand(len(obs), 12), episodes=4)
+    result = evaluate_policy(task, cfg, lambda obs: fold.expand(len(obs), 12), episodes=4)
     assert result["fall_rate"]["mean"] == 1.0
+
+
+def test_standing_is_scored_by_itself():
+    """What robots do without a command, apart from how they follow one."""
+    task = find_task(GO2)
+    cfg = replace(task.preset("cpu").env, episode_s=3.0, lin_vel_x_m_s=(0.8, 1.0))
+    commands = []
+
+    def still(obs):
+        commands.append(obs[:, 42:45].clone())
+        return torch.zeros(len(obs), 12)
+
+    def falls_when_it_stands(obs):
+        asked = obs[:, 42:45].norm(dim=-1, keepdim=True) > 0
+        return torch.where(asked, 0.0, torch.tensor([0.0, 10.0, -10.0] * 4))
+
+    standing = evaluate_policy(task, cfg, still, episodes=8)["standing"]
+    assert [len(rows) for rows in commands] == [8] * 149 + [2] * 149
+    assert all((rows[:, 0] > 0.5).all() for rows in commands[:149])
+    assert not torch.stack(commands[149:]).any()
+    assert (standing["episodes"], standing["seconds_per_episode"]) == (2, pytest.approx(2.98))
+    assert 0.0 < standing["drift_m_s"]["mean"] < 0.05  # they settle at first
+    assert standing["fall_rate"]["mean"] == 0.0
+    scores = evaluate_policy(task, cfg, falls_when_it_stands, episodes=4)
+    assert scores["standing"]["fall_rate"]["mean"] == 1.0
+    assert scores["fall_rate"]["mean"] < 1.0
+
+
+def test_threads_of_torch_are_left_as_they_were():
+    task = find_task(GO2)
+    cfg = replace(task.preset("cpu").env, episode_s=0.1)
+    torch.set_num_threads(2)  # the fixture puts it back
+    evaluate_policy(task, cfg, zero, episodes=1)
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        evaluate_policy(task, cfg, lambda obs: 1 / 0, episodes=1)
+    assert torch.get_num_threads() == 2
 
 
 def test_evaluation_is_repeatable():
     task = find_task(GO2)
     cfg = replace(task.preset("cpu").env, episode_s=0.6)
-    one, two = (evaluate_velocity(task, cfg, zero, episodes=4) for _ in range(2))
-    other = evaluate_velocity(task, cfg, zero, episodes=4, seed=3)
+    one, two = (evaluate_policy(task, cfg, zero, episodes=4) for _ in range(2))
+    other = evaluate_policy(task, cfg, zero, episodes=4, seed=3)
     assert one == two
     assert one["lin_vel_error_m_s"] != other["lin_vel_error_m_s"]
 

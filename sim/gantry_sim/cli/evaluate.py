@@ -25,7 +25,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from gantry_sim.evaluate import EVALUATION_SEED, evaluate_velocity
+    from gantry_sim.evaluate import EVALUATION_SEED, evaluate_policy
     from gantry_sim.sources import open_source
 
     if args.episodes < 1:
@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"source": str(args.source), "task": source.task.name, "acceptance": asdict(acceptance)}
     models = {"training": (False,), "full": (True,), "both": (False, True)}[args.model]
     for full in models:
-        scores = evaluate_velocity(
+        scores = evaluate_policy(
             source.task,
             source.env_cfg,
             source.policy,

@@ -163,12 +163,12 @@ class Demo:
         return bundle, evaluation, note
 
     def _evaluate(self, bundle: Bundle) -> dict[str, Any]:
-        from gantry_sim.evaluate import evaluate_velocity
+        from gantry_sim.evaluate import evaluate_policy
         from gantry_sim.sources import open_source
 
         source = open_source(bundle.path)
         share = self._display.share("evaluate")
-        scores = evaluate_velocity(
+        scores = evaluate_policy(
             source.task, source.env_cfg, source.policy, episodes=self._config.episodes, on_progress=share
         )
         result = {"task": source.task.name, "training_model": scores}

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from gantry_deploy.contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
 from gantry_sim.env import GantryEnv
 from gantry_sim.vec_env import Metrics
+
+Policy = Callable[[Tensor], Tensor]
+"""Observations (N, obs) to actions (N, n), deterministic."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,12 @@ class Task:
     """Scalars of the step just taken."""
     evaluation: Callable[..., Any]
     """(env configuration, **changes) -> the configuration to evaluate on: held-out episodes, same randomisation."""
+    evaluate: Callable[..., dict[str, Any]]
+    """(task, env configuration, policy, *, episodes, device, seed, full_model, on_progress) -> its scores; those with
+    ``mean``, ``low`` and ``high`` are shown, with the unit at the end of their name."""
+    record: Callable[..., dict[str, np.ndarray]]
+    """(task, env configuration, policy, *, seed) -> at least 1000 rows of what the policy was fed in training and of
+    what came of it, under the names that ``gantry check`` compares."""
 
     def preset(self, name: str) -> Preset:
         """A fresh preset.

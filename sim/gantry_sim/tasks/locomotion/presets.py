@@ -12,6 +12,7 @@ from gantry_deploy.contract import Acceptance
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
 from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
 from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.state import LocomotionState
@@ -149,6 +150,8 @@ def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
         mirror=mirror_maps,
         metrics=step_metrics,
         evaluation=evaluation_cfg,
+        evaluate=evaluate_velocity,
+        record=record_velocity,
     )
 
 

@@ -1,0 +1,177 @@
+"""How velocity policies are scored, as the sim-to-sim gate scores them, and what their exports record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_deploy.metrics import EpisodeScores, bootstrap_mean, rate_interval, tracking_scores
+from gantry_hardware.robots import robot_spec
+from gantry_sim.env import GantryEnv
+from gantry_sim.quiet import quietly
+from gantry_sim.tasks.locomotion.state import LocomotionState
+from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
+from gantry_sim.tasks.locomotion.velocity import VelocityCfg
+from gantry_sim.tasks.registry import Policy, Task
+from gantry_sim.vec_env import GantryVecEnv
+
+STANDING_SHARE = 4
+"""One episode without a command for so many with one."""
+STANDING_S = 10.0
+"""Length of an episode without a command."""
+RECORDED_RESAMPLE_S = (0.5, 1.0)
+"""Commands change this often in a recording, so that it holds many of them, standing included."""
+
+
+def evaluate_velocity(
+    task: Task,
+    env_cfg: VelocityCfg,
+    policy: Policy,
+    *,
+    episodes: int,
+    device: str,
+    seed: int,
+    full_model: bool,
+    on_progress: Callable[[float], None],
+) -> dict[str, Any]:
+    """Episodes of the task's length in which every command moves, then a quarter as many that are told to stand.
+
+    Args:
+        task: The task.
+        env_cfg: Its configuration in training.
+        policy: Observations (N, obs) to actions (N, n), deterministic.
+        episodes: Number of episodes with commands; friction, mass and commands differ between them.
+        device: Where to simulate.
+        seed: Of the episodes.
+        full_model: Simulate every collision shape with the finer physics instead of the training model.
+        on_progress: Called with the share that is done.
+
+    Returns:
+        Scores with confidence intervals, those of standing under ``standing``.
+    """
+    still = max(1, episodes // STANDING_SHARE)
+    cfg = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model)
+    rest = task.evaluation(env_cfg, num_envs=still, full_model=full_model, standing=True)
+    rest = replace(rest, episode_s=min(STANDING_S, rest.episode_s))
+    work = episodes * cfg.episode_s
+    share = work / (work + still * rest.episode_s)
+    scores = _tracking(task, cfg, policy, device, seed, lambda done: on_progress(done * share))
+    standing = _standing(task, rest, policy, device, seed, lambda done: on_progress(share + done * (1.0 - share)))
+    return scores | {"standing": standing}
+
+
+def _tracking(
+    task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
+) -> dict[str, Any]:
+    env, vec_env = _fresh(task, cfg, device, seed)
+    obs = vec_env.get_observations()
+    scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(task.robot).fall_height_m)
+    steps = int(env.max_episode_length) - 1  # the last step would reset every episode
+    with torch.inference_mode():
+        for step in range(steps):
+            command = LocomotionState.of(env).command.clone()
+            obs = vec_env.step(policy(obs["actor"]))[0]
+            state = LocomotionState.of(env)
+            # An environment that has just been reset shows its next episode; it has fallen, and counts no more.
+            scores.fallen = scores.fallen | env.reset_terminated
+            scores.update(state.lin_vel_b, state.ang_vel_b, state.quat, state.base_height, command)
+            on_progress((step + 1) / steps)
+    env.close()
+    result = tracking_scores(
+        scores.lin_vel_error_m_s.cpu().numpy(),
+        scores.yaw_rate_error_rad_s.cpu().numpy(),
+        scores.fallen.cpu().numpy(),
+    )
+    return asdict(result) | {"seconds_per_episode": float(np.round(steps * env.step_dt, 3))}
+
+
+def _standing(
+    task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
+) -> dict[str, Any]:
+    """How far robots without a command get in the plane, per second until the end or the fall, and how many fall."""
+    env, vec_env = _fresh(task, cfg, device, seed)
+    obs = vec_env.get_observations()
+    base = env.robot.indexing.free_joint_q_adr[:2]
+    start = env.sim.data.qpos[:, base].clone()
+    end, stood = start.clone(), torch.zeros(cfg.num_envs, device=device)
+    fallen = torch.zeros(cfg.num_envs, dtype=torch.bool, device=device)
+    steps = int(env.max_episode_length) - 1
+    with torch.inference_mode():
+        for step in range(steps):
+            obs = vec_env.step(policy(obs["actor"]))[0]
+            fallen = fallen | env.reset_terminated
+            end = torch.where(fallen[:, None], end, env.sim.data.qpos[:, base])
+            stood += (~fallen).float()
+            on_progress((step + 1) / steps)
+    env.close()
+    drift_m_s = (end - start).norm(dim=-1) / (stood * env.step_dt)  # NaN, which does not count, if it fell at once
+    return {
+        "episodes": cfg.num_envs,
+        "seconds_per_episode": float(np.round(steps * env.step_dt, 3)),
+        "drift_m_s": asdict(bootstrap_mean(drift_m_s.cpu().numpy())),
+        "fall_rate": asdict(rate_interval(int(fallen.sum()), cfg.num_envs)),
+    }
+
+
+def record_velocity(
+    task: Task, env_cfg: VelocityCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240, before: int = 50
+) -> dict[str, np.ndarray]:
+    """Signals, observations and joint targets of the training environment under the policy.
+
+    Robots are in motion when it begins, at times spread over the length of an episode, so that the gait clock is
+    recorded far from zero and one episode ends and another begins; commands change quickly.
+
+    Args:
+        task: The task.
+        env_cfg: Its configuration in training.
+        policy: Observations (N, obs) to actions (N, n), deterministic.
+        seed: Of the episodes.
+        envs: Environments side by side.
+        steps: Control steps of each.
+        before: Control steps that come first and are not recorded.
+
+    Returns:
+        Arrays of ``envs * steps`` rows, environment by environment, ``episode_start`` marking those without a past.
+    """
+    cfg = replace(env_cfg, num_envs=envs, resample_s=RECORDED_RESAMPLE_S)
+    env, vec_env = _fresh(task, cfg, "cpu", seed)
+    length = int(env.max_episode_length)
+    env.episode_length_buf[:] = torch.arange(envs) * max(0, length - before - steps // 2) // max(1, envs - 1)
+    env.state_version += 1
+    terms = env.observation_manager._group_obs_term_cfgs["actor"]
+    observed = next(cfg.func for cfg in terms if isinstance(cfg.func, ActorObservation))
+    joint_action = env.action_manager.get_term(env.task_state.names.action)
+    assert isinstance(joint_action, ContractAction)
+    rows: dict[str, list[torch.Tensor]] = {}
+    with torch.inference_mode():
+        obs: Any = vec_env.get_observations()
+        for _ in range(before):
+            obs = vec_env.step(policy(obs["actor"]))[0]
+        observed.reset()  # whoever repeats the recording knows no earlier frames
+        obs = env.observation_manager.compute(update_history=True)
+        start = torch.ones(envs, dtype=torch.bool)
+        for _ in range(steps):
+            signals = {name: value.clone() for name, value in vars(observed.signals).items()}
+            action = policy(obs["actor"])
+            step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
+            obs, _, done, _ = vec_env.step(action)
+            step["joint_target_rad"] = joint_action.targets.clone()
+            for name, value in step.items():
+                rows.setdefault(name, []).append(value)
+            start = done.bool()
+    env.close()
+    return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
+
+
+def _fresh(task: Task, cfg: VelocityCfg, device: str, seed: int) -> tuple[GantryEnv, GantryVecEnv]:
+    """An environment at the beginning of an episode everywhere."""
+    with quietly():
+        env = task.make_env(cfg, device, seed)
+        vec_env = GantryVecEnv(env)
+    env.episode_length_buf[:] = 0
+    env.state_version += 1
+    return env, vec_env
