@@ -67,6 +67,7 @@ def _quadruped(
     leg_m: float,
     base_height_m: float,
     spawn_height_m: float,
+    bandwidth: dict[str, float] | None = None,
 ) -> Walker:
     """Trot: diagonal feet together. In swing the thigh moves forward and the calf folds twice as far."""
     spec = robot_spec(name)
@@ -101,6 +102,7 @@ def _quadruped(
         swing_height_m=0.08,
         deviation_weight=tuple(1.0 if kind == "hip" else 0.5 for _, kind, _ in parts),
         spawn_height_m=spawn_height_m,
+        bandwidth=tuple(bandwidth[kind] for _, kind, _ in parts) if bandwidth else (),
     )
 
 
@@ -114,6 +116,8 @@ def _go1() -> Walker:
         leg_m=0.265,
         base_height_m=0.27,
         spawn_height_m=0.30,
+        # The spec's gains let the robot sag; these carry it, so that few samples are enough.
+        bandwidth={"hip": 1.5, "thigh": 1.5, "calf": 1.2},
     )
 
 
