@@ -342,7 +342,15 @@ class Controller:
         """Whether the robot got anything else than limp commands, or will; one that did not is left alone."""
         return not (self._mode is Mode.PASSIVE and self.safety.mode is Mode.PASSIVE)
 
+    def _look(self) -> None:
+        """Judge the robot before the first tick, so that nobody stands up a robot that was never looked at."""
+        now_s = self.robot.now_s()
+        state, trouble = self._read(now_s)
+        self._finding = trouble or self.safety.judge(state, now_s, heartbeat_s=self._heartbeat_s)
+
     def _refuse_stand(self) -> str | None:
+        if self._counts["ticks"] == 0:
+            self._look()
         if self._finding is not None:
             return self._finding.text
         if isinstance(self.robot, SharedRobot):

@@ -108,7 +108,8 @@ class SafetyConfig:
     joint_effort_factor: float = 1.5
     """Largest measured torque in units of the joint's limit; above 1 because torque is estimated from current."""
     limit_ticks: int = 2
-    """Consecutive ticks beyond a tilt or joint limit that make a fault; a single noisy reading does not."""
+    """Consecutive ticks beyond a tilt or joint limit that make a fault in STAND and POLICY, where a single noisy
+    reading does not; in the other modes one is enough, because it only keeps the robot from standing up."""
     max_missed_deadlines: int = 5
     """Largest number of control periods in a row in which no tick began."""
     stand_duration_s: float = 2.0
@@ -281,10 +282,11 @@ class SafetyMachine:
             self._entries += 1
 
     def _judge_limits(self, state: RobotState, now_s: float) -> Fault | None:
-        """Tilt and joint limits, once they have been exceeded for ``limit_ticks`` calls in a row."""
+        """Tilt and joint limits, once they have been exceeded for long enough."""
         fault = self._tilt(state, now_s) or self._joints(state, now_s)
         self._beyond = 0 if fault is None else self._beyond + 1
-        return fault if self._beyond >= self.config.limit_ticks else None
+        enough = self.config.limit_ticks if self._mode in (Mode.STAND, Mode.POLICY) else 1
+        return fault if self._beyond >= enough else None
 
     def _tilt(self, state: RobotState, now_s: float) -> Fault | None:
         w, x, y, z = state.quat_base_to_world_wxyz.tolist()

@@ -308,6 +308,24 @@ def test_a_robot_that_is_not_well_is_not_stood_up_and_says_why(bundle):
         loop.request("stand")
 
 
+def test_a_tilted_robot_is_not_stood_up_before_the_first_tick_nor_right_after_a_reset(bundle):
+    loop = controller(bundle)
+    loop.robot.set_tilt(1.5)
+    with pytest.raises(SafetyError, match=r"tilted by 1\.50 rad"):
+        loop.request("stand")
+    loop.tick()
+    with pytest.raises(SafetyError, match=r"tilted by 1\.50 rad"):
+        loop.request("stand")
+    loop.request("estop")
+    loop.tick()
+    loop.request("reset")
+    with pytest.raises(SafetyError, match=r"tilted by 1\.50 rad"):
+        loop.request("stand")
+    loop.tick()
+    with pytest.raises(SafetyError, match=r"tilted by 1\.50 rad"):
+        loop.request("stand")
+
+
 class TakesNoTargets(MockRobot):
     refuse = False
 

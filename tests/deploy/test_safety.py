@@ -29,7 +29,9 @@ def state(**fields):
 def judge(config=EXACT, now_s=0.0, **fields):
     arguments = {name: fields.pop(name) for name in ("missed_deadlines", "heartbeat_s") if name in fields}
     arguments["requested_command"] = fields.pop("requested_command", None)
-    return SafetyMachine(SPEC, config).judge(state(**fields), now_s, **arguments)
+    machine = SafetyMachine(SPEC, config)
+    machine.request("stand")
+    return machine.judge(state(**fields), now_s, **arguments)
 
 
 def in_mode(mode):
@@ -205,8 +207,16 @@ def test_the_heartbeat_counts_only_where_it_is_required():
     assert "never came" in never.text
 
 
-def test_a_single_noisy_reading_beyond_a_limit_is_forgiven():
-    machine = SafetyMachine(SPEC, SafetyConfig(limit_ticks=2))
+@pytest.mark.parametrize("mode", [Mode.PASSIVE, Mode.DAMP])
+def test_a_single_reading_beyond_a_limit_keeps_a_robot_from_standing_up(mode):
+    fault = in_mode(mode).judge(state(joint_vel_rad_s=np.full(4, 99.0)), 0.0)
+    assert fault is not None
+    assert fault.code is FaultCode.JOINT_VELOCITY
+
+
+@pytest.mark.parametrize("mode", [Mode.STAND, Mode.POLICY])
+def test_a_single_noisy_reading_beyond_a_limit_is_forgiven_while_the_robot_is_powered(mode):
+    machine = in_mode(mode)
     good, bad = state(), state(joint_vel_rad_s=np.full(4, 99.0))
     found = [machine.judge(reading, 0.0) for reading in (bad, good, bad, bad, bad, good)]
     assert [fault is not None for fault in found] == [False, False, False, True, True, False]
