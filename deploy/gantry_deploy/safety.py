@@ -64,6 +64,7 @@ class FaultCode(enum.StrEnum):
     STALE_STATE = "stale_state"
     NAN_STATE = "nan_state"
     TILT = "tilt"
+    IMU = "imu"
     JOINT_POSITION = "joint_position"
     JOINT_VELOCITY = "joint_velocity"
     JOINT_TORQUE = "joint_torque"
@@ -101,6 +102,11 @@ class SafetyConfig:
     """A heartbeat older than this is lost."""
     max_tilt_rad: float = 1.0
     """Largest angle between the base's up axis and the vertical."""
+    require_accelerometer: bool = True
+    """Whether a robot is refused whose accelerometer reads exactly nothing, as one that was never filled in does; false
+    for robots that have none."""
+    max_imu_error_rad: float = 0.3
+    """Largest angle, before standing up and at rest, between the vertical of orientation and of accelerometer."""
     joint_pos_margin_rad: float = 0.15
     """How far a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
     joint_vel_factor: float = 1.5
@@ -118,7 +124,7 @@ class SafetyConfig:
     """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
 
     def __post_init__(self) -> None:
-        zero_allowed = ("require_heartbeat", "joint_pos_margin_rad", "max_missed_deadlines")
+        zero_allowed = ("require_heartbeat", "require_accelerometer", "joint_pos_margin_rad", "max_missed_deadlines")
         for name, value in vars(self).items():
             # Written so that NaN, which would switch a limit off, does not pass.
             if name not in zero_allowed and not value > 0:
@@ -128,6 +134,13 @@ class SafetyConfig:
         if self.max_tilt_rad > math.pi:
             raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
 
+
+GRAVITY_M_S2 = 9.81
+"""What an accelerometer reads at rest."""
+REST_ACCELERATION_SHARE = 0.15
+"""At rest the accelerometer is within this share of gravity."""
+REST_ANG_VEL_RAD_S = 0.3
+"""At rest the gyroscope reads less than this."""
 
 Guard = Callable[[], str | None]
 """Why an event is not granted now, or None."""
@@ -268,7 +281,9 @@ class SafetyMachine:
                 f"{missed_deadlines} control periods in a row were missed, allowed are {config.max_missed_deadlines}."
             )
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
-        return self._judge_limits(state, now_s)
+        fault = self._judge_limits(state, now_s)
+        # Impacts shake an accelerometer; before standing up it can be believed.
+        return self._imu(state, now_s) if fault is None and self._mode is Mode.PASSIVE else fault
 
     def judge_target(self, target: JointCommand, now_s: float) -> Fault | None:
         """Whether joint targets may be sent at all: a number that is not finite never may."""
@@ -299,6 +314,33 @@ class SafetyMachine:
         text = f"The base is tilted by {tilt:.2f} rad, allowed are {self.config.max_tilt_rad:.2f} rad."
         return Fault(FaultCode.TILT, text, now_s)
 
+    def _imu(self, state: RobotState, now_s: float) -> Fault | None:
+        """Orientation against accelerometer at rest: an IMU that is mounted or read wrongly shows a level robot."""
+        acceleration, limit_rad = state.lin_acc_base_in_base_m_s2, self.config.max_imu_error_rad
+        norm = float(np.linalg.norm(acceleration))
+        if norm == 0.0 or not math.isfinite(norm):
+            if not self.config.require_accelerometer:
+                return None
+            text = (
+                f"The accelerometer reads {_numbers(acceleration)} m/s^2, expected gravity: it has never been filled "
+                "in, or the robot has none (then set require_accelerometer to false)."
+            )
+            return Fault(FaultCode.IMU, text, now_s)
+        gyro = float(np.linalg.norm(state.ang_vel_base_in_base_rad_s))
+        if abs(norm / GRAVITY_M_S2 - 1.0) > REST_ACCELERATION_SHARE or gyro > REST_ANG_VEL_RAD_S:
+            return None
+        w, x, y, z = (state.quat_base_to_world_wxyz / np.linalg.norm(state.quat_base_to_world_wxyz)).tolist()
+        up = np.array([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)])
+        error = math.acos(float(np.clip(up @ acceleration / norm, -1.0, 1.0)))
+        if error <= limit_rad:
+            return None
+        text = (
+            f"At rest, up is {_numbers(up)} in the base by the IMU's orientation and {_numbers(acceleration / norm)} "
+            f"by its accelerometer, {error:.2f} rad apart, allowed are {limit_rad:.2f} rad: one of them is wrong "
+            "(mounting, order of the quaternion, sign of gravity)."
+        )
+        return Fault(FaultCode.IMU, text, now_s)
+
     def _joints(self, state: RobotState, now_s: float) -> Fault | None:
         pos, vel, effort = state.joint_pos_rad, state.joint_vel_rad_s, state.joint_effort_nm
         bad = (pos < self._lower) | (pos > self._upper)
@@ -323,6 +365,10 @@ class SafetyMachine:
 
     def _because(self) -> str:
         return f" ({self._fault.text})" if self._fault is not None else ""
+
+
+def _numbers(values: np.ndarray) -> str:
+    return f"({', '.join(f'{value:.2f}' for value in values)})"
 
 
 def _nan_text(spec: RobotSpec, state: RobotState) -> str:

@@ -108,9 +108,10 @@ class MockRobot:
         self.override(**{field: values})
 
     def set_tilt(self, angle_rad: float) -> None:
-        """From now on the base is pitched by ``angle_rad`` from upright."""
+        """From now on the base is pitched by ``angle_rad`` from upright, at rest."""
         self.override(
             quat_base_to_world_wxyz=np.array([math.cos(angle_rad / 2), 0.0, math.sin(angle_rad / 2), 0.0]),
+            lin_acc_base_in_base_m_s2=9.81 * np.array([-math.sin(angle_rad), 0.0, math.cos(angle_rad)]),
         )
 
     def override(self, **fields: Any) -> None:

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -210,7 +210,8 @@ class MujocoRobot:
             self._pending.clear()
             self._history.clear()
             self._reading = None
-            self._history.append(self._sample())
+            # A robot that has just been put down touches the floor without pressing on it yet; at rest it would.
+            self._history.append(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
 
     def set_velocity(self, vel_base_in_world_m_s: FloatArray, ang_vel_base_in_base_rad_s: FloatArray) -> None:
         """Push: give the base this velocity (3,) and this angular velocity (3,) from now on."""
@@ -315,9 +316,15 @@ class MujocoRobot:
             qpos=data.qpos.copy(),
             qvel=data.qvel.copy(),
             effort_nm=data.actuator_force.copy(),
-            lin_acc_m_s2=data.sensordata[self._index.accelerometer].copy(),
+            lin_acc_m_s2=(
+                data.sensordata[self._index.accelerometer].copy() if self._index.is_free else self._gravity_reaction()
+            ),
             contact_geoms=data.contact.geom.copy(),
         )
+
+    def _gravity_reaction(self) -> FloatArray:
+        """What the accelerometer reads at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
+        return rotate_into_base(self.quat_base_to_world_wxyz, -self.model.opt.gravity)
 
     def _state(self, sample: _Sample) -> RobotState:
         pos, quat = self._base_pose(sample.qpos)

@@ -188,7 +188,7 @@ def test_ros_itself_reads_the_messages(bundle, tmp_path):
     orientation = newest["/odom"].pose.pose.orientation
     quat = [orientation.w, orientation.x, orientation.y, orientation.z]
     assert quat == state.quat_base_to_world_wxyz.tolist()
-    assert newest["/imu"].linear_acceleration.z == 9.81
+    assert newest["/imu"].linear_acceleration.z == state.lin_acc_base_in_base_m_s2[2]
     assert newest["/cmd_vel"].linear.y == -0.1
     assert newest["/policy/observation"].layout.dim[0].label == "observation"
     assert newest["/gantry/status"].status[0].level == b"\x02"

@@ -189,6 +189,51 @@ def test_an_imu_that_never_answered_is_a_tilt():
     assert fault.code is FaultCode.TILT
 
 
+def imu_fault(quat_wxyz, acceleration, *, mode=Mode.PASSIVE, gyro=(0.0, 0.0, 0.0), **config):
+    machine = SafetyMachine(SPEC, replace(EXACT, max_tilt_rad=math.pi, **config))
+    if mode is Mode.STAND:
+        machine.request("stand")
+    reading = state(
+        quat_base_to_world_wxyz=np.array(quat_wxyz),
+        lin_acc_base_in_base_m_s2=np.array(acceleration),
+        ang_vel_base_in_base_rad_s=np.array(gyro),
+    )
+    fault = machine.judge(reading, 0.0)
+    assert fault is None or fault.code is FaultCode.IMU
+    return fault
+
+
+def test_at_rest_orientation_and_accelerometer_must_agree():
+    level = (1.0, 0.0, 0.0, 0.0)
+    # Pitched nose down by 0.5 rad, the base sees up behind itself; rolled to the right, on its left.
+    assert imu_fault(quat(0.5, (0, 1, 0)), (-9.81 * math.sin(0.5), 0.0, 9.81 * math.cos(0.5))) is None
+    assert imu_fault(quat(0.5, (1, 0, 0)), (0.0, 9.81 * math.sin(0.5), 9.81 * math.cos(0.5))) is None
+    assert imu_fault(quat(2.0, (0, 0, 1)), (0.0, 0.0, 9.0)) is None
+    assert imu_fault(level, (9.81 * math.sin(0.29), 0.0, 9.81 * math.cos(0.29))) is None
+    fault = imu_fault(level, (9.81 * math.sin(0.31), 0.0, 9.81 * math.cos(0.31)))
+    assert "(0.00, 0.00, 1.00) in the base by the IMU's orientation and (0.31, 0.00, 0.95)" in fault.text
+    assert "0.31 rad apart, allowed are 0.30 rad" in fault.text
+    assert "3.14 rad apart" in imu_fault(level, (0.0, 0.0, -9.81)).text
+    # The same orientation in another order of its numbers.
+    assert imu_fault(np.roll(quat(0.5, (0, 1, 0)), -1), (-9.81 * math.sin(0.5), 0.0, 9.81 * math.cos(0.5))) is not None
+
+
+def test_a_robot_that_moves_or_stands_is_not_judged_by_its_accelerometer():
+    level, wrong = (1.0, 0.0, 0.0, 0.0), (9.81, 0.0, 0.0)
+    assert imu_fault(level, wrong) is not None
+    assert imu_fault(level, wrong, gyro=(0.0, 0.31, 0.0)) is None
+    assert imu_fault(level, (9.81 * 1.16, 0.0, 0.0)) is None
+    assert imu_fault(level, wrong, mode=Mode.STAND) is None
+
+
+@pytest.mark.parametrize("nothing", [0.0, math.nan])
+def test_an_accelerometer_that_reads_nothing_is_refused_unless_the_robot_has_none(nothing):
+    fault = imu_fault((1.0, 0.0, 0.0, 0.0), (nothing,) * 3)
+    assert "accelerometer reads" in fault.text
+    assert "require_accelerometer" in fault.text
+    assert imu_fault((1.0, 0.0, 0.0, 0.0), (nothing,) * 3, require_accelerometer=False) is None
+
+
 def test_no_state():
     fault = SafetyMachine(SPEC).judge(None, 2.0)
     assert fault is not None

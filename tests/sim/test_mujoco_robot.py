@@ -102,6 +102,17 @@ def test_a_fixed_base_hangs_with_its_feet_off_the_floor():
         hanging.set_velocity(np.zeros(3), np.zeros(3))
 
 
+@pytest.mark.parametrize("options", [{}, {"fixed_base": True}], ids=["standing", "hanging"])
+def test_the_accelerometer_feels_gravity_from_the_first_reading_on(options):
+    still = robot(**options)
+    first = still.read()
+    still.sleep_until(3.0)
+    np.testing.assert_allclose(first.lin_acc_base_in_base_m_s2, [0.0, 0.0, 9.81], atol=1e-9)
+    later = still.read()
+    up = rotate_into_base(later.quat_base_to_world_wxyz, np.array([0.0, 0.0, 9.81]))
+    np.testing.assert_allclose(later.lin_acc_base_in_base_m_s2, up, atol=0.1)
+
+
 # -- the impedance law ------------------------------------------------------------------------------------------------
 
 
