@@ -48,6 +48,8 @@ class Stage:
     """The number that decided, if it was a number."""
     limit: float | None = None
     """Largest value that passes."""
+    skipped: bool = False
+    """Whether it could not be checked; ``text`` says why. It then counts as passed, and is shown as skipped."""
 
 
 OnStage = Callable[[Stage], None]
@@ -83,6 +85,9 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     stage("joint targets", lambda: _joint_targets(bundle))
     if "episode_start" in bundle.golden:
         stage("memory", lambda: _memory(bundle))
+    else:
+        why = f"{GOLDEN} has no 'episode_start', so no step is known to follow another"
+        on_stage(Stage("memory", True, why, skipped=True))
     return bundle, runner
 
 

@@ -63,9 +63,12 @@ def test_a_sound_bundle_passes_every_static_stage(tmp_path):
     stages = []
     folder = tiny_bundle(tmp_path / "bundle", CONTRACT, hidden=(8,)).path
     bundle, runner = check_static(lambda: load_bundle(folder), stages.append)
-    assert [stage.name for stage in stages] == ["manifest", "contract", "network", "observation", "joint targets"]
+    names = ["manifest", "contract", "network", "observation", "joint targets", "memory"]
+    assert [stage.name for stage in stages] == names
     assert all(stage.passed for stage in stages)
-    assert all(stage.value <= stage.limit == 1e-5 for stage in stages[2:])
+    assert all(stage.value <= stage.limit == 1e-5 for stage in stages[2:5])
+    assert [stage.skipped for stage in stages] == [False] * 5 + [True]
+    assert "has no 'episode_start'" in stages[-1].text
     assert runner.contract == bundle.contract
 
 
@@ -158,7 +161,7 @@ def test_trajectories_through_stacked_frames_and_memory(tmp_path):
     folder = write_bundle(tmp_path / "bundle", contract=contract, model_bytes=model, golden=golden)
     stages = []
     check_static(lambda: load_bundle(folder), stages.append)
-    assert [stage.name for stage in stages][-1] == "memory"
+    assert (stages[-1].name, stages[-1].skipped) == ("memory", False)
     assert "18 steps" in stages[-1].text
 
     # A jump by a whole period of the gait clock shows nowhere else.
@@ -203,6 +206,7 @@ def test_passing_is_0_and_writes_the_card(tmp_path, capsys):
     code, out, _ = check(capsys, folder, *SHORT, "--json", tmp_path / "scores.json")
     assert code == 0
     assert "PASSED" in out
+    assert "skip  memory" in out
     report = json.loads((tmp_path / "scores.json").read_text())
     card = load_bundle(folder).card["check"]
     assert report["verdict"] == card["verdict"] == "passed"

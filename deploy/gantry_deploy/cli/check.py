@@ -141,7 +141,8 @@ def _episode_line(index: int, total: int, episode: Episode) -> str:
 
 
 def _line(stage: Stage) -> str:
-    return f"{'pass' if stage.passed else 'FAIL'}  {stage.name:<{_WORD}}{stage.text}"
+    word = "skip" if stage.skipped else "pass" if stage.passed else "FAIL"
+    return f"{word}  {stage.name:<{_WORD}}{stage.text}"
 
 
 def _write_card(bundle: Bundle, report: Report) -> None:
