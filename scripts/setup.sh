@@ -35,6 +35,18 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear "$venv"
 fi
 
+if ! "$venv/bin/python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; then
+    say "$venv has $("$venv/bin/python" --version), and Gantry needs Python 3.11, 3.12 or 3.13."
+    say "Remove it (rm -r $venv) and start again, or name another folder: scripts/setup.sh FOLDER"
+    exit 1
+fi
+version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+if [ -n "${PYTHON:-}" ] && [ "$(version "$PYTHON")" != "$(version "$venv/bin/python")" ]; then
+    say "$venv was made with Python $(version "$venv/bin/python"), and PYTHON names $(version "$PYTHON")."
+    say "Remove it (rm -r $venv) and start again, or name another folder: scripts/setup.sh FOLDER"
+    exit 1
+fi
+
 say "Installing Gantry and what it needs into $venv (about 3 GB; a minute or a few, once)."
 "$venv/bin/python" -m pip install --quiet --upgrade pip
 "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[all]'
