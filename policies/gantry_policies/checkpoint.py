@@ -113,4 +113,6 @@ def restore_random_state(state: dict[str, Any]) -> None:
     version, gauss_next = state["python_gauss"]
     random.setstate((version, tuple(state["python"].tolist()), gauss_next))
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+        # A run may go on where there are fewer devices than it was begun with.
+        for device, generator in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(generator, device)
