@@ -6,7 +6,9 @@ import contextlib
 import io
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,6 +31,7 @@ def export_bundle(
     golden: dict[str, np.ndarray],
     folder: str | Path,
     *,
+    card: Mapping[str, Any] | None = None,
     private_key: bytes | None = None,
 ) -> Path:
     """Write a bundle.
@@ -39,6 +42,7 @@ def export_bundle(
         golden: Recorded signals with ``observation`` (M, observation_size) and ``joint_target_rad`` (M, n);
             M >= 1000. ``action`` is computed here.
         folder: Where to write.
+        card: What the bundle says of itself from the beginning; `gantry check` adds its scores.
         private_key: Raw Ed25519 key to sign with.
 
     Returns:
@@ -65,7 +69,9 @@ def export_bundle(
         )
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
     try:
-        return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, private_key=private_key)
+        return write_bundle(
+            folder, contract=contract, model_bytes=model_bytes, golden=arrays, card=card, private_key=private_key
+        )
     except OSError as error:
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
 

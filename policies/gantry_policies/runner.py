@@ -133,7 +133,7 @@ class Runner(OnPolicyRunner):
         obs = self.env.get_observations().to(self.device)
         self.alg.train_mode()
         started, saved, first = time.perf_counter(), time.perf_counter(), self.iteration
-        before_s = self.wall_s
+        before_s, threads = self.wall_s, torch.get_num_threads()
         try:
             while self.iteration < self.iterations and not self._stop:
                 obs, progress = self._iterate(obs)
@@ -150,7 +150,7 @@ class Runner(OnPolicyRunner):
                     saved = time.perf_counter()
         finally:
             log.close()
-            torch.set_num_threads(self._threads)
+            torch.set_num_threads(threads)
         self.save_checkpoint()
         return self.iteration >= self.iterations
 

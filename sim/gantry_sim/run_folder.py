@@ -10,7 +10,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ CONFIG_FILE = "config.json"
 EVALUATION_FILE = "evaluation.json"
 BUNDLE_FOLDER = "bundle"
 LOCK_FILE = "run.lock"
+TRAINING_KEY = "training"
+"""Where a bundle's card holds the configuration that its policy was trained with."""
 
 EVALUATION_SEED = 10_007
 """Seed of held-out episodes; training refuses it."""
@@ -50,6 +52,8 @@ class RunCfg:
     """``cpu`` or a CUDA device."""
     seed: int
     """Of everything random."""
+    learn_threads: int = field(default_factory=torch.get_num_threads)
+    """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data of the whole configuration."""
@@ -58,6 +62,7 @@ class RunCfg:
             "preset": self.preset_name,
             "device": self.device,
             "seed": self.seed,
+            "learn_threads": self.learn_threads,
             "env": asdict(self.preset.env),
             "learner": asdict(self.preset.learner),
         }
@@ -140,13 +145,14 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
     packages = ("gantry-rl", "torch", "mujoco", "mjlab", "rsl-rl-lib")
     record = cfg.as_dict() | {
         "git_commit": git_commit(),
-        "created_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created_utc": _now_utc(),
         "machine": {
             "python": platform.python_version(),
             "system": platform.platform(),
             "cpus": torch.get_num_threads(),
         },
         "packages": {name: version(name) for name in packages},
+        "sessions": [_session(0)],
     }
     with hold_run(folder):
         # What never came as far as a first iteration (a typo, a missing device) is no loss.
@@ -171,7 +177,10 @@ def read_run(folder: Path) -> RunCfg:
         shape = task.preset(data["preset"])
         env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
         learner = from_plain(type(shape.learner), data["learner"], f"{path}: learner", RunError)
-        return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"])
+        threads = data.get("learn_threads", torch.get_num_threads())
+        if not isinstance(threads, int) or threads < 1:
+            raise RunError(f"{path}: learn_threads is {threads!r}, expected a whole number of at least 1.")
+        return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"], threads)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error
     except OSError as error:
@@ -180,6 +189,29 @@ def read_run(folder: Path) -> RunCfg:
         raise
     except (ValueError, KeyError, TypeError) as error:  # no text, no JSON, or not this JSON
         raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
+
+
+def add_session(folder: Path, iteration: int) -> None:
+    """Write down that a run is continued from an iteration, by which code and when.
+
+    Raises:
+        RunError: If that cannot be written.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        record = json.loads(path.read_text())
+    except FileNotFoundError:  # a runner may be used without a run folder's record
+        return
+    record["sessions"] = [*record.get("sessions", []), _session(iteration)]
+    write_json(path, record)
+
+
+def _session(iteration: int) -> dict[str, Any]:
+    return {"iteration": iteration, "git_commit": git_commit(), "started_utc": _now_utc()}
+
+
+def _now_utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def trained_commit(folder: Path) -> str:
@@ -209,16 +241,19 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def git_commit() -> str:
-    """Commit of this source tree, ``-dirty`` appended if it was changed; empty outside a repository."""
-    here = Path(__file__).resolve().parent
+    """Commit of this source tree, ``-dirty`` appended if it was changed; empty outside a repository of its own, such as
+    in a virtual environment that lies in somebody else's."""
+    here = Path(__file__).resolve()
 
     def git(*args: str) -> str:
         try:
-            done = subprocess.run(["git", "-C", str(here), *args], capture_output=True, text=True, timeout=10)
+            done = subprocess.run(["git", "-C", str(here.parent), *args], capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
+    if not git("ls-files", "--", here.name):
+        return ""
     commit = git("rev-parse", "HEAD")
     dirty = git("status", "--porcelain", "--untracked-files=no")
     return f"{commit}-dirty" if commit and dirty else commit

@@ -9,11 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_deploy.bundle import CARD, Bundle, load_bundle
+from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
+from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import GantryError
-from gantry_sim.run_folder import CONFIG_FILE
+from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
+
+_SAME = (
+    "observations",
+    "action",
+    "gait",
+    "joint_names",
+    "default_pos_rad",
+    "rate_hz",
+    "stiffness_nm_rad",
+    "damping_nm_s_rad",
+    "effort_limit_nm",
+    "command",
+)
+"""What of a contract makes other episodes, or a policy that means something else."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +42,8 @@ class Source:
     """Its configuration in training."""
     policy: Policy
     """Deterministic, (N, observations) to (N, actions)."""
+    trained_seed: int
+    """Seed of the training."""
 
 
 def open_source(path: Path) -> Source:
@@ -38,13 +56,30 @@ def open_source(path: Path) -> Source:
         from gantry_sim.train import open_run, policy_of
 
         cfg, runner = open_run(path)
-        return Source(cfg.task, cfg.preset.env, policy_of(runner))
+        return Source(cfg.task, cfg.preset.env, policy_of(runner), cfg.seed)
     bundle = load_bundle(path)
     provenance = bundle.contract.provenance
     task = find_task(provenance.task)
-    env_cfg = task.preset(provenance.preset).env
+    env_cfg = trained_env(bundle, task)
     _check_same(bundle, task, env_cfg)
-    return Source(task, env_cfg, onnx_policy(bundle))
+    return Source(task, env_cfg, onnx_policy(bundle), provenance.seed)
+
+
+def trained_env(bundle: Bundle, task: Task) -> Any:
+    """The environment's configuration in the training of a bundle, changes to the preset included; the preset itself if
+    the bundle's card does not say.
+
+    Raises:
+        BundleError: If the card says something that does not fit the task.
+    """
+    preset = task.preset(bundle.contract.provenance.preset).env
+    training = (bundle.card or {}).get(TRAINING_KEY)
+    if training is None:
+        return preset
+    where = f"{bundle.path}: {CARD}: {TRAINING_KEY}"
+    if not isinstance(training, dict) or "env" not in training:
+        raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
+    return from_plain(type(preset), training["env"], f"{where}.env", BundleError)
 
 
 def onnx_policy(bundle: Bundle) -> Policy:
@@ -60,7 +95,7 @@ def onnx_policy(bundle: Bundle) -> Policy:
 
 def _check_same(bundle: Bundle, task: Task, env_cfg: Any) -> None:
     mine, theirs = task.contract(env_cfg), bundle.contract
-    for name in ("observations", "action", "gait", "joint_names", "default_pos_rad", "rate_hz"):
+    for name in _SAME:
         if getattr(mine, name) != getattr(theirs, name):
             raise GantryError(
                 f"The bundle's {name} differs from what task '{task.name}' has today.\n"

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from gantry_sim.run_folder import (
     BUNDLE_FOLDER,
     EVALUATION_FILE,
     EVALUATION_SEED,
+    TRAINING_KEY,
     RunCfg,
     RunError,
+    add_session,
     check_run,
     hold_run,
     read_run,
@@ -41,10 +43,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
     Raises:
         RunError: If no environment can be built from the configuration.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     torch.manual_seed(cfg.seed)
-    with quietly():
+    with quietly(), torch_threads(1):
         try:
             env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
         except ValueError as error:  # from mjlab, or from MuJoCo's compiler
@@ -57,7 +57,7 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
             )
         vec_env = GantryVecEnv(env, cfg.task.metrics)
         mirror = cfg.task.mirror(cfg.preset.env)
-        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, threads)
+        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads)
 
 
 def train(
@@ -79,6 +79,8 @@ def train(
         runner = build_runner(cfg, folder)
         if resume and list_checkpoints(folder / CHECKPOINTS):
             runner.resume()
+        if resume:
+            add_session(folder, runner.iteration)
         with _stop_on_interrupt(runner.stop):
             return runner, runner.train(on_progress)
 
@@ -120,7 +122,8 @@ def export_run(
     actor = policy_of(runner)
     with torch_threads(1):
         golden = cfg.task.record(cfg.task, cfg.preset.env, actor, seed=EVALUATION_SEED)
-    return export_bundle(actor, contract, golden, bundle or folder / BUNDLE_FOLDER, private_key=private_key)
+    card = {TRAINING_KEY: {"env": asdict(cfg.preset.env)}}
+    return export_bundle(actor, contract, golden, bundle or folder / BUNDLE_FOLDER, card=card, private_key=private_key)
 
 
 def open_run(folder: Path) -> tuple[RunCfg, Runner]:

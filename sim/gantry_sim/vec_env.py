@@ -31,8 +31,12 @@ class GantryVecEnv(RslRlVecEnvWrapper):
 
     def step_metrics(self) -> dict[str, torch.Tensor]:
         """Means over the environments, of the step just taken."""
-        ended = {"falls_per_step": self.gantry_env.reset_terminated.float().mean()}
-        return ended | (self._metrics(self.gantry_env) if self._metrics else {})
+        env = self.gantry_env
+        own = {
+            "reward_per_s": env.reward_buf.mean() / env.step_dt,
+            "falls_per_step": env.reset_terminated.float().mean(),
+        }
+        return own | (self._metrics(env) if self._metrics else {})
 
     def training_state(self) -> dict[str, Any]:
         """Step counters and the terrain curriculum."""

@@ -1,7 +1,9 @@
 """Run folders and the training commands: what is written, what is refused, and in which words."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,12 +11,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle import load_bundle, update_card, write_bundle
 from gantry_deploy.cli import main as cli
+from gantry_deploy.errors import BundleError
+from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import CheckpointError
+from gantry_sim import run_folder
 from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
+from gantry_sim.sources import open_source
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.train import build_runner, open_run
+from gantry_sim.train import build_runner, open_run, train
 
 GO2 = "velocity-flat-go2"
 SMALL = ("env.num_envs=16", "learner.total_steps=768", "learner.hidden=[16]", "learner.critic_hidden=[16]")
@@ -139,16 +145,26 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["env"]["num_envs"] == 16
     assert record["learner"]["hidden"] == [16]
-    assert {"git_commit", "machine", "packages", "created_utc"} <= record.keys()
+    assert {"git_commit", "machine", "packages", "created_utc", "learn_threads"} <= record.keys()
+    assert [session["iteration"] for session in record["sessions"]] == [0]
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert evaluation == json.loads(json.dumps(result["evaluation"]))
     assert evaluation["full_model"]["episodes"] == 2
+    assert {"drift_m_s", "fall_rate"} <= evaluation["full_model"]["standing"].keys()
+    assert "2 held-out episodes, full model, seed 10007:" in out
+    assert re.search(r"standing, drift +0\.\d+ m/s +\[", out)
     bundle = load_bundle(tmp_path / "run" / "bundle")
     provenance = bundle.contract.provenance
     assert (provenance.task, provenance.seed, provenance.env_steps) == (GO2, 4, 768)
     assert len(bundle.golden["observation"]) >= 1000
     assert "Next:   gantry check run/bundle" in out
     assert "Warp" not in err
+
+    # What was recorded passes every comparison of the gate, and the gate leaves the configuration in the card.
+    assert gantry(capsys, "check", "run/bundle", "--episodes", 1, "--seconds", 1)[0] in (0, 1)
+    card = load_bundle(tmp_path / "run" / "bundle").card
+    assert card["training"]["env"] == record["env"]
+    assert "verdict" in card["check"]
 
     # The bundle, the run, and the checkpoint say the same thing about the same policy.
     shown = [
@@ -164,6 +180,44 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     assert load_bundle(tmp_path / "again.zip").golden.keys() == bundle.golden.keys()
     for name, values in load_bundle(tmp_path / "again").golden.items():
         torch.testing.assert_close(torch.tensor(values), torch.tensor(bundle.golden[name]), atol=1e-5, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """The bundle of a run that learned slow commands, next to its run."""
+    folder = tmp_path_factory.mktemp("narrow") / "run"
+    change = ["--set", "env.lin_vel_x_m_s=[-0.2,0.3]", "--set", "env.episode_s=1.0"]
+    words = small_training("--run-dir", folder, "--episodes", 0, "--seed", 5, *change)
+    assert cli.main([str(word) for word in words]) == 0
+    return folder
+
+
+def test_a_bundle_is_scored_as_it_was_trained(narrow, tmp_path):
+    """Changes to the preset are part of the task, so they travel with the bundle."""
+    sources = [open_source(narrow), open_source(narrow / "bundle")]
+    assert sources[0].env_cfg == sources[1].env_cfg
+    assert sources[1].env_cfg.lin_vel_x_m_s == (-0.2, 0.3)
+    bundle = load_bundle(narrow / "bundle")
+    silent = write_bundle(
+        tmp_path / "silent", contract=bundle.contract, model_bytes=bundle.model_bytes, golden=bundle.golden
+    )
+    with pytest.raises(GantryError, match="The bundle's command differs"):
+        open_source(silent)
+    update_card(silent, {"training": {"env": {"num_envz": 3}}})
+    with pytest.raises(BundleError, match="Did you mean 'num_envs'"):
+        open_source(silent)
+    update_card(silent, {"training": 3})
+    with pytest.raises(BundleError, match=r"card\.json: training is 3, expected an object"):
+        open_source(silent)
+
+
+@pytest.mark.parametrize("source", ["run", "bundle"])
+def test_episodes_with_the_seed_of_the_training_are_not_held_out(narrow, capsys, source):
+    path = narrow if source == "run" else narrow / "bundle"
+    code, _, err = gantry(capsys, "eval", path, "--seed", 5, "--episodes", 1)
+    assert code == 2
+    assert "Seed 5 is the one that" in err
+    assert gantry(capsys, "eval", path, "--seed", 6, "--episodes", 1, "--model", "training")[0] == 0
 
 
 def test_a_result_on_standard_output_is_json_and_nothing_else(capsys):
@@ -196,6 +250,55 @@ def test_no_warning_about_a_gpu_that_nobody_asked_for():
     assert done.returncode == 0
     assert "CUDA driver. GPU execution" not in done.stderr
     assert done.stderr.splitlines()[-1] == "still here"
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------
+
+
+def test_every_session_of_a_run_is_written_down_and_learns_with_as_many_threads(tmp_path):
+    learner = replace(find_task(GO2).preset("cpu").learner, total_steps=16 * 24 * 4, hidden=(8,), critic_hidden=(8,))
+    cfg = configured(num_envs=16)
+    cfg = replace(cfg, preset=replace(cfg.preset, learner=learner), learn_threads=2)
+    folder = create_run(cfg, tmp_path / "run")
+    stopped = []
+
+    def stop_once(progress):
+        if progress.iteration == 2 and not stopped:
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert not train(cfg, folder, on_progress=stop_once)[1]
+    assert torch.get_num_threads() == 1
+    runner, complete = train(read_run(folder), folder, resume=True)
+    assert complete
+    assert len(runner.alg._replicas) == 2
+    sessions = json.loads((folder / "config.json").read_text())["sessions"]
+    assert [session["iteration"] for session in sessions] == [0, 2]
+    assert all(session.keys() == {"iteration", "git_commit", "started_utc"} for session in sessions)
+
+
+def test_only_a_repository_that_tracks_this_package_gives_its_commit(tmp_path, monkeypatch):
+    """A virtual environment inside another project's repository must not borrow that one's commit."""
+
+    def git(*words):
+        author = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
+        subprocess.run(["git", "-C", str(tmp_path), *author, *words], check=True, capture_output=True)
+
+    package = tmp_path / "env" / "gantry_sim" / "run_folder.py"
+    package.parent.mkdir(parents=True)
+    package.write_text("")
+    monkeypatch.setattr(run_folder, "__file__", str(package))
+    assert run_folder.git_commit() == ""
+    git("init")
+    (tmp_path / "thesis.tex").write_text("draft")
+    git("add", "thesis.tex")
+    git("commit", "-m", "Draft")
+    assert run_folder.git_commit() == ""
+    git("add", "env")
+    git("commit", "-m", "Package")
+    assert re.fullmatch("[0-9a-f]{40}", run_folder.git_commit())
+    package.write_text("changed")
+    assert re.fullmatch("[0-9a-f]{40}-dirty", run_folder.git_commit())
 
 
 # -- run folders ---------------------------------------------------------------------------------------------------

@@ -90,8 +90,9 @@ class ProgressBar:
         parts = [
             f"{progress.env_steps / 1e6:.2f} M steps",
             f"{progress.steps_per_s / 1e3:.1f} k/s",
-            f"reward {progress.metrics['reward'] * 50:.2f}/s",
         ]
+        if "reward_per_s" in progress.metrics:
+            parts.append(f"reward {progress.metrics['reward_per_s']:.2f}/s")
         if "lin_vel_error_m_s" in progress.metrics:
             parts.append(f"velocity error {progress.metrics['lin_vel_error_m_s']:.3f} m/s")
         parts.append(f"{_clock(progress.wall_s)} + {_clock(progress.remaining_s)} left")
@@ -128,9 +129,19 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def print_scores(result: dict[str, Any]) -> None:
-    """Scores of an evaluation with their intervals."""
-    for name, unit in (("lin_vel_error_m_s", "m/s"), ("yaw_rate_error_rad_s", "rad/s"), ("fall_rate", "")):
-        score = result[name]
-        label = name.removesuffix("_m_s").removesuffix("_rad_s").replace("_", " ")
-        print(f"  {label:<16} {score['mean']:.3f} {unit:<6} [{score['low']:.3f}, {score['high']:.3f}]")
+_UNITS = {"_rad_s": " rad/s", "_m_s": " m/s", "_rad": " rad", "_m": " m", "_s": " s"}
+"""Units by the end of a name; longer ones first."""
+
+
+def print_scores(result: dict[str, Any], title: str = "") -> None:
+    """Scores of an evaluation with their intervals, and those of its parts under their names."""
+    for name, score in result.items():
+        if not isinstance(score, dict):
+            continue
+        if "mean" not in score:
+            print_scores(score, f"{title}{name}, ")
+            continue
+        ending = next((ending for ending in _UNITS if name.endswith(ending)), "")
+        label = title + name.removesuffix(ending).replace("_", " ")
+        interval = f"[{score['low']:.3f}, {score['high']:.3f}]"
+        print(f"  {label:<20} {score['mean']:.3f}{_UNITS.get(ending, ''):<7} {interval}")

@@ -14,7 +14,7 @@ from gantry_sim.cli.common import ProgressBar, print_scores, whole
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
     parser.add_argument("--episodes", type=whole, default=200, help="how many, side by side")
-    parser.add_argument("--seed", type=int, help="of the held-out episodes")
+    parser.add_argument("--seed", type=int, help="of the held-out episodes; not the one of the training")
     parser.add_argument(
         "--model",
         choices=("training", "full", "both"),
@@ -31,8 +31,18 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     if args.episodes < 1:
         raise UsageError("--episodes is 0, expected at least 1.")
     source = open_source(args.source)
+    seed = EVALUATION_SEED if args.seed is None else args.seed
+    if seed == source.trained_seed:
+        raise UsageError(
+            f"Seed {seed} is the one that '{args.source}' was trained with; held-out episodes need another."
+        )
     acceptance = source.task.contract(source.env_cfg).acceptance
-    result: dict[str, Any] = {"source": str(args.source), "task": source.task.name, "acceptance": asdict(acceptance)}
+    result: dict[str, Any] = {
+        "source": str(args.source),
+        "task": source.task.name,
+        "seed": seed,
+        "acceptance": asdict(acceptance),
+    }
     models = {"training": (False,), "full": (True,), "both": (False, True)}[args.model]
     for full in models:
         scores = evaluate_policy(
@@ -40,12 +50,12 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
             source.env_cfg,
             source.policy,
             episodes=args.episodes,
-            seed=EVALUATION_SEED if args.seed is None else args.seed,
+            seed=seed,
             full_model=full,
             on_progress=ProgressBar("evaluate").share,
         )
         result[f"{scores['model']}_model"] = scores
-        print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model:")
+        print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model, seed {seed}:")
         print_scores(scores)
     return result
 

@@ -103,8 +103,9 @@ def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner)
             cfg, folder, policy_of(runner), episodes=args.episodes, on_progress=ProgressBar("evaluate").share
         )
         for model in ("training_model", "full_model"):
-            print(f"{args.episodes} held-out episodes, {model.replace('_', ' ')}:")
-            print_scores(result["evaluation"][model])
+            scores = result["evaluation"][model]
+            print(f"{args.episodes} held-out episodes, {scores['model']} model, seed {scores['seed']}:")
+            print_scores(scores)
     if not args.no_export:
         bundle = export_run(cfg, folder, runner)
         result["bundle"] = str(bundle)
