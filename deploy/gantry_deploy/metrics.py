@@ -19,11 +19,9 @@ from array_api_compat import array_namespace, device
 from numpy.typing import ArrayLike
 
 from gantry_deploy.contract import Acceptance
+from gantry_hardware.spec import FALL_TILT_RAD
 
 Array = Any
-
-FALL_TILT_RAD = math.radians(60.0)
-"""A base whose up axis is further than this from the vertical has fallen."""
 
 _Z95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -53,7 +51,8 @@ def yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s: Array, command: Array) -> A
 
 
 def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height_m: float) -> Array:
-    """Whether the base is too low or tilted by more than :data:`FALL_TILT_RAD`, shape (N,), bool; so is a pose of NaN.
+    """Whether the base is too low or tilted by more than :data:`gantry_hardware.spec.FALL_TILT_RAD`, shape (N,), bool;
+    so is a pose of NaN.
 
     Args:
         quat_base_to_world_wxyz: Shape (N, 4), unit quaternions.

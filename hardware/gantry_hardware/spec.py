@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 FloatArray = NDArray[np.float64]
+
+FALL_TILT_RAD = math.radians(60.0)
+"""A robot whose base's up axis is further than this from the vertical has fallen, whatever its height: in training, in
+every simulator and in every score."""
 
 
 @dataclass(frozen=True)

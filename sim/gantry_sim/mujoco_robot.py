@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
 from gantry_sim.motorised import SceneIndex, robot_with_motors, rotate_into_base
@@ -28,8 +28,6 @@ __all__ = ["MujocoRobot", "SensorNoise"]
 
 FloatArray = NDArray[np.float64]
 
-FALL_TILT_RAD = math.radians(70.0)
-"""A base tilted further than this has fallen, whatever its height."""
 MAX_LAG_S = 0.25
 """In real time, physics that falls further behind the clock than this skips the rest instead of chasing it."""
 
@@ -248,7 +246,7 @@ class MujocoRobot:
 
     @property
     def has_fallen(self) -> bool:
-        """Whether the base is now below the spec's fall height, or tilted by more than 70 degrees, or lost to NaN."""
+        """Whether the base is now below the spec's fall height, or tilted beyond FALL_TILT_RAD, or lost to NaN."""
         _, x, y, _ = self.quat_base_to_world_wxyz
         upright = 1.0 - 2.0 * (x * x + y * y) >= math.cos(FALL_TILT_RAD)
         return not (upright and self.base_height_m >= self.spec.fall_height_m)
