@@ -198,10 +198,13 @@ def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes
 
 
 def _read_files(path: Path) -> dict[str, bytes]:
-    if path.is_dir():
-        return _read_folder(path)
-    if path.is_file():
-        return _read_zip(path)
+    try:
+        if path.is_dir():
+            return _read_folder(path)
+        if path.is_file():
+            return _read_zip(path)
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror or error}.") from error
     raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.")
 
 

@@ -8,6 +8,7 @@ import json
 import shutil
 import stat
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,6 +262,16 @@ def test_a_contract_of_a_newer_version_is_refused(folder):
 def test_a_malformed_manifest_is_refused(folder, manifest, text):
     (folder / "manifest.json").write_bytes(manifest.encode("latin-1"))
     with pytest.raises(BundleError, match=text):
+        load_bundle(folder)
+
+
+def test_what_the_system_does_not_let_one_read_is_one_message(folder, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    # The tests may run as root, who is denied nothing.
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(BundleError, match=r"cannot be read: Permission denied\."):
         load_bundle(folder)
 
 
