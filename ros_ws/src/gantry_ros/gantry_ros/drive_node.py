@@ -65,7 +65,7 @@ class DriveNode:
         """Drive.
 
         Returns:
-            0 after the whole profile; 1 if the policy ended before.
+            0 after the whole profile; 1 if the policy ended before, or does not stop when asked to.
 
         Raises:
             GantryError: If the policy never ran.
@@ -103,12 +103,22 @@ class DriveNode:
 
     def _finish(self) -> int:
         self._twist.publish(convert.twist_message(0.0, 0.0, 0.0))
-        if self._stop_at_end:
-            done = threading.Event()
-            self._stop_policy.call_async(Trigger.Request()).add_done_callback(lambda _: done.set())
-            done.wait(SERVICE_TIMEOUT_S)
+        refusal = self._ask_to_stop() if self._stop_at_end else None
+        if refusal is not None:
+            self._host.node.get_logger().error(f"Profile done, but '{self._policy_node}' does not stop: {refusal}")
+            return 1
         self._log("Profile done.")
         return 0
+
+    def _ask_to_stop(self) -> str | None:
+        """Why the policy does not stop, or None if it does."""
+        done = threading.Event()
+        future = self._stop_policy.call_async(Trigger.Request())
+        future.add_done_callback(lambda _: done.set())
+        if not done.wait(SERVICE_TIMEOUT_S):
+            return f"no answer within {SERVICE_TIMEOUT_S:g} s."
+        answer = future.result()
+        return None if answer is not None and answer.success else getattr(answer, "message", "no answer.")
 
     def _send(self, segment: Segment) -> None:
         self._beat.publish(Empty())
