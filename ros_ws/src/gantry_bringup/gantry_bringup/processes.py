@@ -21,6 +21,8 @@ GRACE_S = 5.0
 POLL_S = 0.05
 """How often the nodes are looked at."""
 _PR_SET_PDEATHSIG = 1
+# Loaded here and not in the child, which between fork and exec must not wait for a lock that a thread may hold.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def node_command(spec: NodeSpec) -> list[str]:
@@ -144,7 +146,8 @@ class NodeGroup:
 
 def _end_with_parent() -> None:
     """In the child: get SIGINT when the launching process dies, however it dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
+    assert _LIBC is not None
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
     if os.getppid() == 1:
         os.kill(os.getpid(), signal.SIGINT)
 
