@@ -171,3 +171,14 @@ def test_random_generators_go_on_where_they_were_in_another_process_too(tmp_path
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(expected)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_a_run_goes_on_with_another_number_of_gpus(monkeypatch, devices):
+    """Stands in for machines with several GPUs, by what torch would be asked to do there."""
+    state, restored = random_state() | {"cuda": ["first", "second"]}, {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda value, device: restored.update({device: value}))
+    restore_random_state(state)
+    assert restored == dict(list(enumerate(["first", "second"]))[:devices])

@@ -1,5 +1,6 @@
 """Run folders and the training commands: what is written, what is refused, and in which words."""
 
+import csv
 import json
 import os
 import re
@@ -147,6 +148,9 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     assert record["learner"]["hidden"] == [16]
     assert {"git_commit", "machine", "packages", "created_utc", "learn_threads"} <= record.keys()
     assert [session["iteration"] for session in record["sessions"]] == [0]
+    with (tmp_path / "run" / "curve.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            assert float(row["reward_per_s"]) == pytest.approx(50.0 * float(row["reward"]), rel=1e-4)
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert evaluation == json.loads(json.dumps(result["evaluation"]))
     assert evaluation["full_model"]["episodes"] == 2
