@@ -29,13 +29,12 @@ from gantry_deploy.loop import TickReport
 from gantry_deploy.recording import METADATA, Recording, read_recording
 from gantry_deploy.safety import Mode
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import RobotState
 
 __all__ = ["Recorder", "Recording", "read_recording"]
 
 _LOG = logging.getLogger("gantry.record")
 _DATA_END_OPCODE = 0x0F
-_COMMAND_FIELDS = ("position", "velocity", "effort", "stiffness", "damping")
 
 TOPICS: dict[str, str] = {
     "/joint_states": "sensor_msgs/msg/JointState",
@@ -85,7 +84,7 @@ class Recorder:
         """Why the recording ended early, or None."""
         self._spec = spec
         self._contract = contract
-        self._command_names = [f"{joint}/{field}" for joint in spec.joint_names for field in _COMMAND_FIELDS]
+        self._command_names = ros_messages.command_names(spec)
         self._command_zeros = np.zeros(len(self._command_names))
         self._channels: dict[str, int] = {}
         self._clock_offset_ns: int | None = None
@@ -202,7 +201,7 @@ class Recorder:
         if report.sent is not None:
             zeros = self._command_zeros
             messages["/joint_command"] = ros_messages.joint_state(
-                now_ns, self._command_names, _interleaved(report.sent), zeros, zeros
+                now_ns, self._command_names, ros_messages.command_values(report.sent), zeros, zeros
             )
         if report.requested.shape == (3,):
             x, y, yaw = report.requested.tolist()
@@ -308,9 +307,3 @@ class _Sink:
         with contextlib.suppress(OSError):
             self._file.seek(position)
             self._file.truncate(position)
-
-
-def _interleaved(command: JointCommand) -> np.ndarray:
-    """The five numbers of each joint one after another, shape (5 n,)."""
-    fields = (command.pos_rad, command.vel_rad_s, command.effort_nm, command.stiffness_nm_rad, command.damping_nm_s_rad)
-    return np.stack(fields, axis=1).ravel()

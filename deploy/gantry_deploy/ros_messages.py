@@ -1,4 +1,5 @@
-"""The standard ROS 2 messages of a recording: their definitions, and their encoding without a ROS installation.
+"""What is on the wire: frames, the names in a joint command, and the standard ROS 2 messages of a recording with their
+definitions and their encoding without a ROS installation.
 
 The encoders put whole arrays into place at once; field by field, a tick would cost a millisecond of the interpreter.
 Little-endian CDR: every number is aligned to its own size, counted from behind the four header bytes.
@@ -10,7 +11,35 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand
+
+ODOM_FRAME = "odom"
+"""World frame of the odometry, REP 105."""
+BASE_FRAME = "base_link"
+"""The robot's base, x forward, y left, z up, REP 103."""
+COMMAND_INTERFACES = ("position", "velocity", "effort", "stiffness", "damping")
+"""Suffixes of the names in a joint command; units rad, rad/s, N m, N m/rad, N m s/rad. They are the names of
+ros2_control's interfaces, so that all five numbers of a joint travel together and need no agreed order."""
+
+
+def command_names(spec: RobotSpec) -> list[str]:
+    """Names in a joint command, ``<joint>/<interface>``, five per joint in canonical order."""
+    return [f"{joint}/{interface}" for joint in spec.joint_names for interface in COMMAND_INTERFACES]
+
+
+def command_values(command: JointCommand) -> NDArray[np.float64]:
+    """The numbers that belong to :func:`command_names`, shape (5 n,)."""
+    fields = (command.pos_rad, command.vel_rad_s, command.effort_nm, command.stiffness_nm_rad, command.damping_nm_s_rad)
+    return np.stack(fields, axis=-1).ravel()
+
+
+def command_from_values(values: NDArray[np.float64]) -> JointCommand:
+    """The command that :func:`command_values` took apart, from shape (5 n,)."""
+    return JointCommand(*(column.copy() for column in values.reshape(-1, len(COMMAND_INTERFACES)).T))
+
 
 _HEADER = "builtin_interfaces/Time stamp\nstring frame_id\n"
 _XYZ = "float64 x\nfloat64 y\nfloat64 z\n"
@@ -133,7 +162,7 @@ def joint_state(
 def imu(stamp_ns: int, quat_wxyz: ArrayLike, ang_vel_rad_s: ArrayLike, lin_acc_m_s2: ArrayLike) -> bytes:
     """A ``sensor_msgs/msg/Imu`` in frame ``base_link``; shapes (4,), (3,), (3,), the last two in the base frame."""
     cdr = _Cdr()
-    cdr.header(stamp_ns, "base_link")
+    cdr.header(stamp_ns, BASE_FRAME)
     for values in (_xyzw(quat_wxyz), _NO_COVARIANCE, ang_vel_rad_s, _NO_COVARIANCE, lin_acc_m_s2, _NO_COVARIANCE):
         cdr.array(values)
     return cdr.done()
@@ -144,8 +173,8 @@ def odometry(
 ) -> bytes:
     """A ``nav_msgs/msg/Odometry``: pose of ``base_link`` in ``odom``, velocities (3,) in ``base_link``."""
     cdr = _Cdr()
-    cdr.header(stamp_ns, "odom")
-    cdr.string("base_link")
+    cdr.header(stamp_ns, ODOM_FRAME)
+    cdr.string(BASE_FRAME)
     for values in (pos_m, _xyzw(quat_wxyz), _NO_COVARIANCE_36, lin_vel_m_s, ang_vel_rad_s, _NO_COVARIANCE_36):
         cdr.array(values)
     return cdr.done()

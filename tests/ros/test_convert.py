@@ -15,6 +15,7 @@ from geometry_msgs.msg import Twist, TwistStamped  # noqa: E402
 from rclpy.serialization import deserialize_message, serialize_message  # noqa: E402
 from sensor_msgs.msg import Imu, JointState  # noqa: E402
 
+from gantry_deploy.ros_messages import COMMAND_INTERFACES  # noqa: E402
 from gantry_deploy.testing import tiny_robot  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.state import JointCommand, RobotState  # noqa: E402
@@ -173,7 +174,7 @@ def make_command() -> JointCommand:
 def test_a_command_survives_the_wire_in_any_order():
     codec = convert.CommandCodec(SPEC)
     message = over_the_wire(codec.message(make_command(), STAMP))
-    assert message.name[:5] == [f"left_hip_joint/{name}" for name in convert.COMMAND_INTERFACES]
+    assert message.name[:5] == [f"left_hip_joint/{name}" for name in COMMAND_INTERFACES]
     shuffled = np.random.default_rng(0).permutation(len(message.name))
     mixed = JointState(name=[message.name[i] for i in shuffled], position=[message.position[i] for i in shuffled])
     for received in (message, mixed):

@@ -21,19 +21,12 @@ from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension
 
 from gantry_deploy.contract import check_joint_names
 from gantry_deploy.errors import ContractError
+from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME, command_from_values, command_names, command_values
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
 FloatArray = NDArray[np.float64]
-
-ODOM_FRAME = "odom"
-"""World frame of the odometry, REP 105."""
-BASE_FRAME = "base_link"
-"""The robot's base, x forward, y left, z up, REP 103."""
-
-COMMAND_INTERFACES = ("position", "velocity", "effort", "stiffness", "damping")
-"""Suffixes of the names in a joint command; units rad, rad/s, N m, N m/rad, N m s/rad."""
 
 QUAT_NORM_TOLERANCE = 0.02
 """How far the norm of an orientation may be from 1; single precision and rounded digits stay far below."""
@@ -202,28 +195,20 @@ def foot_contact_message(spec: RobotSpec, state: RobotState) -> Float32MultiArra
 class CommandCodec:
     """Joint commands as one self-describing message: ``<joint>/<interface>`` names, values in ``position``.
 
-    The names are those of ros2_control's state and command interfaces, so all five numbers of a joint arrive together
-    and nobody has to agree on an order beforehand.
+    Names and order are those of a recording, :func:`gantry_deploy.ros_messages.command_names`.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
         self._spec = spec
-        self._names = [f"{joint}/{interface}" for joint in spec.joint_names for interface in COMMAND_INTERFACES]
+        self._names = command_names(spec)
         self._zeros = array("d", bytes(8 * len(self._names)))
 
     def message(self, command: JointCommand, stamp: Time) -> JointState:
         """A command as a message."""
-        columns = (
-            command.pos_rad,
-            command.vel_rad_s,
-            command.effort_nm,
-            command.stiffness_nm_rad,
-            command.damping_nm_s_rad,
-        )
         return JointState(
             header=header(stamp),
             name=self._names,
-            position=_doubles(np.stack(columns, axis=-1)),
+            position=_doubles(command_values(command)),
             velocity=self._zeros,
             effort=self._zeros,
         )
@@ -242,7 +227,7 @@ class CommandCodec:
         if not np.isfinite(values).all():
             name = self._names[int(np.flatnonzero(~np.isfinite(values))[0])]
             raise RobotError(f"A joint command has {values[self._names.index(name)]} for '{name}', expected a number.")
-        return JointCommand(*(column.copy() for column in values.reshape(-1, len(COMMAND_INTERFACES)).T))
+        return command_from_values(values)
 
     def _permutation(self, found: list[str]) -> list[int]:
         for name in self._names:
