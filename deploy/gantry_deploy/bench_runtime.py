@@ -154,6 +154,8 @@ def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict
     states = [random_state(spec, rng) for _ in range(256)]
     command = np.zeros(len(runner.contract.command.names))
     safety = SafetyMachine(spec)
+    for event in (Event.STAND, Event.START):  # What is judged depends on the mode.
+        safety.request(event)
     timing = TimingLog(("observe", "infer", "safety", "step"), iterations)
     for i in range(-(iterations // 10), iterations):
         state = states[i % len(states)]
