@@ -117,7 +117,8 @@ def _check_limits(robot: Robot) -> None:
     asked = replace(asked, stiffness_nm_rad=np.zeros(spec.num_joints), effort_nm=spec.array("effort_limit_nm") * 0.0)
     before = {item.name: getattr(asked, item.name).copy() for item in fields(asked)}
     sent = robot.write(asked)
-    _require(isinstance(sent, JointCommand), f"write() returned a {type(sent).__name__}, expected what was sent")
+    if not isinstance(sent, JointCommand):
+        raise ConformanceError(f"Robot backend: write() returned a {type(sent).__name__}, expected what was sent.")
     over = np.flatnonzero(sent.pos_rad > spec.array("upper_rad") + 1e-6)
     names = ", ".join(spec.joint_names[i] for i in over)
     _require(over.size == 0, f"positions beyond the upper limit were sent for {names}")
