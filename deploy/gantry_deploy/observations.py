@@ -223,14 +223,15 @@ class ObservationBuilder:
     def _stack(self, frame: Array) -> Array:
         xp = self._xp
         if self._frames is None or self._fresh is None:
-            self._frames = xp.stack([frame] * self._depth, axis=1)
+            frames: Array = xp.stack([frame] * self._depth, axis=1)
         else:
             shifted = xp.concat((self._frames[:, 1:, :], frame[:, None, :]), axis=1)
-            self._frames = xp.where(self._fresh[:, None, None], frame[:, None, :], shifted)
+            frames = xp.where(self._fresh[:, None, None], frame[:, None, :], shifted)
+        self._frames = frames
         self._fresh = xp.zeros(frame.shape[0], dtype=xp.bool, device=device(frame))
         parts = []
         for term, start in zip(self.contract.observations, self._starts, strict=True):
-            block = self._frames[:, self._depth - term.history :, start : start + term.size]
+            block = frames[:, self._depth - term.history :, start : start + term.size]
             parts.append(xp.reshape(block, (frame.shape[0], term.history * term.size)))
         return xp.concat(parts, axis=-1)
 

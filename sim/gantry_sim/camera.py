@@ -93,6 +93,7 @@ class TrackingCamera:
         mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera, everything, self._scene)
         for arrow in arrows:
             self._add(arrow)
+        assert self._context is not None
         self._context.make_current()
         window = mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(window, self._scene, self._target)
