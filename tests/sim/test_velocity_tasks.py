@@ -244,7 +244,7 @@ def tilted(degrees, axis):
 
 
 def test_fallen_by_height_and_by_tilt(placed):
-    limits = {"min_height_m": 0.15, "max_tilt_rad": math.radians(60.0)}
+    limits = {"min_height_m": 0.15}
     env = placed(height=[0.151, 0.149, 0.3, 0.1])
     assert rewards.fallen(env, **limits).tolist() == [False, True, False, True]
     env = placed(quat=[tilted(59, 0), tilted(61, 0), tilted(-61, 1), tilted(170, 2)])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gantry_deploy.contract import Acceptance
+from gantry_deploy.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
 from gantry_sim.env import GantryEnv
@@ -124,8 +125,8 @@ def mirror_scan() -> MirrorMap:
 def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
     """Tracking errors of the step just taken, all environments."""
     state = LocomotionState.of(env)
-    planar = (state.lin_vel_b[:, :2] - state.command[:, :2]).norm(dim=-1).mean()
-    yaw = (state.ang_vel_b[:, 2] - state.command[:, 2]).abs().mean()
+    planar = planar_velocity_error_m_s(state.lin_vel_b, state.command).mean()
+    yaw = yaw_rate_error_rad_s(state.ang_vel_b, state.command).mean()
     metrics = {"lin_vel_error_m_s": planar, "yaw_rate_error_rad_s": yaw}
     levels = getattr(env.scene.terrain, "terrain_levels", None)
     return metrics if levels is None else metrics | {"terrain_level": levels.float().mean()}

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.contract import GaitSpec
+from gantry_deploy.metrics import has_fallen
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
@@ -96,8 +97,7 @@ class FootSlip:
         self._started[slice(None) if env_ids is None else env_ids] = 0.0
 
 
-def fallen(env: GantryEnv, min_height_m: float, max_tilt_rad: float) -> Tensor:
-    """True where the base is too low or too tilted, (N,) bool."""
+def fallen(env: GantryEnv, min_height_m: float) -> Tensor:
+    """True where the base is too low or too tilted, (N,) bool: the scores' own definition of a fall."""
     state = LocomotionState.of(env)
-    limit = torch.cos(torch.tensor(max_tilt_rad))
-    return (state.base_height < min_height_m) | (-state.gravity_b[:, 2] < limit)
+    return has_fallen(state.quat, state.base_height, min_height_m)

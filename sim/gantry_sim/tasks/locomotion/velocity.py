@@ -25,7 +25,6 @@ from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyCo
 from gantry_deploy.observations import make_term
 from gantry_deploy.structured import ConfigError
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.spec import FALL_TILT_RAD
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
@@ -210,7 +209,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
             "time_out": TerminationTermCfg(func=envs_mdp.time_out, time_out=True),
             "fallen": TerminationTermCfg(
                 func=rewards.fallen,
-                params={"min_height_m": body.spec.fall_height_m, "max_tilt_rad": FALL_TILT_RAD},
+                params={"min_height_m": body.spec.fall_height_m},
             ),
         },
     )
