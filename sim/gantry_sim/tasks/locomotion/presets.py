@@ -25,7 +25,7 @@ def cpu_flat(robot: str) -> Preset:
     """Few samples: feet-only collisions, pyramidal cone, 10 ms physics, small networks."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=1024, physics_dt_s=0.01, feet_only=True, pyramidal=True),
-        learner=PpoCfg(total_steps=2_400_000, learning_rate=2e-3, final_learning_rate_factor=0.5),
+        learner=PpoCfg(total_steps=3_000_000, learning_rate=2e-3, final_learning_rate_factor=0.5),
     )
 
 
