@@ -34,7 +34,13 @@ class DampedError(GantryError):
 
 
 def measure_ros_loop(
-    bundle: Path, rate_hz: float, seconds: float, backend: str, options: dict[str, Any], folder: Path
+    bundle: Path,
+    rate_hz: float,
+    seconds: float,
+    backend: str,
+    options: dict[str, Any],
+    folder: Path,
+    realtime_priority: int = 0,
 ) -> dict[str, Any]:
     """Start both nodes, let the policy run for a while, and read the statistics that its node leaves.
 
@@ -45,6 +51,7 @@ def measure_ros_loop(
         backend: Simulated robot.
         options: Of the backend.
         folder: For the statistics.
+        realtime_priority: Of the policy's control loop.
 
     Raises:
         GantryError: If ROS 2 is missing or the nodes do not run; with what they said.
@@ -60,6 +67,8 @@ def measure_ros_loop(
         "statistics": str(statistics_file),
         "namespace": f"bench_{os.getpid()}",
     }
+    if realtime_priority > 0:
+        arguments["realtime_priority"] = str(realtime_priority)
     command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk"]
     command += [f"{name}:={value}" for name, value in arguments.items()]
     for attempt in range(1, ATTEMPTS + 1):

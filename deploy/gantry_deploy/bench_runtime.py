@@ -23,6 +23,7 @@ from gantry_deploy.cli.command import Command, UsageError, add_json_option, pars
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.realtime import realtime_thread
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.timing import TimingLog
@@ -62,6 +63,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rates", type=parse_numbers, default=(50.0, 200.0), metavar="HZ,HZ", help="rates of the loops, Hz"
     )
     parser.add_argument("--iterations", type=int, default=ITERATIONS, metavar="N", help="policy steps to time")
+    parser.add_argument(
+        "--realtime-priority", type=int, default=0, metavar="N", help="SCHED_FIFO priority of the loops, 1 to 99"
+    )
     parser.add_argument("--no-ros", action="store_true", help="leave the ROS 2 loops out")
     add_json_option(parser)
 
@@ -80,16 +84,24 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         _print_compute(compute, bundle.contract)
         print(f"\nloops of {args.seconds:g} s in real time; period in ms, jitter is the p99 of |period - nominal|")
         print(f"{'':26}{'p50':>9}{'p99':>9}{'max':>9}{'jitter':>9}{'missed':>8}  mode at the end")
-        loops = [_in_process(bundle, spec, name, rate_hz, args.seconds) for name in BACKENDS for rate_hz in args.rates]
+        priority = args.realtime_priority
+        timers = [_bare_timer(rate_hz, args.seconds, priority) for rate_hz in args.rates]
+        loops = [
+            _in_process(bundle, spec, name, rate_hz, args.seconds, priority)
+            for name in BACKENDS
+            for rate_hz in args.rates
+        ]
         ros: list[dict[str, Any]] = []
         if args.no_ros:
             print("ROS 2: left out on request")
         else:
-            ros = [_on_ros(bundle, rate_hz, args.seconds, Path(folder)) for rate_hz in args.rates]
+            ros = [_on_ros(bundle, rate_hz, args.seconds, Path(folder), priority) for rate_hz in args.rates]
     result = {
         "bundle": args.bundle or "built in",
         "machine": machine,
         "compute": compute,
+        "realtime_priority": priority,
+        "timers": timers,
         "loops": loops,
         "ros": ros,
     }
@@ -213,6 +225,24 @@ def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, 
     return {"backend": backend, "rate_hz": rate_hz, "seconds": seconds, **statistics}
 
 
+def measure_timer(rate_hz: float, seconds: float) -> dict[str, Any]:
+    """Wake up at a rate and do nothing: no loop on this machine can be more even than that.
+
+    Returns:
+        ``period`` and ``jitter`` (the period's distance from its nominal value), as the loops report them.
+    """
+    timing = TimingLog(("period", "jitter"))
+    dt_s = 1.0 / rate_hz
+    start_s = previous_s = time.monotonic()
+    for tick in range(1, max(2, round(seconds * rate_hz)) + 1):
+        time.sleep(max(0.0, start_s + tick * dt_s - time.monotonic()))
+        now_s = time.monotonic()
+        timing.add("period", now_s - previous_s)
+        timing.add("jitter", abs(now_s - previous_s - dt_s))
+        previous_s = now_s
+    return timing.summary()
+
+
 def _into_policy(controller: Controller, report: TickReport) -> None:
     if report.mode is Mode.STAND:
         with contextlib.suppress(SafetyError):  # Not yet; the next tick asks again.
@@ -221,10 +251,20 @@ def _into_policy(controller: Controller, report: TickReport) -> None:
         controller.stop()
 
 
-def _in_process(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, seconds: float) -> dict[str, Any]:
+def _bare_timer(rate_hz: float, seconds: float, priority: int) -> dict[str, Any]:
+    name = f"bare timer, {rate_hz:g} Hz"
+    with _announced(name), realtime_thread(priority):
+        timing = measure_timer(rate_hz, seconds)
+    _print_row(name, timing)
+    return {"rate_hz": rate_hz, "seconds": seconds, "timing": timing}
+
+
+def _in_process(
+    bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, seconds: float, priority: int
+) -> dict[str, Any]:
     name = f"{backend}, {rate_hz:g} Hz"
     try:
-        with _announced(name):
+        with _announced(name), realtime_thread(priority):
             loop = measure_loop(bundle, spec, backend, rate_hz, seconds)
     except GantryError as error:
         return _skipped(name, {"backend": backend, "rate_hz": rate_hz}, error)
@@ -232,14 +272,15 @@ def _in_process(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, s
     return loop
 
 
-def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path) -> dict[str, Any]:
+def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path, priority: int) -> dict[str, Any]:
     name = f"ROS 2 (mujoco), {rate_hz:g} Hz"
     try:
         with _announced(name):
             path = bundle.path
             if rate_hz != bundle.contract.rate_hz:
                 path = bundle_at_rate(bundle, rate_hz, folder / f"{rate_hz:g}-hz")
-            loop = measure_ros_loop(path, rate_hz, seconds, "mujoco", {"fixed_base": True, "visuals": False}, folder)
+            options = {"fixed_base": True, "visuals": False}
+            loop = measure_ros_loop(path, rate_hz, seconds, "mujoco", options, folder, priority)
     except GantryError as error:
         return _skipped(name, {"rate_hz": rate_hz}, error)
     _print_loop(name, loop)
@@ -276,12 +317,16 @@ def _announced(name: str) -> Iterator[None]:
 
 
 def _print_loop(name: str, loop: dict[str, Any]) -> None:
-    period, jitter = loop["timing"]["period"], loop["timing"]["jitter"]
+    fault = f": {loop['fault']['text']}" if loop["fault"] else ""
+    _print_row(name, loop["timing"], f"{loop['missed_deadlines']:8d}  {loop['mode']}{fault}")
+
+
+def _print_row(name: str, timing: dict[str, dict[str, float]], rest: str = "") -> None:
+    period, jitter = timing["period"], timing["jitter"]
     numbers = "".join(
         f"{1e3 * row:9.3f}" for row in (period["p50_s"], period["p99_s"], period["max_s"], jitter["p99_s"])
     )
-    fault = f": {loop['fault']['text']}" if loop["fault"] else ""
-    print(f"{name:<26}{numbers}{loop['missed_deadlines']:8d}  {loop['mode']}{fault}", flush=True)
+    print(f"{name:<26}{numbers}{rest}", flush=True)
 
 
 def _print_compute(compute: dict[str, dict[str, float]], contract: PolicyContract) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.bench_ros import measure_ros_loop, wait_for_policy
-from gantry_deploy.bench_runtime import bundle_at_rate, judge_aims, measure_loop, measure_step
+from gantry_deploy.bench_runtime import bundle_at_rate, judge_aims, measure_loop, measure_step, measure_timer
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.runner import PolicyRunner
@@ -40,6 +40,13 @@ def test_a_loop_runs_the_policy_at_the_asked_rate(bundle):
     assert 0 < timing["infer"]["count"] <= 21
     assert timing["period"]["count"] in (timing["infer"]["count"] - 1, timing["infer"]["count"])
     assert timing["jitter"]["count"] == timing["period"]["count"]
+
+
+def test_a_bare_timer_keeps_its_rate_on_the_whole():
+    timing = measure_timer(100.0, 0.5)
+    assert timing["period"]["count"] == timing["jitter"]["count"] == 50
+    # Deadlines are absolute: whatever single wake-ups do, fifty of them take at least half a second, bar the clock.
+    assert timing["period"]["mean_s"] * 50 >= 0.4999
 
 
 def test_another_rate_makes_another_sound_bundle(bundle, tmp_path):
@@ -94,6 +101,7 @@ def test_the_command_reports_everything_as_json(tmp_path, capsys, bundle):
     report = json.loads(target.read_text())
     assert [loop["backend"] for loop in report["loops"]] == ["mock", "mujoco"]
     assert report["ros"] == []
+    assert report["timers"][0]["timing"]["period"]["count"] == 20
     assert report["machine"]["cores"] > 0
     assert report["compute"]["infer"]["count"] == 20
     assert "ROS 2: left out on request" in capsys.readouterr().out

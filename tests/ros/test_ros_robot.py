@@ -126,8 +126,8 @@ def test_a_missing_ros_is_explained_and_so_is_a_leaked_guard(monkeypatch):
 
 @pytest.mark.parametrize(("priority", "cpu"), [(0, 100_000), (100, -1)])
 def test_a_schedule_that_the_machine_does_not_have_is_refused(priority, cpu):
+    from gantry_deploy.realtime import prepare_thread
     from gantry_hardware.errors import GantryError
-    from gantry_ros.realtime import prepare_thread
 
     with pytest.raises(GantryError, match=r"1 to 99|is not allowed here"):
         prepare_thread(priority, cpu)

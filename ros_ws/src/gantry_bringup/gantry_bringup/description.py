@@ -86,6 +86,7 @@ COMMON_ARGUMENTS = (
     Argument("record", "", "MCAP file to record to"),
     Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
+    Argument("realtime_priority", "", "SCHED_FIFO priority of the control loop, 1 to 99"),
     Argument("dds_profile", "", "Fast DDS profile, for example configs/ros/fastdds-shm.xml"),
 )
 """Of every description with a policy."""
@@ -111,7 +112,6 @@ ROBOT_ARGUMENTS = (
     Argument("joint_command", "", "the driver's topic of joint commands, if it is not joint_command"),
     Argument("cmd_vel", "", "the operator's topic, if it is not cmd_vel"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
-    Argument("realtime_priority", "", "SCHED_FIFO priority of the control loop, 1 to 99"),
     # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
     Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
     Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
@@ -142,8 +142,6 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If no bundle is named, or a value does not fit.
     """
     parameters = {**_policy_parameters(args), **_given(args, "joint_order")}
-    if args["realtime_priority"]:
-        parameters["realtime_priority"] = _integer(args, "realtime_priority")
     ours = {"joint_states": "joint_states", "imu": "imu/data", "odom": "odom", "joint_command": "joint_command"}
     ours["cmd_vel"] = "cmd_vel"
     remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
@@ -192,6 +190,8 @@ def _node(
 def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     parameters: dict[str, ParameterValue] = {"bundle": _bundle(args)}
     parameters.update(_given(args, "robot", "record", "statistics", "public_key"))
+    if args["realtime_priority"]:
+        parameters["realtime_priority"] = _integer(args, "realtime_priority")
     if args["require_heartbeat"]:
         parameters["safety.require_heartbeat"] = _flag(args, "require_heartbeat")
     return parameters

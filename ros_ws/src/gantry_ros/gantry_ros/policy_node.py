@@ -21,6 +21,7 @@ from std_srvs.srv import Trigger
 from gantry_deploy.bundle import Bundle, load_bundle
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.realtime import prepare_thread
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.timing import TimingLog
@@ -30,7 +31,6 @@ from gantry_hardware.spec import RobotSpec
 from gantry_ros import convert, topics
 from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
-from gantry_ros.realtime import prepare_thread
 from gantry_ros.ros_robot import RosRobot
 
 if TYPE_CHECKING:

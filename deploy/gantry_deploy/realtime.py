@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 from gantry_hardware.errors import GantryError
 
@@ -33,3 +35,21 @@ def prepare_thread(priority: int, cpu: int) -> None:
             f"realtime_priority {priority} and cpu {cpu} are refused: {error}. Priorities go from 1 to 99, "
             f"this process may use the cores {', '.join(map(str, cores))}."
         ) from error
+
+
+@contextlib.contextmanager
+def realtime_thread(priority: int) -> Iterator[None]:
+    """Give the calling thread a real-time priority for a while; 0 changes nothing.
+
+    Raises:
+        GantryError: If the machine does not allow it.
+    """
+    if priority <= 0:
+        yield
+        return
+    scheduler, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    prepare_thread(priority, cpu=-1)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, scheduler, parameters)
