@@ -42,6 +42,7 @@ class ActionDecoder:
                 self._foot_x, self._foot_y = asarray(contract.gait.foot_x_m), asarray(contract.gait.foot_y_m)
                 self._stride_x = asarray([contract.gait.stride_x_rad_m])
                 self._stride_y = asarray([contract.gait.stride_y_rad_m])
+            self._sway = asarray([contract.gait.sway_rad]) if contract.gait.sway_rad else None
 
     def clip(self, action: Array) -> Array:
         """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
@@ -71,4 +72,6 @@ class ActionDecoder:
                 ahead, aside = gait_clock.foot_displacement(gait, phase, command * runs, self._foot_x, self._foot_y)
                 target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
                 target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
+            if self._sway is not None:
+                target = target + (gait_clock.sway(gait, time_s + gait.lead_s)[:, None] * runs) * self._sway
         return xp.minimum(xp.maximum(target, self._lower), self._upper)

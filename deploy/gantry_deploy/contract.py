@@ -11,11 +11,40 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from gantry_deploy.contract_parts import (
+    BODY_VELOCITY,
+    BODY_VELOCITY_NAMES,
+    Acceptance,
+    ActionSpec,
+    CommandSpec,
+    GaitSpec,
+    MapWindow,
+    ObservationTerm,
+    Provenance,
+)
 from gantry_deploy.errors import ContractError
 from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
+
+__all__ = [
+    "BODY_VELOCITY",
+    "BODY_VELOCITY_NAMES",
+    "CONTRACT_VERSION",
+    "METADATA_KEY",
+    "NORMALIZATION",
+    "Acceptance",
+    "ActionSpec",
+    "CommandSpec",
+    "GaitSpec",
+    "MapWindow",
+    "ObservationTerm",
+    "PolicyContract",
+    "Provenance",
+    "check_joint_names",
+    "check_numbers",
+]
 
 CONTRACT_VERSION = 1
 """Newest version that this runtime understands."""
@@ -23,145 +52,8 @@ CONTRACT_VERSION = 1
 METADATA_KEY = "gantry_contract"
 """Key of the contract in the ONNX file's ``metadata_props``."""
 
-BODY_VELOCITY = "command/body/velocity"
-"""Semantic kind of a command that asks for a planar velocity of the base."""
-BODY_VELOCITY_NAMES = ("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s")
-"""The only names and order of such a command: gait, evaluation and recordings take the numbers by their place."""
-
 NORMALIZATION = "inside the graph"
 """The only place of an observation's normalisation that this runtime knows."""
-
-
-@dataclass(frozen=True)
-class ObservationTerm:
-    """One term of the actor's observation; terms are concatenated in order."""
-
-    name: str
-    """A function in :data:`gantry_deploy.observations.TERMS`."""
-    size: int
-    """Numbers in one frame of the term, before history."""
-    scale: float = 1.0
-    """Factor applied after the clip."""
-    clip: float | None = None
-    """Values are limited to [-clip, clip] before scaling; None for no limit."""
-    history: int = 1
-    """Frames that are stacked, oldest first, flattened; 1 for the newest alone."""
-    kind: str = ""
-    """Semantic kind of the raw signal in LEAPP's vocabulary, for example ``state/joint/position``."""
-    frame: str = ""
-    """Frame of the numbers, for example ``base``; empty where it has none."""
-    unit: str = ""
-    """SI unit before scaling; empty where it has none."""
-
-
-@dataclass(frozen=True)
-class ActionSpec:
-    """How a network output becomes joint targets: offset + scale * clip(action) + gait, then the joint limits."""
-
-    kind: str
-    """Semantic kind of the output; ``target/joint/position`` is what this runtime executes."""
-    scale: tuple[float, ...]
-    """Per joint, rad per unit of action."""
-    offset_rad: tuple[float, ...]
-    """Per joint, the target at zero action."""
-    clip: float
-    """Actions are limited to [-clip, clip]."""
-
-
-@dataclass(frozen=True)
-class GaitSpec:
-    """A clock that lifts the feet in turn; it feeds the observation and is added to the joint targets."""
-
-    frequency_hz: float
-    """Steps of one foot per second."""
-    duty: float
-    """Share of a period in which a foot is on the ground."""
-    foot_offset: tuple[float, ...]
-    """Per foot, phase in periods."""
-    amplitude_rad: float
-    """Peak of the swing term, before ``joint_gain``."""
-    lead_s: float
-    """How far the feed-forward runs ahead of the clock, to make up for the position loop's lag."""
-    joint_foot: tuple[int, ...]
-    """Per joint, the index of the foot at the end of its leg."""
-    joint_gain: tuple[float, ...]
-    """Per joint, factor on the swing term; 0 for joints that it does not move."""
-    stand_below: float
-    """The clock rests, feet on the ground, while the norm of the command is smaller than this."""
-    foot_x_m: tuple[float, ...] = ()
-    """Per foot, its position ahead of the base; empty for a clock without strides."""
-    foot_y_m: tuple[float, ...] = ()
-    """Per foot, its position to the left of the base."""
-    stride_x_rad_m: tuple[float, ...] = ()
-    """Per joint, rad per metre of forward displacement of its foot."""
-    stride_y_rad_m: tuple[float, ...] = ()
-    """Per joint, rad per metre of lateral displacement of its foot."""
-
-
-@dataclass(frozen=True)
-class CommandSpec:
-    """The command that the policy was trained to follow."""
-
-    kind: str
-    """Semantic kind, ``command/body/velocity`` for locomotion."""
-    names: tuple[str, ...]
-    """Names with frame and unit, for example ``lin_vel_x_base_m_s``."""
-    lower: tuple[float, ...]
-    """Smallest trained value of each."""
-    upper: tuple[float, ...]
-    """Largest trained value of each."""
-    max_rate: tuple[float, ...]
-    """Largest change of each per second; 0 for no limit."""
-
-
-@dataclass(frozen=True)
-class MapWindow:
-    """The patch of elevation map that a perceptive policy looks at, in the base's yaw frame."""
-
-    rows: int
-    """Cells along x."""
-    cols: int
-    """Cells along y."""
-    resolution_m: float
-    """Edge of a cell."""
-    center_x_m: float
-    """Centre of the window ahead of the base."""
-    center_y_m: float
-    """Centre of the window to the left of the base."""
-    channels: tuple[str, ...]
-    """Layers in order, for example ``elevation``, ``uncertainty``."""
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """What ``gantry check`` asks of the policy; a task may be stricter."""
-
-    max_lin_vel_error_m_s: float = 0.15
-    """Mean planar velocity error."""
-    max_yaw_rate_error_rad_s: float = 0.2
-    """Mean yaw-rate error."""
-    max_fall_rate: float = 0.02
-    """Share of episodes that end in a fall."""
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where the policy comes from."""
-
-    task: str = ""
-    """Registered task name."""
-    preset: str = ""
-    """``cpu`` or ``gpu``."""
-    seed: int = 0
-    """Seed of the training."""
-    env_steps: int = 0
-    """Control steps seen in training, all environments together."""
-    train_wall_s: float = 0.0
-    """Wall-clock time of the training."""
-    git_commit: str = ""
-    """Commit of the training code; ends in ``-dirty`` if the tree was changed."""
-    created_utc: str = ""
-    """ISO 8601 time of the export."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +125,8 @@ class PolicyContract:
                 _require_length("gait.foot_y_m", self.gait.foot_y_m, feet)
                 _require_length("gait.stride_x_rad_m", self.gait.stride_x_rad_m, n)
                 _require_length("gait.stride_y_rad_m", self.gait.stride_y_rad_m, n)
+            if self.gait.sway_rad:
+                _require_length("gait.sway_rad", self.gait.sway_rad, n)
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
 

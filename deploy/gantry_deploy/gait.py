@@ -58,6 +58,12 @@ def stride(gait: GaitSpec, phase: Array) -> Array:
     return xp.where(phase < gait.duty, 1.0 - 2.0 * phase / gait.duty, back)
 
 
+def sway(gait: GaitSpec, time_s: Array) -> Array:
+    """Shape of ``time_s`` (N,), in [-1, 1]: the sine that moves the weight from foot to foot."""
+    xp = array_namespace(time_s)
+    return xp.sin(2.0 * math.pi * (gait.frequency_hz * time_s + gait.sway_offset))
+
+
 def foot_displacement(
     gait: GaitSpec, phase: Array, command: Array, foot_x_m: Array, foot_y_m: Array
 ) -> tuple[Array, Array]:

@@ -72,6 +72,16 @@ def test_the_feed_forward_runs_ahead_of_the_clock(make):
         np.testing.assert_allclose(early, decode(make, CONTRACT, [0.0] * 4, time_s + 0.025, (0.5, 0.0, 0.0)), atol=1e-6)
 
 
+def test_the_weight_sways_with_the_clock_and_rests_with_it(make):
+    sways = replace(CONTRACT, gait=replace(GAIT, sway_rad=(0.1, 0.0, 0.0, -0.1), sway_offset=0.25, lead_s=0.0))
+    for time_s, part in ((0.0, 1.0), (0.25 / GAIT.frequency_hz, 0.0), (0.5 / GAIT.frequency_hz, -1.0)):
+        moved = decode(make, sways, [0.0] * 4, time_s, (0.5, 0.0, 0.0))
+        still = decode(make, CONTRACT, [0.0] * 4, time_s, (0.5, 0.0, 0.0))
+        np.testing.assert_allclose(moved - still, [0.1 * part, 0.0, 0.0, -0.1 * part], atol=1e-6)
+    still = decode(make, CONTRACT, [0.0] * 4, 0.0, (0.0, 0.0, 0.0))
+    np.testing.assert_allclose(decode(make, sways, [0.0] * 4, 0.0, (0.0, 0.0, 0.0)), still, atol=1e-6)
+
+
 def test_foot_phase_and_swing(make):
     phase = np.asarray(gait_clock.foot_phase(GAIT, make([0.0, 0.3, 10.3]), make([0.0, 0.5])))
     np.testing.assert_allclose(phase, [[0.0, 0.5], [0.6, 0.1], [0.6, 0.1]], atol=1e-5)
