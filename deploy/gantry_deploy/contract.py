@@ -23,10 +23,10 @@ from gantry_deploy.contract_parts import (
     Provenance,
 )
 from gantry_deploy.errors import ContractError
-from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
+from gantry_hardware.structured import from_plain
 
 __all__ = [
     "BODY_VELOCITY",

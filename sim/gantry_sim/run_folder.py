@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import GantryError
+from gantry_hardware.structured import from_plain
 from gantry_policies.runner import CHECKPOINTS
 from gantry_policies.training_log import CURVE_FILE
 from gantry_sim.tasks.registry import Preset, Task, find_task

@@ -12,8 +12,8 @@ import torch
 from gantry_deploy.bundle import CARD, Bundle, load_bundle
 from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.structured import from_plain
 from gantry_hardware.errors import GantryError
+from gantry_hardware.structured import from_plain
 from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
 

@@ -39,7 +39,7 @@ def changed(preset: Preset, changes: Sequence[str]) -> Preset:
     Raises:
         GantryError: If there is no such field, or the value does not fit.
     """
-    from gantry_deploy.structured import set_field
+    from gantry_hardware.structured import set_field
 
     for change in changes:
         path, equals, text = change.partition("=")

@@ -23,8 +23,8 @@ from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
 from gantry_deploy.observations import make_term
-from gantry_deploy.structured import ConfigError
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.structured import ConfigError
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
