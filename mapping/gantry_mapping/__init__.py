@@ -1,1 +1,1 @@
-"""Elevation mapping; arrives with the perceptive policies."""
+"""Elevation mapping: depth to local grid, fusion with uncertainty, egocentric query; for numpy and torch alike."""

@@ -1,0 +1,143 @@
+"""How a mapping pipeline is set up, and its YAML form. Lengths in m, variances in m^2, frames as in ``grid``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.robots.go2 import SPEC as GO2
+from gantry_hardware.structured import ConfigError, from_plain
+from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
+from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
+
+FUSIONS = ("wta", "kalman")
+"""What ``MappingCfg.fusion`` may be."""
+
+
+@dataclass(frozen=True)
+class WinnerTakeAllCfg:
+    """Probabilistic winner-take-all (AME-2, eq. 6-8)."""
+
+    gate_ratio: float = 1.5
+    """A measurement whose variance is at least this times the cell's is not considered; 1.25 for a lidar."""
+    gate_variance_m2: float = 0.04
+    """... unless its variance is below this."""
+    anti_erase: bool = False
+    """Whether a confident higher surface is protected from a steep, lower measurement."""
+    anti_erase_drop_m: float = 0.15
+    """Protected from measurements lower by at least this."""
+    anti_erase_std_m: float = 0.2
+    """A cell is confident below this standard deviation."""
+    anti_erase_slope: float = 0.8
+    """A measurement is steep where the local grid rises by more than this per metre."""
+
+
+@dataclass(frozen=True)
+class KalmanCfg:
+    """Classical elevation mapping: one Kalman filter per cell, on measured cells only."""
+
+    process_variance_m2_per_s: float = 1e-4
+    """How fast a cell's variance grows."""
+    gate_sigma: float = 3.0
+    """A measurement further off than this many standard deviations (of cell and measurement together) is an outlier."""
+    outlier_variance_m2: float = 0.01
+    """What an outlier adds to the cell's variance instead of moving it, so that a changed world gets through."""
+    variance_floor_m2: float = 1e-4
+    """No cell becomes surer than this."""
+
+
+@dataclass(frozen=True)
+class SensorModelCfg:
+    """Standard deviation of a measured height: constant plus growth with the squared range, as stereo depth has it."""
+
+    std_m: float = 0.01
+    """At range 0."""
+    std_per_m: float = 0.005
+    """Growth per squared metre of range, 1/m: 2 cm at 2 m."""
+
+
+@dataclass(frozen=True)
+class MappingCfg:
+    """A mapping pipeline; the defaults are the Go2's with the paper's grid."""
+
+    local_grid: GridSpec = LOCAL_GRID_FULL
+    """What the mapper sees."""
+    cameras: tuple[DepthCamera, ...] = (REALSENSE_LIKE,)
+    """Depth cameras, in the order in which their images are handed in."""
+    map_size_m: float = 8.0
+    """Edge length of the world-aligned map."""
+    map_resolution_m: float = 0.04
+    """Edge length of the map's cells."""
+    nominal_base_height_m: float = GO2.base_height_m
+    """Height of the base over flat ground while standing."""
+    prior_variance_m2: float = 10.0
+    """Variance of a cell that was never seen."""
+    drift_variance_m2_per_s: float = 0.0
+    """How fast variance grows because odometry drifts, whatever the fusion."""
+    recenter_fraction: float = 0.2
+    """The map follows a robot that is off centre by more than this share of its size."""
+    fusion: str = "wta"
+    """``wta`` or ``kalman``."""
+    wta: WinnerTakeAllCfg = field(default_factory=WinnerTakeAllCfg)
+    """For ``wta``."""
+    kalman: KalmanCfg = field(default_factory=KalmanCfg)
+    """For ``kalman``."""
+    sensor: SensorModelCfg = field(default_factory=SensorModelCfg)
+    """For mapping without a network."""
+    lowest_m: float = -1.95
+    """Points below this height over the base are dropped; must be above the height that means empty, -2."""
+    highest_m: float = 1.0
+    """Points above this height over the base are dropped: ceilings, branches."""
+    void_margin_m: float = 0.5
+    """Cells that the mapper puts at most this far above the height that means empty are never fused."""
+    min_points: int = 1
+    """A frame with fewer valid points inside the local grid is not fused."""
+    spawn_floor_half_m: float = 0.0
+    """Half the edge of a square of confident floor that is written under the robot at its first frame; 0 for none."""
+    spawn_floor_variance_m2: float = 0.01
+    """Variance of that floor."""
+    seed: int = 0
+    """Of the draws of winner-take-all."""
+
+    def __post_init__(self) -> None:
+        if self.fusion not in FUSIONS:
+            raise UnknownNameError("fusion", self.fusion, FUSIONS)
+        positive = ("map_size_m", "map_resolution_m", "prior_variance_m2")
+        for name in positive:
+            if not getattr(self, name) > 0.0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a positive number.")
+        if not 0.0 < self.recenter_fraction < 0.5:
+            raise ConfigError(f"recenter_fraction is {self.recenter_fraction}, expected between 0 and 0.5.")
+        if not -2.0 < self.lowest_m < self.highest_m:
+            raise ConfigError(
+                f"lowest_m is {self.lowest_m} and highest_m {self.highest_m}, expected -2 < lowest_m < highest_m."
+            )
+
+    @property
+    def map_cells(self) -> int:
+        """Cells along one edge of the map."""
+        return max(1, round(self.map_size_m / self.map_resolution_m))
+
+
+GO2_FULL = MappingCfg()
+"""The paper's grids: for the robot and for training on a GPU."""
+GO2_SMALL = MappingCfg(local_grid=LOCAL_GRID_SMALL, map_resolution_m=0.08)
+"""Half the resolution, for training on a CPU."""
+
+
+def load_mapping_cfg(path: str | Path) -> MappingCfg:
+    """Read a configuration; fields that the file leaves out keep their defaults.
+
+    Raises:
+        ConfigError: If the file cannot be read, or names the field that is unknown (with the near miss) or ill-typed.
+        UnknownNameError: If the fusion does not exist.
+    """
+    path = Path(path)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise ConfigError(f"Cannot read the mapping configuration '{path}': {problem}") from problem
+    return from_plain(MappingCfg, {} if data is None else data, path.name, ConfigError)

@@ -1,0 +1,9 @@
+"""Errors of the mapping shelf."""
+
+from __future__ import annotations
+
+from gantry_hardware.errors import GantryError
+
+
+class MappingError(GantryError):
+    """A map, a mapper or a measurement cannot do what was asked."""
