@@ -93,8 +93,8 @@ class MappingCfg:
     """Points above this height over the base are dropped: ceilings, branches."""
     void_margin_m: float = 0.5
     """Cells that the mapper puts at most this far above the height that means empty are never fused."""
-    min_points: int = 1
-    """A frame with fewer valid points inside the local grid is not fused."""
+    min_covered_cells: int = 1
+    """A frame in which fewer cells of the local grid hold a point is not fused."""
     spawn_floor_half_m: float = 0.0
     """Half the edge of a square of confident floor that is written under the robot at its first frame; 0 for none."""
     spawn_floor_variance_m2: float = 0.01

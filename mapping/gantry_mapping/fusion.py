@@ -1,0 +1,132 @@
+"""How a cell's new measurement and what is known of it become one estimate.
+
+A fusion is elementwise over arrays of any one shape. A variance of infinity is a measurement that says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from array_api_compat import array_namespace, device
+
+from gantry_mapping.config import KalmanCfg, MappingCfg, WinnerTakeAllCfg
+
+Array = Any
+
+
+class Fusion(Protocol):
+    """What the map asks of a fusion."""
+
+    needs_draw: bool
+    """Whether ``draw`` is used."""
+    needs_slope: bool
+    """Whether ``slope`` is used."""
+    measured_only: bool
+    """Whether only cells that hold a point may be fused, not those that a network filled in."""
+    process_variance_m2_per_s: float
+    """How fast a cell's variance grows by itself."""
+
+    def __call__(
+        self,
+        prior_mean: Array,
+        prior_variance: Array,
+        mean: Array,
+        variance: Array,
+        draw: Array | None = None,
+        slope: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """Fuse.
+
+        Args:
+            prior_mean: What the map holds, m.
+            prior_variance: Its variance, m^2, finite and positive.
+            mean: The measurement, m, finite.
+            variance: Its variance, m^2, infinite for none.
+            draw: Uniform in [0, 1), independent.
+            slope: Steepest rise of the measured surface to a neighbour, m/m.
+
+        Returns:
+            Mean and variance after.
+        """
+        ...
+
+
+class WinnerTakeAll:
+    """Probabilistic winner-take-all (AME-2, eq. 6-8): the measurement replaces the cell or it does not.
+
+    Nothing is averaged, so edges stay sharp, and a cell never becomes surer than the network ever was of it: what stays
+    hidden stays uncertain however often it is guessed.
+    """
+
+    needs_draw = True
+    measured_only = False
+    process_variance_m2_per_s = 0.0
+
+    def __init__(self, cfg: WinnerTakeAllCfg | None = None) -> None:
+        self.cfg = cfg or WinnerTakeAllCfg()
+        self.needs_slope = self.cfg.anti_erase
+
+    def __call__(
+        self,
+        prior_mean: Array,
+        prior_variance: Array,
+        mean: Array,
+        variance: Array,
+        draw: Array | None = None,
+        slope: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """See :class:`Fusion`; ``draw`` is needed, ``slope`` with the guard against erasing."""
+        xp = array_namespace(prior_mean)
+        cautious = xp.maximum(variance, 0.5 * prior_variance)  # eq. 6: at most halve
+        valid = (cautious < self.cfg.gate_ratio * prior_variance) | (cautious < self.cfg.gate_variance_m2)  # eq. 7
+        # eq. 8: p = (1/R) / (1/R + 1/P) = P / (P + R)
+        wins = valid & (draw * (prior_variance + cautious) < prior_variance) & (variance < float("inf"))
+        if self.cfg.anti_erase:
+            wins = wins & ~self._erases(prior_mean, prior_variance, mean, slope)
+        return xp.where(wins, mean, prior_mean), xp.where(wins, cautious, prior_variance)
+
+    def _erases(self, prior_mean: Array, prior_variance: Array, mean: Array, slope: Array | None) -> Array:
+        """Close to an edge, a slanted view smears the ground up the wall: steep, lower, and over a surface known well."""
+        drops = prior_mean - mean >= self.cfg.anti_erase_drop_m
+        confident = prior_variance < self.cfg.anti_erase_std_m**2
+        return drops & confident & (slope > self.cfg.anti_erase_slope)
+
+
+class Kalman:
+    """Classical elevation mapping: a one-dimensional Kalman filter per cell with a gate on the Mahalanobis distance."""
+
+    needs_draw = False
+    needs_slope = False
+    measured_only = True
+
+    def __init__(self, cfg: KalmanCfg | None = None) -> None:
+        self.cfg = cfg or KalmanCfg()
+        self.process_variance_m2_per_s = self.cfg.process_variance_m2_per_s
+
+    def __call__(
+        self,
+        prior_mean: Array,
+        prior_variance: Array,
+        mean: Array,
+        variance: Array,
+        draw: Array | None = None,
+        slope: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """See :class:`Fusion`; ``draw`` and ``slope`` are ignored."""
+        xp = array_namespace(prior_mean)
+        total = prior_variance + variance
+        innovation = mean - prior_mean
+        outlier = innovation * innovation > self.cfg.gate_sigma**2 * total
+        gain = prior_variance / total  # 0 where the measurement says nothing
+        floor = xp.asarray(self.cfg.variance_floor_m2, dtype=prior_variance.dtype, device=device(prior_variance))
+        # A filter at its floor must not be lifted by looking at it, hence the minimum with what it had.
+        fused = xp.minimum(xp.maximum((1.0 - gain) * prior_variance, floor), xp.maximum(prior_variance, floor))
+        new_mean = xp.where(outlier, prior_mean, prior_mean + gain * innovation)
+        new_variance = xp.where(outlier, prior_variance + self.cfg.outlier_variance_m2, fused)
+        seen = variance < float("inf")
+        return new_mean, xp.where(seen, new_variance, prior_variance)
+
+
+def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:
+    """The fusion that a configuration asks for."""
+    return WinnerTakeAll(cfg.wta) if cfg.fusion == "wta" else Kalman(cfg.kalman)
