@@ -1,0 +1,74 @@
+"""Widths of the perceptive networks, apart from the modules so that configurations need not build any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gantry_hardware.errors import GantryError
+
+
+@dataclass(frozen=True)
+class AmeCfg:
+    """Sizes of the AME-2 encoder; the defaults are the paper's (``paper()``). The AME-1 encoder and the scan MLP take
+    theirs from here too, so that all of them can be compared at one size."""
+
+    cell_width: int = 16
+    """Features of the linear map on each cell's coordinates and channels (step a)."""
+    conv_channels: tuple[int, ...] = (8, 48)
+    """Channels of the convolutions (step b)."""
+    kernel: int = 5
+    """Edge of the convolutions' kernels, odd."""
+    token_width: int = 96
+    """Width of a token, and of the attention (steps c, g)."""
+    heads: int = 32
+    """Heads of the attention; they divide ``token_width``."""
+    global_width: int = 64
+    """Width of the global feature and of the layer before it (step d)."""
+    proprio_width: int = 128
+    """Width of the proprioceptive embedding (step e)."""
+    hidden: tuple[int, ...] = (512, 512)
+    """Hidden layers of the proprioceptive and query networks (steps e, f)."""
+    long_channels: int = 16
+    """Channels of the convolution over the history."""
+    long_kernel: int = 5
+    """Frames that this convolution spans."""
+    long_width: int = 64
+    """Width that the long history is reduced to."""
+    short_frames: int = 3
+    """Newest frames that are taken in full."""
+    short_width: int = 60
+    """Width that these are reduced to."""
+
+    @classmethod
+    def paper(cls) -> AmeCfg:
+        """The sizes of AME-2 (arXiv 2601.08485): 1.25 M parameters for a teacher with twelve joints."""
+        return cls()
+
+    @classmethod
+    def small(cls) -> AmeCfg:
+        """For two CPU cores and a window of about 100 cells."""
+        return cls(
+            cell_width=8,
+            conv_channels=(8, 16),
+            kernel=3,
+            token_width=32,
+            heads=8,
+            global_width=24,
+            proprio_width=64,
+            hidden=(128,),
+            long_channels=8,
+            long_width=32,
+            short_width=32,
+        )
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0 or self.kernel < 1:
+            raise GantryError(f"ame.kernel is {self.kernel}, expected an odd number: windows keep their size.")
+        if self.heads < 1 or self.token_width % self.heads:
+            raise GantryError(f"ame.heads is {self.heads}, expected a divisor of ame.token_width {self.token_width}.")
+        for name in ("conv_channels", "hidden"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise GantryError(f"ame.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
+        for name in ("cell_width", "global_width", "proprio_width", "long_channels", "long_kernel", "short_frames"):
+            if getattr(self, name) < 1:
+                raise GantryError(f"ame.{name} is {getattr(self, name)}, expected at least 1.")
