@@ -140,7 +140,7 @@ class DepthCamera:
         xp = array_namespace(depth_m)
         flat = xp.reshape(depth_m, (depth_m.shape[0], self.height * self.width))
         valid = self.valid_depth(flat)
-        depth = xp.where(valid, flat, xp.zeros((), dtype=flat.dtype, device=device(flat)))
+        depth = xp.where(valid, flat, 0.0)
         turned = xp.matmul(rays[None], xp.permute_dims(rotation, (0, 2, 1)))
         start = xp.matmul(rotation, origin[:, None])[:, None, :, 0]
         if is_numpy_array(turned):

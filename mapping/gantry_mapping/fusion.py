@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 from gantry_mapping.config import KalmanCfg, MappingCfg, WinnerTakeAllCfg
+from gantry_mapping.errors import MappingError
 
 Array = Any
 
@@ -76,6 +77,8 @@ class WinnerTakeAll:
         slope: Array | None = None,
     ) -> tuple[Array, Array]:
         """See :class:`Fusion`; ``draw`` is needed, ``slope`` with the guard against erasing."""
+        if draw is None or (slope is None and self.needs_slope):
+            raise MappingError("Winner-take-all got no draw, or no slope for its guard; both are expected.")
         xp = array_namespace(prior_mean)
         cautious = xp.maximum(variance, 0.5 * prior_variance)  # eq. 6: at most halve
         valid = (cautious < self.cfg.gate_ratio * prior_variance) | (cautious < self.cfg.gate_variance_m2)  # eq. 7
@@ -85,8 +88,8 @@ class WinnerTakeAll:
             wins = wins & ~self._erases(prior_mean, prior_variance, mean, slope)
         return xp.where(wins, mean, prior_mean), xp.where(wins, cautious, prior_variance)
 
-    def _erases(self, prior_mean: Array, prior_variance: Array, mean: Array, slope: Array | None) -> Array:
-        """Close to an edge, a slanted view smears the ground up the wall: steep, lower, and over a surface known well."""
+    def _erases(self, prior_mean: Array, prior_variance: Array, mean: Array, slope: Array) -> Array:
+        """Near an edge, a slanted view smears the ground up the wall: steep, lower, over a surface known well."""
         drops = prior_mean - mean >= self.cfg.anti_erase_drop_m
         confident = prior_variance < self.cfg.anti_erase_std_m**2
         return drops & confident & (slope > self.cfg.anti_erase_slope)
@@ -118,9 +121,7 @@ class Kalman:
         innovation = mean - prior_mean
         outlier = innovation * innovation > self.cfg.gate_sigma**2 * total
         gain = prior_variance / total  # 0 where the measurement says nothing
-        floor = xp.asarray(self.cfg.variance_floor_m2, dtype=prior_variance.dtype, device=device(prior_variance))
-        # A filter at its floor must not be lifted by looking at it, hence the minimum with what it had.
-        fused = xp.minimum(xp.maximum((1.0 - gain) * prior_variance, floor), xp.maximum(prior_variance, floor))
+        fused = xp.clip((1.0 - gain) * prior_variance, self.cfg.variance_floor_m2, None)
         new_mean = xp.where(outlier, prior_mean, prior_mean + gain * innovation)
         new_variance = xp.where(outlier, prior_variance + self.cfg.outlier_variance_m2, fused)
         seen = variance < float("inf")

@@ -89,9 +89,8 @@ class GridSpec:
         row = xp.floor((x - self.corner_x_m) * scale)
         col = xp.floor((y - self.corner_y_m) * scale)
         inside = (row >= 0) & (row < self.rows) & (col >= 0) & (col < self.cols)
-        zero = xp.zeros((), dtype=row.dtype, device=device(row))
-        row = xp.astype(xp.where(inside, row, zero), xp.int64)
-        return row, xp.astype(xp.where(inside, col, zero), xp.int64), inside
+        row = xp.astype(xp.where(inside, row, 0.0), xp.int64)
+        return row, xp.astype(xp.where(inside, col, 0.0), xp.int64), inside
 
 
 def _centers(count: int, resolution_m: float, center_m: float, like: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,24 +84,23 @@ class MapperInfo:
 class OnnxMapper:
     """A mapping network in onnxruntime, on one thread.
 
+    Args:
+        model: The ONNX file, or its bytes.
+
     Raises:
         MappingError: If the file cannot be loaded, lacks its metadata, or has other inputs or outputs than expected.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+    def __init__(self, model: str | Path | bytes) -> None:
+        path = "mapper.onnx" if isinstance(model, bytes) else str(model)
         try:
-            self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = _session(model if isinstance(model, bytes) else Path(model).read_bytes())
         except Exception as problem:  # onnxruntime's exceptions have no common class
             raise MappingError(f"Cannot load the mapper '{path}': {problem}") from problem
         metadata = self._session.get_modelmeta().custom_metadata_map
         if METADATA_KEY not in metadata:
-            raise MappingError(
-                f"The mapper '{path}' has no metadata '{METADATA_KEY}'; present: {', '.join(sorted(metadata)) or '(none)'}."
-            )
+            names = ", ".join(sorted(metadata)) or "(none)"
+            raise MappingError(f"The mapper '{path}' has no metadata '{METADATA_KEY}'; present: {names}.")
         self.info = MapperInfo.from_json(metadata[METADATA_KEY])
         """What the network was made for."""
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
@@ -123,6 +123,18 @@ class OnnxMapper:
         xp = array_namespace(z)
         where = device(z)
         return xp.asarray(mean, device=where), xp.asarray(log_variance, device=where)
+
+
+def _session(model_bytes: bytes) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    # One thread, which sleeps between frames: the control loop shares this computer.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4
+    # Weights outside the file are covered by no hash; a folder that cannot exist keeps them from being found.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    return ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
 
 
 class PassThrough:
@@ -152,5 +164,4 @@ class PassThrough:
             self._planar_range2 = x[:, None] ** 2 + y[None, :] ** 2
         below = z - self._pos_sensor[2]
         std = self.sensor.std_m + self.sensor.std_per_m * (self._planar_range2 + below * below)
-        void = xp.asarray(VOID_LOG_VARIANCE, dtype=z.dtype, device=device(z))
-        return z, xp.where(z > EMPTY_Z_M, 2.0 * xp.log(std), void)
+        return z, xp.where(z > EMPTY_Z_M, 2.0 * xp.log(std), VOID_LOG_VARIANCE)

@@ -40,7 +40,7 @@ def rasterize(
     row, col, inside = grid.split_index_of(points[:, :, 0], points[:, :, 1])
     use = inside & valid & (z >= max(lowest_m, EMPTY_Z_M)) & (z <= highest_m)
     # A dropped point becomes an empty one, which raises nothing: shapes stay fixed.
-    height = xp.where(use, z, xp.asarray(EMPTY_Z_M, dtype=z.dtype, device=device(z)))
+    height = xp.where(use, z, EMPTY_Z_M)
     index = row * grid.cols + col
     if count > 1:
         index = index + xp.arange(count, dtype=index.dtype, device=device(index))[:, None] * grid.size

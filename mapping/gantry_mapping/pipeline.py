@@ -1,0 +1,179 @@
+"""Depth in, elevation window out: the pipeline of AME-2 section V, for one robot and for all environments at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from gantry_mapping.config import MappingCfg
+from gantry_mapping.elevation_map import ElevationMap
+from gantry_mapping.errors import MappingError
+from gantry_mapping.frames import base_to_base_yaw, yaw_of
+from gantry_mapping.grid import GridSpec
+from gantry_mapping.mapper import Mapper, PassThrough
+from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
+
+Array = Any
+
+WINDOW_CHANNELS = 2
+"""Channels of a policy's window: height and uncertainty."""
+Z_LIMIT_M = 2.0
+"""Heights in a window are clipped to this, both ways."""
+VARIANCE_RANGE_M2 = (0.01, 2.0)
+"""Variances are clipped to this before they become the uncertainty channel."""
+
+
+def window_channels(elevation: Array, variance: Array, pos_base_in_world: Array, nominal_base_height_m: float) -> Array:
+    """A policy's view of a map (AME-2, student inputs).
+
+    Args:
+        elevation: Shape (N, rows, cols), in the world, m.
+        variance: Shape (N, rows, cols), m^2.
+        pos_base_in_world: Shape (N, 3), m.
+        nominal_base_height_m: Of the standing base over flat ground.
+
+    Returns:
+        Shape (N, rows, cols, 2): height over the ground that a standing robot stands on, clipped to 2 m either way; and
+        ``0.5 ln(variance) + 0.5`` with the variance clipped, that is from -1.80 (sure) to 0.85 (unknown).
+    """
+    xp = array_namespace(elevation)
+    height = elevation - (pos_base_in_world[:, 2] - nominal_base_height_m)[:, None, None]
+    uncertainty = 0.5 * xp.log(xp.clip(variance, *VARIANCE_RANGE_M2)) + 0.5
+    return xp.stack((xp.clip(height, -Z_LIMIT_M, Z_LIMIT_M), uncertainty), axis=-1)
+
+
+class MappingPipeline:
+    """Everything between depth images and a policy's window.
+
+    Call :meth:`update` when frames arrive, with the pose at which they were taken; :meth:`advance` as time passes; and
+    :meth:`window` whenever the policy looks.
+
+    Args:
+        cfg: Setup.
+        mapper: Completes local grids; None maps without a network.
+        like: Any floating array of the namespace, dtype and device to work on.
+        num_envs: How many robots, N.
+
+    Raises:
+        MappingError: If the mapper was made for another local grid.
+    """
+
+    def __init__(self, cfg: MappingCfg, mapper: Mapper | None, like: Array, num_envs: int = 1) -> None:
+        info = getattr(mapper, "info", None)
+        if info is not None and info.local_grid != cfg.local_grid:
+            raise MappingError(f"The mapper sees {info.local_grid}, the configuration's is {cfg.local_grid}.")
+        self.cfg = cfg
+        self.mapper: Mapper = make_pass_through(cfg) if mapper is None else mapper
+        self.map = ElevationMap(cfg, num_envs, like)
+        """The maps."""
+        self._xp = array_namespace(like)
+        self._like = like
+        self._rays = [camera.rays_in_base(like) for camera in cfg.cameras]
+
+    def reset(self, rows_mask: Array | None = None) -> None:
+        """Forget the maps of ``rows_mask`` (N,), bool; None for all. The next frame starts them anew."""
+        self.map.reset(rows_mask)
+
+    def advance(self, dt_s: float | Array) -> None:
+        """Let time pass (a number or (N,)): where nothing new is seen, uncertainty grows."""
+        self.map.advance(dt_s)
+
+    def update(
+        self,
+        depth_m: Array | Sequence[Array],
+        pos_base_in_world: Array,
+        quat_base_to_world_wxyz: Array,
+        fresh: Array | None = None,
+    ) -> None:
+        """Take in depth images.
+
+        Args:
+            depth_m: Shape (N, height, width), or one such array per camera, along the optical axis, m; what is no
+                measurement is zero, NaN or Inf.
+            pos_base_in_world: Shape (N, 3), m, when the images were taken.
+            quat_base_to_world_wxyz: Shape (N, 4), when the images were taken.
+            fresh: Shape (N,), bool: which environments have new images; None for all.
+
+        Raises:
+            MappingError: If there are more or fewer images than cameras, or of another size.
+        """
+        images = list(depth_m) if isinstance(depth_m, (list, tuple)) else [depth_m]
+        rows, pos, quat = self._fresh_rows(pos_base_in_world, quat_base_to_world_wxyz, fresh)
+        images = images if rows is None else [image[rows] for image in images]
+        points, valid = self._points(images, quat)
+        self._fuse(rows, points, valid, pos, yaw_of(quat))
+
+    def update_points(
+        self,
+        points_in_base: Array,
+        pos_base_in_world: Array,
+        quat_base_to_world_wxyz: Array,
+        fresh: Array | None = None,
+    ) -> None:
+        """:meth:`update` for point clouds (N, P, 3) in the base frame, m; NaN and Inf mean no measurement."""
+        xp = self._xp
+        rows, pos, quat = self._fresh_rows(pos_base_in_world, quat_base_to_world_wxyz, fresh)
+        points = points_in_base if rows is None else points_in_base[rows]
+        valid = xp.all(xp.isfinite(points), axis=-1)
+        points = xp.where(valid[:, :, None], points, 0.0)
+        turned = xp.matmul(points, xp.permute_dims(base_to_base_yaw(quat), (0, 2, 1)))
+        self._fuse(rows, turned, valid, pos, yaw_of(quat))
+
+    def local_heights(self, depth_m: Array | Sequence[Array], quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
+        """What the mapper would see: heights (M, rows, cols) relative to the base, m, and which cells hold a point."""
+        images = list(depth_m) if isinstance(depth_m, (list, tuple)) else [depth_m]
+        return self._rasterize(*self._points(images, quat_base_to_world_wxyz))
+
+    def window(self, grid: GridSpec, pos_base_in_world: Array, quat_base_to_world_wxyz: Array) -> Array:
+        """A policy's view from poses (N, 3), (N, 4): see :func:`window_channels`, shape (N, rows, cols, 2)."""
+        elevation, variance = self.map.query(grid, pos_base_in_world, yaw_of(quat_base_to_world_wxyz))
+        return window_channels(elevation, variance, pos_base_in_world, self.cfg.nominal_base_height_m)
+
+    def _fresh_rows(self, pos: Array, quat: Array, fresh: Array | None) -> tuple[Array | None, Array, Array]:
+        """Which environments to work on, and their poses; one without a finite pose has nowhere to put its frame."""
+        xp = self._xp
+        posed = xp.isfinite(xp.sum(pos, axis=-1) + xp.sum(quat, axis=-1))
+        rows = self.map.rows_of(posed if fresh is None else posed & fresh)
+        return rows, self.map._select(pos, rows), self.map._select(quat, rows)
+
+    def _points(self, images: list[Array], quat: Array) -> tuple[Array, Array]:
+        if len(images) != len(self.cfg.cameras):
+            raise MappingError(f"Got {len(images)} depth images, expected {len(self.cfg.cameras)}, one per camera.")
+        rotation = base_to_base_yaw(quat)
+        pairs = [
+            camera.project(image, *rays, rotation)
+            for camera, image, rays in zip(self.cfg.cameras, images, self._rays, strict=True)
+        ]
+        if len(pairs) == 1:
+            return pairs[0]
+        points, valid = zip(*pairs, strict=True)
+        return self._xp.concat(points, axis=1), self._xp.concat(valid, axis=1)
+
+    def _rasterize(self, points: Array, valid: Array) -> tuple[Array, Array]:
+        cfg = self.cfg
+        return rasterize(points, valid, cfg.local_grid, lowest_m=cfg.lowest_m, highest_m=cfg.highest_m)
+
+    def _fuse(self, rows: Array | None, points: Array, valid: Array, pos: Array, yaw: Array) -> None:
+        if points.shape[0] == 0:
+            return
+        xp, cfg, shape = self._xp, self.cfg, (points.shape[0], *self.cfg.local_grid.shape)
+        heights, covered = self._rasterize(points, valid)
+        mean, log_variance = self.mapper(xp.astype(heights, xp.float32)[:, None])
+        mean = xp.astype(xp.reshape(mean, shape), self._like.dtype)
+        log_variance = xp.astype(xp.reshape(log_variance, shape), self._like.dtype)
+        # What the mapper leaves near the empty height is a void, not ground two metres down.
+        use = mean > EMPTY_Z_M + cfg.void_margin_m
+        if self.map.fusion.measured_only:
+            use = use & covered
+        # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
+        count = xp.sum(xp.astype(covered, xp.int32), axis=(1, 2))
+        use = use & (count >= cfg.min_covered_cells)[:, None, None]
+        self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw)
+
+
+def make_pass_through(cfg: MappingCfg) -> PassThrough:
+    """Mapping without a network, with range measured from the first camera."""
+    origin = cfg.cameras[0].pos_camera_in_base_m if cfg.cameras else (0.0, 0.0, 0.0)
+    return PassThrough(cfg.sensor, cfg.local_grid, origin)
