@@ -82,8 +82,8 @@ class WinnerTakeAll:
         xp = array_namespace(prior_mean)
         cautious = xp.maximum(variance, 0.5 * prior_variance)  # eq. 6: at most halve
         valid = (cautious < self.cfg.gate_ratio * prior_variance) | (cautious < self.cfg.gate_variance_m2)  # eq. 7
-        # eq. 8: p = (1/R) / (1/R + 1/P) = P / (P + R)
-        wins = valid & (draw * (prior_variance + cautious) < prior_variance) & (variance < float("inf"))
+        # eq. 8: p = (1/R) / (1/R + 1/P) = P / (P + R), which is 0 for a measurement that says nothing
+        wins = valid & (draw < prior_variance / (prior_variance + cautious))
         if self.cfg.anti_erase:
             wins = wins & ~self._erases(prior_mean, prior_variance, mean, slope)
         return xp.where(wins, mean, prior_mean), xp.where(wins, cautious, prior_variance)
