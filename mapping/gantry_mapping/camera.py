@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import array_namespace, device
 
 from gantry_mapping.errors import MappingError
 from gantry_mapping.frames import base_to_base_yaw, rotation_matrix
@@ -141,13 +141,12 @@ class DepthCamera:
         flat = xp.reshape(depth_m, (depth_m.shape[0], self.height * self.width))
         valid = self.valid_depth(flat)
         depth = xp.where(valid, flat, 0.0)
-        turned = xp.matmul(rays[None], xp.permute_dims(rotation, (0, 2, 1)))
-        start = xp.matmul(rotation, origin[:, None])[:, None, :, 0]
-        if is_numpy_array(turned):
-            turned *= depth[:, :, None]
-            turned += start
-            return turned, valid
-        return turned * depth[:, :, None] + start, valid
+        # One product for all environments, coordinate by coordinate in memory; the result is a view of it.
+        count = flat.shape[0]
+        turned = xp.matmul(xp.reshape(rotation, (3 * count, 3)), xp.permute_dims(rays, (1, 0)))
+        points = xp.reshape(turned, (count, 3, self.width * self.height)) * depth[:, None, :]
+        points = points + xp.matmul(rotation, origin[:, None])
+        return xp.permute_dims(points, (0, 2, 1)), valid
 
 
 _GO2_HEAD = (0.32, 0.0, 0.06)

@@ -118,8 +118,8 @@ class MappingPipeline:
         points = points_in_base if rows is None else points_in_base[rows]
         valid = xp.all(xp.isfinite(points), axis=-1)
         points = xp.where(valid[:, :, None], points, 0.0)
-        turned = xp.matmul(points, xp.permute_dims(base_to_base_yaw(quat), (0, 2, 1)))
-        self._fuse(rows, turned, valid, pos, yaw_of(quat))
+        turned = xp.matmul(base_to_base_yaw(quat), xp.permute_dims(points, (0, 2, 1)))
+        self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat))
 
     def local_heights(self, depth_m: Array | Sequence[Array], quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
         """What the mapper would see: heights (M, rows, cols) relative to the base, m, and which cells hold a point."""
