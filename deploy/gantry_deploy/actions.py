@@ -55,7 +55,7 @@ class ActionDecoder:
         Args:
             action: Shape (N, n), network output.
             time_s: Shape (N,), since the policy started.
-            command: Shape (N, c), shaped command; rests the gait clock when it is small.
+            command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
 
         Returns:
             Shape (N, n), rad, within the contract's joint limits.
@@ -65,11 +65,12 @@ class ActionDecoder:
         gait = self._contract.gait
         if gait is not None:
             phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
-            runs = gait_clock.moving(gait, command)[:, None]
+            drive = gait_clock.drive_command(self._contract.command, command)
+            runs = gait_clock.moving(gait, drive)[:, None]
             lift = gait_clock.swing_arc(gait, phase) * runs
             target = target + xp.take(lift, self._joint_foot, axis=1) * self._joint_gain
             if self._strides:
-                ahead, aside = gait_clock.foot_displacement(gait, phase, command * runs, self._foot_x, self._foot_y)
+                ahead, aside = gait_clock.foot_displacement(gait, phase, drive * runs, self._foot_x, self._foot_y)
                 target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
                 target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
             if self._sway is not None:

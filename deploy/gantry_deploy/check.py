@@ -29,6 +29,8 @@ MAX_DIFFERENCE = 1e-5
 """Largest absolute difference between what training recorded and what this machine computes."""
 CARD_KEY = "check"
 """Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
+VELOCITY_ARRAY, MAP_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map"
+"""Recorded signals that only some policies see."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Report = Mapping[str, Any]
@@ -163,7 +165,8 @@ def _observation(bundle: Bundle) -> tuple[None, str, float]:
         state = recorded_state(golden, i)
         command = golden["command"][i : i + 1].astype(np.float32)
         last_action = golden["last_action"][i : i + 1].astype(np.float32)
-        rows.append(builder(signals_of(state, command, last_action, float(golden["time_s"][i]))))
+        window = golden[MAP_ARRAY][i] if MAP_ARRAY in golden else None
+        rows.append(builder(signals_of(state, command, last_action, float(golden["time_s"][i]), window)))
     difference = _compare("observation", np.concatenate(rows), golden["observation"], observation_labels(contract))
     return None, f"this runtime repeats {len(rows)} recorded observations to within {difference:.1e}", difference
 
@@ -220,6 +223,11 @@ def golden_arrays(bundle: Bundle) -> Arrays:
         "action": (n,),
         "joint_target_rad": (n,),
     }
+    if any(term.name == "base_lin_vel" for term in contract.observations):
+        widths[VELOCITY_ARRAY] = (3,)
+    if contract.map_window is not None:
+        window = contract.map_window
+        widths[MAP_ARRAY] = (window.rows, window.cols, len(window.channels))
     missing = [name for name in widths if name not in golden]
     if missing:
         raise PolicyError(f"{GOLDEN} lacks {', '.join(missing)}; it holds: {', '.join(sorted(golden)) or '(nothing)'}.")
@@ -259,6 +267,7 @@ def recorded_state(golden: Arrays, row: int) -> RobotState:
         quat_base_to_world_wxyz=golden["quat_base_to_world_wxyz"][row].astype(np.float64),
         ang_vel_base_in_base_rad_s=golden["ang_vel_base_in_base_rad_s"][row].astype(np.float64),
         lin_acc_base_in_base_m_s2=np.zeros(3),
+        lin_vel_base_in_base_m_s=golden[VELOCITY_ARRAY][row].astype(np.float64) if VELOCITY_ARRAY in golden else None,
     )
 
 

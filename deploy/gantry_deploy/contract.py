@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from gantry_deploy.contract_parts import (
+    BODY_POSE,
+    BODY_POSE_NAMES,
     BODY_VELOCITY,
     BODY_VELOCITY_NAMES,
     Acceptance,
     ActionSpec,
+    CarrotSpec,
     CommandSpec,
     GaitSpec,
     MapWindow,
@@ -29,6 +32,8 @@ from gantry_hardware.spec import RobotSpec
 from gantry_hardware.structured import from_plain
 
 __all__ = [
+    "BODY_POSE",
+    "BODY_POSE_NAMES",
     "BODY_VELOCITY",
     "BODY_VELOCITY_NAMES",
     "CONTRACT_VERSION",
@@ -36,6 +41,7 @@ __all__ = [
     "NORMALIZATION",
     "Acceptance",
     "ActionSpec",
+    "CarrotSpec",
     "CommandSpec",
     "GaitSpec",
     "MapWindow",
@@ -237,8 +243,14 @@ def check_numbers(contract: PolicyContract) -> None:
             _require(value >= 1, f"{name} of observation '{term.name}'", value, "1 or more")
         _require(term.clip is None or term.clip > 0.0, f"clip of observation '{term.name}'", term.clip, "more than 0")
     command = contract.command
-    if command.kind == BODY_VELOCITY:
-        _require(command.names == BODY_VELOCITY_NAMES, "command.names", command.names, str(BODY_VELOCITY_NAMES))
+    for kind, names in ((BODY_VELOCITY, BODY_VELOCITY_NAMES), (BODY_POSE, BODY_POSE_NAMES)):
+        if command.kind == kind:
+            _require(command.names == names, "command.names", command.names, str(names))
+    if command.carrot is not None:
+        for name, value in asdict(command.carrot).items():
+            _require(value > 0.0, f"command.carrot.{name}", value, "more than 0")
+    elif command.kind == BODY_POSE:
+        _require(contract.gait is None, "command.carrot", None, "one, since a gait needs a velocity")
     for name, lower, upper in zip(command.names, command.lower, command.upper, strict=True):
         # Zero is what a lost operator's command becomes, and a range without it would make that a motion.
         _require(lower <= 0.0 <= upper, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")

@@ -8,6 +8,11 @@ BODY_VELOCITY = "command/body/velocity"
 """Semantic kind of a command that asks for a planar velocity of the base."""
 BODY_VELOCITY_NAMES = ("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s")
 """The only names and order of such a command: gait, evaluation and recordings take the numbers by their place."""
+BODY_POSE = "command/body/pose"
+"""Semantic kind of a command that asks for a place and a heading of the base."""
+BODY_POSE_NAMES = ("goal_x_base_yaw_m", "goal_y_base_yaw_m", "sin_heading_error", "cos_heading_error")
+"""The only names and order of such a command: the goal's place in the base's yaw frame, and goal minus base heading.
+Zeros ask to stay, with any heading."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +87,33 @@ class GaitSpec:
 
 
 @dataclass(frozen=True)
+class CarrotSpec:
+    """The velocity that a goal amounts to for the gait: towards it, then into its heading."""
+
+    speed_m_s: float = 0.8
+    """Speed far from the goal."""
+    lateral_m_s: float = 0.3
+    """Largest sideways part of it."""
+    speed_gain_s: float = 1.0
+    """Speed near the goal, per metre."""
+    yaw_rate_rad_s: float = 1.0
+    """Largest turning rate."""
+    yaw_gain_s: float = 1.5
+    """Turning rate per radian."""
+    near_m: float = 0.5
+    """Nearer than this the goal's heading counts, farther than twice this the goal's direction does."""
+    stop_m: float = 0.25
+    """No velocity within this distance."""
+    stop_rad: float = 0.2
+    """No turning within this heading error, once the place is reached."""
+
+
+@dataclass(frozen=True)
 class CommandSpec:
     """The command that the policy was trained to follow."""
 
     kind: str
-    """Semantic kind, ``command/body/velocity`` for locomotion."""
+    """Semantic kind, ``command/body/velocity`` or ``command/body/pose`` for locomotion."""
     names: tuple[str, ...]
     """Names with frame and unit, for example ``lin_vel_x_base_m_s``."""
     lower: tuple[float, ...]
@@ -95,6 +122,8 @@ class CommandSpec:
     """Largest trained value of each."""
     max_rate: tuple[float, ...]
     """Largest change of each per second; 0 for no limit."""
+    carrot: CarrotSpec | None = None
+    """What drives the gait of a policy that walks to goals; None where the command itself does, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +141,9 @@ class MapWindow:
     center_y_m: float
     """Centre of the window to the left of the base."""
     channels: tuple[str, ...]
-    """Layers in order, for example ``elevation``, ``uncertainty``."""
+    """Layers in order: ``elevation``, and ``uncertainty`` where the map has it."""
+    nominal_base_height_m: float = 0.0
+    """Added to the ground's height over the base, so that flat ground under a standing robot is about 0."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +156,8 @@ class Acceptance:
     """Mean yaw-rate error."""
     max_fall_rate: float = 0.02
     """Share of episodes that end in a fall."""
+    min_success_rate: float | None = None
+    """Share of episodes that reach their goal; None for policies without goals."""
 
 
 @dataclass(frozen=True)

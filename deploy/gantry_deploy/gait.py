@@ -10,9 +10,48 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from gantry_deploy.contract import GaitSpec
+from gantry_deploy.contract import BODY_POSE, CommandSpec, GaitSpec
+from gantry_deploy.errors import ContractError
 
 Array = Any
+
+
+def drive_command(spec: CommandSpec, command: Array) -> Array:
+    """The velocity that drives the gait, (N, 3): m/s forward and to the left, rad/s.
+
+    A velocity command is that itself. A goal (N, 4), see :func:`gantry_deploy.commands.goal_command`, is walked to in
+    a straight line, the base turning towards it on the way and into the goal's heading when near; zero once both are
+    reached.
+
+    Raises:
+        ContractError: If the command is a goal and the contract has no carrot.
+    """
+    if spec.kind != BODY_POSE:
+        return command
+    carrot = spec.carrot
+    if carrot is None:
+        raise ContractError("A gait that is driven by goals needs 'command.carrot' in the contract; it has none.")
+    xp = array_namespace(command)
+    ahead, aside = command[:, 0], command[:, 1]
+    distance = xp.sqrt(ahead * ahead + aside * aside)
+    zero = xp.zeros_like(distance)
+    some = xp.where(distance > 0.0, distance, xp.ones_like(distance))
+    speed = xp.clip(carrot.speed_gain_s * distance, 0.0, carrot.speed_m_s)
+    walks = distance > carrot.stop_m
+    # Backwards it is walked no faster than sideways: the robot turns round first.
+    forward = xp.clip(speed * ahead / some, -carrot.lateral_m_s, carrot.speed_m_s)
+    lateral = xp.clip(speed * aside / some, -carrot.lateral_m_s, carrot.lateral_m_s)
+    bearing = _turn(carrot.yaw_gain_s * xp.atan2(aside, ahead), carrot.yaw_rate_rad_s)
+    error = xp.atan2(command[:, 2], command[:, 3])
+    settled = (xp.abs(error) <= carrot.stop_rad) & ~walks
+    align = xp.where(settled, zero, _turn(carrot.yaw_gain_s * error, carrot.yaw_rate_rad_s))
+    far = xp.clip(distance / carrot.near_m - 1.0, 0.0, 1.0)
+    yaw_rate = far * bearing + (1.0 - far) * align
+    return xp.stack((xp.where(walks, forward, zero), xp.where(walks, lateral, zero), yaw_rate), axis=-1)
+
+
+def _turn(rate: Array, limit: float) -> Array:
+    return array_namespace(rate).clip(rate, -limit, limit)
 
 
 def moving(gait: GaitSpec, command: Array) -> Array:

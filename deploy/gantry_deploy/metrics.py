@@ -1,9 +1,9 @@
-"""How well a velocity command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
+"""How well a command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
 
-An episode counts from the policy's first control step to its end, or to the last step before the fall. Its planar
-error is the mean over those steps of the norm of measured minus commanded planar velocity in the base frame; its yaw
-error is the mean of the absolute difference of the yaw rates. Scores are means over episodes, so that one that falls
-early weighs as much as one that does not.
+Goals are either reached or not, see :func:`goal_reached`. For velocity commands an episode counts from the policy's
+first control step to its end, or to the last step before the fall. Its planar error is the mean over those steps of the
+norm of measured minus commanded planar velocity in the base frame; its yaw error is the mean of the absolute difference
+of the yaw rates. Scores are means over episodes, so that one that falls early weighs as much as one that does not.
 
 N is the number of episodes that run side by side: one on a robot, thousands in training.
 """
@@ -22,6 +22,11 @@ from gantry_deploy.contract import Acceptance
 from gantry_hardware.spec import FALL_TILT_RAD
 
 Array = Any
+
+GOAL_POS_M = 0.5
+"""A goal is reached nearer than this..."""
+GOAL_HEADING_RAD = 0.5
+"""...with a heading error smaller than this."""
 
 _Z95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -63,6 +68,24 @@ def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height
     upright = 1.0 - 2.0 * (x * x + y * y) >= math.cos(FALL_TILT_RAD)
     # Written as "not standing", because every comparison with NaN is false.
     return ~(upright & (base_height_m >= fall_height_m))
+
+
+def goal_errors(command: Array) -> tuple[Array, Array]:
+    """Distance from the goal in m and absolute heading error in rad, each (N,), of goal commands (N, 4)."""
+    xp = array_namespace(command)
+    distance = xp.sqrt(xp.sum(command[:, :2] * command[:, :2], axis=-1))
+    return distance, xp.abs(xp.atan2(command[:, 2], command[:, 3]))
+
+
+def goal_reached(command: Array) -> Array:
+    """Whether the base is within 0.5 m and 0.5 rad of the goal, (N,) bool; an episode whose last step finds it so and
+    which did not end early is a success. The paper (AME-2) publishes no definition of its own.
+
+    Args:
+        command: Shape (N, 4), the full :func:`gantry_deploy.commands.goal_command`.
+    """
+    distance, error = goal_errors(command)
+    return (distance < GOAL_POS_M) & (error < GOAL_HEADING_RAD)
 
 
 class EpisodeScores:
@@ -164,6 +187,36 @@ class TrackingScores:
 
 
 @dataclass(frozen=True)
+class GoalScores:
+    """Scores of a set of episodes with one goal each."""
+
+    episodes: int
+    """How many."""
+    success_rate: Score
+    """Share that stood at the goal, in its heading, at the end."""
+    early_end_rate: Score
+    """Share that fell or was ended for another reason before its time."""
+
+    def verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """The success rate against its threshold, if there is one."""
+        if acceptance.min_success_rate is None:
+            return []
+        return [Verdict("success rate", self.success_rate, acceptance.min_success_rate, "", at_least=True)]
+
+
+def goal_scores(success: ArrayLike, ended_early: ArrayLike) -> GoalScores:
+    """Rates over episodes with Wilson's intervals.
+
+    Args:
+        success: Shape (N,), bool, whether the goal was reached at the end.
+        ended_early: Shape (N,), bool; such an episode is no success.
+    """
+    ended = np.asarray(ended_early, dtype=bool)
+    good = np.asarray(success, dtype=bool) & ~ended
+    return GoalScores(len(good), rate_interval(int(good.sum()), len(good)), rate_interval(int(ended.sum()), len(ended)))
+
+
+@dataclass(frozen=True)
 class Verdict:
     """One score against its threshold."""
 
@@ -172,21 +225,24 @@ class Verdict:
     score: Score
     """What came out."""
     limit: float
-    """Largest mean that passes."""
+    """Largest mean that passes, or smallest."""
     unit: str
     """With a leading space; empty for a share."""
+    at_least: bool = False
+    """Whether the mean must reach the limit instead of keeping below it."""
 
     @property
     def passed(self) -> bool:
         """Whether the mean is within the limit; a mean of NaN is not."""
-        return self.score.mean <= self.limit
+        return self.score.mean >= self.limit if self.at_least else self.score.mean <= self.limit
 
     @property
     def text(self) -> str:
         """For people, for example ``0.131 m/s, 95 % interval 0.118 to 0.144, allowed 0.15 m/s``."""
         score = self.score
         interval = f"95 % interval {score.low:.3f} to {score.high:.3f}"
-        return f"{score.mean:.3f}{self.unit}, {interval}, allowed {self.limit:g}{self.unit}"
+        asked = "asked for" if self.at_least else "allowed"
+        return f"{score.mean:.3f}{self.unit}, {interval}, {asked} {self.limit:g}{self.unit}"
 
 
 def tracking_scores(

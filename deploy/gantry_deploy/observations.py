@@ -13,6 +13,7 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from gantry_deploy import gait as gait_clock
+from gantry_deploy.commands import shorten_goal
 from gantry_deploy.contract import ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import UnknownNameError
@@ -38,6 +39,10 @@ class Signals:
     """Shape (N, n), the network's last output; zeros at the start."""
     time_s: Array
     """Shape (N,), since the policy (or the episode) started."""
+    lin_vel_base_in_base_m_s: Array | None = None
+    """Shape (N, 3), where the robot knows it."""
+    elevation_map: Array | None = None
+    """Shape (N, rows, cols, channels), the contract's map window, where the policy looks at one."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,41 @@ def gait_clock_term(signals: Signals, constants: TermConstants) -> Array:
     gait = constants.contract.gait
     if gait is None:
         raise ContractError("The observation 'gait_clock' needs a gait in the contract; it has none.")
-    return gait_clock.clock(gait, signals.time_s, signals.command)
+    drive = gait_clock.drive_command(constants.contract.command, signals.command)
+    return gait_clock.clock(gait, signals.time_s, drive)
+
+
+def base_lin_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Linear velocity of the base in its own frame, (N, 3), m/s."""
+    if signals.lin_vel_base_in_base_m_s is None:
+        raise ContractError("The observation 'base_lin_vel' needs the base's linear velocity; there is none.")
+    return signals.lin_vel_base_in_base_m_s
+
+
+def goal_command_term(signals: Signals, constants: TermConstants) -> Array:
+    """The goal's place in the base's yaw frame, moved to at most 2 m, and sine and cosine of the heading error, (N, 4).
+
+    A command of zeros, which a lost operator's becomes, asks for the heading that the base has.
+    """
+    xp = array_namespace(signals.command)
+    goal = shorten_goal(signals.command)
+    aimless = (goal[:, 2:3] == 0.0) & (goal[:, 3:4] == 0.0)
+    return xp.concat((goal[:, :3], xp.where(aimless, xp.ones_like(goal[:, 3:4]), goal[:, 3:4])), axis=-1)
+
+
+def elevation_map(signals: Signals, constants: TermConstants) -> Array:
+    """The map window, (N, rows * cols * channels), row by row: a cell's height over the base plus the nominal base
+    height in m, then its uncertainty where the map has it."""
+    window = constants.contract.map_window
+    if window is None:
+        raise ContractError("The observation 'elevation_map' needs a map window in the contract; it has none.")
+    values = signals.elevation_map
+    shape = (window.rows, window.cols, len(window.channels))
+    if values is None:
+        raise ContractError(f"The observation 'elevation_map' needs a map of {shape} numbers; there is none.")
+    if tuple(values.shape[1:]) != shape:
+        raise ContractError(f"The elevation map has shape {tuple(values.shape[1:])}, the contract says {shape}.")
+    return array_namespace(values).reshape(values, (values.shape[0], -1))
 
 
 @dataclass(frozen=True)
@@ -112,6 +151,9 @@ TERMS: dict[str, TermInfo] = {
     "last_action": TermInfo(last_action, "", "", ""),
     "velocity_command": TermInfo(velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s"),
     "gait_clock": TermInfo(gait_clock_term, "", "", ""),
+    "base_lin_vel": TermInfo(base_lin_vel, "state/body/linear_velocity", "base", "m/s"),
+    "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1"),
+    "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m"),
 }
 """Every term that a contract may name."""
 
@@ -183,7 +225,8 @@ class ObservationBuilder:
         if any(bound is not None for bound in bounds):
             self._bound = self._asarray([[float("inf") if bound is None else bound for bound in bounds]])
         self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        self._frame_size = sum(sizes)
+        # Only what is asked for with a past is kept: a map window may be as large as all the rest.
+        self._kept = [i for i, term in enumerate(contract.observations) if term.history > 1]
         self._depth = max((term.history for term in contract.observations), default=1)
         self._frames: Array | None = None
         self._fresh: Array | None = None
@@ -222,18 +265,22 @@ class ObservationBuilder:
 
     def _stack(self, frame: Array) -> Array:
         xp = self._xp
+        terms = self.contract.observations
+        columns = [frame[:, start : start + term.size] for term, start in zip(terms, self._starts, strict=True)]
+        newest = xp.concat([columns[i] for i in self._kept], axis=-1)
         if self._frames is None or self._fresh is None:
-            frames: Array = xp.stack([frame] * self._depth, axis=1)
+            frames: Array = xp.stack([newest] * self._depth, axis=1)
         else:
-            shifted = xp.concat((self._frames[:, 1:, :], frame[:, None, :]), axis=1)
-            frames = xp.where(self._fresh[:, None, None], frame[:, None, :], shifted)
+            shifted = xp.concat((self._frames[:, 1:, :], newest[:, None, :]), axis=1)
+            frames = xp.where(self._fresh[:, None, None], newest[:, None, :], shifted)
         self._frames = frames
         self._fresh = xp.zeros(frame.shape[0], dtype=xp.bool, device=device(frame))
-        parts = []
-        for term, start in zip(self.contract.observations, self._starts, strict=True):
-            block = frames[:, self._depth - term.history :, start : start + term.size]
-            parts.append(xp.reshape(block, (frame.shape[0], term.history * term.size)))
-        return xp.concat(parts, axis=-1)
+        start = 0
+        for i in self._kept:
+            block = frames[:, self._depth - terms[i].history :, start : start + terms[i].size]
+            columns[i] = xp.reshape(block, (frame.shape[0], terms[i].history * terms[i].size))
+            start += terms[i].size
+        return xp.concat(columns, axis=-1)
 
     def _asarray(self, values: list[Any]) -> Array:
         return self._xp.asarray(values, dtype=self._like.dtype, device=device(self._like))

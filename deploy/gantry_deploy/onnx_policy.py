@@ -15,6 +15,10 @@ from gantry_deploy.errors import PolicyError
 FloatArray = NDArray[np.float32]
 
 
+ATTENTION_OUTPUT = "attention"
+"""Name of the one output that a network may have beside its action: attention weights, (1, rows, cols)."""
+
+
 class OnnxPolicy:
     """Maps an observation to an action.
 
@@ -32,8 +36,6 @@ class OnnxPolicy:
             raise PolicyError(
                 f"The policy has recurrent state ({', '.join(contract.recurrent)}); this runtime has none."
             )
-        if contract.map_window is not None:
-            raise PolicyError("The policy looks at an elevation map; this runtime has none.")
         if contract.normalization != NORMALIZATION:
             raise PolicyError(
                 f"The policy's observations are normalised '{contract.normalization}'; this runtime knows only "
@@ -104,13 +106,13 @@ def _check_metadata(session: ort.InferenceSession, contract: PolicyContract) -> 
 
 
 def _check_sizes(session: ort.InferenceSession, contract: PolicyContract) -> tuple[str, str]:
-    """Names of the input and the output."""
+    """Names of the input and the output; a second output, the attention on the map, is for people."""
     names = []
     for what, found, size in (
         ("input", session.get_inputs(), contract.observation_size),
         ("output", session.get_outputs(), contract.action_size),
     ):
-        if len(found) != 1:
+        if len(found) != 1 and [item.name for item in found[1:]] != [ATTENTION_OUTPUT]:
             listed = ", ".join(item.name for item in found)
             raise PolicyError(f"The network has {len(found)} {what}s ({listed}), expected one.")
         tensor = found[0]

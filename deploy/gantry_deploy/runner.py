@@ -94,24 +94,36 @@ class PolicyRunner:
             quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
             ang_vel_base_in_base_rad_s=np.zeros(3),
             lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+            lin_vel_base_in_base_m_s=np.zeros(3),
         )
+        window = self.contract.map_window
+        flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
         try:
-            target = self.step(rest, np.zeros(len(self.contract.command.names))).target
+            target = self.step(rest, np.zeros(len(self.contract.command.names)), flat).target
         except (IndexError, ValueError) as error:
             raise PolicyError(f"The contract contradicts itself, a first step at rest fails: {error}.") from error
         if not target.is_finite():
             raise PolicyError("The contract holds numbers that are not finite: a first step at rest gives no targets.")
         self.reset()
 
-    def step(self, state: RobotState, requested_command: NDArray[np.floating]) -> PolicyStep:
+    def step(
+        self,
+        state: RobotState,
+        requested_command: NDArray[np.floating],
+        elevation_map: NDArray[np.floating] | None = None,
+    ) -> PolicyStep:
         """One tick, ``contract.dt_s`` after the last one.
 
         Args:
             state: The newest reading.
-            requested_command: Shape (c,), what the operator asks for.
+            requested_command: Shape (c,), what the operator asks for; a goal as
+                :func:`gantry_deploy.commands.goal_command` makes it from the newest reading.
+            elevation_map: Shape (rows, cols, channels), the contract's map window around the robot, for a policy that
+                looks at one.
 
         Raises:
             PolicyError: If the command has another size, or the action is not finite.
+            ContractError: If the policy needs a map or a velocity that is not there.
         """
         start = time.perf_counter()
         requested = np.asarray(requested_command, dtype=np.float32)
@@ -121,7 +133,7 @@ class PolicyRunner:
                 f"{', '.join(self.contract.command.names)}."
             )
         self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
-        signals = signals_of(state, self._command, self._last_action, self.time_s)
+        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map)
         observation = self._builder(signals)
         observed = time.perf_counter()
         action = self._policy(observation)
@@ -133,7 +145,13 @@ class PolicyRunner:
         return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed)
 
 
-def signals_of(state: RobotState, command: FloatArray, last_action: FloatArray, time_s: float) -> Signals:
+def signals_of(
+    state: RobotState,
+    command: FloatArray,
+    last_action: FloatArray,
+    time_s: float,
+    elevation_map: NDArray[np.floating] | None = None,
+) -> Signals:
     """What a policy sees of a robot's state, one row in single precision.
 
     Args:
@@ -141,7 +159,9 @@ def signals_of(state: RobotState, command: FloatArray, last_action: FloatArray, 
         command: Shape (1, c), after shaping.
         last_action: Shape (1, n), after the clip.
         time_s: Since the policy started.
+        elevation_map: Shape (rows, cols, channels), where there is one.
     """
+    velocity = state.lin_vel_base_in_base_m_s
     return Signals(
         joint_pos_rad=_row(state.joint_pos_rad),
         joint_vel_rad_s=_row(state.joint_vel_rad_s),
@@ -150,10 +170,12 @@ def signals_of(state: RobotState, command: FloatArray, last_action: FloatArray, 
         command=command,
         last_action=last_action,
         time_s=np.array([time_s], dtype=np.float32),
+        lin_vel_base_in_base_m_s=None if velocity is None else _row(velocity),
+        elevation_map=None if elevation_map is None else elevation_map.astype(np.float32)[None],
     )
 
 
-def _row(values: NDArray[np.float64]) -> FloatArray:
+def _row(values: NDArray[np.floating]) -> FloatArray:
     return values.astype(np.float32)[None]
 
 

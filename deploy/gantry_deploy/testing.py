@@ -168,10 +168,15 @@ def golden_data(contract: PolicyContract, steps: int = 20, seed: int = 0) -> dic
         "joint_vel_rad_s": rng.normal(0.0, 1.0, (steps, n)),
         "quat_base_to_world_wxyz": quats / np.linalg.norm(quats, axis=1, keepdims=True),
         "ang_vel_base_in_base_rad_s": rng.normal(0.0, 0.5, (steps, 3)),
-        "command": np.tile([0.5, 0.0, 0.1], (steps, 1)),
+        "command": np.tile([0.5, 0.0, 0.1, 1.0][: len(contract.command.names)], (steps, 1)),
         "last_action": rng.normal(0.0, 1.0, (steps, n)),
         "time_s": np.arange(steps) * contract.dt_s,
     }
+    if any(term.name == "base_lin_vel" for term in contract.observations):
+        arrays["lin_vel_base_in_base_m_s"] = rng.normal(0.0, 0.5, (steps, 3))
+    if contract.map_window is not None:
+        window = contract.map_window
+        arrays["elevation_map"] = rng.normal(0.0, 0.2, (steps, window.rows, window.cols, len(window.channels)))
     arrays = {name: values.astype(np.float32) for name, values in arrays.items()}
     builder = ObservationBuilder(contract, arrays["joint_pos_rad"][:1])
     rows = [builder(Signals(**{name: values[i : i + 1] for name, values in arrays.items()})) for i in range(steps)]

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from gantry_deploy.contract import METADATA_KEY, MapWindow
+from gantry_deploy.contract import METADATA_KEY
 from gantry_deploy.errors import ContractError, PolicyError
 from gantry_deploy.observations import make_term
 from gantry_deploy.onnx_policy import OnnxPolicy
@@ -90,7 +90,6 @@ def test_a_network_with_its_weights_in_another_file_is_refused(tmp_path, monkeyp
     ("change", "text"),
     [
         ({"recurrent": ("hidden",)}, "recurrent state"),
-        ({"map_window": MapWindow(36, 14, 0.08, 0.6, 0.0, ("elevation",))}, "elevation map"),
         ({"action": replace(SMALL.action, kind="target/joint/torques")}, "'target/joint/torques'"),
     ],
 )

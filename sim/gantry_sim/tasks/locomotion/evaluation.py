@@ -155,7 +155,7 @@ def record_velocity(
         obs = env.observation_manager.compute(update_history=True)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
-            signals = {name: value.clone() for name, value in vars(observed.signals).items()}
+            signals = {name: value.clone() for name, value in vars(observed.signals).items() if value is not None}
             action = policy(obs["actor"])
             step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(action)

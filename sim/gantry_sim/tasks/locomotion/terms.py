@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,15 +33,13 @@ class SensorNoiseCfg:
     def apply(self, signals: Signals) -> Signals:
         """The same signals as noisy sensors report them."""
         tilt = _uniform(signals.ang_vel_base_in_base_rad_s, self.tilt_rad)
-        return Signals(
+        return replace(
+            signals,
             joint_pos_rad=signals.joint_pos_rad + _uniform(signals.joint_pos_rad, self.joint_pos_rad),
             joint_vel_rad_s=signals.joint_vel_rad_s + _uniform(signals.joint_vel_rad_s, self.joint_vel_rad_s),
             quat_base_to_world_wxyz=small_rotation(signals.quat_base_to_world_wxyz, tilt),
             ang_vel_base_in_base_rad_s=signals.ang_vel_base_in_base_rad_s
             + _uniform(signals.ang_vel_base_in_base_rad_s, self.ang_vel_rad_s),
-            command=signals.command,
-            last_action=signals.last_action,
-            time_s=signals.time_s,
         )
 
 
