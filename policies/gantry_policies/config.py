@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap
+from gantry_policies.teachers import Teacher
 
 ACTIVATIONS = (
     "elu",
@@ -23,6 +26,39 @@ ACTIVATIONS = (
     "identity",
 )
 """Activations by rsl_rl's names."""
+
+NETWORKS = ("mlp", "moe", "ame2", "ame1", "scan_mlp")
+"""Actors: flat ones first, then those that look at an elevation map."""
+CRITICS = ("mlp", "moe")
+"""Critics; they see the simulator's own numbers, flat."""
+MIRRORS = ("both", "critic", "none")
+"""Who learns from mirrored samples."""
+
+
+@dataclass(frozen=True)
+class GuideCfg:
+    """How a teacher guides PPO (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
+
+    action_weight: float = 0.02
+    """Of the negative log-likelihood of the teacher's action, summed over joints."""
+    embedding_weight: float = 0.2
+    """Of the squared distance of the map embeddings; of no effect for a teacher without one."""
+    imitation_iterations: int = 5000
+    """Iterations at the start in which surrogate and entropy are off; the value function learns all along."""
+    imitation_learning_rate: float = 1e-3
+    """Fixed learning rate of these iterations; afterwards the learner's own begins."""
+
+    def __post_init__(self) -> None:
+        for name in ("action_weight", "embedding_weight"):
+            if not getattr(self, name) >= 0.0:
+                raise GantryError(f"learner.guide.{name} is {getattr(self, name)}, expected a number >= 0.")
+        if self.action_weight + self.embedding_weight == 0.0:
+            raise GantryError("learner.guide has both weights at 0, expected one above; or train without a teacher.")
+        if self.imitation_iterations < 0:
+            raise GantryError(f"learner.guide.imitation_iterations is {self.imitation_iterations}, expected >= 0.")
+        if not self.imitation_learning_rate > 0.0:
+            rate = self.imitation_learning_rate
+            raise GantryError(f"learner.guide.imitation_learning_rate is {rate}, expected a number > 0.")
 
 
 @dataclass(frozen=True)
@@ -52,23 +88,39 @@ class PpoCfg:
     clip_value_loss: bool = False
     """Clip the value loss as well."""
     entropy: float = 0.003
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus at the start."""
+    entropy_decay: float = 1.0
+    """Factor on this weight per iteration."""
+    entropy_floor: float = 0.0
+    """The weight falls no further than this."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     init_std: float = 0.5
     """Standard deviation of the actions at the start."""
+    network: str = "mlp"
+    """The actor, a name of :data:`NETWORKS`."""
+    ame: AmeCfg = field(default_factory=AmeCfg.small)
+    """Sizes of an actor that looks at a map."""
     hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of the actor."""
+    """Hidden layers of the actor; of its action head where the network looks at a map."""
+    critic_network: str = "mlp"
+    """The critic, a name of :data:`CRITICS`."""
     critic_hidden: tuple[int, ...] = (128, 128)
-    """Hidden layers of the critic."""
+    """Hidden layers of the critic; of each expert of a mixture."""
+    experts: int = 16
+    """Experts of a mixture."""
     activation: str = "elu"
     """Between layers."""
     last_layer_scale: float = 0.01
     """Factor on the initial weights of the actor's last layer."""
     normalize: bool = False
-    """Running normalisation of observations, exported inside the graph."""
-    mirror: bool = True
-    """Use the robot's left-right symmetry, if the task knows it."""
+    """Running normalisation of observations, exported inside the graph; map windows are left as they are."""
+    mirror: str = "both"
+    """Who learns from the robot's left-right symmetry, if the task knows it: ``both``, ``critic`` or ``none``."""
+    chunk_rows: int = 0
+    """Most samples that run through the networks at once while learning, for want of memory; 0 for no limit."""
+    guide: GuideCfg = field(default_factory=GuideCfg)
+    """What a teacher adds, if there is one."""
     save_every_s: float = 30.0
     """Time between checkpoints; the end of a training always leaves one."""
 
@@ -82,17 +134,59 @@ class PpoCfg:
         for name in ("hidden", "critic_hidden"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise GantryError(f"learner.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
-        if self.activation not in ACTIVATIONS:
-            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
+        if self.experts < 1:
+            raise GantryError(f"learner.experts is {self.experts}, expected at least 1.")
+        if self.chunk_rows < 0:
+            raise GantryError(f"learner.chunk_rows is {self.chunk_rows}, expected 0 for no limit, or more.")
+        if not 0.0 < self.entropy_decay <= 1.0:
+            raise GantryError(f"learner.entropy_decay is {self.entropy_decay}, expected more than 0 and at most 1.")
+        for kind, known in (
+            ("activation", ACTIVATIONS),
+            ("network", NETWORKS),
+            ("critic_network", CRITICS),
+            ("mirror", MIRRORS),
+        ):
+            if getattr(self, kind) not in known:
+                raise UnknownNameError(kind, getattr(self, kind), known)
 
-    def as_rsl_rl(self, mirror: dict[str, MirrorMap] | None, learn_threads: int = 1) -> dict[str, Any]:
-        """rsl_rl's nested dictionary; a fresh one at every call, since rsl_rl takes things out of it."""
-        model = "rsl_rl.models:MLPModel"
-        noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
-        common = {"class_name": model, "activation": self.activation, "obs_normalization": self.normalize}
+    def learning_rate_at(self, iteration: int, iterations: int) -> float:
+        """The linear schedule at an iteration, counted from 0."""
+        share = iteration / iterations
+        return self.learning_rate * (1.0 - (1.0 - self.final_learning_rate_factor) * share)
+
+    def entropy_at(self, iteration: int) -> float:
+        """Weight of the entropy bonus at an iteration, counted from 0."""
+        return max(self.entropy * self.entropy_decay**iteration, min(self.entropy, self.entropy_floor))
+
+    def mirror_maps(self, mirror: dict[str, MirrorMap] | None) -> dict[str, MirrorMap] | None:
+        """Those of a task's symmetry maps (by observation group, and ``action``) that this learner uses."""
+        if mirror is None or self.mirror == "none":
+            return None
+        return {"critic": mirror["critic"]} if self.mirror == "critic" else mirror
+
+    def as_rsl_rl(
+        self,
+        mirror: dict[str, MirrorMap] | None,
+        learn_threads: int = 1,
+        layout: ObservationLayout | None = None,
+        teacher: Teacher | None = None,
+    ) -> dict[str, Any]:
+        """rsl_rl's nested dictionary; a fresh one at every call, since rsl_rl takes things out of it.
+
+        Args:
+            mirror: Symmetry maps by observation group, and ``action``; None for none.
+            learn_threads: Parts that minibatches are cut into.
+            layout: Of the actor's observation; networks that look at a map need it.
+            teacher: Who guides the learner, if anybody.
+
+        Raises:
+            GantryError: If the network needs a layout.
+        """
+        guided = {} if teacher is None else {"teacher": teacher, "guide": self.guide}
         return {
             "algorithm": {
-                "class_name": "gantry_policies.ppo:FewSamplePPO",
+                "class_name": f"gantry_policies.{'teacher_guided:TeacherGuided' if guided else 'ppo:FewSample'}PPO",
+                **guided,
                 "num_learning_epochs": self.epochs,
                 "num_mini_batches": self.minibatches,
                 "learning_rate": self.learning_rate,
@@ -106,15 +200,45 @@ class PpoCfg:
                 "entropy_coef": self.entropy,
                 "max_grad_norm": self.max_grad_norm,
                 "last_layer_scale": self.last_layer_scale,
-                "mirror": mirror if self.mirror else None,
+                "mirror": self.mirror_maps(mirror),
                 "learn_threads": learn_threads,
+                "chunk_rows": self.chunk_rows,
                 "rnd_cfg": None,
             },
-            "actor": common | {"hidden_dims": self.hidden, "distribution_cfg": noise},
-            "critic": common | {"hidden_dims": self.critic_hidden},
+            "actor": self.actor_model(layout),
+            "critic": self._flat(self.critic_network) | {"hidden_dims": self.critic_hidden},
             "obs_groups": {"actor": ["actor"], "critic": ["critic"]},
             "num_steps_per_env": self.steps_per_env,
             "check_for_nan": True,
             "logger": "tensorboard",
             "multi_gpu": None,
         }
+
+    def actor_model(self, layout: ObservationLayout | None) -> dict[str, Any]:
+        """rsl_rl's dictionary of the actor.
+
+        Raises:
+            GantryError: If the network looks at a map and there is no layout to find it by.
+        """
+        noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
+        head = {"hidden_dims": self.hidden, "distribution_cfg": noise}
+        if self.network in CRITICS:
+            return self._flat(self.network) | head
+        if layout is None:
+            raise GantryError(f"learner.network is '{self.network}', which needs to know the observation's layout.")
+        layout.require_window()
+        return {
+            "class_name": "gantry_policies.networks.model:PerceptiveModel",
+            "activation": self.activation,
+            "obs_normalization": self.normalize,
+            "encoder": self.network,
+            "sizes": self.ame,
+            "layout": layout,
+            **head,
+        }
+
+    def _flat(self, network: str) -> dict[str, Any]:
+        common = {"activation": self.activation, "obs_normalization": self.normalize}
+        if network == "moe":
+            return common | {"class_name": "gantry_policies.networks.moe:MixtureModel", "experts": self.experts}
+        return common | {"class_name": "rsl_rl.models:MLPModel"}

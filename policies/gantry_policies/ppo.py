@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -14,7 +14,14 @@ from rsl_rl.algorithms import PPO
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.networks.model import PerceptiveModel
+from gantry_policies.networks.moe import MixtureOfExperts
 from gantry_policies.symmetry import MirrorMap, RandomMirror
+
+MAX_LOG_RATIO = 20.0
+"""Log-ratios of new to old probabilities are limited to this, so that none overflows."""
+MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
+"""What an adaptive learning rate stays within, as in rsl_rl."""
 
 
 class FewSamplePPO(PPO):
@@ -22,22 +29,28 @@ class FewSamplePPO(PPO):
 
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
     part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,
-    with one meeting per minibatch instead of one per layer.
+    with one meeting per minibatch instead of one per layer. Where a minibatch's activations do not fit the memory, a
+    part is worked off in chunks, whose gradients are averaged in the same way.
 
     Args:
         actor: Actor model.
         critic: Critic model.
         storage: Rollout storage.
         last_layer_scale: Factor on the initial weights of the actor's last layer, so that the first actions are small.
-        mirror: Maps by observation group and one under ``action``; None for no mirroring.
+        mirror: Maps by observation group and one under ``action``; without the latter only the groups named are
+            mirrored, which suits the critic's. None for no mirroring.
         device: Device.
         learning_rate: Of Adam.
-        learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update, and so does an adaptive learning rate.
+        learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update unless there are chunks.
+        chunk_rows: Most rows of a minibatch that run through the networks at once; 0 for no limit.
         **kwargs: As for rsl_rl's PPO.
 
     Raises:
         GantryError: If minibatches are to be shared out with an extension that only rsl_rl's own update knows.
     """
+
+    always_own_update = False
+    """Whether rsl_rl's own update would leave out a part of the loss."""
 
     def __init__(
         self,
@@ -50,113 +63,172 @@ class FewSamplePPO(PPO):
         device: str = "cpu",
         learning_rate: float = 1e-3,
         learn_threads: int = 1,
+        chunk_rows: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(actor, critic, storage, device=device, learning_rate=learning_rate, **kwargs)
-        with torch.no_grad():
-            last = [layer for layer in self.actor.mlp if isinstance(layer, nn.Linear)][-1]
-            last.weight.mul_(last_layer_scale)
-            last.bias.mul_(last_layer_scale)
+        _scale_last_layer(self.actor.mlp, last_layer_scale)
         self._parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
         self.optimizer = torch.optim.Adam(self._parameters, lr=learning_rate, fused=True)
         if mirror is not None:
             maps = dict(mirror)
-            action = maps.pop("action")
+            action = maps.pop("action", None)
             self.symmetry = RandomMirror(maps, action, device)  # type: ignore[assignment]
-        split = learn_threads > 1 and device == "cpu" and self.schedule == "fixed" and not self.actor.is_recurrent
-        if split and (self.rnd or self.normalize_advantage_per_mini_batch):
+        parts = learn_threads if device == "cpu" else 1
+        own = (parts > 1 or chunk_rows > 0 or self.always_own_update) and not self.actor.is_recurrent
+        if own and (self.rnd or self.normalize_advantage_per_mini_batch):
             what = "random network distillation" if self.rnd else "advantage normalisation per minibatch"
-            raise GantryError(f"Minibatches that are shared out over {learn_threads} threads know no {what}; use one.")
-        self._replicas = [_Replica(self.actor, self.critic) for _ in range(learn_threads)] if split else []
+            raise GantryError(f"Minibatches that are shared out over {parts} threads know no {what}; use one.")
+        self._chunk_rows = chunk_rows
+        self._replicas = [_Replica(self.actor, self.critic) for _ in range(parts)] if own else []
         self._pool = (
-            ThreadPoolExecutor(learn_threads, initializer=torch.set_num_threads, initargs=(1,)) if split else None
+            ThreadPoolExecutor(parts, initializer=torch.set_num_threads, initargs=(1,)) if own and parts > 1 else None
         )
+
+    def begin_iteration(self, iteration: int) -> None:
+        """Called before the update of every iteration, counted from 0, after the runner has set its schedules."""
 
     def update(self) -> dict[str, float]:
         """Learn from the stored rollout; means of the losses."""
-        if self._pool is None:
+        if not self._replicas:
             return super().update()
-        totals = torch.zeros(3)
+        totals: dict[str, Tensor] = {}
         updates = 0
         for rows in self._minibatches():
             parts = [part for part in rows.tensor_split(len(self._replicas)) if len(part)]
-            jobs = [
-                self._pool.submit(self._part, replica, part)
-                for replica, part in zip(self._replicas, parts, strict=False)
-            ]
-            results = [job.result() for job in jobs]
+            pairs = list(zip(self._replicas, parts, strict=False))
+            if self._pool is None:
+                results = [self._part(replica, part) for replica, part in pairs]
+            else:
+                jobs = [self._pool.submit(self._part, replica, part) for replica, part in pairs]
+                results = [job.result() for job in jobs]
             # Parts differ by a row where the minibatch cannot be shared out evenly.
-            shares = torch.tensor([len(part) / len(rows) for part in parts])
-            for index, parameter in enumerate(self._parameters):
-                gradients = torch.stack([part[index] for part, _ in results])
-                parameter.grad = torch.tensordot(shares, gradients, dims=1)
+            shares = [len(part) / len(rows) for part in parts]
+            gradients, losses = _weighted_sum(shares, results)
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.grad = gradient
+            self._adapt_learning_rate(losses.pop("kl", None))
             nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
             nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
             self.optimizer.step()
-            totals += shares @ torch.stack([losses for _, losses in results])
+            totals = {name: totals.get(name, 0.0) + value for name, value in losses.items()}
             updates += 1
         self.storage.clear()
-        value, surrogate, entropy = (totals / updates).tolist()
-        return {"value": value, "surrogate": surrogate, "entropy": entropy}
+        return {name: float(value) / updates for name, value in totals.items()}
 
     def _minibatches(self) -> Iterator[Tensor]:
         """Row numbers of each minibatch, reshuffled in every epoch."""
         size = self.storage.num_envs * self.storage.num_transitions_per_env
         per_batch = size // self.num_mini_batches
         for _ in range(self.num_learning_epochs):
-            order = torch.randperm(size)
+            order = torch.randperm(size, device=self.device)
             for start in range(0, per_batch * self.num_mini_batches, per_batch):
                 yield order[start : start + per_batch]
 
-    def _part(self, replica: _Replica, rows: Tensor) -> tuple[list[Tensor], Tensor]:
+    def _part(self, replica: _Replica, rows: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Gradients and losses of one part of a minibatch."""
-        batch = self._gather(rows)
-        if self.symmetry:
-            # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
-            self.symmetry.mirror(batch, slice(len(rows) // 2))  # type: ignore[attr-defined]
-        replica.actor.distribution.update(replica.actor.mlp(replica.actor.get_latent(batch.observations)))
-        log_prob = replica.actor.get_output_log_prob(batch.actions)
-        entropy = replica.actor.output_entropy.mean()
-        values = replica.critic.mlp(replica.critic.get_latent(batch.observations))
-        ratio = torch.exp(log_prob - batch.old_log_prob)
+        total: tuple[list[Tensor], dict[str, Tensor]] | None = None
+        for chunk in rows.split(self._chunk_rows or len(rows)):
+            batch = self._gather(chunk)
+            if self.symmetry:
+                # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
+                self.symmetry.mirror(batch, slice(len(chunk) // 2))  # type: ignore[attr-defined]
+            loss, losses = self._loss(replica, batch)
+            found = list(torch.autograd.grad(loss, self._parameters)), losses
+            if len(chunk) == len(rows):
+                return found
+            share = len(chunk) / len(rows)
+            # Summed as they come, so that the gradients of one chunk at a time are held.
+            total = _weighted_sum([share], [found]) if total is None else _weighted_sum([1.0, share], [total, found])
+        assert total is not None
+        return total
+
+    def _loss(self, replica: _Replica, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of some rows, and its parts as they are reported."""
+        update_distribution(replica.actor, batch.observations)
+        surrogate, entropy, losses = self._policy_losses(replica.actor, batch)
+        value_loss = self._value_loss(replica.critic, batch)
+        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        return loss, {"value": value_loss.detach(), **losses}
+
+    def _policy_losses(self, actor: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Surrogate, entropy, and what is reported of an actor whose distribution is up to date."""
+        log_prob = actor.get_output_log_prob(batch.actions)
+        entropy = actor.output_entropy.mean()
+        # Beyond e^20 only the sign matters, which the clip takes care of.
+        ratio = torch.exp((log_prob - batch.old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
         clipped = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
         surrogate = torch.max(-batch.advantages * ratio, -batch.advantages * clipped).mean()
+        losses = {"surrogate": surrogate.detach(), "entropy": entropy.detach()}
+        if self.schedule == "adaptive" and self.desired_kl is not None:
+            with torch.no_grad():
+                old = batch.old_distribution_params
+                losses["kl"] = actor.get_kl_divergence(old, actor.output_distribution_params).mean()
+        return surrogate, entropy, losses
+
+    def _value_loss(self, critic: Any, batch: Batch) -> Tensor:
+        values = critic.mlp(critic.get_latent(batch.observations))
         value_loss = (values - batch.returns).square()
         if self.use_clipped_value_loss:
             near = batch.values + (values - batch.values).clamp(-self.clip_param, self.clip_param)
             value_loss = torch.max(value_loss, (near - batch.returns).square())
-        value_loss = value_loss.mean()
-        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy
-        gradients = torch.autograd.grad(loss, self._parameters)
-        return list(gradients), torch.stack((value_loss, surrogate, entropy)).detach()
+        return value_loss.mean()
 
-    def _gather(self, rows: Tensor) -> _Batch:
+    def _adapt_learning_rate(self, kl: Tensor | None) -> None:
+        """rsl_rl's rule: towards the desired divergence from the policy that collected, by factors of 1.5."""
+        if kl is None or self.desired_kl is None:
+            return
+        if kl > self.desired_kl * 2.0:
+            self.set_learning_rate(max(MIN_LEARNING_RATE, self.learning_rate / 1.5))
+        elif 0.0 < kl < self.desired_kl / 2.0:
+            self.set_learning_rate(min(MAX_LEARNING_RATE, self.learning_rate * 1.5))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set Adam's learning rate."""
+        self.learning_rate = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _gather(self, rows: Tensor) -> Batch:
         storage = self.storage
 
         def take(values: Tensor) -> Tensor:
             return values.flatten(0, 1)[rows]
 
-        return _Batch(
+        params = storage.distribution_params
+        return Batch(
             observations={group: take(values) for group, values in storage.observations.items()},  # type: ignore[arg-type]
             actions=take(storage.actions),
             values=take(storage.values),
             returns=take(storage.returns),
             advantages=take(storage.advantages).squeeze(-1),
             old_log_prob=take(storage.actions_log_prob).squeeze(-1),
+            old_distribution_params=tuple(map(take, params)) if params and self.schedule == "adaptive" else None,
         )
 
 
 @dataclass
-class _Batch:
+class Batch:
     """Rows of a rollout under the names that :class:`RandomMirror` and the loss use."""
 
     observations: dict[str, Tensor]
+    """By group, each (N, size)."""
     actions: Tensor
+    """Taken actions, (N, n)."""
     values: Tensor
+    """The old critic's, (N, 1)."""
     returns: Tensor
+    """Targets of the critic, (N, 1)."""
     advantages: Tensor
+    """Normalised over the rollout, (N,)."""
     old_log_prob: Tensor
-    old_distribution_params: None = None  # only an adaptive learning rate, which rsl_rl's own update serves, needs it
+    """Of the actions under the policy that took them, (N,)."""
+    old_distribution_params: tuple[Tensor, ...] | None = None
+    """Mean and standard deviation of that policy, (N, n) each; only an adaptive learning rate needs them."""
+    teacher_actions: Tensor | None = None
+    """A teacher's answers, (N, n)."""
+    teacher_embedding: tuple[Tensor, ...] = ()
+    """Parts of the teacher's embedding, (N, width) each."""
 
 
 class _Replica:
@@ -165,6 +237,39 @@ class _Replica:
     def __init__(self, actor: Any, critic: Any) -> None:
         self.actor = _share(actor)
         self.critic = _share(critic)
+
+
+def _weighted_sum(
+    shares: list[float], results: list[tuple[list[Tensor], dict[str, Tensor]]]
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Gradients and losses of several parts, each weighted."""
+    weights = torch.tensor(shares, device=results[0][0][0].device)
+
+    def combine(values: Sequence[Tensor]) -> Tensor:
+        return torch.tensordot(weights, torch.stack(list(values)), dims=1)
+
+    gradients = [combine(column) for column in zip(*(part for part, _ in results), strict=True)]
+    return gradients, {name: combine([losses[name] for _, losses in results]) for name in results[0][1]}
+
+
+def update_distribution(actor: Any, observations: Any) -> tuple[Tensor, ...]:
+    """Run the actor up to its distribution; its embedding, if it has one."""
+    if isinstance(actor, PerceptiveModel):
+        encoding = actor.encode(observations)
+        actor.distribution.update(actor.mlp(encoding.latent))  # type: ignore[union-attr]
+        return encoding.embedding
+    actor.distribution.update(actor.mlp(actor.get_latent(observations)))
+    return ()
+
+
+def _scale_last_layer(mlp: nn.Module, factor: float) -> None:
+    if isinstance(mlp, MixtureOfExperts):
+        mlp.scale_last_layer(factor)
+        return
+    with torch.no_grad():
+        last = [layer for layer in mlp.modules() if isinstance(layer, nn.Linear)][-1]
+        last.weight.mul_(factor)
+        last.bias.mul_(factor)
 
 
 def _share(model: nn.Module) -> Any:

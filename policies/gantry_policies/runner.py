@@ -23,7 +23,10 @@ from gantry_policies.checkpoint import (
     save_checkpoint,
 )
 from gantry_policies.config import PpoCfg
+from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.ppo import FewSamplePPO
 from gantry_policies.symmetry import MirrorMap
+from gantry_policies.teachers import Teacher
 from gantry_policies.training_log import CURVE_FILE as CURVE_FILE
 from gantry_policies.training_log import TrainingLog
 
@@ -83,7 +86,11 @@ class Runner(OnPolicyRunner):
         device: Device of the learner.
         mirror: Symmetry maps, or None.
         learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
+        layout: Of the actor's observation; networks that look at a map need it.
+        teacher: Who guides the learner, if anybody; the environment gives the observation group that it reads.
     """
+
+    alg: FewSamplePPO
 
     def __init__(
         self,
@@ -93,10 +100,12 @@ class Runner(OnPolicyRunner):
         device: str,
         mirror: dict[str, MirrorMap] | None = None,
         learn_threads: int | None = None,
+        layout: ObservationLayout | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
-        super().__init__(env, cfg.as_rsl_rl(mirror, split), None, device)
+        super().__init__(env, cfg.as_rsl_rl(mirror, split, layout, teacher), None, device)
         self.ppo_cfg = cfg
         self.run_dir = run_dir
         self.iteration = 0
@@ -253,13 +262,11 @@ class Runner(OnPolicyRunner):
         return f"iteration {self.iteration + 1} of {self.iterations}"
 
     def _schedule(self) -> None:
-        if self.ppo_cfg.desired_kl is not None:
-            return
-        share = self.iteration / self.iterations
-        factor = 1.0 - (1.0 - self.ppo_cfg.final_learning_rate_factor) * share
-        self.alg.learning_rate = self.ppo_cfg.learning_rate * factor
-        for group in self.alg.optimizer.param_groups:
-            group["lr"] = self.alg.learning_rate
+        cfg = self.ppo_cfg
+        self.alg.entropy_coef = cfg.entropy_at(self.iteration)
+        if cfg.desired_kl is None:
+            self.alg.set_learning_rate(cfg.learning_rate_at(self.iteration, self.iterations))
+        self.alg.begin_iteration(self.iteration)
 
 
 def _row(progress: Progress) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_hardware.errors import GantryError
 
 
@@ -68,43 +68,76 @@ def mirror_joints(names: tuple[str, ...]) -> MirrorMap:
     return mirror_names(names, tuple(-1.0 if any(part in name for part in flips) else 1.0 for name in names))
 
 
-def mirror_actor(contract: PolicyContract) -> MirrorMap:
-    """The map of one frame of the actor's observation.
+def mirror_window(window: MapWindow) -> MirrorMap:
+    """The map of a window of elevations, flattened (rows, cols, channels): sides swap, values stay.
+
+    Coordinates are no part of the observation, so cells take the value that lies at their mirror image.
 
     Raises:
-        GantryError: If a term's mirror image is not known, or the observation has history.
+        GantryError: If the window does not lie symmetrically.
+    """
+    if window.center_y_m != 0.0:
+        raise GantryError(f"The map window lies {window.center_y_m:g} m to the left; only a centred one mirrors.")
+    rows, cols, channels = range(window.rows), range(window.cols), range(len(window.channels))
+    source = tuple(
+        (row * len(cols) + len(cols) - 1 - col) * len(channels) + channel
+        for row in rows
+        for col in cols
+        for channel in channels
+    )
+    return MirrorMap(source, (1.0,) * len(source))
+
+
+def mirror_actor(contract: PolicyContract) -> MirrorMap:
+    """The map of the actor's observation, history included.
+
+    Raises:
+        GantryError: If a term's mirror image is not known.
     """
     joints = mirror_joints(contract.joint_names)
     maps = {
+        "base_lin_vel": MirrorMap.signs(1, -1, 1),
         "base_ang_vel": MirrorMap.signs(-1, 1, -1),
         "projected_gravity": MirrorMap.signs(1, -1, 1),
         "joint_pos": joints,
         "joint_vel": joints,
         "last_action": joints,
         "velocity_command": MirrorMap.signs(1, -1, -1),
+        # x, y, sine and cosine of the heading error
+        "goal_command": MirrorMap.signs(1, -1, -1, 1),
         # Sides swap half a period apart, so the mirrored clock runs half a period ahead.
         "gait_clock": MirrorMap.signs(-1, -1),
     }
+    if contract.map_window is not None:
+        maps["elevation_map"] = mirror_window(contract.map_window)
     total = MirrorMap((), ())
     for term in contract.observations:
-        if term.name not in maps or term.history != 1:
-            raise GantryError(f"No mirror image is known for observation '{term.name}' with history {term.history}.")
-        total = total + maps[term.name]
+        if term.name not in maps or len(maps[term.name].source) != term.size:
+            raise GantryError(f"No mirror image is known for observation '{term.name}' of {term.size} numbers.")
+        for _ in range(term.history):
+            total = total + maps[term.name]
     return total
 
 
 class RandomMirror:
-    """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors half of every minibatch in place."""
+    """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors half of every minibatch in place.
+
+    Args:
+        observations: Maps by group.
+        action: Map of the actions; None where the actor's group is not among the observations, so that the critic
+            alone learns from mirrored rows (its returns are the same on both sides).
+        device: Device.
+    """
 
     use_mirror_loss = False
     """rsl_rl asks for it; there is no extra loss."""
 
-    def __init__(self, observations: dict[str, MirrorMap], action: MirrorMap, device: str) -> None:
+    def __init__(self, observations: dict[str, MirrorMap], action: MirrorMap | None, device: str) -> None:
         def tensors(mirror: MirrorMap) -> tuple[Tensor, Tensor]:
             return torch.tensor(mirror.source, device=device), torch.tensor(mirror.sign, device=device)
 
         self._observations = {group: tensors(mirror) for group, mirror in observations.items()}
-        self._action = tensors(action)
+        self._action = None if action is None else tensors(action)
         self._zero = torch.zeros((), device=device)
 
     def augment_batch(self, batch: Any, original_batch_size: int) -> None:
@@ -117,12 +150,21 @@ class RandomMirror:
         """Mirror these rows of a minibatch."""
         for group, mirror in self._observations.items():
             _mirror_rows(batch.observations[group], rows, mirror)
+        if self._action is None:
+            return
         _mirror_rows(batch.actions, rows, self._action)
+        if getattr(batch, "teacher_actions", None) is not None:
+            _mirror_rows(batch.teacher_actions, rows, self._action)
         # The divergence from the old policy is measured on the mirrored rows too, so that policy is mirrored with them.
         if batch.old_distribution_params is not None:
             mean, std = batch.old_distribution_params
             _mirror_rows(mean, rows, self._action)
             _mirror_rows(std, rows, (self._action[0], self._action[1].abs()))
+
+    @property
+    def mirrors_actor(self) -> bool:
+        """Whether actors learn from mirrored rows too."""
+        return self._action is not None
 
     def compute_loss(self, actor: Any, batch: Any, original_batch_size: int) -> Tensor:
         """Nothing to add to the loss."""

@@ -1,0 +1,120 @@
+"""PPO that also imitates a teacher: AME-2's student, and the distillation of larger models, are one learner.
+
+L = L_PPO + w_action * L_action + w_embedding * L_embedding (arXiv 2601.08485, Sec. IV), on the student's own rollouts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.config import GuideCfg
+from gantry_policies.networks.model import PerceptiveModel
+from gantry_policies.ppo import Batch, FewSamplePPO, update_distribution
+from gantry_policies.teachers import Guidance, Teacher
+
+TEACHER_ROWS = 4096
+"""Most rows that a teacher is asked about at once."""
+
+
+class TeacherGuidedPPO(FewSamplePPO):
+    """Imitation and reinforcement at once, after a phase of imitation.
+
+    For the first ``guide.imitation_iterations`` surrogate and entropy are off and the learning rate is the guide's;
+    the value function learns from the beginning, and imitation is never switched off. A teacher is asked once about
+    every sample of a rollout.
+
+    Args:
+        args: As for :class:`FewSamplePPO`.
+        teacher: Who guides.
+        guide: Weights and schedule.
+        kwargs: As for :class:`FewSamplePPO`.
+
+    Raises:
+        GantryError: If actors are mirrored while representations are compared, which have no mirror image.
+    """
+
+    always_own_update = True
+
+    def __init__(self, *args: Any, teacher: Teacher, guide: GuideCfg, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.teacher = teacher
+        self.guide = guide
+        self.imitating = guide.imitation_iterations > 0
+        self._rl_schedule, self._rl_learning_rate = self.schedule, self.learning_rate
+        self._guidance: Guidance | None = None
+
+    def begin_iteration(self, iteration: int) -> None:
+        """Choose the phase of an iteration, counted from 0."""
+        self.imitating = iteration < self.guide.imitation_iterations
+        self.schedule = "fixed" if self.imitating else self._rl_schedule
+        if self.imitating:
+            self.set_learning_rate(self.guide.imitation_learning_rate)
+        elif iteration == self.guide.imitation_iterations and self._rl_schedule == "adaptive":
+            self.set_learning_rate(self._rl_learning_rate)  # a linear schedule sets its own in every iteration
+
+    def update(self) -> dict[str, float]:
+        """Ask the teacher about the stored rollout, and learn from both; means of the losses."""
+        self._guidance = self._ask()
+        try:
+            return super().update()
+        finally:
+            self._guidance = None
+
+    def _ask(self) -> Guidance:
+        observations = self.storage.observations.flatten(0, 1)
+        parts = [self.teacher(rows) for rows in observations.split(TEACHER_ROWS)]
+        actions = torch.cat([part.actions for part in parts]).detach()
+        embedding = tuple(torch.cat(piece).detach() for piece in zip(*(part.embedding for part in parts), strict=True))
+        expected = self.storage.actions.flatten(0, 1).shape
+        if actions.shape != expected:
+            raise GantryError(f"The teacher's actions have shape {tuple(actions.shape)}, expected {tuple(expected)}.")
+        if not torch.isfinite(actions).all():
+            raise GantryError("The teacher's actions are not all finite.")
+        if embedding and self.guide.embedding_weight > 0.0:
+            self._check_embedding(embedding)
+            return Guidance(actions, embedding)
+        return Guidance(actions)
+
+    def _check_embedding(self, embedding: tuple[Tensor, ...]) -> None:
+        theirs = [part.shape[1] for part in embedding]
+        ours = list(self.actor.encoder.embedding_sizes) if isinstance(self.actor, PerceptiveModel) else []  # type: ignore[union-attr]
+        if theirs != ours:
+            raise GantryError(
+                f"The teacher's embedding has widths {theirs}, the student's has {ours}; set "
+                "learner.guide.embedding_weight to 0 to compare actions alone."
+            )
+        if self.symmetry is not None and getattr(self.symmetry, "mirrors_actor", True):
+            raise GantryError(
+                "learner.mirror is 'both', but an embedding has no mirror image; expected 'critic' or 'none', or "
+                "learner.guide.embedding_weight 0."
+            )
+
+    def _gather(self, rows: Tensor) -> Batch:
+        batch = super()._gather(rows)
+        assert self._guidance is not None
+        batch.teacher_actions = self._guidance.actions[rows]
+        batch.teacher_embedding = tuple(part[rows] for part in self._guidance.embedding)
+        return batch
+
+    def _loss(self, replica: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        embedding = update_distribution(replica.actor, batch.observations)
+        surrogate, entropy, losses = self._policy_losses(replica.actor, batch)
+        value_loss = self._value_loss(replica.critic, batch)
+        assert batch.teacher_actions is not None
+        action_loss = -replica.actor.get_output_log_prob(batch.teacher_actions).mean()
+        loss = self.value_loss_coef * value_loss + self.guide.action_weight * action_loss
+        losses = {"value": value_loss.detach(), **losses, "imitation": action_loss.detach()}
+        if batch.teacher_embedding:
+            distances = [
+                (mine - theirs).square().mean() for mine, theirs in zip(embedding, batch.teacher_embedding, strict=True)
+            ]
+            embedding_loss = torch.stack(distances).sum()
+            loss = loss + self.guide.embedding_weight * embedding_loss
+            losses["embedding"] = embedding_loss.detach()
+        if not self.imitating:
+            loss = loss + surrogate - self.entropy_coef * entropy
+        return loss, losses
