@@ -17,6 +17,7 @@ from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_vel
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
 from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.state import LocomotionState
+from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
 from gantry_sim.tasks.registry import Preset, Task
 
@@ -79,9 +80,15 @@ def cpu_humanoid(robot: str) -> Preset:
         lin_vel_y_m_s=(-0.3, 0.3),
         yaw_rate_rad_s=(-0.6, 0.6),
         com_offset_m=0.015,
+        # A memoryless network cannot average noise away, and a body on two feet falls by what a quadruped shrugs off.
+        noise=SensorNoiseCfg(joint_pos_rad=0.005, joint_vel_rad_s=0.5, ang_vel_rad_s=0.1, tilt_rad=0.02),
+        reset_joint_rad=0.03,
+        command_stages=((0, 0.2), (2000, 0.4), (4000, 0.7), (6000, 1.0)),
         acceptance=Acceptance(max_lin_vel_error_m_s=0.2, max_yaw_rate_error_rad_s=0.3, max_fall_rate=0.05),
     )
-    return Preset(env, replace(flat.learner, total_steps=12_000_000, learning_rate=1e-3, init_std=0.4, gamma=0.98))
+    return Preset(
+        env, replace(flat.learner, total_steps=12_000_000, learning_rate=1e-3, init_std=0.12, entropy=3e-4, gamma=0.98)
+    )
 
 
 def gpu_humanoid(robot: str) -> Preset:

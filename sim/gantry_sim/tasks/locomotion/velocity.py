@@ -18,7 +18,7 @@ from mjlab.managers.termination_manager import TerminationTermCfg
 from mjlab.scene import SceneCfg
 from mjlab.sensor import ContactMatch, ContactSensorCfg
 from mjlab.sim import MujocoCfg, SimulationCfg
-from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
+from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg, commands_vel
 from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
@@ -64,6 +64,9 @@ class VelocityCfg:
     """Range of the lateral command."""
     yaw_rate_rad_s: tuple[float, float] = (-1.0, 1.0)
     """Range of the turning command."""
+    command_stages: tuple[tuple[int, float], ...] = ()
+    """(control step of the training, share of the ranges above) in ascending order, for robots that must learn to stay
+    up first; empty for the whole ranges at once. Held-out episodes always take the whole ranges."""
     resample_s: tuple[float, float] = (4.0, 6.0)
     """A new command comes after a time drawn from this range."""
     standing_share: float = 0.1
@@ -78,6 +81,8 @@ class VelocityCfg:
     """Mass added to the base."""
     com_offset_m: float = 0.02
     """Half width of the shift of the base's centre of mass along x and y."""
+    reset_joint_rad: float = 0.1
+    """Half width of the joints' distance from the default pose at the start of an episode."""
     push_m_s: float = 0.0
     """Half width of velocity kicks; 0 for none."""
     reward_weights: dict[str, float] = field(default_factory=dict)
@@ -233,9 +238,15 @@ def _simulation_cfg(cfg: VelocityCfg) -> SimulationCfg:
 
 
 def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
-    if not (cfg.rough and cfg.curriculum):
-        return {}
-    return {"terrain_levels": CurriculumTermCfg(func=TerrainLevels)}
+    terms: dict[str, CurriculumTermCfg] = {}
+    if cfg.rough and cfg.curriculum:
+        terms["terrain_levels"] = CurriculumTermCfg(func=TerrainLevels)
+    if cfg.command_stages and cfg.curriculum:
+        stages = [{"step": step, **_command_ranges(cfg, share)} for step, share in cfg.command_stages]
+        terms["commands"] = CurriculumTermCfg(
+            func=commands_vel, params={"command_name": "twist", "velocity_stages": stages}
+        )
+    return terms
 
 
 def _make_state(names: LocomotionNames, env: GantryEnv) -> LocomotionState:
@@ -288,10 +299,13 @@ def _command_cfg(cfg: VelocityCfg) -> UniformVelocityCommandCfg:
         resampling_time_range=cfg.resample_s,
         rel_standing_envs=cfg.standing_share,
         rel_heading_envs=0.0,
-        ranges=UniformVelocityCommandCfg.Ranges(
-            lin_vel_x=cfg.lin_vel_x_m_s, lin_vel_y=cfg.lin_vel_y_m_s, ang_vel_z=cfg.yaw_rate_rad_s
-        ),
+        ranges=UniformVelocityCommandCfg.Ranges(**_command_ranges(cfg, 1.0)),
     )
+
+
+def _command_ranges(cfg: VelocityCfg, share: float) -> dict[str, tuple[float, float]]:
+    ranges = {"lin_vel_x": cfg.lin_vel_x_m_s, "lin_vel_y": cfg.lin_vel_y_m_s, "ang_vel_z": cfg.yaw_rate_rad_s}
+    return {name: (share * low, share * high) for name, (low, high) in ranges.items()}
 
 
 def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
@@ -308,7 +322,7 @@ def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
             func=envs_mdp.reset_joints_by_offset,
             mode="reset",
             params={
-                "position_range": (-0.1, 0.1),
+                "position_range": (-cfg.reset_joint_rad, cfg.reset_joint_rad),
                 "velocity_range": (0.0, 0.0),
                 "asset_cfg": SceneEntityCfg("robot", joint_names=(".*",)),
             },
