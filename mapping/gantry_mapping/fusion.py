@@ -117,15 +117,17 @@ class Kalman:
     ) -> tuple[Array, Array]:
         """See :class:`Fusion`; ``draw`` and ``slope`` are ignored."""
         xp = array_namespace(prior_mean)
+        seen = variance < float("inf")
+        variance = xp.where(seen, variance, 1.0)
         total = prior_variance + variance
         innovation = mean - prior_mean
         outlier = innovation * innovation > self.cfg.gate_sigma**2 * total
-        gain = prior_variance / total  # 0 where the measurement says nothing
-        fused = xp.clip((1.0 - gain) * prior_variance, self.cfg.variance_floor_m2, None)
+        gain = prior_variance / total
+        # gain * R is (1 - gain) * P without the difference, which float32 has no digits for where P is large.
+        fused = xp.clip(gain * variance, self.cfg.variance_floor_m2, None)
         new_mean = xp.where(outlier, prior_mean, prior_mean + gain * innovation)
         new_variance = xp.where(outlier, prior_variance + self.cfg.outlier_variance_m2, fused)
-        seen = variance < float("inf")
-        return new_mean, xp.where(seen, new_variance, prior_variance)
+        return xp.where(seen, new_mean, prior_mean), xp.where(seen, new_variance, prior_variance)
 
 
 def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:
