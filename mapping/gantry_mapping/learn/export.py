@@ -1,0 +1,121 @@
+"""A trained mapping network as an ONNX file that says what it was made for, checked number by number."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from gantry_mapping.errors import MappingError
+from gantry_mapping.grid import GridSpec
+from gantry_mapping.mapper import METADATA_KEY, MapperInfo, OnnxMapper
+from gantry_mapping.rasterize import EMPTY_Z_M
+
+MAX_DIFFERENCE = 1e-4
+"""Largest difference between onnxruntime and torch that an export tolerates, in m and in ln m^2."""
+
+
+def export_mapper(
+    net: torch.nn.Module,
+    grid: GridSpec,
+    path: Path,
+    *,
+    provenance: Mapping[str, Any],
+    frames_z_m: torch.Tensor | None = None,
+) -> float:
+    """Write a mapper for :class:`gantry_mapping.mapper.OnnxMapper`.
+
+    Args:
+        net: Module (N, 1, rows, cols) -> mean and log variance of that shape.
+        grid: The grid that it was trained on.
+        path: Where to write; replaced only if the numbers agree.
+        provenance: Commit, seed, data, steps: goes into the file.
+        frames_z_m: (N, 1, rows, cols) frames to compare on; random ones where None.
+
+    Returns:
+        The largest difference between onnxruntime and torch.
+
+    Raises:
+        MappingError: If torch cannot express the network, or the two disagree; nothing is written then.
+    """
+    net = net.to("cpu").eval()
+    model = _onnx_model(net, grid)
+    entry = model.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, MapperInfo(grid, provenance=dict(provenance)).to_json()
+    onnx.checker.check_model(model)
+    part = path.with_suffix(".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_bytes(model.SerializeToString())
+    try:
+        difference = compare(net, part, _random_frames(grid) if frames_z_m is None else frames_z_m)
+        if not difference <= MAX_DIFFERENCE:
+            raise MappingError(f"onnxruntime and torch differ by {difference:.2e}, allowed is {MAX_DIFFERENCE:.0e}.")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return difference
+
+
+def compare(net: torch.nn.Module, path: Path, frames_z_m: torch.Tensor) -> float:
+    """Largest absolute difference of means and log variances between a file and its network, in batches and singly."""
+    mapper = OnnxMapper(path)
+    with torch.inference_mode():
+        expected = [part.numpy() for part in net(frames_z_m)]
+    inputs = frames_z_m.numpy()
+    together = mapper(inputs)
+    singly = [mapper(inputs[i : i + 1]) for i in range(min(len(inputs), 8))]
+    worst = 0.0
+    for k in range(2):
+        worst = max(worst, float(np.abs(together[k] - expected[k]).max()))
+        worst = max(worst, *(float(np.abs(one[k] - expected[k][i : i + 1]).max()) for i, one in enumerate(singly)))
+    return worst
+
+
+def _random_frames(grid: GridSpec) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.rand((64, 1, *grid.shape), generator=generator) * 1.5 - 1.0
+    return torch.where(torch.rand(z.shape, generator=generator) < 0.6, EMPTY_Z_M, z)
+
+
+def _onnx_model(net: torch.nn.Module, grid: GridSpec) -> onnx.ModelProto:
+    buffer = io.BytesIO()
+    frames = torch.export.Dim("frames", min=1, max=1 << 16)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        try:
+            program = torch.onnx.export(
+                net,
+                (torch.zeros(2, 1, *grid.shape),),
+                input_names=["z"],
+                output_names=["mean", "log_variance"],
+                dynamic_shapes=({0: frames},),
+                dynamo=True,
+                opset_version=20,
+            )
+        except Exception as error:  # torch raises several types without a common base
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise MappingError(f"torch cannot express this network in ONNX: {reason}") from error
+        assert program is not None
+        program.save(buffer)  # type: ignore[arg-type]
+    model = onnx.load_from_string(buffer.getvalue())
+    # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
+    for part in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+    ):
+        del part.metadata_props[:]
+    return model

@@ -1,0 +1,265 @@
+"""Training of the mapping network: frames on the fly, checkpoints, exact resumption."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_hardware.structured import from_plain
+from gantry_mapping.errors import MappingError
+from gantry_mapping.learn.heightfields import Heights
+from gantry_mapping.learn.losses import beta_nll, mapping_loss
+from gantry_mapping.learn.samples import Frames, FrameSource, SampleCfg
+from gantry_mapping.learn.unet import MapNet
+
+CHECKPOINT, CONFIG, CURVE = "mapper.pt", "mapper.json", "curve.csv"
+"""Files of a training's folder."""
+_HELD_OUT_STEP = 1 << 40
+"""Steps from here on make the frames that the training is judged by, which it never sees."""
+
+
+@dataclass(frozen=True)
+class TrainCfg:
+    """A training of the mapping network."""
+
+    samples: SampleCfg = field(default_factory=SampleCfg)
+    """What it learns from."""
+    steps: int = 3000
+    """Updates."""
+    batch: int = 256
+    """Frames per update."""
+    learning_rate: float = 2e-3
+    """At the beginning; falls to a fiftieth along a cosine."""
+    warm_up_steps: int = 100
+    """Updates during which the rate rises from 0."""
+    weight_floor: float = 0.2
+    """Share of the samples' weights that does not depend on total variation; 0 as in the paper."""
+    grad_norm: float = 1.0
+    """Gradients are scaled down to this norm."""
+    seed: int = 1
+    """Of everything random."""
+    judge_every: int = 250
+    """Updates between judgements and checkpoints."""
+    judge_batch: int = 1024
+    """Frames that it is judged by."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "judge_every", "judge_batch"):
+            if getattr(self, name) < 1:
+                raise MappingError(f"{name} is {getattr(self, name)}, expected 1 or more.")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training is."""
+
+    step: int
+    """Updates done."""
+    steps: int
+    """Updates in all."""
+    frames: int
+    """Frames seen."""
+    wall_s: float
+    """Time spent, earlier sessions included."""
+    metrics: dict[str, float]
+    """Scores on held-out frames at the last judgement, and ``loss`` of the last update."""
+
+
+class MapTraining:
+    """A training that can stop anywhere and go on as if it had not.
+
+    Args:
+        cfg: What to do.
+        folder: Where checkpoints and the curve go; created.
+        rasters: Locomotion terrains by name; none where None.
+        resume: Go on from the folder's checkpoint.
+
+    Raises:
+        MappingError: If there is nothing to resume, or it was begun with another configuration.
+    """
+
+    def __init__(
+        self, cfg: TrainCfg, folder: Path, rasters: Mapping[str, Heights] | None = None, *, resume: bool = False
+    ) -> None:
+        self.cfg = cfg
+        self.folder = folder
+        self.source = FrameSource(cfg.samples, cfg.seed, rasters)
+        self.step = 0
+        self.wall_s = 0.0
+        self.metrics: dict[str, float] = {}
+        torch.manual_seed(cfg.seed)
+        self.net = MapNet()
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=cfg.learning_rate)
+        self._held_out: Frames | None = None
+        if resume:
+            self._load()
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / CONFIG).write_text(json.dumps(asdict(cfg), indent=1), encoding="utf-8")
+            (folder / CURVE).write_text("", encoding="utf-8")
+
+    def run(self, on_progress: Callable[[Progress], None] | None = None, max_wall_s: float = math.inf) -> bool:
+        """Train to the end, or until ``max_wall_s`` is over; the rate falls as if it went on to the end.
+
+        Returns:
+            Whether it is complete.
+        """
+        begin = time.monotonic() - self.wall_s
+        while self.step < self.cfg.steps:
+            self.metrics["loss"] = self._update()
+            self.wall_s = time.monotonic() - begin
+            stop = self.wall_s >= max_wall_s
+            if stop or self.step % self.cfg.judge_every == 0 or self.step == self.cfg.steps:
+                self.metrics |= self.judge()
+                self._note()
+                self.save()
+            if on_progress is not None:
+                frames = self.step * self.cfg.batch
+                on_progress(Progress(self.step, self.cfg.steps, frames, self.wall_s, dict(self.metrics)))
+            if stop:
+                break
+        return self.step >= self.cfg.steps
+
+    def judge(self) -> dict[str, float]:
+        """Scores on frames that training never sees: losses, errors in cm, and how honest the deviation is."""
+        if self._held_out is None:
+            self._held_out = self.source.batch(_HELD_OUT_STEP, self.cfg.judge_batch)
+        return judge_frames(self.net, self._held_out)
+
+    def save(self) -> None:
+        """Write the checkpoint beside the old one, then in its place."""
+        state = {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "wall_s": self.wall_s,
+            "config": json.dumps(asdict(self.cfg)),
+        }
+        part = self.folder / (CHECKPOINT + ".part")
+        try:
+            torch.save(state, part)
+            os.replace(part, self.folder / CHECKPOINT)
+        except (OSError, RuntimeError) as error:  # torch tells of a full disk with a RuntimeError
+            raise MappingError(f"Cannot write the checkpoint '{self.folder / CHECKPOINT}': {error}") from error
+
+    def _update(self) -> float:
+        cfg = self.cfg
+        frames = self.source.batch(self.step, cfg.batch)
+        rate = cfg.learning_rate * learning_rate_share(self.step, cfg.steps, cfg.warm_up_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        mean, log_variance = self.net(frames.z_m)
+        loss = mapping_loss(mean, log_variance, frames.target_m, floor=cfg.weight_floor)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), cfg.grad_norm)
+        self.optimizer.step()
+        self.step += 1
+        return float(loss.detach())
+
+    def _note(self) -> None:
+        path = self.folder / CURVE
+        row = {"step": self.step, "frames": self.step * self.cfg.batch, "wall_s": round(self.wall_s, 1), **self.metrics}
+        with path.open("a", encoding="utf-8") as file:
+            if file.tell() == 0:
+                file.write(",".join(row) + "\n")
+            file.write(",".join(f"{value:.6g}" for value in row.values()) + "\n")
+
+    def _load(self) -> None:
+        state = read_checkpoint(self.folder)
+        if json.loads(state["config"]) != json.loads(json.dumps(asdict(self.cfg))):
+            raise MappingError(f"The training in '{self.folder}' was begun with another configuration; see {CONFIG}.")
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.wall_s = int(state["step"]), float(state["wall_s"])
+
+
+def learning_rate_share(step: int, steps: int, warm_up_steps: int) -> float:
+    """Share of the full learning rate: a linear rise, then a cosine down to 0.02."""
+    if step < warm_up_steps:
+        return (step + 1) / warm_up_steps
+    done = (step - warm_up_steps) / max(steps - warm_up_steps, 1)
+    return 0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+
+
+def judge_frames(net: torch.nn.Module, frames: Frames, chunk: int = 256) -> dict[str, float]:
+    """Scores of a network on frames.
+
+    Returns:
+        ``beta_nll`` (unweighted) and ``weighted_loss``; ``mae_measured_cm`` and ``mae_empty_cm`` over cells that held
+        a point and over those that did not, ``input_mae_cm`` of the measured cells as they came in; ``within_1_sigma``.
+    """
+    net.eval()
+    parts = []
+    with torch.inference_mode():
+        for z in frames.z_m.split(chunk):
+            parts.append(net(z))
+    net.train()
+    mean, log_variance = (torch.cat(part) for part in zip(*parts, strict=True))
+    error = (mean - frames.target_m).abs()
+    measured = frames.z_m > -1.99
+    return {
+        "beta_nll": float(beta_nll(mean, log_variance, frames.target_m).mean()),
+        "weighted_loss": float(mapping_loss(mean, log_variance, frames.target_m)),
+        "mae_measured_cm": 100.0 * float(error[measured].mean()),
+        "input_mae_cm": 100.0 * float((frames.z_m - frames.target_m).abs()[measured].mean()),
+        "mae_empty_cm": 100.0 * float(error[~measured].mean()),
+        "within_1_sigma": float((error <= torch.exp(0.5 * log_variance)).float().mean()),
+    }
+
+
+def read_checkpoint(folder: Path) -> dict[str, Any]:
+    """The checkpoint of a folder: tensors and plain values only.
+
+    Raises:
+        MappingError: If it is missing or cannot be read.
+    """
+    path = folder / CHECKPOINT
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise MappingError(f"There is no checkpoint '{path}' to go on from.") from error
+    except Exception as error:  # torch raises many kinds for damaged files
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MappingError(f"Cannot read the checkpoint '{path}': {reason}") from error
+    return state
+
+
+def read_config(folder: Path) -> TrainCfg:
+    """The configuration that the training in a folder was begun with.
+
+    Raises:
+        MappingError: If it is missing or is none.
+    """
+    path = folder / CONFIG
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MappingError(f"'{folder}' holds no training of a mapper: {error}") from error
+    return from_plain(TrainCfg, data, CONFIG, MappingError)
+
+
+def load_net(folder: Path) -> MapNet:
+    """The network of a training, as of its last checkpoint."""
+    net = MapNet()
+    net.load_state_dict(read_checkpoint(folder)["net"])
+    return net.eval()
+
+
+def same_resolution(resolution_m: float, cfg: SampleCfg) -> None:
+    """Refuse rasters whose cells are not those of the patches.
+
+    Raises:
+        MappingError: Naming both.
+    """
+    if not np.isclose(resolution_m, cfg.resolution_m):
+        raise MappingError(f"The rasters have cells of {resolution_m} m, expected {cfg.resolution_m} m.")
