@@ -44,6 +44,7 @@ class OnnxPolicy:
         self._session = _session(model_bytes)
         _check_metadata(self._session, contract)
         self._input, self._output = _check_sizes(self._session, contract)
+        self.has_attention = len(self._session.get_outputs()) > 1
 
     def __call__(self, observation: FloatArray) -> FloatArray:
         """Run the network.
@@ -57,13 +58,36 @@ class OnnxPolicy:
         Raises:
             PolicyError: If the observation has another shape, or the action is not finite; names the joints.
         """
+        return self._checked(observation, self._run([self._output], observation)[0])
+
+    def with_attention(self, observation: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Run the network and ask where it looks.
+
+        Args:
+            observation: Shape (1, contract.observation_size).
+
+        Returns:
+            Action of shape (1, contract.action_size), and attention weights on the map window of shape
+            (1, rows, cols), which add up to 1.
+
+        Raises:
+            PolicyError: As for a call, or if the network has no such output.
+        """
+        if not self.has_attention:
+            raise PolicyError("The network shows no attention: it was exported without, or it does not attend.")
+        action, attention = self._run([self._output, ATTENTION_OUTPUT], observation)
+        return self._checked(observation, action), attention
+
+    def _run(self, outputs: list[str], observation: FloatArray) -> list[FloatArray]:
         try:
-            action: FloatArray = self._session.run([self._output], {self._input: observation})[0]  # type: ignore
+            return self._session.run(outputs, {self._input: observation})  # type: ignore
         except Exception as error:  # onnxruntime raises several types without a common base
             raise PolicyError(
                 f"The network refused an observation of shape {observation.shape} and type {observation.dtype}, "
                 f"expected (1, {self.contract.observation_size}) float32: {_first_line(error)}"
             ) from error
+
+    def _checked(self, observation: FloatArray, action: FloatArray) -> FloatArray:
         if not np.isfinite(action).all():
             names = self.contract.joint_names
             bad = [f"{names[i]} = {action[0, i]}" for i in np.flatnonzero(~np.isfinite(action[0]))]
@@ -108,6 +132,8 @@ def _check_metadata(session: ort.InferenceSession, contract: PolicyContract) -> 
 def _check_sizes(session: ort.InferenceSession, contract: PolicyContract) -> tuple[str, str]:
     """Names of the input and the output; a second output, the attention on the map, is for people."""
     names = []
+    if [item.name for item in session.get_outputs()[1:]] == [ATTENTION_OUTPUT]:
+        _check_attention(session.get_outputs()[1], contract)
     for what, found, size in (
         ("input", session.get_inputs(), contract.observation_size),
         ("output", session.get_outputs(), contract.action_size),
@@ -126,6 +152,15 @@ def _check_sizes(session: ort.InferenceSession, contract: PolicyContract) -> tup
             )
         names.append(tensor.name)
     return names[0], names[1]
+
+
+def _check_attention(tensor: ort.NodeArg, contract: PolicyContract) -> None:
+    window, shape = contract.map_window, tuple(tensor.shape)
+    if window is None:
+        raise PolicyError(f"The network has an output '{ATTENTION_OUTPUT}', the contract has no map window.")
+    if len(shape) != 3 or shape[1:] != (window.rows, window.cols):
+        expected = (1, window.rows, window.cols)
+        raise PolicyError(f"The network's output '{ATTENTION_OUTPUT}' has shape {shape}, expected {expected}.")
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,9 @@ import torch
 from gantry_deploy.bundle import CARD, MANIFEST, REQUIRED, write_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
-from gantry_deploy.onnx_policy import OnnxPolicy
+from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OnnxPolicy
+from gantry_hardware.errors import GantryError
+from gantry_policies.networks.model import ExportedPolicy
 
 MAX_DIFFERENCE = 1e-5
 """Largest difference between onnxruntime and torch that an export tolerates."""
@@ -33,6 +35,7 @@ def export_bundle(
     *,
     card: Mapping[str, Any] | None = None,
     private_key: bytes | None = None,
+    attention: bool = False,
 ) -> Path:
     """Write a bundle.
 
@@ -44,6 +47,8 @@ def export_bundle(
         folder: Where to write.
         card: What the bundle says of itself from the beginning; `gantry check` adds its scores.
         private_key: Raw Ed25519 key to sign with.
+        attention: Give the network a second output that shows where on the map it looks, which is compared too; the
+            actor must be an :class:`~gantry_policies.networks.model.ExportedPolicy` that attends.
 
     Returns:
         The folder.
@@ -58,10 +63,12 @@ def export_bundle(
     if len(observations) < MIN_OBSERVATIONS:
         raise PolicyError(f"{len(observations)} observations recorded, an export compares at least {MIN_OBSERVATIONS}.")
     actor = actor.to("cpu").eval()
+    graph = _with_attention(actor) if attention else actor
     with torch.inference_mode():
-        expected = actor(torch.from_numpy(observations)).numpy()
-    model_bytes = _onnx_bytes(actor, contract)
-    difference = compare(model_bytes, contract, observations, expected)
+        outputs = graph(torch.from_numpy(observations))
+    expected, *shown = (part.numpy() for part in (outputs if attention else (outputs,)))
+    model_bytes = _onnx_bytes(graph, contract, ["action", ATTENTION_OUTPUT] if attention else ["action"])
+    difference = compare(model_bytes, contract, observations, expected, *shown)
     if not difference <= MAX_DIFFERENCE:
         raise PolicyError(
             f"onnxruntime and torch differ by {difference:.2e} on {len(observations)} observations, "
@@ -76,11 +83,41 @@ def export_bundle(
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
 
 
-def compare(model_bytes: bytes, contract: PolicyContract, observations: np.ndarray, expected: np.ndarray) -> float:
-    """Largest absolute difference between the ONNX policy, run as on a robot, and expected actions (M, n)."""
+def compare(
+    model_bytes: bytes,
+    contract: PolicyContract,
+    observations: np.ndarray,
+    expected: np.ndarray,
+    attention: np.ndarray | None = None,
+) -> float:
+    """Largest absolute difference between the ONNX policy, run as on a robot, and what is expected.
+
+    Args:
+        model_bytes: The ONNX file.
+        contract: Its contract.
+        observations: Shape (M, observation_size).
+        expected: Actions (M, n).
+        attention: Attention weights (M, rows, cols) of a network that shows them; None to compare actions alone.
+    """
     policy = OnnxPolicy(model_bytes, contract)
-    actions = np.concatenate([policy(row[None]) for row in observations])
-    return float(np.abs(actions - expected).max())
+    if attention is None:
+        actions = np.concatenate([policy(row[None]) for row in observations])
+        return float(np.abs(actions - expected).max())
+    pairs = [policy.with_attention(row[None]) for row in observations]
+    differences = (
+        np.abs(np.concatenate([part[index] for part in pairs]) - wanted).max()
+        for index, wanted in enumerate((expected, attention))
+    )
+    return float(max(differences))
+
+
+def _with_attention(actor: torch.nn.Module) -> torch.nn.Module:
+    if not isinstance(actor, ExportedPolicy):
+        raise PolicyError(f"A {type(actor).__name__} has no attention to export.")
+    try:
+        return actor.with_attention().eval()
+    except GantryError as error:
+        raise PolicyError(str(error)) from error
 
 
 def _refuse_foreign_files(folder: Path) -> None:
@@ -93,7 +130,7 @@ def _refuse_foreign_files(folder: Path) -> None:
             )
 
 
-def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
+def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract, outputs: list[str]) -> bytes:
     example = torch.zeros(1, contract.observation_size)
     buffer = io.BytesIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -101,7 +138,7 @@ def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract) -> bytes:
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         try:
             program = torch.onnx.export(
-                actor, (example,), input_names=["observation"], output_names=["action"], dynamo=True, opset_version=20
+                actor, (example,), input_names=["observation"], output_names=outputs, dynamo=True, opset_version=20
             )
         except Exception as error:  # torch raises several types without a common base
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -16,6 +16,7 @@ import torch
 from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import export_bundle
+from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
 from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.quiet import quietly
@@ -49,7 +50,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
             env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
         except ValueError as error:  # from mjlab, or from MuJoCo's compiler
             raise RunError(f"The environment cannot be built with this configuration: {error}") from error
-        rate_hz = cfg.task.contract(cfg.preset.env).rate_hz
+        contract = cfg.task.contract(cfg.preset.env)
+        rate_hz = contract.rate_hz
         if abs(env.step_dt * rate_hz - 1.0) > 1e-6:
             raise RunError(
                 f"A control step lasts {env.step_dt:g} s here, the policy's contract says {rate_hz:g} Hz; "
@@ -57,7 +59,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
             )
         vec_env = GantryVecEnv(env, cfg.task.metrics)
         mirror = cfg.task.mirror(cfg.preset.env)
-        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads)
+        layout = ObservationLayout.from_contract(contract)
+        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout)
 
 
 def train(
