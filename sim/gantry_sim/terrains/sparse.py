@@ -14,6 +14,8 @@ import numpy as np
 
 from gantry_sim.terrains.tile import Ends, GoalTerrainCfg, Tile, at
 
+_ABOVE_FLOOR_M = 0.2
+
 FloorChoice = Literal["real", "virtual", "random"]
 """What is below: a floor, the sight of one, or either with equal chance."""
 
@@ -75,7 +77,8 @@ class GapCfg(SparseTerrainCfg):
         room = tile.end_m - tile.start_m
         platform = min(rng.uniform(*self.platform_m), room - 2 * gap)
         start = tile.start_m + rng.uniform(0.0, max(room - platform - 2 * gap, 0.0))
-        middle_z = rng.uniform(-1, 1) * self.step * gap
+        reach, lowest = self.step * gap, floor_z_m + _ABOVE_FLOOR_M
+        middle_z = max(rng.uniform(-reach, reach), lowest)
         width = tile.width_m / self.parts
         for i in range(self.parts):
             front, back = rng.uniform(-1, 1, 2) * self.edge_jitter * gap
@@ -85,7 +88,7 @@ class GapCfg(SparseTerrainCfg):
                 middle_z,
                 floor_z_m - 0.5,
             )
-        goal_z = middle_z + rng.uniform(-1, 1) * self.step * gap
+        goal_z = max(middle_z + rng.uniform(-reach, reach), lowest)
         return start, start + platform + 2 * gap, goal_z
 
 
