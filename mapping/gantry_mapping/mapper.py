@@ -115,7 +115,8 @@ class OnnxMapper:
     def __call__(self, z: Array) -> tuple[Array, Array]:
         """See :class:`Mapper`; torch tensors go through the host's memory."""
         if tuple(z.shape[1:]) != (1, *self.info.local_grid.shape):
-            raise MappingError(f"The mapper got {tuple(z.shape)}, expected (N, 1, *{self.info.local_grid.shape}).")
+            rows, cols = self.info.local_grid.shape
+            raise MappingError(f"The mapper got shape {tuple(z.shape)}, expected (N, 1, {rows}, {cols}).")
         feed = z if is_numpy_array(z) else np.asarray(z.cpu())
         mean, log_variance = self._session.run(self._outputs, {self._input: feed.astype(np.float32, copy=False)})
         if is_numpy_array(z):

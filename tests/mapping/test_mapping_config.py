@@ -1,0 +1,64 @@
+"""Mapping configurations from YAML."""
+
+import pytest
+import yaml
+
+from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.robots.go2 import SPEC
+from gantry_hardware.structured import ConfigError
+from gantry_mapping.config import GO2_FULL, GO2_SMALL, MappingCfg, load_mapping_cfg
+from gantry_mapping.grid import GridSpec
+
+
+def load(tmp_path, text):
+    path = tmp_path / "map.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_mapping_cfg(path)
+
+
+def test_what_is_left_out_keeps_its_default(tmp_path):
+    assert load(tmp_path, "") == MappingCfg()
+    cfg = load(tmp_path, "fusion: kalman\nlocal_grid: {rows: 5, cols: 4, resolution_m: 0.1}\nkalman: {gate_sigma: 2}")
+    assert cfg.fusion == "kalman"
+    assert cfg.kalman.gate_sigma == 2.0
+    assert cfg.local_grid == GridSpec(5, 4, 0.1)
+    assert cfg.cameras == MappingCfg().cameras
+
+
+def test_cameras_in_full(tmp_path):
+    camera = {"width": 4, "height": 3, "fx": 2, "fy": 2, "cx": 1.5, "cy": 1, "pos_camera_in_base_m": [0.1, 0, 0]}
+    cfg = load(tmp_path, yaml.safe_dump({"cameras": [camera, camera]}))
+    assert len(cfg.cameras) == 2
+    assert cfg.cameras[1].pos_camera_in_base_m == (0.1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fusoin: wta", "Unknown field in map.yaml 'fusoin'. Did you mean 'fusion'"),
+        ("kalman: {gate: 1}", "Unknown field in map.yaml.kalman 'gate'"),
+        ("map_size_m: big", "map.yaml.map_size_m is 'big', expected float"),
+        ("map_size_m: -1", "map_size_m is -1.0, expected a positive number"),
+        ("local_grid: {rows: 5}", "map.yaml.local_grid lacks fields"),
+        ("recenter_fraction: 0.7", "expected between 0 and 0.5"),
+        ("lowest_m: -3", "lowest_m is -3.0"),
+        ("- 1", "expected an object"),
+        ("a: [", "Cannot read the mapping configuration"),
+    ],
+)
+def test_errors_name_the_field(tmp_path, text, message):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_no_file_and_no_such_fusion(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
+        load_mapping_cfg(tmp_path / "absent.yaml")
+    with pytest.raises(UnknownNameError, match="Available: kalman, wta"):
+        load(tmp_path, "fusion: winner")
+
+
+def test_presets():
+    assert (GO2_FULL.map_cells, GO2_SMALL.map_cells) == (200, 100)
+    assert GO2_FULL.nominal_base_height_m == SPEC.base_height_m
