@@ -7,7 +7,7 @@ measured along the optical axis, not along the ray, as depth cameras and ``senso
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,24 @@ class DepthCamera:
         quat = pitched_down_quat_wxyz(pitch_down_rad)
         center = (0.5 * (width - 1), 0.5 * (height - 1))
         return cls(width, height, focal, focal, *center, pos_camera_in_base_m, quat, min_range_m, max_range_m)
+
+    def strided(self, stride: int) -> DepthCamera:
+        """The camera of ``image[::stride, ::stride]``, for a sensor with more pixels than a map has cells.
+
+        Raises:
+            MappingError: If the stride is below 1.
+        """
+        if stride < 1:
+            raise MappingError(f"The stride is {stride}, expected at least 1.")
+        return replace(
+            self,
+            width=-(-self.width // stride),
+            height=-(-self.height // stride),
+            fx=self.fx / stride,
+            fy=self.fy / stride,
+            cx=self.cx / stride,
+            cy=self.cy / stride,
+        )
 
     def rays_in_camera(self, like: Array) -> Array:
         """Shape (height * width, 3): per pixel, row by row, the point at depth 1 in the optical frame."""

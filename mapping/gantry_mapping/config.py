@@ -92,13 +92,16 @@ class MappingCfg:
     highest_m: float = 1.0
     """Points above this height over the base are dropped: ceilings, branches."""
     void_margin_m: float = 0.5
-    """Cells that the mapper puts at most this far above the height that means empty are never fused."""
+    """Cells that the mapper puts at most this far above the height that means empty, without a point there, are never
+    fused."""
     min_covered_cells: int = 1
     """A frame in which fewer cells of the local grid hold a point is not fused."""
     spawn_floor_half_m: float = 0.0
     """Half the edge of a square of confident floor that is written under the robot at its first frame; 0 for none."""
     spawn_floor_variance_m2: float = 0.01
     """Variance of that floor."""
+    infill: bool = False
+    """Whether a window shows, for a cell among surer ones, their mean; see :mod:`gantry_mapping.infill`."""
     seed: int = 0
     """Of the draws of winner-take-all."""
 

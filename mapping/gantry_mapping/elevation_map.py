@@ -100,7 +100,7 @@ class ElevationMap:
         """
         rows = self.rows_of(fresh)
         parts = (mean, log_variance, valid, pos_base_in_world, yaw_rad)
-        mean, log_variance, valid, pos, yaw = (part if rows is None else part[rows] for part in parts)
+        mean, log_variance, valid, pos, yaw = (self.select(part, rows) for part in parts)
         self.fuse_rows(rows, mean, log_variance, valid, grid, pos, yaw, draws)
 
     def rows_of(self, fresh: Array | None) -> Array | None:
@@ -108,6 +108,11 @@ class ElevationMap:
         if fresh is None or bool(self._xp.all(fresh)):
             return None
         return self._xp.nonzero(fresh)[0]
+
+    @staticmethod
+    def select(values: Array, rows: Array | None) -> Array:
+        """The rows (M,) of an array (N, ...), or all of it for None."""
+        return values if rows is None else values[rows]
 
     def fuse_rows(
         self,
@@ -132,7 +137,7 @@ class ElevationMap:
         patch = _Patch(self, rows, grid, pos_base_in_world, yaw_rad)
         variance, index = patch.sample(local_variance, grid)
         if draws is None and self.fusion.needs_draw:
-            streams, frames = (self._select(item, rows) for item in (self._streams, self._frames))
+            streams, frames = (self.select(item, rows) for item in (self._streams, self._frames))
             draws = ops.hash_uniform(self.cfg.seed, streams, frames, patch.row, patch.col)
         prior_mean, prior_variance = patch.read()
         new_mean, new_variance = self.fusion(
@@ -144,7 +149,7 @@ class ElevationMap:
             None if slope is None else ops.gather(xp.reshape(slope, (-1,)), index),
         )
         patch.write(new_mean, new_variance)
-        self._store("_frames", rows, self._select(self._frames, rows) + 1)
+        self._store("_frames", rows, self.select(self._frames, rows) + 1)
 
     def query(self, grid: GridSpec, pos_base_in_world: Array, yaw_rad: Array) -> tuple[Array, Array]:
         """Look at the maps from poses, at the nearest cell: a map is never interpolated across what was not seen.
@@ -206,7 +211,7 @@ class ElevationMap:
     def _follow(self, rows: Array | None, pos_base_in_world: Array, yaw_rad: Array) -> None:
         """Seed what is new and recentre what is far off, by whole cells of the lattice: else the map would smear."""
         xp, cells = self._xp, self.cells
-        low, seeded = self._select(self._low, rows), self._select(self._seeded, rows)
+        low, seeded = self.select(self._low, rows), self.select(self._seeded, rows)
         scaled = pos_base_in_world[:, :2] * (1.0 / self.cfg.map_resolution_m)
         off_center = abs(scaled - xp.astype(low, scaled.dtype) - 0.5 * cells)
         moves = ~seeded | xp.any(off_center > self.cfg.recenter_fraction * cells, axis=-1)
@@ -261,7 +266,7 @@ class _Patch:
         self._cos, self._sin = xp.cos(yaw_rad)[:, None], xp.sin(yaw_rad)[:, None]
         radius = 0.5 * math.hypot(*grid.shape) * grid.resolution_m
         count = min(math.ceil(2.0 * radius / resolution) + 1, owner.cells)
-        low = owner._select(owner._low, rows)
+        low = owner.select(owner._low, rows)
         center_x = self._cos * grid.center_x_m - self._sin * grid.center_y_m
         center_y = self._sin * grid.center_x_m + self._cos * grid.center_y_m
         pos = pos_base_in_world[:, :2]
@@ -278,8 +283,8 @@ class _Patch:
         end = low + owner.cells
         self._row_inside = (self.row >= low[:, 0:1]) & (self.row < end[:, 0:1])
         self._col_inside = (self.col >= low[:, 1:2]) & (self.col < end[:, 1:2])
-        self._growth = owner._select(owner._growth, rows)[:, None, None]
-        env = owner._select(owner._streams, rows)[:, None]
+        self._growth = owner.select(owner._growth, rows)[:, None, None]
+        env = owner.select(owner._streams, rows)[:, None]
         stored_row = (self.row % owner.cells + env * owner.cells) * owner.cells
         self._index = stored_row[:, :, None] + (self.col % owner.cells)[:, None, :]
 

@@ -48,6 +48,11 @@ def gather(source: Array, index: Array) -> Array:
     return source.take(index)  # a method of both, several times faster than indexing
 
 
+def detached(values: Array) -> Array:
+    """The same numbers without their history of operations, which a map would otherwise collect for ever."""
+    return values.detach() if is_torch_array(values) else values
+
+
 def hash_uniform(seed: int, stream: Array, count: Array, row: Array, col: Array) -> Array:
     """Uniform draws in [0, 1) that depend on what they are for, and on nothing else.
 

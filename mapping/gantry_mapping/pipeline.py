@@ -7,11 +7,13 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation_map import ElevationMap
 from gantry_mapping.errors import MappingError
 from gantry_mapping.frames import base_to_base_yaw, yaw_of
 from gantry_mapping.grid import GridSpec
+from gantry_mapping.infill import infill
 from gantry_mapping.mapper import Mapper, PassThrough
 from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
 
@@ -129,6 +131,8 @@ class MappingPipeline:
     def window(self, grid: GridSpec, pos_base_in_world: Array, quat_base_to_world_wxyz: Array) -> Array:
         """A policy's view from poses (N, 3), (N, 4): see :func:`window_channels`, shape (N, rows, cols, 2)."""
         elevation, variance = self.map.query(grid, pos_base_in_world, yaw_of(quat_base_to_world_wxyz))
+        if self.cfg.infill:
+            elevation = infill(elevation, variance)
         return window_channels(elevation, variance, pos_base_in_world, self.cfg.nominal_base_height_m)
 
     def _fresh_rows(self, pos: Array, quat: Array, fresh: Array | None) -> tuple[Array | None, Array, Array]:
@@ -136,7 +140,7 @@ class MappingPipeline:
         xp = self._xp
         posed = xp.isfinite(xp.sum(pos, axis=-1) + xp.sum(quat, axis=-1))
         rows = self.map.rows_of(posed if fresh is None else posed & fresh)
-        return rows, self.map._select(pos, rows), self.map._select(quat, rows)
+        return rows, self.map.select(pos, rows), self.map.select(quat, rows)
 
     def _points(self, images: list[Array], quat: Array) -> tuple[Array, Array]:
         if len(images) != len(self.cfg.cameras):
@@ -161,10 +165,12 @@ class MappingPipeline:
         xp, cfg, shape = self._xp, self.cfg, (points.shape[0], *self.cfg.local_grid.shape)
         heights, covered = self._rasterize(points, valid)
         mean, log_variance = self.mapper(xp.astype(heights, xp.float32)[:, None])
-        mean = xp.astype(xp.reshape(mean, shape), self._like.dtype)
-        log_variance = xp.astype(xp.reshape(log_variance, shape), self._like.dtype)
-        # What the mapper leaves near the empty height is a void, not ground two metres down.
-        use = mean > EMPTY_Z_M + cfg.void_margin_m
+        mean, log_variance = (
+            xp.astype(xp.reshape(ops.detached(part), shape), self._like.dtype) for part in (mean, log_variance)
+        )
+        # What the mapper leaves near the empty height is a void, not ground two metres down; a deep point is a point.
+        deep = EMPTY_Z_M + cfg.void_margin_m
+        use = (mean > deep) | (covered & (heights <= deep))
         if self.map.fusion.measured_only:
             use = use & covered
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.

@@ -114,7 +114,19 @@ def test_presets_see_the_same_field():
         assert camera.cx == (camera.width - 1) / 2
 
 
+@pytest.mark.parametrize("stride", [1, 2, 5, 7])
+def test_a_strided_image_gives_the_same_points(stride, wide):
+    rng = np.random.default_rng(stride)
+    depth = rng.uniform(0.2, 3.0, (1, 27, 48))
+    points, _ = REALSENSE_LIKE.points_in_base_yaw(wide(depth), wide(LEVEL))
+    expected = np.asarray(points).reshape(27, 48, 3)[::stride, ::stride].reshape(-1, 3)
+    fewer, _ = REALSENSE_LIKE.strided(stride).points_in_base_yaw(wide(depth[:, ::stride, ::stride].copy()), wide(LEVEL))
+    np.testing.assert_allclose(np.asarray(fewer)[0], expected, atol=1e-9)
+
+
 def test_refusals():
+    with pytest.raises(MappingError, match="stride is 0"):
+        REALSENSE_LIKE.strided(0)
     with pytest.raises(MappingError, match=r"\(1, 3, 2\), expected \(N, 27, 48\)"):
         REALSENSE_LIKE.points_in_base_yaw(np.zeros((1, 3, 2)), np.array(LEVEL))
     with pytest.raises(MappingError, match="near < far"):

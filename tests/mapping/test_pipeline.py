@@ -11,6 +11,7 @@ from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import GO2_FULL, MappingCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import LOCAL_GRID_SMALL, WINDOW_FULL, GridSpec
+from gantry_mapping.infill import infill
 from gantry_mapping.mapper import MapperInfo
 from gantry_mapping.pipeline import MappingPipeline, window_channels
 
@@ -190,6 +191,30 @@ def test_a_void_of_the_network_is_not_fused(wide):
     assert (np.asarray(pipeline.map.layers()[1]) == 10.0).all()
 
 
+def test_a_measured_pit_is_no_void(wide):
+    pipeline = MappingPipeline(CFG, None, wide([0.0]))
+    pos, quat = pose(z=1.8)
+    for _ in range(10):
+        pipeline.update(wide(render(CAMERA, pos, quat)), wide(pos), wide(quat))
+    elevation, variance = pipeline.map.query(VIEW, wide(pos), wide([0.0]))
+    known = np.asarray(variance) < 1.0
+    assert known.sum() > 4
+    np.testing.assert_allclose(np.asarray(elevation)[known], 0.0, atol=1e-6)  # 1.8 m below the base
+
+
+def test_a_network_in_training_leaves_no_history_in_the_map():
+    weight = torch.nn.Parameter(torch.ones(()))
+
+    class Trained:
+        def __call__(self, z):
+            return weight * z, weight * z
+
+    pipeline = MappingPipeline(CFG, Trained(), torch.zeros(1))
+    pos, quat = (torch.tensor(part, dtype=torch.float32) for part in pose())
+    pipeline.update(torch.tensor(render(CAMERA, *pose()), dtype=torch.float32), pos, quat)
+    assert not any(part.requires_grad for part in pipeline.map.layers())
+
+
 def test_without_a_pose_there_is_nowhere_to_fuse(wide):
     pipeline = MappingPipeline(CFG, None, wide([0.0]), 2)
     pos, quat = pose()
@@ -215,6 +240,26 @@ def test_the_windows_channels_by_hand(array):
     np.testing.assert_allclose(window[0, 0, :, 0], [0.8, 2.0, -2.0], atol=1e-6)
     np.testing.assert_allclose(window[0, 0, :, 1], [0.5 * math.log(0.25) + 0.5, SURE_U, UNKNOWN_U], atol=1e-6)
     assert (round(SURE_U, 2), round(UNKNOWN_U, 2)) == (-1.80, 0.85)
+
+
+def test_infill_by_hand(array):
+    """The middle cell, and no other, has three or more neighbours that are surer by half."""
+    elevation = array([[[1.0, 2.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 4.0]]])
+    variance = array([[[0.1, 0.1, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 0.2]]])
+    filled = np.asarray(infill(elevation, variance))[0]
+    assert filled[1, 1] == pytest.approx((10 * 1.0 + 10 * 2.0 + 5 * 4.0) / 25)
+    filled[1, 1] = 9.0
+    np.testing.assert_array_equal(filled, np.asarray(elevation)[0])
+
+
+def test_infill_changes_what_is_seen_and_not_what_is_known(array):
+    plain, filling = (MappingPipeline(replace(CFG, infill=choice), None, array([0.0])) for choice in (False, True))
+    for pipeline in (plain, filling):
+        pos, quat = walk(pipeline, array, edge_x=1.2, step_m=0.15)
+    windows = [np.asarray(pipeline.window(WINDOW_FULL, array(pos), array(quat))) for pipeline in (plain, filling)]
+    assert (windows[0][..., 0] != windows[1][..., 0]).any()
+    np.testing.assert_array_equal(windows[0][..., 1], windows[1][..., 1])
+    np.testing.assert_array_equal(*(np.asarray(pipeline.map.layers()[0]) for pipeline in (plain, filling)))
 
 
 def test_a_mapper_for_another_grid_is_refused():
