@@ -77,6 +77,10 @@ class MappingCfg:
     """Variance of a cell that was never seen."""
     drift_variance_m2_per_s: float = 0.0
     """How fast variance grows because odometry drifts, whatever the fusion."""
+    stale_after_s: float = 0.5
+    """A sensor that gave nothing for longer than this is stale."""
+    stale_variance_m2_per_s: float = 0.05
+    """How much faster variance grows while it is: a robot that walks on blindly should come to know that it does."""
     recenter_fraction: float = 0.2
     """The map follows a robot that is off centre by more than this share of its size."""
     fusion: str = "wta"

@@ -70,10 +70,14 @@ class ElevationMap:
         forget = self._xp.ones_like(self._seeded) if rows_mask is None else rows_mask
         self._seeded = self._seeded & ~forget
 
-    def advance(self, dt_s: float | Array) -> None:
-        """Let time pass: variances grow as odometry drifts. ``dt_s`` is a number or (N,)."""
-        if self._growth_per_s > 0.0:
-            self._growth = self._growth + self._growth_per_s * dt_s
+    def advance(self, dt_s: float | Array, extra_m2_per_s: float | Array = 0.0) -> None:
+        """Let time pass: variances grow, as odometry drifts and for any further reason.
+
+        Args:
+            dt_s: A number, or (N,).
+            extra_m2_per_s: A number, or (N,): growth beside what the configuration says.
+        """
+        self._growth = self._growth + (self._growth_per_s + extra_m2_per_s) * dt_s
 
     def fuse(
         self,

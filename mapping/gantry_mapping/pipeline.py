@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
@@ -72,15 +72,19 @@ class MappingPipeline:
         """The maps."""
         self._xp = array_namespace(like)
         self._like = like
+        self._since_frame_s = self._xp.zeros((num_envs,), dtype=like.dtype, device=device(like))
         self._rays = [camera.rays_in_base(like) for camera in cfg.cameras]
 
     def reset(self, rows_mask: Array | None = None) -> None:
         """Forget the maps of ``rows_mask`` (N,), bool; None for all. The next frame starts them anew."""
         self.map.reset(rows_mask)
+        self._since_frame_s = 0.0 * self._since_frame_s if rows_mask is None else self._since_frame_s * ~rows_mask
 
     def advance(self, dt_s: float | Array) -> None:
-        """Let time pass (a number or (N,)): where nothing new is seen, uncertainty grows."""
-        self.map.advance(dt_s)
+        """Let time pass (a number or (N,)): uncertainty grows, faster where the sensor is stale."""
+        self._since_frame_s = self._since_frame_s + dt_s
+        stale = self._xp.astype(self._since_frame_s > self.cfg.stale_after_s, self._like.dtype)
+        self.map.advance(dt_s, stale * self.cfg.stale_variance_m2_per_s)
 
     def update(
         self,
@@ -174,8 +178,10 @@ class MappingPipeline:
         if self.map.fusion.measured_only:
             use = use & covered
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
-        count = xp.sum(xp.astype(covered, xp.int32), axis=(1, 2))
-        use = use & (count >= cfg.min_covered_cells)[:, None, None]
+        sees = xp.sum(xp.astype(covered, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells
+        use = use & sees[:, None, None]
+        since = self.map.select(self._since_frame_s, rows)
+        self._since_frame_s[slice(None) if rows is None else rows] = xp.where(sees, 0.0, since)
         self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw)
 
 

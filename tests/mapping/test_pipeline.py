@@ -58,6 +58,7 @@ def test_a_flat_floor_is_flat_and_becomes_sure(array, fusion):
     pos, quat = walk(pipeline, array)
     window = np.asarray(pipeline.window(VIEW, array(pos), array(quat)))
     assert window.shape == (1, 8, 4, 2)
+    assert {window.dtype, *(np.asarray(part).dtype for part in pipeline.map.layers())} == {np.dtype(np.float32)}
     np.testing.assert_allclose(window[..., 0], HEIGHT - pos[0, 2], atol=1e-4)
     assert window[..., 1].max() < -1.0
 
@@ -167,7 +168,8 @@ class GuessesEverywhere:
 
 @pytest.mark.parametrize("nothing", [0.0, math.nan, math.inf])
 def test_an_empty_image_teaches_nothing_and_uncertainty_grows(wide, nothing):
-    pipeline = MappingPipeline(replace(CFG, drift_variance_m2_per_s=0.05), GuessesEverywhere(), wide([0.0]))
+    cfg = replace(CFG, drift_variance_m2_per_s=0.05, stale_after_s=0.5, stale_variance_m2_per_s=0.2)
+    pipeline = MappingPipeline(cfg, GuessesEverywhere(), wide([0.0]))
     pos, quat = pose()
     for _ in range(25):
         pipeline.update(wide(render(CAMERA, pos, quat)), wide(pos), wide(quat))
@@ -177,7 +179,27 @@ def test_an_empty_image_teaches_nothing_and_uncertainty_grows(wide, nothing):
     after = [np.asarray(part) for part in pipeline.map.query(VIEW, wide(pos), wide([0.0]))]
     np.testing.assert_allclose(before[0], HEIGHT - 0.1, atol=1e-9)  # it did take the network's word before
     np.testing.assert_array_equal(after[0], before[0])
-    np.testing.assert_allclose(after[1], before[1] + 0.05, rtol=1e-9)
+    np.testing.assert_allclose(after[1], before[1] + 0.25, rtol=1e-9)
+
+
+def test_only_a_stale_sensor_makes_uncertainty_grow_fast(array):
+    cfg = replace(CFG, stale_after_s=0.25, stale_variance_m2_per_s=0.1)
+    pipeline = MappingPipeline(cfg, None, array([0.0]), 3)
+    pos, quat = (np.repeat(part, 3, 0) for part in pose())
+    image = np.repeat(render(CAMERA, *pose()), 3, 0)
+    for _ in range(12):
+        pipeline.update(array(image), array(pos), array(quat))
+    before = np.asarray(pipeline.map.layers()[1])
+    for step in range(10):  # the first goes on seeing, the second is lost, the third is reset on the way
+        pipeline.advance(0.1)
+        pipeline.update(array(image), array(pos), array(quat), array([1.0, 0.0, 0.0]) > 0)
+        if step == 5:
+            pipeline.reset(array([0.0, 0.0, 1.0]) > 0)
+    after = np.asarray(pipeline.map.layers()[1])
+    known = before[1] < 1.0
+    np.testing.assert_allclose(after[1][known], before[1][known] + 8 * 0.1 * 0.1, rtol=1e-5)
+    assert (after[0][known] <= before[0][known]).all()
+    assert (after[2] == 10.0).all()
 
 
 def test_a_void_of_the_network_is_not_fused(wide):
