@@ -49,6 +49,8 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         if terrain is not None and getattr(terrain, "terrain_levels", None) is not None:
             state["terrain_levels"] = terrain.terrain_levels.clone()
             state["terrain_types"] = terrain.terrain_types.clone()
+        if hasattr(env.task_state, "training_state"):
+            state["task"] = env.task_state.training_state()
         return state
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
@@ -63,6 +65,8 @@ class GantryVecEnv(RslRlVecEnvWrapper):
             assert terrain.env_origins is not None
             assert terrain.terrain_origins is not None
             terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+        if "task" in state:
+            env.task_state.restore_training_state(state["task"])
         # The curriculum would judge this reset by where robots of another life stand, and move them to other levels.
         curriculum, env.curriculum_manager = env.curriculum_manager, NullCurriculumManager()
         try:

@@ -67,7 +67,7 @@ def evaluate_velocity(
 def _tracking(
     task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    env, vec_env = _fresh(task, cfg, device, seed)
+    env, vec_env = fresh_env(task, cfg, device, seed)
     obs = vec_env.get_observations()
     scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(task.robot).fall_height_m)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
@@ -93,7 +93,7 @@ def _standing(
     task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """How far robots without a command get in the plane, per second until the end or the fall, and how many fall."""
-    env, vec_env = _fresh(task, cfg, device, seed)
+    env, vec_env = fresh_env(task, cfg, device, seed)
     obs = vec_env.get_observations()
     base = env.robot.indexing.free_joint_q_adr[:2]
     start = env.sim.data.qpos[:, base].clone()
@@ -138,7 +138,25 @@ def record_velocity(
         Arrays of ``envs * steps`` rows, environment by environment, ``episode_start`` marking those without a past.
     """
     cfg = replace(env_cfg, num_envs=envs, resample_s=RECORDED_RESAMPLE_S)
-    env, vec_env = _fresh(task, cfg, "cpu", seed)
+    return record_signals(task, cfg, policy, seed=seed, steps=steps, before=before)
+
+
+def record_signals(
+    task: Task, cfg: Any, policy: Policy, *, seed: int, steps: int, before: int
+) -> dict[str, np.ndarray]:
+    """The recording of :func:`record_velocity`, of any task whose actor sees through
+    :class:`~gantry_sim.tasks.locomotion.terms.ActorObservation` and acts through ``ContractAction``.
+
+    Args:
+        task: The task.
+        cfg: Its configuration, with the number of environments to record.
+        policy: Observations (N, obs) to actions (N, n), deterministic.
+        seed: Of the episodes.
+        steps: Control steps of each environment.
+        before: Control steps that come first and are not recorded.
+    """
+    env, vec_env = fresh_env(task, cfg, "cpu", seed)
+    envs = cfg.num_envs
     length = int(env.max_episode_length)
     env.episode_length_buf[:] = torch.arange(envs) * max(0, length - before - steps // 2) // max(1, envs - 1)
     env.state_version += 1
@@ -167,7 +185,7 @@ def record_velocity(
     return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
 
 
-def _fresh(task: Task, cfg: VelocityCfg, device: str, seed: int) -> tuple[GantryEnv, GantryVecEnv]:
+def fresh_env(task: Task, cfg: Any, device: str, seed: int) -> tuple[GantryEnv, GantryVecEnv]:
     """An environment at the beginning of an episode everywhere."""
     with quietly():
         env = task.make_env(cfg, device, seed)

@@ -15,14 +15,14 @@ from gantry_sim.tasks.locomotion.state import LocomotionState
 def track_planar_velocity(env: GantryEnv, width_m_s: float) -> Tensor:
     """1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error."""
     state = LocomotionState.of(env)
-    error2 = (state.lin_vel_b[:, :2] - state.command[:, :2]).square().sum(-1)
+    error2 = (state.lin_vel_b[:, :2] - state.drive[:, :2]).square().sum(-1)
     return torch.exp(-error2 / width_m_s**2)
 
 
 def track_yaw_rate(env: GantryEnv, width_rad_s: float) -> Tensor:
     """1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error."""
     state = LocomotionState.of(env)
-    return torch.exp(-(state.ang_vel_b[:, 2] - state.command[:, 2]).square() / width_rad_s**2)
+    return torch.exp(-(state.ang_vel_b[:, 2] - state.drive[:, 2]).square() / width_rad_s**2)
 
 
 def vertical_velocity(env: GantryEnv) -> Tensor:
@@ -63,7 +63,7 @@ def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
     """Mean over the feet of 1 where contact agrees with the gait clock, all feet down while standing."""
     state = LocomotionState.of(env)
     phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
-    swing = (phase >= gait.duty).to(torch.float32) * gait_clock.moving(gait, state.command)[:, None]
+    swing = (phase >= gait.duty).to(torch.float32) * gait_clock.moving(gait, state.drive)[:, None]
     return 1.0 - (state.foot_contact - (1.0 - swing)).abs().mean(-1)
 
 
@@ -71,7 +71,7 @@ def swing_height(env: GantryEnv, gait: GaitSpec, height_m: float, width_m: float
     """Mean over the feet of a Gaussian around the height that the gait clock asks for."""
     state = LocomotionState.of(env)
     phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
-    target = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, state.command)[:, None] * height_m
+    target = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, state.drive)[:, None] * height_m
     return torch.exp(-((state.foot_height - target) / width_m).square()).mean(-1)
 
 

@@ -137,6 +137,11 @@ class LocomotionState:
         return command
 
     @property
+    def drive(self) -> Tensor:
+        """Planar velocity and yaw rate that drive the gait, (N, 3): the command itself."""
+        return self.command
+
+    @property
     def time_s(self) -> Tensor:
         """Time since the start of the episode, (N,)."""
         return self._env.episode_length_buf * self._env.step_dt

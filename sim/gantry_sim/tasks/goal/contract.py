@@ -1,0 +1,92 @@
+"""The contracts of goal policies: what a teacher and a student see, what they do, what may be asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gantry_deploy.contract import (
+    BODY_POSE,
+    BODY_POSE_NAMES,
+    ActionSpec,
+    CommandSpec,
+    MapWindow,
+    ObservationTerm,
+    PolicyContract,
+)
+from gantry_deploy.observations import make_term
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg
+from gantry_sim.tasks.locomotion.robots import walker
+
+TEACHER_Z_M = 1.5
+"""A teacher's map is clipped to this (paper's code)."""
+FARTHEST_GOAL_M = 100.0
+"""Range of the goal command; the actor sees two metres of it."""
+
+
+def goal_contract(cfg: GoalCfg) -> PolicyContract:
+    """The contract of the policy that the task trains, teacher or student."""
+    body = walker(cfg.robot)
+    spec = body.spec
+    n = spec.num_joints
+    student = cfg.observer == "student"
+
+    def floats(name: str) -> tuple[float, ...]:
+        return tuple(float(value) for value in spec.array(name))
+
+    return PolicyContract(
+        robot=spec.name,
+        rate_hz=RATE_HZ,
+        joint_names=spec.joint_names,
+        joint_lower_rad=floats("lower_rad"),
+        joint_upper_rad=floats("upper_rad"),
+        default_pos_rad=floats("default_rad"),
+        stiffness_nm_rad=body.stiffness_nm_rad,
+        damping_nm_s_rad=body.damping_nm_s_rad,
+        effort_limit_nm=floats("effort_limit_nm"),
+        observations=_terms(cfg, n, student),
+        action=ActionSpec("target/joint/position", body.action_scale, floats("default_rad"), clip=10.0),
+        command=CommandSpec(
+            kind=BODY_POSE,
+            names=BODY_POSE_NAMES,
+            lower=(-FARTHEST_GOAL_M, -FARTHEST_GOAL_M, -1.0, -1.0),
+            upper=(FARTHEST_GOAL_M, FARTHEST_GOAL_M, 1.0, 1.0),
+            max_rate=(0.0, 0.0, 0.0, 0.0),
+            carrot=cfg.carrot,
+        ),
+        gait=None if cfg.carrot is None else body.gait,
+        map_window=MapWindow(
+            rows=cfg.window.rows,
+            cols=cfg.window.cols,
+            resolution_m=cfg.window.resolution_m,
+            center_x_m=cfg.window.center_x_m,
+            center_y_m=cfg.window.center_y_m,
+            channels=("elevation", "uncertainty") if student else ("elevation",),
+            nominal_base_height_m=body.base_height_m,
+        ),
+        acceptance=cfg.acceptance,
+    )
+
+
+def teacher_contract(cfg: GoalCfg) -> PolicyContract:
+    """The contract of the teacher that goes with a student's task."""
+    return goal_contract(replace(cfg, observer="teacher"))
+
+
+def _terms(cfg: GoalCfg, n: int, student: bool) -> tuple[ObservationTerm, ...]:
+    """Order of the paper; the gait's clock, where there is one, comes before the goal."""
+    frames = cfg.history if student else 1
+    slow, slower = (0.25, 0.05) if cfg.scaled else (1.0, 1.0)
+    clock = () if cfg.carrot is None else (make_term("gait_clock", 2),)
+    cells = cfg.window.size
+    elevation = make_term("elevation_map", 2 * cells) if student else make_term("elevation_map", cells, clip=TEACHER_Z_M)
+    return (
+        *(() if student else (make_term("base_lin_vel", 3),)),
+        make_term("base_ang_vel", 3, scale=slow, history=frames),
+        make_term("projected_gravity", 3, history=frames),
+        make_term("joint_pos", n, history=frames),
+        make_term("joint_vel", n, scale=slower, history=frames),
+        make_term("last_action", n, history=frames),
+        *clock,
+        make_term("goal_command", 4),
+        elevation,
+    )

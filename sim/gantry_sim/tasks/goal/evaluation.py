@@ -1,0 +1,131 @@
+"""How goal policies are scored: success by kind and group of terrain, on training and on held-out ground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_deploy.metrics import goal_reached, goal_scores
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.goal.cfg import GoalCfg
+from gantry_sim.tasks.goal.state import GoalState
+from gantry_sim.tasks.locomotion.evaluation import fresh_env, record_signals
+from gantry_sim.tasks.registry import Policy, Task
+from gantry_sim.terrains.catalogue import TESTS
+
+RECORDED_ENVS, RECORDED_STEPS, RECORDED_BEFORE = 6, 200, 50
+"""Size of a recording: environments, control steps of each, and steps that come before."""
+
+
+def evaluate_goal(
+    task: Task,
+    env_cfg: GoalCfg,
+    policy: Policy,
+    *,
+    episodes: int,
+    device: str,
+    seed: int,
+    full_model: bool,
+    on_progress: Callable[[float], None],
+) -> dict[str, Any]:
+    """One episode each, spread evenly over kinds and levels of the training terrain, then as many over T1 to T4.
+
+    Args:
+        task: The task.
+        env_cfg: Its configuration in training.
+        policy: Observations (N, obs) to actions (N, n), deterministic.
+        episodes: Number of episodes of either part.
+        device: Where to simulate.
+        seed: Of the episodes; the held-out terrains are always the same.
+        full_model: Simulate every collision shape instead of the training model.
+        on_progress: Called with the share that is done.
+
+    Returns:
+        Success and early ends with Wilson's intervals; by ``group``, ``kind`` and ``level``; the same under
+        ``held_out``.
+    """
+    cfg = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model)
+    tests = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model, held_out=TESTS)
+    scores = walk_to_goals(task, cfg, policy, device, seed, lambda done: on_progress(0.5 * done))
+    held_out = walk_to_goals(task, tests, policy, device, seed, lambda done: on_progress(0.5 + 0.5 * done))
+    return scores | {"held_out": held_out}
+
+
+def walk_to_goals(
+    task: Task,
+    cfg: GoalCfg,
+    policy: Policy,
+    device: str,
+    seed: int,
+    on_progress: Callable[[float], None] = lambda done: None,
+    levels: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """One episode per environment on the terrain of ``cfg``, kinds and levels evenly.
+
+    Args:
+        task: The task.
+        cfg: What to walk on; its curriculum is off.
+        policy: Observations (N, obs) to actions (N, n), deterministic.
+        device: Where to simulate.
+        seed: Of the episodes.
+        on_progress: Called with the share that is done.
+        levels: First and last level, both walked; None for all.
+    """
+    env, vec_env = fresh_env(task, cfg, device, seed)
+    spread_evenly(env, levels)
+    obs: Any = vec_env.reset()[0]
+    ended = torch.zeros(cfg.num_envs, dtype=torch.bool, device=device)
+    steps = int(env.max_episode_length) - 1  # the last step would reset every episode
+    causes: dict[str, int] = {}
+    with torch.inference_mode():
+        for step in range(steps):
+            obs = vec_env.step(policy(obs["actor"]))[0]
+            for name in env.termination_manager.active_terms:
+                new = env.termination_manager.get_term(name) & ~ended & env.reset_terminated
+                causes[name] = causes.get(name, 0) + int(new.sum())
+            ended |= env.reset_terminated
+            on_progress((step + 1) / steps)
+        reached = goal_reached(GoalState.of(env).command) & ~ended
+    terrain, sites = env.scene.terrain, GoalState.of(env).sites
+    assert terrain is not None
+    column = terrain.terrain_types.cpu().numpy()
+    level = terrain.terrain_levels.cpu().numpy()
+    env.close()
+    good, early = reached.cpu().numpy(), ended.cpu().numpy()
+    kind, group = np.array(sites.kinds)[column], np.array(sites.groups)[column]
+    result: dict[str, Any] = dict(asdict(goal_scores(good, early)))
+    for name, labels in (("group", group), ("kind", kind), ("level", level)):
+        result[name] = {
+            str(label): asdict(goal_scores(good[labels == label], early[labels == label])) for label in np.unique(labels)
+        }
+    return result | {"early_ends": causes, "seconds_per_episode": float(np.round(steps * env.step_dt, 3))}
+
+
+def spread_evenly(env: GantryEnv, levels: tuple[int, int] | None = None) -> None:
+    """Put environments on all kinds of terrain alike, on their columns in turn, and on the levels in turn."""
+    terrain, sites = env.scene.terrain, GoalState.of(env).sites
+    assert terrain is not None
+    assert terrain.terrain_origins is not None
+    assert terrain.env_origins is not None
+    kinds = list(dict.fromkeys(sites.kinds))
+    columns = [[i for i, name in enumerate(sites.kinds) if name == kind] for kind in kinds]
+    low, high = levels or (0, sites.spawn.shape[0] - 1)
+    count = high - low + 1
+    number = np.arange(env.num_envs)
+    turn, kind = number // len(kinds), number % len(kinds)
+    level = low + turn % count
+    column = [columns[k][(t // count) % len(columns[k])] for k, t in zip(kind, turn, strict=True)]
+    terrain.terrain_levels[:] = torch.as_tensor(level, device=env.device)
+    terrain.terrain_types[:] = torch.as_tensor(column, device=env.device)
+    terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+
+
+def record_goal(task: Task, env_cfg: GoalCfg, policy: Policy, *, seed: int) -> dict[str, np.ndarray]:
+    """Signals, observations and joint targets of the training environment under the policy, episodes ending among
+    them; see :func:`gantry_sim.tasks.locomotion.evaluation.record_velocity`."""
+    cfg = replace(env_cfg, num_envs=RECORDED_ENVS, curriculum=False)
+    return record_signals(task, cfg, policy, seed=seed, steps=RECORDED_STEPS, before=RECORDED_BEFORE)

@@ -1,0 +1,173 @@
+"""The goal tasks by robot, each with a preset for a CPU and the paper's for a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from gantry_deploy.contract import Acceptance, CarrotSpec
+from gantry_mapping.grid import WINDOW_SMALL, GridSpec
+from gantry_policies.config import PpoCfg
+from gantry_policies.networks.sizes import AmeCfg
+from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names, mirror_window
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg
+from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
+from gantry_sim.tasks.goal.env import goal_env_cfg
+from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
+from gantry_sim.tasks.goal.robots import climber
+from gantry_sim.tasks.goal.state import GoalState
+from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.terrains.catalogue import GROUPS
+
+WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
+"""The authors' window for the G1."""
+
+
+def cpu(robot: str) -> Preset:
+    """Few samples: a small window, few tiles, few shapes, a gait that walks to the goal by itself, small networks."""
+    return Preset(
+        env=GoalCfg(
+            robot=robot,
+            num_envs=1024,
+            full_collisions=False,
+            pyramidal=True,
+            window=WINDOW_SMALL,
+            carrot=CarrotSpec(),
+            scaled=True,
+            episode_s=12.0,
+            promote_new=0.6,
+            ground=GroundCfg(levels=6, columns=16, tile_m=(8.0, 8.0), start_levels=2),
+            ends=EndsCfg(thigh_acc_m_s2=0.0),
+            randomize=RandomizeCfg(start_vel_m_s=0.2, ramp_steps=3000),
+            acceptance=Acceptance(min_success_rate=0.5),
+        ),
+        learner=PpoCfg(
+            total_steps=12_000_000,
+            learning_rate=1e-3,
+            final_learning_rate_factor=0.3,
+            gamma=0.99,
+            network="ame2",
+            ame=AmeCfg.small(),
+            critic_hidden=(256, 128),
+        ),
+    )
+
+
+def gpu(robot: str) -> Preset:
+    """The paper: all terrains, its window, its networks, no gait prior."""
+    window = {"g1": WINDOW_G1}.get(robot)
+    env = GoalCfg(robot=robot, num_envs=4096)
+    return Preset(
+        env=env if window is None else replace(env, window=window),
+        learner=PpoCfg(
+            total_steps=4_000_000_000,
+            epochs=4,
+            minibatches=3,
+            desired_kl=0.01,
+            gamma=0.99,
+            clip_value_loss=True,
+            entropy=0.004,
+            entropy_decay=0.9999,
+            entropy_floor=0.001,
+            init_std=1.0,
+            network="ame2",
+            ame=AmeCfg.paper(),
+            hidden=(512, 512),
+            critic_network="moe",
+            critic_hidden=(512, 512),
+            mirror="critic",
+        ),
+    )
+
+
+def make_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
+    """The environment on a device."""
+    return GantryEnv(goal_env_cfg(cfg, seed=seed), device)
+
+
+def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
+    """Left-right symmetry of observations and actions."""
+    contract, teacher = goal_contract(cfg), teacher_contract(cfg)
+    seen = tuple(term for term in teacher.observations if term.name not in ("goal_command", "elevation_map"))
+    feet = tuple(name for name in foot_shapes(cfg))
+    shapes = body_shapes(cfg)
+    assert teacher.map_window is not None
+    critic = (
+        mirror_actor(replace(teacher, observations=seen))
+        + MirrorMap.signs(1, -1, -1, 1)
+        + MirrorMap.signs(1)
+        + mirror_names(feet, (1.0,) * len(feet))
+        + mirror_names(shapes, (1.0,) * len(shapes))
+        + mirror_window(teacher.map_window)
+    )
+    return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_joints(contract.joint_names)}
+
+
+def foot_shapes(cfg: GoalCfg) -> tuple[str, ...]:
+    """The feet whose contacts the critic sees, in its order."""
+    return climber(cfg.robot).body.spec.feet
+
+
+def body_shapes(cfg: GoalCfg) -> tuple[str, ...]:
+    """The collision shapes other than feet whose contacts the critic sees, in its order."""
+    import re
+
+    from gantry_sim.models import robot_model
+    from gantry_sim.tasks.goal.env import body_patterns, foot_patterns
+
+    robot = climber(cfg.robot)
+    names = [geom.name for geom in robot_model(cfg.robot, visuals=False).geoms]
+    feet = [name for name in names if any(re.fullmatch(pattern, name) for pattern in foot_patterns(cfg, robot))]
+    return tuple(
+        name
+        for name in names
+        if name not in feet and any(re.fullmatch(pattern, name) for pattern in body_patterns(cfg, robot))
+    )
+
+
+def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
+    """Level and running success, over all environments and by group of terrain."""
+    state = GoalState.of(env)
+    terrain = env.scene.terrain
+    assert terrain is not None
+    metrics = {"terrain_level": terrain.terrain_levels.float().mean(), "success": state.success_ema.mean()}
+    for group in GROUPS:
+        rows = torch.tensor([name == group for name in state.sites.groups], device=env.device)[terrain.terrain_types]
+        if bool(rows.any()):
+            metrics[f"success_{group}"] = state.success_ema[rows].mean()
+            metrics[f"level_{group}"] = terrain.terrain_levels[rows].float().mean()
+    return metrics
+
+
+def evaluation_cfg(
+    cfg: GoalCfg, *, num_envs: int, full_model: bool = False, held_out: tuple[str, ...] = ()
+) -> GoalCfg:
+    """Held-out episodes: no curriculum, ramps at their end; ``full_model`` takes all collision shapes and the better
+    cone; ``held_out`` names test terrains to walk on instead of the training terrain."""
+    cfg = replace(cfg, num_envs=num_envs, curriculum=False, ground=replace(cfg.ground, held_out=held_out))
+    return replace(cfg, full_collisions=True, pyramidal=False) if full_model else cfg
+
+
+def _task(name: str, summary: str, robot: str) -> Task:
+    presets: dict[str, Any] = {"cpu": partial(cpu, robot), "gpu": partial(gpu, robot)}
+    return Task(
+        name=name,
+        summary=summary,
+        robot=robot,
+        presets=presets,
+        make_env=make_env,
+        contract=goal_contract,
+        mirror=mirror_maps,
+        metrics=step_metrics,
+        evaluation=evaluation_cfg,
+        evaluate=evaluate_goal,
+        record=record_goal,
+    )
+
+
+AME2_GO2 = _task("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2")
+AME2_G1 = _task("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
