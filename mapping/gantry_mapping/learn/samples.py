@@ -124,7 +124,9 @@ class FrameSource:
     def __init__(self, cfg: SampleCfg, seed: int, rasters: Mapping[str, Heights] | None = None) -> None:
         self.cfg = cfg
         self.seed = seed
-        self._rasters = [rasters[name] for name in sorted(rasters)] if rasters else []
+        self.names = sorted(rasters or {})
+        """Rasters that patches are cut from."""
+        self._rasters = [rasters[name] for name in self.names] if rasters else []
         for raster in self._rasters:
             if min(raster.shape) < cfg.patch_cells:
                 raise RasterError(f"A raster has {raster.shape} cells, expected {cfg.patch_cells} or more each way.")

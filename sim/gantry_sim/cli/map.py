@@ -1,0 +1,300 @@
+"""``gantry map``: train the network that completes elevation maps, and compare it with classical mapping."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable
+from gantry_deploy.cli.parser import GantryParser
+from gantry_hardware.errors import GantryError
+from gantry_sim.cli.common import ProgressBar, add_set_option, whole
+
+if TYPE_CHECKING:
+    from gantry_mapping.config import MappingCfg
+    from gantry_mapping.learn.heightfields import Heights
+    from gantry_mapping.learn.train import Progress, TrainCfg
+
+GRIDS = ("small", "full")
+"""Local grids: half the paper's resolution, for training on a CPU, and the paper's."""
+MAPPER_FILE, CARD_FILE, RASTERS_FILE = "mapper.onnx", "card.json", "rasters.npz"
+"""Files of a run, beside those of the training itself."""
+DEFAULT_LEVELS, DEFAULT_COLUMNS = 10, 20
+"""Size of the terrain that patches are cut from."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    sub = parser.add_subparsers(
+        dest="subcommand", metavar="WHAT", title="what", required=True, parser_class=GantryParser
+    )
+    train = sub.add_parser(
+        "train", help="train a mapping network, export it and compare it", epilog=_TRAIN_EPILOG, description=_TRAIN_TEXT
+    )
+    _train_arguments(train)
+    judge = sub.add_parser(
+        "eval",
+        help="compare a mapping network with classical mapping",
+        description="Walk robots over terrains that nothing is trained on, and compare their maps with the truth.",
+    )
+    judge.add_argument("mapper", metavar="FILE", type=Path, help="mapper.onnx, or a folder that holds one")
+    judge.add_argument(
+        "--rasters", type=Path, metavar="FILE", help="ground to walk over (.npz); held-out terrains if not given"
+    )
+    _walk_arguments(judge)
+    add_json_option(judge)
+    judge.set_defaults(run_map=_eval)
+    if isinstance(parser, GantryParser):
+        parser.commands |= {"train": train, "eval": judge}
+
+
+def _train_arguments(train: argparse.ArgumentParser) -> None:
+    train.add_argument("--grid", choices=GRIDS, help="local grid (default: small)")
+    train.add_argument("--seed", type=int, help="of everything random (default: 1)")
+    train.add_argument("--robot", help="whose terrains patches are cut from (default: go2)")
+    train.add_argument("--rasters", type=Path, metavar="FILE", help="other terrains to cut patches from (.npz)")
+    train.add_argument("--no-terrains", action="store_true", help="random geometry only")
+    train.add_argument(
+        "--run-dir", type=Path, metavar="FOLDER", help="where to write; a new folder in runs/ if not given"
+    )
+    train.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the training in FOLDER where it stopped")
+    train.add_argument("--minutes", type=float, metavar="N", help="stop after so long; --resume goes on")
+    add_set_option(train)
+    train.add_argument("--no-eval", action="store_true", help="leave out the comparison")
+    _walk_arguments(train)
+    add_json_option(train)
+    train.set_defaults(run_map=_train)
+
+
+def _walk_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--walkers", type=whole, default=2, metavar="N", help="robots on each raster")
+    parser.add_argument("--walk-seconds", type=float, default=8.0, metavar="S", help="how long they walk")
+
+
+def _run(args: argparse.Namespace) -> int | dict[str, Any]:
+    import torch
+
+    from gantry_sim.torch_threads import torch_threads
+
+    with torch_threads(min(2, torch.get_num_threads())):
+        return args.run_map(args)
+
+
+def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heights]]:
+    """What the command line asks for: the training, its folder, and the terrains that patches are cut from."""
+    from gantry_hardware.structured import set_field
+    from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL
+    from gantry_mapping.learn.heightfields import load_rasters, save_rasters
+    from gantry_mapping.learn.train import CONFIG, TrainCfg, read_config, same_resolution
+
+    if args.resume is not None:
+        others = (args.grid, args.seed, args.robot, args.rasters, args.run_dir)
+        if args.changes or args.no_terrains or any(value is not None for value in others):
+            raise UsageError(
+                "--resume continues a training as it was configured; of its options only --minutes may differ."
+            )
+        path = args.resume / RASTERS_FILE
+        return read_config(args.resume), args.resume, load_rasters(path)[0] if path.is_file() else {}
+    cfg = TrainCfg(seed=1 if args.seed is None else args.seed)
+    grid = LOCAL_GRID_FULL if args.grid == "full" else LOCAL_GRID_SMALL
+    cfg = replace(cfg, samples=replace(cfg.samples, local_grid=grid))
+    for change in args.changes:
+        path, equals, text = change.partition("=")
+        if not equals:
+            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example steps=500 or samples.tilt_rad=0.1.")
+        cfg = set_field(cfg, path, text)
+    folder = (
+        args.run_dir or Path("runs") / f"mapper-{args.grid or 'small'}-s{cfg.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
+    if (folder / CONFIG).exists():
+        raise GantryError(f"'{folder}' already holds a training; name another folder, or continue it with --resume.")
+    rasters: dict[str, Heights] = {}
+    if args.rasters is not None:
+        rasters, resolution_m = load_rasters(args.rasters)
+        same_resolution(resolution_m, cfg.samples)
+    elif not args.no_terrains:
+        rasters = training_rasters(args.robot or "go2", cfg.samples.resolution_m, cfg.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    if rasters:
+        save_rasters(folder / RASTERS_FILE, rasters, cfg.samples.resolution_m)
+    return cfg, folder, rasters
+
+
+def training_rasters(robot: str, resolution_m: float, seed: int) -> dict[str, Heights]:
+    """Every tile of a robot's training terrains, never of a held-out one, by column and level."""
+    from gantry_sim.terrains import ame2_terrain, assert_trainable
+    from gantry_sim.terrains.rasters import tile_rasters
+
+    cfg = ame2_terrain(robot, levels=DEFAULT_LEVELS, columns=DEFAULT_COLUMNS, seed=seed)
+    assert_trainable(cfg)
+    return {name: tile.mapped_m for name, tile in tile_rasters(cfg, resolution_m).items()}
+
+
+def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: int = 4) -> dict[str, Heights]:
+    """Tiles of the held-out terrains, by terrain and instance."""
+    from gantry_sim.terrains import ame2_terrain
+    from gantry_sim.terrains.rasters import tile_rasters
+
+    cfg = ame2_terrain(robot, levels=instances, held_out=())
+    return {name: tile.mapped_m for name, tile in tile_rasters(cfg, resolution_m).items()}
+
+
+def _train(args: argparse.Namespace) -> dict[str, Any]:
+    from gantry_mapping.learn.train import MapTraining
+    from gantry_sim.run_folder import hold_run
+
+    resume = args.resume is not None
+    cfg, folder, rasters = configure(args)
+    print(
+        f"{'Resuming' if resume else 'Training'} a mapper in {folder}: seed {cfg.seed}, {len(rasters)} tiles of terrain"
+    )
+    with hold_run(folder), _way_back(folder):
+        training = MapTraining(cfg, folder, rasters, resume=resume)
+        limit_s = math.inf if args.minutes is None else training.wall_s + 60.0 * args.minutes
+        complete = training.run(_Report().update, limit_s)
+    result: dict[str, Any] = {
+        "run": str(folder),
+        "complete": complete,
+        "training": training_record(training.cfg, training.step, training.wall_s, training.metrics, len(rasters)),
+    }
+    if not complete:
+        print(f"Stopped at update {training.step} of {cfg.steps}; continue with: gantry map train --resume {folder}")
+    return result | _finish(args, training, folder)
+
+
+def training_record(cfg: TrainCfg, step: int, wall_s: float, metrics: dict[str, float], tiles: int) -> dict[str, Any]:
+    """Where a mapper comes from: for its file and its card."""
+    from gantry_sim.run_folder import git_commit
+
+    return {
+        "git_commit": git_commit(),
+        "seed": cfg.seed,
+        "updates": step,
+        "frames": step * cfg.batch,
+        "wall_s": round(wall_s, 1),
+        "terrain_tiles": tiles,
+        "held_out_frames": {name: round(value, 4) for name, value in metrics.items()},
+        "config": asdict(cfg),
+    }
+
+
+def _finish(args: argparse.Namespace, training: Any, folder: Path) -> dict[str, Any]:
+    """Export what was trained, compare it, and write its card."""
+    from gantry_mapping.learn.export import export_mapper
+
+    record = training_record(training.cfg, training.step, training.wall_s, training.metrics, len(training.source.names))
+    grid = training.cfg.samples.local_grid
+    provenance = {name: value for name, value in record.items() if name != "config"}
+    frames = training.source.batch(1 << 41, 64).z_m
+    difference = export_mapper(training.net, grid, folder / MAPPER_FILE, provenance=provenance, frames_z_m=frames)
+    print(f"Mapper: {folder / MAPPER_FILE} (onnxruntime and torch differ by {difference:.1e})")
+    result: dict[str, Any] = {"mapper": str(folder / MAPPER_FILE), "max_difference_onnx_torch": difference}
+    card: dict[str, Any] = {"training": record, "max_difference_onnx_torch": difference}
+    if not args.no_eval:
+        result["evaluation"] = card["evaluation"] = _compare(
+            folder / MAPPER_FILE, held_out_rasters(args.robot or "go2"), 0.04, args
+        )
+    (folder / CARD_FILE).write_text(json.dumps(jsonable(card), indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def _eval(args: argparse.Namespace) -> dict[str, Any]:
+    from gantry_mapping.learn.heightfields import load_rasters
+
+    path = args.mapper / MAPPER_FILE if args.mapper.is_dir() else args.mapper
+    if not path.is_file():
+        raise UsageError(f"There is no mapper '{path}'.")
+    rasters, resolution_m = (held_out_rasters(), 0.04) if args.rasters is None else load_rasters(args.rasters)
+    return {"mapper": str(path)} | _compare(path, rasters, resolution_m, args)
+
+
+def _compare(path: Path, rasters: dict[str, Heights], resolution_m: float, args: argparse.Namespace) -> dict[str, Any]:
+    """Learned against classical mapping, printed and returned."""
+    from gantry_mapping.learn.evaluate import COLUMNS, Entrant, EvalCfg, classical, compare, evaluate
+    from gantry_mapping.mapper import OnnxMapper
+
+    mapper = OnnxMapper(path)
+    mapping = mapping_for(mapper)
+    entrants = {"learned": Entrant(mapping, mapper), "classical": classical(mapping)}
+    walk = EvalCfg(robots_per_raster=max(args.walkers, 1), seconds=args.walk_seconds)
+    result = evaluate(entrants, rasters, resolution_m, walk, on_progress=ProgressBar("compare").share)
+    result["better"] = compare(result, "learned", "classical")
+    print(f"{'':<24}" + "".join(f"{name:>18}" for name in COLUMNS))
+    for condition, scores in result["conditions"].items():
+        for name, groups in scores.items():
+            row = "".join(f"{groups['all'][column]:>18.3f}" for column in COLUMNS)
+            print(f"{condition:<14}{name:<10}{row}")
+    worse = [f"{column} ({name})" for name, row in result["better"].items() for column, won in row.items() if not won]
+    print(
+        "The learned map is better in every column."
+        if not worse
+        else f"The learned map is not better in: {', '.join(worse)}"
+    )
+    return result
+
+
+def mapping_for(mapper: Any) -> MappingCfg:
+    """The Go2's mapping with the local grid that a mapper was made for, and cells as large as that grid's."""
+    from gantry_mapping.config import GO2_FULL
+
+    grid = mapper.info.local_grid
+    return replace(GO2_FULL, local_grid=grid, map_resolution_m=grid.resolution_m)
+
+
+class _Report:
+    """A line per judgement, and a bar in between where somebody watches."""
+
+    def __init__(self) -> None:
+        self._bar = ProgressBar("map")
+        self._judged: float | None = None
+
+    def update(self, progress: Progress) -> None:
+        """Tell of an update."""
+        self._bar.share(progress.step / progress.steps)
+        loss = progress.metrics.get("weighted_loss")
+        if loss is None or loss == self._judged:
+            return
+        self._judged = loss
+        left_s = progress.wall_s / progress.step * (progress.steps - progress.step)
+        text = "  ".join(f"{name} {value:.3f}" for name, value in progress.metrics.items() if name != "loss")
+        print(
+            f"{progress.step}/{progress.steps} ({progress.wall_s:.0f} s, {left_s:.0f} s left)  {text}", file=sys.stderr
+        )
+
+
+@contextlib.contextmanager
+def _way_back(folder: Path) -> Iterator[None]:
+    """Tell whoever interrupts how to come back in."""
+    from gantry_mapping.learn.train import CHECKPOINT
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / CHECKPOINT).exists():
+            print(f"Continue with: gantry map train --resume {folder}", file=sys.stderr)
+        raise
+
+
+_TRAIN_TEXT = (
+    "Train the gated U-Net that completes elevation maps, on terrains and random geometry as a simulated depth camera "
+    "sees them; export it as mapper.onnx, and compare it with classical mapping on held-out terrains."
+)
+_TRAIN_EPILOG = """examples:
+  gantry map train
+  gantry map train --minutes 10 --set batch=128
+  gantry map train --grid full --set steps=20000
+  gantry map train --resume runs/mapper-small-s1-20260101-120000"""
+
+COMMAND = Command(
+    name="map",
+    help="train and compare the network that completes elevation maps",
+    add_arguments=_add_arguments,
+    run=_run,
+)
