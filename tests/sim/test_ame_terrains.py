@@ -26,7 +26,6 @@ SIZE = (8.0, 8.0)
 def tile_of(cfg, difficulty, seed=0):
     """One tile, its corner in the origin."""
     spec = mujoco.MjSpec()
-    spec.worldbody.add_body(name="terrain")
     cfg = replace(cfg)
     cfg.size = SIZE
     output = cfg.function(difficulty, spec, np.random.default_rng(seed))
@@ -147,7 +146,6 @@ def test_both_sides_of_a_gap_stay_above_the_floor(robot):
     cfg = training_mix(robot)["gap"]
     for seed in range(30):
         spec = mujoco.MjSpec()
-        spec.worldbody.add_body(name="terrain")
         cfg.size = SIZE
         patches = cfg.function(1.0, spec, np.random.default_rng(seed)).flat_patches
         assert patches["goal"][:, 2].min() >= patches["floor"][0, 2] + 0.2 - 1e-9
@@ -198,7 +196,6 @@ def test_obstacles_leave_room_to_pass():
 
 def test_a_hand_made_tile_is_where_it_was_put():
     spec = mujoco.MjSpec()
-    spec.worldbody.add_body(name="terrain")
     tile = Tile(spec, (6.0, 4.0), np.random.default_rng(0), 1.0)
     tile.slab((0.0, 6.0), 0.0)
     tile.box((1.0, 2.0), (1.0, 3.0), 0.3)
@@ -213,7 +210,6 @@ def test_a_hand_made_tile_is_where_it_was_put():
 
 def test_a_hand_made_height_field_keeps_its_directions():
     spec = mujoco.MjSpec()
-    spec.worldbody.add_body(name="terrain")
     tile = Tile(spec, (6.0, 4.0), np.random.default_rng(0), 1.0)
     x, y = np.linspace(0, 6, 7), np.linspace(0, 4, 5)
     tile.field(0.1 * x[:, None] - 0.2 * y[None, :])
@@ -249,7 +245,6 @@ def test_virtual_floor_is_seen_but_not_touched(kind):
     np.testing.assert_array_equal(mapped[~empty], solid[~empty])
     assert heights(model, [(4.0, 0.3)] if kind != "gap" else [(x[empty][0], 0.3)])[0] == -np.inf
     spec = mujoco.MjSpec()
-    spec.worldbody.add_body(name="terrain")
     cfg.size = SIZE
     cfg.function(0.5, spec, np.random.default_rng(0))
     body = spec.worldbody.add_body(pos=[x[empty][0] if empty.any() else 4.0, 4.0 if empty.any() else 0.3, 0.5])
@@ -301,6 +296,15 @@ def test_sites_are_in_the_world():
     assert site.spawn == pytest.approx((4.8, 9.0, 0.0, 0.0))
     assert ((site.goals[:, 0] > 10.4) & (site.goals[:, 0] < 12.0)).all()
     assert site.goals[:, 1].mean() == pytest.approx(9.0, abs=0.5)
+
+
+def test_all_ground_belongs_to_the_world_and_the_apron_surrounds_the_grid():
+    cfg = ame2_terrain("go2", levels=2, columns=12, border_m=2.0)
+    model = TerrainEntity(cfg, device="cpu").spec.compile()
+    assert (model.geom_bodyid == model.body("world").id).all()
+    z = heights(model, [(-9.9, 0.0), (9.9, 0.0), (0.0, -49.9), (0.0, 49.9), (9.9, 49.9), (10.1, 0.0), (0.0, 50.1)])
+    np.testing.assert_allclose(z[:5], 0.0, atol=1e-6)
+    assert (z[5:] == -np.inf).all()
 
 
 def test_other_terrains_have_no_sites():

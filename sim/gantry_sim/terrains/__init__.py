@@ -18,9 +18,17 @@ from gantry_sim.terrains.grid import (
     kind_of,
     terrain_sites,
 )
-from gantry_sim.terrains.tile import GROUND_GROUP, MAP_GROUPS, SOLID_GROUPS, VIRTUAL_FLOOR_GROUP, GoalTerrainCfg
+from gantry_sim.terrains.tile import (
+    GROUND_BODY,
+    GROUND_GROUP,
+    MAP_GROUPS,
+    SOLID_GROUPS,
+    VIRTUAL_FLOOR_GROUP,
+    GoalTerrainCfg,
+)
 
 __all__ = [
+    "GROUND_BODY",
     "GROUND_GROUP",
     "GROUPS",
     "MAP_GROUPS",

@@ -13,7 +13,7 @@ from mjlab.terrains import SubTerrainCfg, TerrainEntity, TerrainEntityCfg, Terra
 from gantry_hardware.errors import GantryError
 from gantry_sim.terrains.catalogue import HeldOutTerrainError, group_of, test_terrains, training_mix
 from gantry_sim.terrains.sparse import SparseTerrainCfg
-from gantry_sim.terrains.tile import FLOOR_PATCH, GOAL_PATCH, GoalTerrainCfg
+from gantry_sim.terrains.tile import FLOOR_PATCH, GOAL_PATCH, Apron, GoalTerrainCfg
 
 DEFAULT_SIZE_M = (8.0, 8.0)
 """Length and width of a tile."""
@@ -56,11 +56,14 @@ def ame2_terrain(
         parts = dict(test_terrains(robot, tuple(held_out) or None))
     else:
         parts = _columns(training_mix(robot, kinds), columns)
+    if border_m > 0.0:
+        # mjlab's own border would belong to the body "terrain", see tile.py.
+        for part in parts.values():
+            part.apron = Apron(levels, len(parts), border_m)
     generator = TerrainGeneratorCfg(
         seed=seed,
         curriculum=True,
         size=size,
-        border_width=border_m,
         num_rows=levels,
         color_scheme="none",
         sub_terrains=dict[str, SubTerrainCfg](parts),
