@@ -33,11 +33,14 @@ class TrainCfg:
 
     samples: SampleCfg = field(default_factory=SampleCfg)
     """What it learns from."""
-    steps: int = 3000
+    steps: int = 6000
     """Updates."""
-    batch: int = 256
+    batch: int = 64
     """Frames per update."""
-    learning_rate: float = 2e-3
+    distinct_batches: int = 0
+    """Batches that are made; afterwards they come again, every second time with left and right exchanged. On a CPU,
+    making frames costs as much as learning from them. 0 for new frames at every update."""
+    learning_rate: float = 5e-3
     """At the beginning; falls to a fiftieth along a cosine."""
     warm_up_steps: int = 100
     """Updates during which the rate rises from 0."""
@@ -100,6 +103,7 @@ class MapTraining:
         self.net = MapNet()
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=cfg.learning_rate)
         self._held_out: Frames | None = None
+        self._made: dict[int, Frames] = {}
         if resume:
             self._load()
         else:
@@ -153,7 +157,7 @@ class MapTraining:
 
     def _update(self) -> float:
         cfg = self.cfg
-        frames = self.source.batch(self.step, cfg.batch)
+        frames = self._frames(self.step)
         rate = cfg.learning_rate * learning_rate_share(self.step, cfg.steps, cfg.warm_up_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -165,6 +169,18 @@ class MapTraining:
         self.optimizer.step()
         self.step += 1
         return float(loss.detach())
+
+    def _frames(self, step: int) -> Frames:
+        """The frames of an update, a function of the configuration and the step alone."""
+        count = self.cfg.distinct_batches
+        if not count:
+            return self.source.batch(step, self.cfg.batch)
+        which = step % count
+        if which not in self._made:
+            self._made[which] = self.source.batch(which, self.cfg.batch)
+        frames = self._made[which]
+        mirrored = (step // count) % 2 == 1
+        return Frames(frames.z_m.flip(-1), frames.target_m.flip(-1)) if mirrored else frames
 
     def _note(self) -> None:
         path = self.folder / CURVE

@@ -12,6 +12,10 @@ POOL = 3
 MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 2.0
 """Bounds of the log variance, ln m^2: a deviation of 1 cm, and of 2.7 m, which is that of an empty cell."""
 
+INPUT_SCALE, INPUT_SHIFT_M = 2.0, 0.4
+"""Heights go into the convolutions as scale * (z + shift): flat ground under a standing robot near 0, where the zeros
+beyond the border are then, and a step of a leg's height near 1."""
+
 
 class MapNet(nn.Module):
     """Estimates ground heights and how sure they are from one local grid; 9,475 parameters.
@@ -42,7 +46,7 @@ class MapNet(nn.Module):
             (N, 1, rows, cols) heights relative to the base, m, and (N, 1, rows, cols) log variances, ln m^2.
         """
         rows, columns = z_base_yaw_m.shape[-2:]
-        fine = self.fine(z_base_yaw_m)
+        fine = self.fine(INPUT_SCALE * (z_base_yaw_m + INPUT_SHIFT_M))
         coarse = self.coarse(fine)[..., :rows, :columns]
         features = self.merge(torch.cat((fine, coarse), dim=1))
         gate = torch.sigmoid(self.gate(features))

@@ -123,6 +123,15 @@ def test_a_resumed_training_ends_where_one_without_a_stop_does(tmp_path):
     )
 
 
+def test_frames_come_again_mirrored_where_only_so_many_are_made(tmp_path):
+    training = MapTraining(replace(TINY, distinct_batches=2), tmp_path)
+    first, second, third, fourth, fifth = (training._frames(step) for step in range(5))
+    assert torch.equal(third.z_m, first.z_m.flip(-1))
+    assert torch.equal(fourth.target_m, second.target_m.flip(-1))
+    assert torch.equal(fifth.z_m, first.z_m)
+    assert not torch.equal(first.z_m, second.z_m)
+
+
 def test_a_training_stops_when_its_time_is_over_and_says_so(tmp_path):
     training = MapTraining(TINY, tmp_path)
     steps = []
