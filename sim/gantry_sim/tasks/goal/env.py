@@ -31,6 +31,7 @@ from gantry_sim.tasks.goal.state import GoalNames, GoalState
 from gantry_sim.tasks.locomotion import rewards as walking
 from gantry_sim.tasks.locomotion.terms import ContractActionCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, robot_cfg
+from gantry_sim.terrains.tile import GROUND_BODY
 
 
 def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
@@ -103,7 +104,7 @@ def _robot_cfg(cfg: GoalCfg, robot: Climber) -> EntityCfg:
 
 def _contact_sensors(cfg: GoalCfg, robot: Climber, names: GoalNames) -> tuple[ContactSensorCfg, ...]:
     feet = foot_patterns(cfg, robot)
-    ground = ContactMatch(mode="body", pattern="terrain")
+    ground = ContactMatch(mode="body", pattern=GROUND_BODY)
     fields: dict[str, Any] = {"fields": ("found", "force"), "reduce": "netforce"}
     sensors = (
         ContactSensorCfg(
