@@ -60,11 +60,19 @@ class Toy(VecEnv):
 
 
 @pytest.fixture
+def toy_class():
+    """The toy, to be made into another one."""
+    return Toy
+
+
+@pytest.fixture
 def make_runner():
-    """``make_runner(run_dir, mirror=..., threads=..., **learner)`` gives a runner on a fresh toy."""
+    """``make_runner(run_dir, mirror=..., threads=..., **learner)`` gives a runner on a fresh toy; ``learner_mirror`` is
+    the learner's own field ``mirror``."""
 
     def make(run_dir=None, mirror=None, threads=1, num_envs=8, **learner):
         torch.manual_seed(learner.pop("seed", 1))
+        learner |= {"mirror": learner.pop("learner_mirror", "both")}
         fields = {
             "total_steps": 6 * 8 * 10,
             "steps_per_env": 10,

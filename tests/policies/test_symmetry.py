@@ -6,10 +6,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gantry_deploy.observations import make_term
+from gantry_deploy.contract import MapWindow, ObservationTerm
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_policies.symmetry import MirrorMap, RandomMirror, mirror_actor, mirror_joints, mirror_names, swap_side
+from gantry_policies.symmetry import (
+    MirrorMap,
+    RandomMirror,
+    mirror_actor,
+    mirror_joints,
+    mirror_names,
+    mirror_window,
+    swap_side,
+)
 from gantry_sim.quiet import quietly
 from gantry_sim.tasks.locomotion.ground import SCAN_SENSOR
 from gantry_sim.tasks.registry import find_task, task_names
@@ -55,9 +63,36 @@ def test_a_part_without_a_counterpart_is_refused():
 def test_observations_whose_image_is_unknown_are_refused():
     task = find_task("velocity-flat-go2")
     contract = task.contract(task.preset("cpu").env)
-    stacked = replace(contract, observations=(make_term("joint_pos", 12, history=2),))
-    with pytest.raises(GantryError, match="'joint_pos' with history 2"):
-        mirror_actor(stacked)
+    strange = replace(contract, observations=(ObservationTerm("smell", 2),))
+    with pytest.raises(GantryError, match="observation 'smell' of 2 numbers"):
+        mirror_actor(strange)
+
+
+def test_a_history_is_mirrored_frame_by_frame():
+    task = find_task("velocity-flat-go2")
+    contract = task.contract(task.preset("cpu").env)
+    stacked = replace(contract, observations=(ObservationTerm("joint_pos", 12, history=3),))
+    values = torch.randn(2, 3, 12)
+    expected = apply(mirror_joints(contract.joint_names), values).flatten(1)
+    assert torch.equal(apply(mirror_actor(stacked), values.flatten(1)), expected)
+
+
+def test_a_map_window_is_mirrored_by_hand():
+    """Two rows ahead, three columns to the left, two channels: sides swap, values and rows stay."""
+    window = MapWindow(2, 3, 0.1, 0.5, 0.0, ("elevation", "uncertainty"))
+    cells = torch.arange(12.0)
+    assert apply(mirror_window(window), cells).tolist() == [4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7]
+    with pytest.raises(GantryError, match="lies 0.2 m to the left"):
+        mirror_window(replace(window, center_y_m=0.2))
+
+
+def test_a_goal_is_mirrored_to_the_other_side():
+    """x ahead, y to the left, sine and cosine of the heading error."""
+    task = find_task("velocity-flat-go2")
+    contract = task.contract(task.preset("cpu").env)
+    goal = replace(contract, observations=(ObservationTerm("goal_command", 4), ObservationTerm("base_lin_vel", 3)))
+    mirrored = apply(mirror_actor(goal), torch.tensor([1.0, 2.0, 0.6, 0.8, 0.1, 0.2, 0.3]))
+    torch.testing.assert_close(mirrored, torch.tensor([1.0, -2.0, -0.6, 0.8, 0.1, -0.2, 0.3]))
 
 
 @pytest.mark.parametrize("name", task_names())

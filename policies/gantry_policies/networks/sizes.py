@@ -49,11 +49,11 @@ class AmeCfg:
         """For two CPU cores and a window of about 100 cells."""
         return cls(
             cell_width=8,
-            conv_channels=(8, 16),
+            conv_channels=(8, 8),
             kernel=3,
             token_width=32,
             heads=8,
-            global_width=24,
+            global_width=16,
             proprio_width=64,
             hidden=(128,),
             long_channels=8,

@@ -1,0 +1,254 @@
+"""A teacher beside the reward: losses by hand, the phases, what is refused, and stopping and resuming."""
+
+import math
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from gantry_deploy.contract import MapWindow
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.checkpoint import CheckpointError, load_newest
+from gantry_policies.config import GuideCfg, PpoCfg
+from gantry_policies.networks import AmeCfg, ObservationLayout
+from gantry_policies.networks.layout import TermSlice
+from gantry_policies.runner import Runner
+from gantry_policies.symmetry import MirrorMap
+from gantry_policies.teacher_guided import TeacherGuidedPPO
+from gantry_policies.teachers import Guidance, PolicyTeacher
+
+WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
+LAYOUT = ObservationLayout((TermSlice("goal_command", 0, 2), TermSlice("elevation_map", 2, 12)), WINDOW)
+SIZES = AmeCfg(4, (2, 3), 3, 8, 2, 4, 6, (8,))
+CRITIC = {"actor": MirrorMap.signs(1, -1), "critic": MirrorMap.signs(1, -1, 1), "action": MirrorMap.signs(1, -1)}
+
+
+class Homeward:
+    """A script that knows the way: a step of the toy that leads to the origin."""
+
+    def __call__(self, observations):
+        return Guidance(-observations["teacher"])
+
+
+@pytest.fixture
+def map_toy(toy_class):
+    """The toy with a map that shows how far each cell is from the origin, and a teacher's observation group."""
+
+    class MapToy(toy_class):
+        def get_observations(self):
+            obs = super().get_observations()
+            cells = self.pos[:, None] + LAYOUT.cell_centers()
+            seen = torch.cat((self.pos, cells.norm(dim=-1)), dim=-1)
+            groups = {"actor": seen, "critic": obs["critic"], "teacher": self.pos.clone()}
+            return TensorDict(groups, batch_size=[len(seen)])
+
+    return MapToy
+
+
+@pytest.fixture
+def make(map_toy):
+    """``make(run_dir, teacher=..., **learner)`` gives a runner of an AME-2 network on a fresh toy."""
+
+    def build(run_dir=None, teacher=None, threads=1, mirror=None, num_envs=8, seed=1, who="critic", **learner):
+        torch.manual_seed(seed)
+        fields = {
+            "total_steps": 6 * num_envs * 10,
+            "steps_per_env": 10,
+            "minibatches": 2,
+            "hidden": (16,),
+            "critic_hidden": (16,),
+            "network": "ame2",
+            "ame": SIZES,
+            "mirror": who,
+            "guide": GuideCfg(imitation_iterations=3),
+        }
+        cfg = PpoCfg(**(fields | learner))
+        return Runner(map_toy(num_envs), cfg, run_dir, "cpu", mirror, threads, LAYOUT, teacher)
+
+    return build
+
+
+def weights(runner):
+    return torch.cat([values.detach().flatten().clone() for values in runner.alg._parameters])
+
+
+def test_the_imitation_loss_by_hand(make):
+    """One joint pair: mean (0, 0) by a head of zeros, deviation 0.5, teacher (0.3, -0.4)."""
+
+    class Fixed:
+        def __call__(self, observations):
+            return Guidance(torch.tensor([0.3, -0.4]).expand(len(observations), 2))
+
+    runner = make(teacher=Fixed(), init_std=0.5, last_layer_scale=0.0, epochs=1, minibatches=1)
+    runner._collect(runner.env.get_observations())
+    losses = runner.alg.update()
+    expected = sum(0.5 * (x / 0.5) ** 2 + math.log(0.5) + 0.5 * math.log(2 * math.pi) for x in (0.3, 0.4))
+    assert losses["imitation"] == pytest.approx(expected, abs=1e-5)
+    assert "embedding" not in losses
+
+
+def test_the_embedding_loss_by_hand(make):
+    """Mean squared distance of each part, summed: parts of the student's embedding moved by 1 and by 2 cost 1 + 4."""
+    runner = make(epochs=1, minibatches=1, teacher=Homeward())
+    student = runner.alg.actor
+
+    class Moved:
+        @torch.no_grad()
+        def __call__(self, observations):
+            attended, overview = student.encode(observations).embedding
+            return Guidance(-observations["teacher"], (attended + 1.0, overview - 2.0))
+
+    runner.alg.teacher = Moved()
+    runner._collect(runner.env.get_observations())
+    assert runner.alg.update()["embedding"] == pytest.approx(5.0, abs=1e-4)
+
+
+def gradient_of(runner, names):
+    """Norm of the gradient that the last minibatch left in some parameters of the actor."""
+    return sum(float(p.grad.norm()) for name, p in runner.alg.actor.named_parameters() if names in name)
+
+
+@pytest.mark.parametrize("imitating", [True, False])
+def test_the_surrogate_waits_until_the_imitation_ends(make, imitating):
+    """A teacher that repeats the student leaves no gradient in the mean: what is left comes from the surrogate."""
+    runner = make(epochs=1, minibatches=1, teacher=Homeward(), entropy=0.0, guide=GuideCfg(imitation_iterations=1))
+    student = runner.alg.actor
+
+    class Echo:
+        @torch.no_grad()
+        def __call__(self, observations):
+            return Guidance(student(observations))
+
+    runner.alg.teacher = Echo()
+    runner._collect(runner.env.get_observations())
+    runner.alg.begin_iteration(0 if imitating else 1)
+    before = weights(runner)
+    runner.alg.update()
+    assert (gradient_of(runner, "mlp") < 1e-6) == imitating
+    assert sum(float(p.grad.norm()) for p in runner.alg.critic.parameters()) > 1e-3  # the value function learns
+    assert not torch.equal(weights(runner), before)
+
+
+@pytest.mark.parametrize("desired_kl", [None, 0.01])
+def test_the_phases_have_their_own_learning_rates(make, desired_kl):
+    guide, history = GuideCfg(imitation_iterations=3, imitation_learning_rate=2e-3), []
+    runner = make(teacher=Homeward(), guide=guide, learning_rate=1e-4, desired_kl=desired_kl)
+    runner.train(lambda progress: history.append((progress.metrics["learning_rate"], runner.alg.imitating)))
+    rates = [rate for rate, _ in history]
+    assert [phase for _, phase in history] == [True] * 3 + [False] * 3
+    assert rates[:3] == [2e-3] * 3
+    if desired_kl is None:
+        assert rates[3:] == [1e-4] * 3
+    else:  # four epochs of two minibatches, each a factor of 1.5 at most
+        assert 1e-4 / 1.5**8 <= rates[3] <= 1e-4 * 1.5**8
+        assert rates[3] != 2e-3
+
+
+def test_a_student_follows_its_teacher(make):
+    guide, history = GuideCfg(action_weight=1.0, imitation_iterations=20, imitation_learning_rate=3e-3), []
+    runner = make(teacher=Homeward(), num_envs=64, total_steps=20 * 640, guide=guide)
+    runner.train(history.append)
+    assert history[-1].metrics["loss_imitation"] < history[0].metrics["loss_imitation"] - 0.5
+    obs = runner.env.get_observations()
+    with torch.no_grad():
+        error = (runner.alg.actor(obs) + obs["teacher"]).norm(dim=-1).mean()
+    assert error < 0.5 * obs["teacher"].norm(dim=-1).mean()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("embedding", [False, True])
+def test_six_iterations_are_three_and_three(make, tmp_path, threads, embedding):
+    """Through the change of phase; an adaptive rate and the map's network included."""
+    teacher = PolicyTeacher(make(seed=7).alg.actor, "actor") if embedding else Homeward()
+    options = {"teacher": teacher, "threads": threads, "desired_kl": 0.01, "mirror": CRITIC, "chunk_rows": 16}
+    guide = GuideCfg(imitation_iterations=2)
+    make(tmp_path / "straight", guide=guide, **options).train()
+    first = make(tmp_path / "halves", guide=guide, **options)
+    first.train(lambda progress: first.stop() if progress.iteration == 3 else None)
+    second = make(tmp_path / "halves", guide=guide, seed=99, **options)
+    assert second.resume().name == "model_3.pt"
+    second.train()
+    one, other = (load_newest(tmp_path / name / "checkpoints")[1] for name in ("straight", "halves"))
+    for group in ("actor_state_dict", "critic_state_dict"):
+        assert all(torch.equal(value, other[group][name]) for name, value in one[group].items())
+    assert one["optimizer_state_dict"]["param_groups"] == other["optimizer_state_dict"]["param_groups"]
+
+
+def test_a_checkpoint_becomes_a_teacher(make, tmp_path):
+    runner = make(tmp_path)
+    runner.train()
+    path, _ = load_newest(tmp_path / "checkpoints")
+    teacher = PolicyTeacher.from_checkpoint(path, runner.ppo_cfg, LAYOUT, 2, group="actor")
+    obs = runner.env.get_observations()
+    found = teacher(obs)
+    with torch.no_grad():
+        assert torch.equal(found.actions, runner.alg.actor(obs))
+        expected = runner.alg.actor.encode(obs).embedding
+    assert [part.shape[1] for part in found.embedding] == [8, 4]
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found.embedding, expected, strict=True))
+    assert not any(values.requires_grad for values in teacher.actor.parameters())
+    other = PpoCfg(total_steps=1, network="ame1", ame=SIZES, hidden=(16,))
+    with pytest.raises(CheckpointError, match="does not hold this teacher's network"):
+        PolicyTeacher.from_checkpoint(path, other, LAYOUT, 2)
+    with pytest.raises(UnknownNameError, match=r"actr.*Did you mean 'actor'"):
+        PolicyTeacher(teacher.actor, "actr")(obs)
+
+
+def test_a_mirrored_student_has_a_mirrored_teacher(make):
+    """The mean is (0, -0.5) by the bias alone. Of 80 rows the first 40 of the shuffled minibatch are mirrored, and
+    there the teacher's lateral step changes sign."""
+    maps = {"actor": MirrorMap.signs(*([1.0] * 14)), "action": MirrorMap.signs(1, -1)}
+    one = {"minibatches": 1, "epochs": 1, "last_layer_scale": 0.0, "init_std": 1.0}
+    runner = make(teacher=Homeward(), mirror=maps | {"critic": MirrorMap.signs(1, -1, 1)}, who="both", **one)
+    runner._collect(runner.env.get_observations())
+    with torch.no_grad():
+        runner.alg.actor.mlp[-1].bias[1] = -0.5
+    state = torch.get_rng_state()
+    rows = next(runner.alg._minibatches())
+    torch.set_rng_state(state)
+    steps = -runner.alg.storage.observations["teacher"].flatten(0, 1)[rows]
+    steps[:40, 1] *= -1
+    expected = 0.5 * (steps - torch.tensor([0.0, -0.5])).square().sum(-1).mean() + math.log(2 * math.pi)
+    assert runner.alg.update()["imitation"] == pytest.approx(float(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Guidance(torch.zeros(80, 3)), r"actions have shape \(80, 3\), expected \(80, 2\)"),
+        (Guidance(torch.full((80, 2), torch.nan)), "not all finite"),
+        (Guidance(torch.zeros(80, 2), (torch.zeros(80, 5),)), r"widths \[5\], the student's has \[8, 4\]"),
+    ],
+)
+def test_answers_that_make_no_sense_are_refused(make, answer, text):
+    runner = make(teacher=lambda observations: answer)
+    with pytest.raises(GantryError, match=text):
+        runner.train()
+
+
+def test_representations_have_no_mirror_image(make):
+    maps = CRITIC | {"actor": MirrorMap.signs(*([1.0] * 14))}
+    options = {"teacher": PolicyTeacher(make(seed=7).alg.actor, "actor"), "mirror": maps, "who": "both"}
+    with pytest.raises(GantryError, match="an embedding has no mirror image"):
+        make(**options).train()
+    assert make(**options, guide=GuideCfg(embedding_weight=0.0)).train()
+    assert make(**(options | {"who": "critic"})).train()
+
+
+def test_a_learner_without_a_teacher_is_the_plain_one(make):
+    assert not isinstance(make().alg, TeacherGuidedPPO)
+    assert isinstance(make(teacher=Homeward()).alg, TeacherGuidedPPO)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"action_weight": -1.0}, "guide.action_weight is -1.0"),
+        ({"action_weight": 0.0, "embedding_weight": 0.0}, "both weights at 0"),
+        ({"imitation_iterations": -1}, "imitation_iterations is -1"),
+        ({"imitation_learning_rate": 0.0}, "imitation_learning_rate is 0.0"),
+    ],
+)
+def test_guides_that_make_no_sense_are_refused(change, text):
+    with pytest.raises(GantryError, match=text):
+        GuideCfg(**change)
