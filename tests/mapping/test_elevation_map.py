@@ -86,6 +86,13 @@ def test_reset_forgets_only_what_it_should(wide):
     _, variance = look(maps, wide, INNER, poses)
     assert (variance[0] == 10.0).all()
     assert (variance[1] < 1.0).all()
+    # The next frame brings back nothing but itself.
+    front = np.zeros((2, 12, 8))
+    front[:, 8:] = 1.0
+    fuse(maps, wide, LOCAL, poses, valid=front)
+    _, variance = look(maps, wide, INNER, poses)
+    assert (variance[0, :5] == 10.0).all()
+    assert (variance[0, -1] < 1.0).all()
 
 
 @pytest.mark.parametrize("fusion", ["wta", "kalman"])
@@ -176,7 +183,9 @@ def test_following_loses_nothing_inside(wide):
         corner = np.asarray(maps.layers()[2])[0]
         fuse(maps, wide, LOCAL, [[*pos, 0.3, 1.0]], nothing, valid=nothing)
         mean, variance, new_corner = (np.asarray(part)[0] for part in maps.layers())
-        moves += not np.array_equal(corner, new_corner)
+        if not np.array_equal(corner, new_corner):
+            moves += 1
+            assert (abs(new_corner + 1.6 - pos) <= 0.1).all()  # back to the middle
         low, high = np.maximum(low, new_corner), np.minimum(high, new_corner + 3.2)
         # On whole cells, and never further off than a fifth of its size.
         np.testing.assert_allclose(new_corner / 0.1, np.round(new_corner / 0.1), atol=1e-9)

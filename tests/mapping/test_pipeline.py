@@ -160,10 +160,11 @@ def test_two_cameras_see_what_each_sees(wide):
 
 
 class GuessesEverywhere:
-    """A network that is sure of everything, also of an empty image."""
+    """A network that is sure of everything, also of an empty image, in which it sees a wall."""
 
     def __call__(self, z):
-        return 0.0 * z - 0.1, 0.0 * z - 6.0
+        height = 0.4 if float(z.max()) < -1.9 else -0.1
+        return 0.0 * z + height, 0.0 * z - 6.0
 
 
 @pytest.mark.parametrize("nothing", [0.0, math.nan, math.inf])
@@ -200,6 +201,20 @@ def test_only_a_stale_sensor_makes_uncertainty_grow_fast(array):
     np.testing.assert_allclose(after[1][known], before[1][known] + 8 * 0.1 * 0.1, rtol=1e-5)
     assert (after[0][known] <= before[0][known]).all()
     assert (after[2] == 10.0).all()
+
+
+def test_a_kalman_filter_takes_only_what_was_measured(wide):
+    known = {}
+    pos, quat = pose()
+    image = render(CAMERA, pos, quat)
+    image[:, :, :32] = 0.0  # blind on the left
+    for fusion in ("wta", "kalman"):
+        pipeline = MappingPipeline(replace(CFG, fusion=fusion), GuessesEverywhere(), wide([0.0]))
+        for _ in range(10):
+            pipeline.update(wide(image), wide(pos), wide(quat))
+        _, variance = pipeline.map.query(GridSpec(4, 2, 0.08, 0.9, 0.3), wide(pos), wide([0.0]))
+        known[fusion] = (np.asarray(variance) < 1.0).mean()
+    assert known == {"wta": 1.0, "kalman": 0.0}
 
 
 def test_a_void_of_the_network_is_not_fused(wide):
