@@ -203,9 +203,6 @@ class ElevationMap:
         corner = xp.astype(self._low, self._like.dtype) * self.cfg.map_resolution_m
         return ops.gather(self._mean, index), xp.clip(variance, None, self.cfg.prior_variance_m2), corner
 
-    def _select(self, values: Array, rows: Array | None) -> Array:
-        return values if rows is None else values[rows]
-
     def _store(self, name: str, rows: Array | None, values: Array) -> None:
         if rows is None:
             setattr(self, name, values)
