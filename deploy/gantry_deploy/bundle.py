@@ -36,6 +36,8 @@ SIGNATURE_TAG = b"gantry policy bundle\0"
 """Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
+MAPPER = "mapper.onnx"
+"""The mapping network of a policy that looks at a map; a bundle without one is mapped for without a network."""
 REQUIRED = (MODEL, CONTRACT, GOLDEN)
 """Files without which a bundle is none."""
 
@@ -69,6 +71,8 @@ class Bundle:
     """Format, hashes and signature."""
     signature_verified: bool = False
     """Whether a public key was given, and the signature is its owner's."""
+    mapper_bytes: bytes | None = None
+    """The ONNX file of the mapping network, if there is one."""
 
     @property
     def is_signed(self) -> bool:
@@ -102,7 +106,7 @@ def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
     contract = PolicyContract.from_json(_text(path, CONTRACT, files[CONTRACT]))
     card = _json_object(path, CARD, files[CARD]) if CARD in files else None
     golden = _read_arrays(path, files[GOLDEN])
-    return Bundle(path, contract, files[MODEL], golden, card, manifest, signature_verified=public_key is not None)
+    return Bundle(path, contract, files[MODEL], golden, card, manifest, public_key is not None, files.get(MAPPER))
 
 
 def seal_bundle(folder: str | Path, *, private_key: bytes | None = None) -> dict[str, Any]:
@@ -134,6 +138,7 @@ def write_bundle(
     golden: Mapping[str, np.ndarray],
     card: Mapping[str, Any] | None = None,
     private_key: bytes | None = None,
+    mapper_bytes: bytes | None = None,
 ) -> Path:
     """Write and seal a bundle; files of an older bundle in the folder are replaced.
 
@@ -144,6 +149,7 @@ def write_bundle(
         golden: Arrays without objects.
         card: Measured scores, if they exist already.
         private_key: Raw Ed25519 key, 32 bytes, to sign with.
+        mapper_bytes: The ONNX file of the mapping network, for a policy that looks at a map.
 
     Returns:
         The folder.
@@ -155,10 +161,12 @@ def write_bundle(
     _replace(folder / MODEL, model_bytes)
     _replace(folder / CONTRACT, contract.to_json().encode())
     _replace(folder / GOLDEN, buffer.getvalue())
-    if card is not None:
-        _replace(folder / CARD, json.dumps(card, indent=1).encode())
-    else:
-        (folder / CARD).unlink(missing_ok=True)
+    card_bytes = None if card is None else json.dumps(card, indent=1).encode()
+    for name, data in ((CARD, card_bytes), (MAPPER, mapper_bytes)):
+        if data is not None:
+            _replace(folder / name, data)
+        else:
+            (folder / name).unlink(missing_ok=True)
     seal_bundle(folder, private_key=private_key)
     return folder
 

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gantry_deploy.errors import SafetyError
+from gantry_deploy.asked import Asked
+from gantry_deploy.goals import Goal
+from gantry_deploy.perception import MapSource, require_source
 from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
 from gantry_deploy.standing import Stand
@@ -78,6 +80,10 @@ class Controller:
         safety: Mode and judge.
         recorder: Gets every report, if given.
         rate_hz: Rate of a loop without a policy; a policy's contract has the say otherwise.
+        map_source: From :func:`gantry_deploy.perception.make_map_source`, for a policy that looks at a map.
+
+    Raises:
+        ContractError: If the policy looks at a map and there is none.
     """
 
     def __init__(
@@ -88,19 +94,23 @@ class Controller:
         recorder: TickRecorder | None = None,
         *,
         rate_hz: float | None = None,
+        map_source: MapSource | None = None,
     ) -> None:
+        if runner is not None:
+            require_source(runner.contract, map_source)
         self.robot = robot
         self.runner = runner
         self.safety = safety
         self.recorder = recorder
+        self.map_source = map_source
         self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
-        self.timing = TimingLog(("period", "jitter", "busy", "read", "safety", "observe", "infer", "step", "write"))
+        self.timing = TimingLog(
+            ("period", "jitter", "busy", "read", "map", "safety", "observe", "infer", "step", "write")
+        )
         self._stand = Stand(robot.spec, runner, safety)
         self._passive = JointCommand.passive(robot.spec)
         self._damping = JointCommand.damping(robot.spec)
-        self._no_command = np.zeros(len(runner.contract.command.names) if runner is not None else 3)
-        self._no_command.setflags(write=False)
-        self._command: tuple[NDArray[np.float64], float] = (self._no_command, -np.inf)
+        self._asked = Asked(None if runner is None else runner.contract, safety.config.command_timeout_s)
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
         self._state: RobotState | None = None
@@ -124,10 +134,20 @@ class Controller:
         Raises:
             SafetyError: If it has another size; the old command stays.
         """
-        values = np.array(command, dtype=np.float64)
-        if values.shape != self._no_command.shape:
-            raise SafetyError(f"The command has shape {values.shape}, expected {self._no_command.shape}.")
-        self._command = (values, stamp_s)
+        self._asked.set_command(command, stamp_s)
+
+    def set_goal(self, goal: Goal | None) -> None:
+        """Where to walk to from now on, until another goal or command, or until the policy ends.
+
+        Raises:
+            SafetyError: If the policy does not walk to goals.
+        """
+        self._asked.set_goal(goal)
+
+    @property
+    def goal(self) -> Goal | None:
+        """Where the robot is told to walk to, if it is."""
+        return self._asked.goal
 
     def heartbeat(self, stamp_s: float) -> None:
         """The operator is there; ``stamp_s`` on the robot's clock."""
@@ -153,7 +173,10 @@ class Controller:
         period_s = self._note_period(now_s)
         state, trouble = self._read(now_s)
         read_done = clock()
-        requested = self._requested(now_s)
+        if self.map_source is not None:
+            self.map_source.update(now_s)
+        mapped = clock()
+        requested = self._requested(state, now_s)
         mode = self._judge(state, trouble, now_s, requested)
         judged = clock()
         step = self._policy_step(state, requested, now_s) if mode is Mode.POLICY and state is not None else None
@@ -161,7 +184,8 @@ class Controller:
         chosen = clock()
         sent = self._sent = self._write(command, now_s)
         done = clock()
-        self._note_timing(step, period_s, (read_done - begin, judged - read_done, done - chosen, done - begin))
+        parts = (read_done - begin, mapped - read_done, judged - mapped, done - chosen, done - begin)
+        self._note_timing(step, period_s, dict(zip(("read", "map", "safety", "write", "busy"), parts, strict=True)))
         fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
         report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin)
         if self.recorder is not None:
@@ -249,8 +273,8 @@ class Controller:
         self._missed_in_a_row = self._missed_in_a_row + missed if missed else 0
         return period_s
 
-    def _note_timing(self, step: PolicyStep | None, period_s: float, parts: tuple[float, float, float, float]) -> None:
-        for name, duration_s in zip(("read", "safety", "write", "busy"), parts, strict=True):
+    def _note_timing(self, step: PolicyStep | None, period_s: float, parts: dict[str, float]) -> None:
+        for name, duration_s in parts.items():
             self.timing.add(name, duration_s)
         if period_s > 0.0:
             self.timing.add("period", period_s)
@@ -259,7 +283,7 @@ class Controller:
             self.timing.add("observe", step.observe_s)
             self.timing.add("infer", step.infer_s)
             # What the policy costs: judging, observing and inferring, without talking to the robot.
-            self.timing.add("step", step.observe_s + step.infer_s + parts[1])
+            self.timing.add("step", step.observe_s + step.infer_s + parts["safety"])
 
     def _read(self, now_s: float) -> tuple[RobotState | None, Fault | None]:
         """The state, or why there is none."""
@@ -270,9 +294,10 @@ class Controller:
             self._counts["read_errors"] += 1
             return None, Fault(FaultCode.NO_STATE, f"The robot cannot be read: {error}", now_s)
 
-    def _requested(self, now_s: float) -> NDArray[np.float64]:
-        command, stamp_s = self._command
-        return command if now_s - stamp_s <= self.safety.config.command_timeout_s else self._no_command
+    def _requested(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
+        if self.map_source is not None and self.map_source.lost(now_s):
+            return self._asked.nothing  # Without eyes, stay.
+        return self._asked.at(state, now_s)
 
     def _judge(
         self, state: RobotState | None, trouble: Fault | None, now_s: float, requested: NDArray[np.float64]
@@ -289,6 +314,8 @@ class Controller:
             self.safety.report(self._finding)
         mode, entry = self.safety.snapshot()
         if entry != self._entry:
+            if mode is Mode.DAMP or self._mode is Mode.POLICY:
+                self._asked.drop_goal()  # A policy that starts again must not set off for where it was once sent.
             self._entry, self._mode = entry, mode
             if mode is Mode.STAND and state is not None:
                 self._stand.begin(state, self._sent, now_s, entry)
@@ -300,7 +327,8 @@ class Controller:
         if self.runner is None:
             return None
         try:
-            step = self.runner.step(state, requested)
+            window = None if self.map_source is None else self.map_source.window(state, now_s)
+            step = self.runner.step(state, requested, window)
         except GantryError as error:
             self.safety.report(Fault(FaultCode.POLICY, str(error), now_s))
             return None
@@ -363,4 +391,6 @@ class Controller:
     def _refuse_start(self) -> str | None:
         if self.runner is None:
             return "no policy is loaded."
+        if self.map_source is not None and self.map_source.lost(self.robot.now_s()):
+            return "the policy looks at a map, and none has come for a while."
         return self._stand.refusal(self._state, self.robot.now_s())

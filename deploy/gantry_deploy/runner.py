@@ -60,6 +60,8 @@ class PolicyRunner:
             raise PolicyError(f"The policy's output is '{contract.action.kind}', expected 'target/joint/position'.")
         self.contract = contract
         self.spec = spec
+        self.mapper_model = bundle.mapper_bytes
+        """The bundle's mapping network, ONNX; None without one."""
         like = np.zeros((1, 1), dtype=np.float32)
         self._policy = OnnxPolicy(bundle.model_bytes, contract)
         self._builder = ObservationBuilder(contract, like)

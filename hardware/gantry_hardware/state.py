@@ -36,6 +36,19 @@ class RobotState:
     """Shape (3,), odometry where there is any."""
     foot_contact: NDArray[np.bool_] | None = None
     """Shape (feet,), true where a foot touches the ground; None where it is not sensed."""
+    quat_base_to_odom_wxyz: FloatArray | None = None
+    """Shape (4,), orientation in the frame of ``pos_base_in_world_m``, where the odometry has a heading of its own;
+    None where that is the one of ``quat_base_to_world_wxyz``."""
+
+    @property
+    def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:
+        """Position (3,) and orientation (4,) in one frame, for places in the world; None without finite odometry."""
+        pos = self.pos_base_in_world_m
+        quat = self.quat_base_to_odom_wxyz
+        quat = self.quat_base_to_world_wxyz if quat is None else quat
+        if pos is None or not (np.isfinite(pos).all() and np.isfinite(quat).all()):
+            return None
+        return pos, quat
 
     def is_finite(self) -> bool:
         """Whether every number that a policy may read is finite."""

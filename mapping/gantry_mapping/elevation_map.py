@@ -203,6 +203,24 @@ class ElevationMap:
         corner = xp.astype(self._low, self._like.dtype) * self.cfg.map_resolution_m
         return ops.gather(self._mean, index), xp.clip(variance, None, self.cfg.prior_variance_m2), corner
 
+    def load(self, mean: Array, variance: Array, corner_in_world_m: Array) -> None:
+        """Replace all maps by ones that were laid out in space: the inverse of :meth:`layers`.
+
+        Args:
+            mean: Shape (N, S, S), in the world, m.
+            variance: Shape (N, S, S), m^2.
+            corner_in_world_m: Shape (N, 2), lower corners, on the lattice but for rounding.
+        """
+        xp, cells = self._xp, self.cells
+        self._low = xp.astype(xp.round(corner_in_world_m * (1.0 / self.cfg.map_resolution_m)), xp.int64)
+        row, col = ((self._cell_steps - self._low[:, k : k + 1]) % cells for k in (0, 1))
+        index = ((row + (self._streams * cells)[:, None]) * cells)[:, :, None] + col[:, None, :]
+        self._mean, self._variance = (
+            xp.reshape(ops.gather(xp.reshape(part, (-1,)), index), (-1,)) for part in (mean, variance)
+        )
+        self._growth = xp.zeros_like(self._growth)
+        self._seeded = xp.ones_like(self._seeded)
+
     def _store(self, name: str, rows: Array | None, values: Array) -> None:
         if rows is None:
             setattr(self, name, values)

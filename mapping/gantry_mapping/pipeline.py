@@ -75,6 +75,11 @@ class MappingPipeline:
         self._since_frame_s = self._xp.zeros((num_envs,), dtype=like.dtype, device=device(like))
         self._rays = [camera.rays_in_base(like) for camera in cfg.cameras]
 
+    @property
+    def since_frame_s(self) -> Array:
+        """Shape (N,), time since the last frame that held a measurement, or since the start."""
+        return self._since_frame_s
+
     def reset(self, rows_mask: Array | None = None) -> None:
         """Forget the maps of ``rows_mask`` (N,), bool; None for all. The next frame starts them anew."""
         self.map.reset(rows_mask)

@@ -12,6 +12,7 @@ from gantry_sim.models import base_body, scene_model
 
 FloatArray = NDArray[np.float64]
 
+_ABOVE_ALL_M = 10.0
 HANGING_CLEARANCE_M = 0.2
 """With a fixed base, the base hangs this much higher than it stands."""
 
@@ -24,8 +25,11 @@ def robot_with_motors(
     added_mass_kg: float = 0.0,
     fixed_base: bool = False,
     visuals: bool = True,
+    terrain: str = "",
+    terrain_difficulty: float = 0.5,
+    terrain_seed: int = 0,
 ) -> mujoco.MjModel:
-    """The robot on a floor, one motor per joint in the order of the spec, its torque clipped to the effort limit.
+    """The robot on a floor or on terrain, one motor per joint in the spec's order, its torque clipped to the limit.
 
     A motor's force is ``ctrl + biasprm[1] q + biasprm[2] dq``, so that stiffness and damping, negated, go to
     ``actuator_biasprm`` and the constant part of the impedance law to ``ctrl``.
@@ -37,10 +41,13 @@ def robot_with_motors(
         added_mass_kg: Payload at the base's centre of mass; may be negative.
         fixed_base: Hang the robot by its base above the floor.
         visuals: Load the meshes that are only looked at.
+        terrain: Name of a terrain, see :class:`gantry_sim.terrain_scene.TerrainCfg`; empty for a flat floor.
+        terrain_difficulty: 0 to 1.
+        terrain_seed: Of the terrain.
 
     Raises:
-        UnknownNameError: If the robot has no MuJoCo model.
-        GantryError: If the base would weigh nothing.
+        UnknownNameError: If the robot has no MuJoCo model, or if there is no such terrain.
+        GantryError: If the base would weigh nothing, or a number makes no sense.
     """
     scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
     base = base_body(scene)
@@ -49,6 +56,10 @@ def robot_with_motors(
             f"'{spec.name}' cannot carry 'added_mass_kg' = {added_mass_kg}: its base weighs {base.mass:.3f} kg."
         )
     base.mass += added_mass_kg
+    if terrain:
+        from gantry_sim.terrain_scene import TerrainCfg, add_terrain  # Loads torch, which a flat floor does not need.
+
+        add_terrain(scene, spec.name, TerrainCfg(terrain, terrain_difficulty, terrain_seed))
     for joint in spec.joints:
         scene.add_actuator(
             name=joint.name,
@@ -93,6 +104,24 @@ class SceneIndex:
             on_foot = model.geom_bodyid == model.site(foot).bodyid[0]
             self._foot_of_geom[on_foot & _named_foot(model)] = index
         self._is_world = model.geom_bodyid == 0
+        floor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, "floor")
+        self.is_flat = floor >= 0
+        """Whether the ground is the plane z = 0."""
+        sites = [model.site(i) for i in range(model.nsite) if model.site(i).name.startswith("goal_")]
+        self.goals_in_world_m = np.array([site.pos for site in sites]).reshape(-1, 3)
+        """Shape (goals, 3), places to walk to."""
+
+    def base_pose(self, model: mujoco.MjModel, qpos: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Position (3,) and orientation (4,) of the base in the world."""
+        if self.is_free:
+            return qpos[:3], qpos[3:7]
+        return model.body_pos[self.base].copy(), model.body_quat[self.base].copy()
+
+    def base_velocity(self, qpos: FloatArray, qvel: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Linear and angular velocity, (3,) each, in the base frame; MuJoCo keeps the linear one in the world's."""
+        if not self.is_free:
+            return np.zeros(3), np.zeros(3)
+        return rotate_into_base(qpos[3:7], qvel[:3]), qvel[3:6].copy()
 
     def feet_on_ground(self, contact_geoms: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which feet touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
@@ -118,6 +147,23 @@ class SceneIndex:
             axis_z = data.geom_xmat[geom, 8]
             lowest = min(lowest, data.geom_xpos[geom, 2] - abs(axis_z) * half_length - radius)
         return float(lowest)
+
+    def put_down_height_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
+        """How far a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the ground."""
+        lowest = self.lowest_foot_point_m(model, data)
+        if self.is_flat:
+            return -lowest
+        feet = data.geom_xpos[self._foot_of_geom >= 0]
+        return max(ground_height_m(model, data, foot[:2], _ABOVE_ALL_M) for foot in feet) - lowest
+
+
+def ground_height_m(model: mujoco.MjModel, data: mujoco.MjData, xy_m: FloatArray, from_z_m: float) -> float:
+    """Height of what carries at a place (2,) in the world, looking down from a height, m; -inf for nothing."""
+    groups = np.zeros(mujoco.mjNGROUP, np.uint8)
+    groups[0] = 1  # gantry_sim.terrains.tile.SOLID_GROUPS, and the floor
+    origin = np.array([xy_m[0], xy_m[1], from_z_m], dtype=np.float64)
+    distance = mujoco.mj_ray(model, data, origin, np.array([0.0, 0.0, -1.0]), groups, True, -1, np.zeros(1, np.int32))
+    return -np.inf if distance < 0.0 else from_z_m - distance
 
 
 def rotate_into_base(quat_base_to_world_wxyz: FloatArray, vector_in_world: FloatArray) -> FloatArray:

@@ -16,12 +16,14 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.perception import DepthFrame
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
-from gantry_sim.motorised import SceneIndex, robot_with_motors, rotate_into_base
+from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors, rotate_into_base
+from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.sensor_noise import SensorNoise
 
 __all__ = ["MujocoRobot", "SensorNoise"]
@@ -62,9 +64,16 @@ class MujocoRobot:
         realtime: Follow the machine's monotonic clock instead of running in lock-step.
         fixed_base: Hang the robot by its base above the floor, as from a gantry.
         visuals: Load the meshes that :meth:`render` shows; without them starting is faster.
+        terrain: A tile to walk along x on, :class:`gantry_sim.terrain_scene.TerrainCfg`; empty for a flat floor.
+        terrain_difficulty: 0 to 1.
+        terrain_seed: Of the terrain.
+        camera: Whether the depth camera in its head is on.
+        camera_rate_hz: Pictures per second.
+        camera_delay_s: Between a picture and :meth:`read_depth` handing it out.
+        camera_noise: Multiple of :meth:`gantry_sim.robot_camera.DepthNoise.usual`.
 
     Raises:
-        UnknownNameError: If the robot has no MuJoCo model.
+        UnknownNameError: If the robot has no MuJoCo model or no camera, or if there is no such terrain.
         GantryError: If a number makes no sense.
     """
 
@@ -82,6 +91,13 @@ class MujocoRobot:
         realtime: bool = False,
         fixed_base: bool = False,
         visuals: bool = True,
+        terrain: str = "",
+        terrain_difficulty: float = 0.5,
+        terrain_seed: int = 0,
+        camera: bool = False,
+        camera_rate_hz: float = 15.0,
+        camera_delay_s: float = 0.02,
+        camera_noise: float = 0.0,
     ) -> None:
         for name, value in (("delay_s", delay_s), ("command_delay_s", command_delay_s), ("friction", friction)):
             if not value >= 0.0:
@@ -100,7 +116,16 @@ class MujocoRobot:
             added_mass_kg=added_mass_kg,
             fixed_base=fixed_base,
             visuals=visuals,
+            terrain=terrain,
+            terrain_difficulty=terrain_difficulty,
+            terrain_seed=terrain_seed,
         )
+        self.depth_cameras = (head_camera(spec.name),) if camera else ()
+        """Depth cameras that are on."""
+        self._depth = [
+            DepthSensor(self.model, item, camera_rate_hz, camera_delay_s, DepthNoise.usual(camera_noise))
+            for item in self.depth_cameras
+        ]
         self.data = mujoco.MjData(self.model)
         self._index = SceneIndex(self.model, spec)
         self._limiter = CommandLimiter(spec)
@@ -175,6 +200,24 @@ class MujocoRobot:
                 self._camera.close()
                 self._camera = None
 
+    def read_depth(self) -> list[DepthFrame]:
+        """The depth images that have arrived since the last call, with the true pose at which they were taken.
+
+        Pictures are taken when somebody looks, so look at least as often as the camera's rate.
+
+        Raises:
+            RobotError: If not connected.
+        """
+        with self._lock:
+            self._require_connection()
+            self._catch_up()
+            now_s, frames = self._time_s(), []
+            for sensor in self._depth:
+                if sensor.is_due(now_s):
+                    sensor.take(self.data, now_s, *self._index.base_pose(self.model, self.data.qpos), self._rng)
+                frames += sensor.arrived(now_s)
+            return frames
+
     # -- what only a simulated robot can do ----------------------------------------------------------------------
 
     def reset(
@@ -202,12 +245,14 @@ class MujocoRobot:
             if self._index.is_free:
                 self.data.qpos[:7] = (*pos_xy_m, 0.0, math.cos(yaw_rad / 2.0), 0.0, 0.0, math.sin(yaw_rad / 2.0))
                 mujoco.mj_kinematics(self.model, self.data)
-                self.data.qpos[2] = -self._index.lowest_foot_point_m(self.model, self.data)
+                self.data.qpos[2] = self._index.put_down_height_m(self.model, self.data)
             self._obey(JointCommand.position(self.spec, pose))
             mujoco.mj_forward(self.model, self.data)
             self._pending.clear()
             self._history.clear()
             self._reading = None
+            for sensor in self._depth:
+                sensor.restart()
             # A robot that has just been put down touches the floor without pressing on it yet; at rest it would.
             self._history.append(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
 
@@ -222,27 +267,37 @@ class MujocoRobot:
     @property
     def pos_base_in_world_m(self) -> FloatArray:
         """Shape (3,), the truth now."""
-        return self._base_pose(self.data.qpos)[0].copy()
+        return self._index.base_pose(self.model, self.data.qpos)[0].copy()
 
     @property
     def quat_base_to_world_wxyz(self) -> FloatArray:
         """Shape (4,), the truth now."""
-        return self._base_pose(self.data.qpos)[1].copy()
+        return self._index.base_pose(self.model, self.data.qpos)[1].copy()
 
     @property
     def true_lin_vel_base_in_base_m_s(self) -> FloatArray:
         """Shape (3,), the truth now: velocity of the base's origin in its own frame."""
-        return self._base_velocity(self.data.qpos, self.data.qvel)[0]
+        return self._index.base_velocity(self.data.qpos, self.data.qvel)[0]
 
     @property
     def true_ang_vel_base_in_base_rad_s(self) -> FloatArray:
         """Shape (3,), the truth now."""
-        return self._base_velocity(self.data.qpos, self.data.qvel)[1]
+        return self._index.base_velocity(self.data.qpos, self.data.qvel)[1]
 
     @property
     def base_height_m(self) -> float:
-        """Height of the base's origin above the floor, now."""
-        return float(self.pos_base_in_world_m[2])
+        """Height of the base's origin above the ground below it, now; -inf over nothing."""
+        pos = self.pos_base_in_world_m
+        if self._index.is_flat:
+            return float(pos[2])
+        with self._lock:
+            ground_m = ground_height_m(self.model, self.data, pos[:2], float(pos[2]))
+        return float(pos[2]) - ground_m if np.isfinite(ground_m) else -math.inf
+
+    @property
+    def goals_in_world_m(self) -> FloatArray:
+        """Shape (goals, 3), places on the terrain that are worth walking to; none on a flat floor."""
+        return self._index.goals_in_world_m
 
     @property
     def has_fallen(self) -> bool:
@@ -325,8 +380,8 @@ class MujocoRobot:
         return rotate_into_base(self.quat_base_to_world_wxyz, -self.model.opt.gravity)
 
     def _state(self, sample: _Sample) -> RobotState:
-        pos, quat = self._base_pose(sample.qpos)
-        lin_vel, ang_vel = self._base_velocity(sample.qpos, sample.qvel)
+        pos, quat = self._index.base_pose(self.model, sample.qpos)
+        lin_vel, ang_vel = self._index.base_velocity(sample.qpos, sample.qvel)
         return RobotState(
             stamp_s=sample.time_s,
             joint_pos_rad=sample.qpos[self._index.joint_qpos],
@@ -339,18 +394,6 @@ class MujocoRobot:
             lin_vel_base_in_base_m_s=lin_vel,
             foot_contact=self._index.feet_on_ground(sample.contact_geoms),
         )
-
-    def _base_pose(self, qpos: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self._index.is_free:
-            return qpos[:3], qpos[3:7]
-        base = self._index.base
-        return self.model.body_pos[base].copy(), self.model.body_quat[base].copy()
-
-    def _base_velocity(self, qpos: FloatArray, qvel: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Linear and angular velocity, (3,) each, in the base frame; MuJoCo keeps the linear one in the world's."""
-        if not self._index.is_free:
-            return np.zeros(3), np.zeros(3)
-        return rotate_into_base(qpos[3:7], qvel[:3]), qvel[3:6].copy()
 
     def _require_connection(self) -> None:
         if not self._connected:

@@ -1,0 +1,67 @@
+"""What the operator asks for: a command that gets old, or a goal that stays until it is taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gantry_deploy.contract import BODY_POSE, PolicyContract
+from gantry_deploy.errors import SafetyError
+from gantry_deploy.goals import Goal
+from gantry_hardware.state import RobotState
+
+
+class Asked:
+    """The newest command or goal; may be set from any thread.
+
+    Args:
+        contract: The policy's; None for a loop without one.
+        timeout_s: A command that is older becomes zero.
+    """
+
+    def __init__(self, contract: PolicyContract | None, timeout_s: float) -> None:
+        self._takes_goals = contract is not None and contract.command.kind == BODY_POSE
+        self._timeout_s = timeout_s
+        self.nothing = np.zeros(3 if contract is None else len(contract.command.names))
+        """Shape (c,), the command that asks for nothing."""
+        self.nothing.setflags(write=False)
+        # One attribute, so that a reader never sees one thread's command with another one's stamp.
+        self._newest: tuple[NDArray[np.float64], float] | Goal = (self.nothing, -np.inf)
+
+    def set_command(self, command: ArrayLike, stamp_s: float) -> None:
+        """See :meth:`gantry_deploy.loop.Controller.set_command`."""
+        values = np.array(command, dtype=np.float64)
+        if values.shape != self.nothing.shape:
+            raise SafetyError(f"The command has shape {values.shape}, expected {self.nothing.shape}.")
+        self._newest = (values, stamp_s)
+
+    def set_goal(self, goal: Goal | None) -> None:
+        """See :meth:`gantry_deploy.loop.Controller.set_goal`."""
+        if goal is None:
+            self.drop_goal()
+            return
+        if not self._takes_goals:
+            raise SafetyError(f"The policy takes no goals: its command is not '{BODY_POSE}'.")
+        if not np.isfinite((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad)).all():
+            raise SafetyError(f"{goal} is not finite.")
+        self._newest = goal
+
+    @property
+    def goal(self) -> Goal | None:
+        """The goal, if that is what is asked for."""
+        newest = self._newest
+        return newest if isinstance(newest, Goal) else None
+
+    def drop_goal(self) -> None:
+        """Forget a goal; a command stays."""
+        if isinstance(self._newest, Goal):
+            self._newest = (self.nothing, -np.inf)
+
+    def at(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
+        """The command (c,) of now, from the newest state; nothing where that cannot be told."""
+        newest = self._newest
+        if isinstance(newest, Goal):
+            towards = None if state is None else newest.command(state)
+            return self.nothing if towards is None else towards
+        command, stamp_s = newest
+        return command if now_s - stamp_s <= self._timeout_s else self.nothing
