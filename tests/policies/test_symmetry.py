@@ -82,7 +82,7 @@ def test_a_map_window_is_mirrored_by_hand():
     window = MapWindow(2, 3, 0.1, 0.5, 0.0, ("elevation", "uncertainty"))
     cells = torch.arange(12.0)
     assert apply(mirror_window(window), cells).tolist() == [4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7]
-    with pytest.raises(GantryError, match="lies 0.2 m to the left"):
+    with pytest.raises(GantryError, match=r"lies 0\.2 m to the left"):
         mirror_window(replace(window, center_y_m=0.2))
 
 
