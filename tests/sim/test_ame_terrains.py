@@ -12,6 +12,8 @@ from mjlab.terrains import TerrainEntity, TerrainEntityCfg
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.physics.ground import EXACT
 from gantry_sim.physics.heightmap import HeightMap
+from gantry_sim.tasks.goal.cfg import GoalCfg
+from gantry_sim.tasks.goal.ground import terrain_cfg
 from gantry_sim.tasks.registry import find_task, task_names
 from gantry_sim.terrains import catalogue
 from gantry_sim.terrains.catalogue import ANYMAL_D, G1, GO2, GROUPS, SHARES, TESTS, HeldOutTerrainError, training_mix
@@ -166,9 +168,9 @@ def test_footholds_shrink():
     mix = training_mix("go2")
     for kind in ("pallets", "stones", "beam"):
         solid = []
-        for d in LEVELS:
+        for d in (0.0, 0.5, 1.0):
             cfg = replace(mix[kind], floor="virtual")
-            raster = rasterize(tile_of(cfg, d)[0], (2.0, 3.4), (6.0, 4.6), 0.02)
+            raster = rasterize(tile_of(cfg, d)[0], (2.0, 3.4), (6.0, 4.6), 0.03)
             solid.append(np.isfinite(raster.solid_m).mean())
         # Stones that are missing, and edges that fall between cells, make single numbers jump a little.
         assert all(b < a + 0.03 for a, b in pairwise(solid)), (kind, solid)
@@ -330,14 +332,21 @@ def test_tests_stay_out_of_training():
     }
 
 
+def terrain_of(task, preset):
+    cfg = task.preset(preset).env
+    if isinstance(cfg, GoalCfg):
+        return terrain_cfg(cfg, 0)
+    env = task.make_env(replace(cfg, num_envs=2), "cpu", 0)
+    env.close()
+    return env.scene.terrain.cfg
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", task_names())
 def test_no_task_is_trained_on_held_out_terrain(name):
     task = find_task(name)
     for preset in task.presets:
-        env = task.make_env(replace(task.preset(preset).env, num_envs=2), "cpu", 0)
-        assert_trainable(env.scene.terrain.cfg)
-        env.close()
+        assert_trainable(terrain_of(task, preset))
 
 
 def test_wrong_names_are_answered_with_the_near_miss():
