@@ -17,7 +17,6 @@ from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import export_bundle
 from gantry_policies.networks.layout import ObservationLayout
-from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
 from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.quiet import quietly
