@@ -79,11 +79,10 @@ def _walk_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
-    import torch
-
     from gantry_sim.torch_threads import torch_threads
 
-    with torch_threads(min(2, torch.get_num_threads())):
+    # The network is so small that a second thread mostly waits, and sums would come out otherwise on another machine.
+    with torch_threads(1):
         return args.run_map(args)
 
 
