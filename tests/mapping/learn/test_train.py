@@ -15,6 +15,7 @@ from gantry_mapping.learn.export import export_mapper
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.learn.rays import RasterError
 from gantry_mapping.learn.samples import FrameSource, SampleCfg, sample_ground
+from gantry_mapping.learn.torch_mapper import TorchMapper
 from gantry_mapping.learn.train import (
     MapTraining,
     TrainCfg,
@@ -177,6 +178,12 @@ def test_an_exported_mapper_says_what_it_was_made_for_and_computes_the_same(tmp_
         expected = net(z)
     for got, wanted in zip(mapper(z.numpy()), expected, strict=True):
         assert np.abs(got - wanted.numpy()).max() <= 1e-5
+    inside = TorchMapper(path)
+    assert inside.info == mapper.info
+    for got, wanted in zip(inside(z), expected, strict=True):
+        assert torch.equal(got, wanted)
+    with pytest.raises(MappingError, match="The mapper got"):
+        inside(z[:, :, :-1])
     assert list(tmp_path.iterdir()) == [path]
 
 

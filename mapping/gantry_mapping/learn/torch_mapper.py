@@ -1,0 +1,54 @@
+"""An exported mapper as a torch module, for simulations whose maps live on a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import torch
+from onnx import numpy_helper
+
+from gantry_mapping.errors import MappingError
+from gantry_mapping.learn.unet import MapNet
+from gantry_mapping.mapper import METADATA_KEY, MapperInfo
+
+
+class TorchMapper:
+    """Runs the network of a ``mapper.onnx`` in torch; a drop-in for :class:`gantry_mapping.mapper.OnnxMapper`.
+
+    Args:
+        path: The file.
+        device: Where to run.
+
+    Raises:
+        MappingError: If the file cannot be read, lacks its metadata, or holds another network than :class:`MapNet`.
+    """
+
+    def __init__(self, path: str | Path, device: str | torch.device = "cpu") -> None:
+        try:
+            model = onnx.load(str(path))
+        except Exception as problem:  # onnx raises several types without a common base
+            raise MappingError(f"Cannot load the mapper '{path}': {problem}") from problem
+        metadata = {entry.key: entry.value for entry in model.metadata_props}
+        if METADATA_KEY not in metadata:
+            raise MappingError(f"The mapper '{path}' has no metadata '{METADATA_KEY}'; present: {sorted(metadata)}.")
+        self.info = MapperInfo.from_json(metadata[METADATA_KEY])
+        """What the network was made for."""
+        net = MapNet()
+        found = {item.name: torch.from_numpy(numpy_helper.to_array(item).copy()) for item in model.graph.initializer}
+        missing = sorted(set(net.state_dict()) - set(found))
+        if missing:
+            raise MappingError(f"The mapper '{path}' is no {MapNet.__name__}: it lacks {', '.join(missing)}.")
+        net.load_state_dict({name: found[name] for name in net.state_dict()})
+        self._net = net.to(device).eval().requires_grad_(False)
+
+    def __call__(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Complete local grids (N, 1, rows, cols); see :class:`gantry_mapping.mapper.Mapper`.
+
+        Raises:
+            MappingError: If the grid is of another size than the network was trained on.
+        """
+        if tuple(z.shape[1:]) != (1, *self.info.local_grid.shape):
+            raise MappingError(f"The mapper got {tuple(z.shape)}, expected (N, 1, *{self.info.local_grid.shape}).")
+        with torch.no_grad():
+            return self._net(z)
