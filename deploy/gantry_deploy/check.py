@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from gantry_deploy.actions import ActionDecoder
 from gantry_deploy.bundle import GOLDEN, Bundle
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.errors import PolicyError
+from gantry_deploy.goal_rollout import GoalRolloutResult, run_goal_episodes
 from gantry_deploy.observations import ObservationBuilder
 from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.rollout import RolloutConfig, RolloutResult
+from gantry_deploy.rollout import RolloutConfig, RolloutResult, run_episodes
 from gantry_deploy.runner import PolicyRunner, signals_of
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -34,6 +35,7 @@ VELOCITY_ARRAY, MAP_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map"
 
 Arrays = Mapping[str, NDArray[Any]]
 Report = Mapping[str, Any]
+AnyResult = RolloutResult | GoalRolloutResult
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,25 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     return bundle, runner
 
 
-def judge_rollout(contract: PolicyContract, result: RolloutResult) -> list[Stage]:
+def run_rollout(
+    runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
+) -> AnyResult:
+    """The episodes that suit the policy: velocities to follow, or goals to reach."""
+    run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes
+    return run(runner, config, on_episode)
+
+
+def judge_rollout(contract: PolicyContract, result: AnyResult) -> list[Stage]:
     """The thresholds of the contract against the scores of the episodes."""
+    verdicts = result.scores.verdicts(contract.acceptance)
+    if not verdicts:
+        return [Stage("success rate", True, "the contract's acceptance asks for none", skipped=True)]
     return [
-        Stage(verdict.name, verdict.passed, verdict.text, verdict.score.mean, verdict.limit)
-        for verdict in result.scores.verdicts(contract.acceptance)
+        Stage(verdict.name, verdict.passed, verdict.text, verdict.score.mean, verdict.limit) for verdict in verdicts
     ]
 
 
-def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: RolloutResult) -> Report:
+def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: AnyResult) -> Report:
     """The whole outcome of a check that was not refused; plain data and dataclasses."""
     return {
         "verdict": "passed" if all(stage.passed for stage in stages) else "failed",

@@ -14,6 +14,7 @@ from gantry_deploy.contract import BODY_VELOCITY, CommandSpec, PolicyContract
 from gantry_deploy.errors import ContractError, SafetyError
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.metrics import EpisodeScores, TrackingScores, tracking_scores
+from gantry_deploy.perception import make_map_source, needs_map
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyMachine
 from gantry_hardware.backend import Robot
@@ -26,6 +27,7 @@ START_PATIENCE_S = 1.0
 """How long after standing up a refused start is tried again, while the legs settle."""
 _FAST_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"visuals": False}}
 # Nobody looks at these episodes.
+_CAMERA_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"camera": True}}
 
 
 @runtime_checkable
@@ -151,6 +153,11 @@ def run_episodes(
     return RolloutResult(tuple(episodes), scores)
 
 
+def perception_options(contract: PolicyContract, backend: str) -> dict[str, Any]:
+    """Options that give a simulated robot the eyes that a policy needs; none for one that looks at no map."""
+    return dict(_CAMERA_OPTIONS.get(backend, {})) if needs_map(contract) else {}
+
+
 def draw_commands(
     spec: CommandSpec, rng: np.random.Generator, seconds: float, resample_s: tuple[float, float]
 ) -> list[tuple[float, FloatArray]]:
@@ -162,26 +169,33 @@ def draw_commands(
     return schedule
 
 
-def _run_episode(runner: PolicyRunner, config: RolloutConfig, index: int) -> Episode:
-    rng = np.random.default_rng((config.seed, index))
+def draw_robot(runner: PolicyRunner, config: RolloutConfig, rng: np.random.Generator) -> tuple[Robot, dict[str, Any]]:
+    """A robot for one episode, not yet connected, and the options that it was made with.
+
+    Raises:
+        RobotError: If the backend is missing or knows no ground truth.
+    """
     drawn = {
         "noise": config.noise,
         "friction": float(rng.uniform(*config.friction)),
         "added_mass_kg": float(rng.uniform(*config.added_mass_share)) * runner.spec.mass_kg,
         "seed": int(rng.integers(2**31)),
     }
-    options = {**_FAST_OPTIONS.get(config.backend, {}), **drawn, **config.options}
-    commands = draw_commands(runner.contract.command, rng, config.seconds, config.resample_s)
+    seeing = perception_options(runner.contract, config.backend)
+    options = {**_FAST_OPTIONS.get(config.backend, {}), **seeing, **drawn, **config.options}
     robot = make_backend(config.backend, runner.spec, **options)
     if not isinstance(robot, GroundTruth):
         needed = [name for name in dir(GroundTruth) if name in GroundTruth.__dict__ and not name.startswith("_")]
         raise RobotError(f"Backend '{config.backend}' knows no ground truth; it needs: {', '.join(needed)}.")
-    try:
-        robot.connect()
-        watch = _Watch(robot, runner, commands, config.seconds)
-        watch.run()
-    finally:
-        robot.close()
+    return robot, options
+
+
+def _run_episode(runner: PolicyRunner, config: RolloutConfig, index: int) -> Episode:
+    rng = np.random.default_rng((config.seed, index))
+    robot, options = draw_robot(runner, config, rng)
+    commands = draw_commands(runner.contract.command, rng, config.seconds, config.resample_s)
+    watch = _TrackingWatch(robot, runner, commands, config.seconds)
+    watch.run()
     return Episode(
         friction=float(options["friction"]),
         added_mass_kg=float(options["added_mass_kg"]),
@@ -194,74 +208,84 @@ def _run_episode(runner: PolicyRunner, config: RolloutConfig, index: int) -> Epi
     )
 
 
-class _Watch:
-    """Drives a controller through one episode and scores what each control step led to."""
+class EpisodeWatch:
+    """Drives a controller through one episode: stand up, then the policy, until it falls or its time is over.
 
-    def __init__(
-        self, robot: Robot, runner: PolicyRunner, commands: list[tuple[float, FloatArray]], seconds: float
-    ) -> None:
+    Args:
+        robot: Simulated, not yet connected; it is closed after :meth:`run`.
+        runner: The policy.
+        seconds: Time under the policy.
+    """
+
+    def __init__(self, robot: Robot, runner: PolicyRunner, seconds: float) -> None:
         assert isinstance(robot, GroundTruth)
         self._truth: GroundTruth = robot
         self._contract: PolicyContract = runner.contract
-        self._controller = Controller(robot, runner, SafetyMachine(runner.spec))
-        self._commands = commands
+        eyes = make_map_source(runner.contract, robot, runner.mapper_model)
+        self.controller = Controller(robot, runner, SafetyMachine(runner.spec), map_source=eyes)
+        """The loop."""
         self._total = max(1, round(seconds * runner.contract.rate_hz))
         self._asked: FloatArray | None = None
         self._standing_since_s: float | None = None
-        self.scores = EpisodeScores(np.zeros((1, 1)), runner.spec.fall_height_m)
         self.steps = 0
         """Control steps that were scored."""
         self.fault, self.reason = "", ""
 
     def run(self) -> None:
         """Run the episode; the outcome is in the attributes."""
-        report = self._controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
+        robot = self.controller.robot
         try:
-            self._controller.request(Event.STAND)
+            robot.connect()
+            self._run()
+        finally:
+            robot.close()
+
+    def command(self, time_s: float) -> FloatArray | None:
+        """What to ask of the policy ``time_s`` after it has started, shape (c,); None for nothing new."""
+        raise NotImplementedError
+
+    def score(self, command: FloatArray) -> bool:
+        """Take note of where a step led that asked for ``command`` (c,); returns whether the robot has fallen."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        report = self.controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
+        try:
+            self.controller.request(Event.STAND)
         except SafetyError as error:
             self._end(str(error), report)
             return
-        self._controller.run(command_source=self._command, on_tick=self._on_tick)
+        self.controller.run(command_source=self._command, on_tick=self._on_tick)
 
     def _command(self, time_s: float) -> FloatArray | None:
-        if self._controller.safety.mode is not Mode.POLICY:
+        if self.controller.safety.mode is not Mode.POLICY:
             return None
         # The tick that is about to begin is number `steps` of the policy, plus one that is still unscored.
-        now_s = (self.steps + (self._asked is not None)) / self._contract.rate_hz
-        return [values for start_s, values in self._commands if start_s <= now_s + 1e-9][-1]
+        return self.command((self.steps + (self._asked is not None)) / self._contract.rate_hz)
 
     def _on_tick(self, report: TickReport) -> None:
+        fallen = False
         if self._asked is not None:
-            self._score(self._asked)
+            fallen = self.score(self._asked)
+            self.steps += 1
         self._asked = report.requested if report.mode is Mode.POLICY else None
         if report.mode is Mode.DAMP:
             self._end(report.fault.text if report.fault is not None else "damped", report)
         elif report.mode is Mode.STAND:
             self._while_standing(report)
-        elif self.scores.fallen[0]:
+        elif fallen:
             self._end(self._fall_text(), report)
         elif self.steps >= self._total:
-            self._controller.stop()
-
-    def _score(self, command: FloatArray) -> None:
-        """Compare where a step led with what it was asked for."""
-        self.scores.update(
-            self._truth.true_lin_vel_base_in_base_m_s[None],
-            self._truth.true_ang_vel_base_in_base_rad_s[None],
-            self._truth.quat_base_to_world_wxyz[None],
-            np.array([self._truth.base_height_m]),
-            command[None],
-        )
-        self.steps += 1
+            self.controller.stop()
 
     def _while_standing(self, report: TickReport) -> None:
         if self._standing_since_s is None:
             self._standing_since_s = report.time_s
-        over_s = report.time_s - self._standing_since_s - self._controller.safety.config.stand_duration_s
+        over_s = report.time_s - self._standing_since_s - self.controller.safety.config.stand_duration_s
         if over_s < 0.0:
             return
         try:
-            self._controller.request(Event.START)
+            self.controller.request(Event.START)
         except SafetyError as error:
             if over_s >= START_PATIENCE_S:
                 self._end(str(error), report)
@@ -269,9 +293,33 @@ class _Watch:
     def _end(self, reason: str, report: TickReport) -> None:
         self.reason = reason
         self.fault = report.fault.code.value if report.mode is Mode.DAMP and report.fault is not None else ""
-        self._controller.stop()
+        self.controller.stop()
 
     def _fall_text(self) -> str:
         _, x, y, _ = self._truth.quat_base_to_world_wxyz
         tilt_deg = math.degrees(math.acos(float(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))))
         return f"fell: base at {self._truth.base_height_m:.2f} m, tilted by {tilt_deg:.0f} degrees"
+
+
+class _TrackingWatch(EpisodeWatch):
+    """Follows a schedule of velocities."""
+
+    def __init__(
+        self, robot: Robot, runner: PolicyRunner, commands: list[tuple[float, FloatArray]], seconds: float
+    ) -> None:
+        super().__init__(robot, runner, seconds)
+        self._commands = commands
+        self.scores = EpisodeScores(np.zeros((1, 1)), runner.spec.fall_height_m)
+
+    def command(self, time_s: float) -> FloatArray | None:
+        return [values for start_s, values in self._commands if start_s <= time_s + 1e-9][-1]
+
+    def score(self, command: FloatArray) -> bool:
+        fallen = self.scores.update(
+            self._truth.true_lin_vel_base_in_base_m_s[None],
+            self._truth.true_ang_vel_base_in_base_rad_s[None],
+            self._truth.quat_base_to_world_wxyz[None],
+            np.array([self._truth.base_height_m]),
+            command[None],
+        )
+        return bool(fallen[0])

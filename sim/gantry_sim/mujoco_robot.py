@@ -99,11 +99,7 @@ class MujocoRobot:
         camera_delay_s: float = 0.02,
         camera_noise: float = 0.0,
     ) -> None:
-        for name, value in (("delay_s", delay_s), ("command_delay_s", command_delay_s), ("friction", friction)):
-            if not value >= 0.0:
-                raise GantryError(f"MuJoCo robot: '{name}' is {value}, expected a number >= 0.")
-        if not timestep_s > 0.0:
-            raise GantryError(f"MuJoCo robot: 'timestep_s' is {timestep_s}, expected a number > 0.")
+        _check_numbers(timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction)
         self.spec = spec
         self.noise = noise if isinstance(noise, SensorNoise) else SensorNoise.usual(noise)
         self.realtime = realtime
@@ -122,16 +118,15 @@ class MujocoRobot:
         )
         self.depth_cameras = (head_camera(spec.name),) if camera else ()
         """Depth cameras that are on."""
-        self._depth = [
-            DepthSensor(self.model, item, camera_rate_hz, camera_delay_s, DepthNoise.usual(camera_noise))
-            for item in self.depth_cameras
-        ]
+        depth_noise = DepthNoise.usual(camera_noise)
+        sensor = (camera_rate_hz, camera_delay_s, depth_noise)
+        self._depth = [DepthSensor(self.model, item, *sensor) for item in self.depth_cameras]
         self.data = mujoco.MjData(self.model)
         self._index = SceneIndex(self.model, spec)
+        self.goals_in_world_m = self._index.goals_in_world_m
         self._limiter = CommandLimiter(spec)
         self._dt_s = timestep_s
-        self._delay_steps = round(delay_s / timestep_s)
-        self._command_delay_steps = round(command_delay_s / timestep_s)
+        self._delay_steps, self._command_delay_steps = (round(s / timestep_s) for s in (delay_s, command_delay_s))
         self._rng = np.random.default_rng(seed)
         self._lock = threading.RLock()
         self._connected = False
@@ -295,11 +290,6 @@ class MujocoRobot:
         return float(pos[2]) - ground_m if np.isfinite(ground_m) else -math.inf
 
     @property
-    def goals_in_world_m(self) -> FloatArray:
-        """Shape (goals, 3), places on the terrain that are worth walking to; none on a flat floor."""
-        return self._index.goals_in_world_m
-
-    @property
     def has_fallen(self) -> bool:
         """Whether the base is now below the spec's fall height, or tilted beyond FALL_TILT_RAD, or lost to NaN."""
         _, x, y, _ = self.quat_base_to_world_wxyz
@@ -398,3 +388,11 @@ class MujocoRobot:
     def _require_connection(self) -> None:
         if not self._connected:
             raise RobotError(f"The MuJoCo robot '{self.spec.name}' is not connected; call connect() first.")
+
+
+def _check_numbers(timestep_s: float, **at_least_zero: float) -> None:
+    for name, value in at_least_zero.items():
+        if not value >= 0.0:
+            raise GantryError(f"MuJoCo robot: '{name}' is {value}, expected a number >= 0.")
+    if not timestep_s > 0.0:
+        raise GantryError(f"MuJoCo robot: 'timestep_s' is {timestep_s}, expected a number > 0.")

@@ -12,7 +12,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gantry_deploy.bundle import Bundle, update_card
-from gantry_deploy.check import Report, Stage, check_static, judge_rollout, make_card, make_report
+from gantry_deploy.check import (
+    AnyResult,
+    Report,
+    Stage,
+    check_static,
+    judge_rollout,
+    make_card,
+    make_report,
+    run_rollout,
+)
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
     Command,
@@ -23,7 +32,8 @@ from gantry_deploy.cli.command import (
     jsonable,
     parse_key_value,
 )
-from gantry_deploy.rollout import Episode, RolloutConfig, RolloutResult, run_episodes
+from gantry_deploy.goal_rollout import GoalEpisode
+from gantry_deploy.rollout import Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names
 from gantry_hardware.errors import GantryError
@@ -100,14 +110,14 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     )
 
 
-def _rollout(runner: PolicyRunner, config: RolloutConfig) -> RolloutResult:
+def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
     print(
         f"{config.episodes} episodes of {config.seconds:g} s on '{config.backend}', "
         "with sensor noise, friction and payload drawn for each:"
     )
     begin = time.monotonic()
     with _episode_display(config) as show:
-        result = run_episodes(runner, config, show)
+        result = run_rollout(runner, config, show)
     simulated_s = sum(episode.seconds for episode in result.episodes)
     wall_s = time.monotonic() - begin
     print(f"{simulated_s:.0f} s under the policy in {wall_s:.0f} s")
@@ -115,7 +125,7 @@ def _rollout(runner: PolicyRunner, config: RolloutConfig) -> RolloutResult:
 
 
 @contextlib.contextmanager
-def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode], None]]:
+def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode | GoalEpisode], None]]:
     """Shows each episode as a line, below them a bar where someone watches."""
     if not sys.stdout.isatty():
         yield lambda index, episode: print(_episode_line(index, config.episodes, episode), flush=True)
@@ -124,17 +134,22 @@ def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode],
     with Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
         task = progress.add_task("episodes", total=config.episodes)
 
-        def show(index: int, episode: Episode) -> None:
+        def show(index: int, episode: Episode | GoalEpisode) -> None:
             progress.console.print(_episode_line(index, config.episodes, episode), markup=False, highlight=False)
             progress.advance(task)
 
         yield show
 
 
-def _episode_line(index: int, total: int, episode: Episode) -> str:
+def _episode_line(index: int, total: int, episode: Episode | GoalEpisode) -> str:
     width = len(str(total))
+    if isinstance(episode, GoalEpisode):
+        word = "reached" if episode.reached else "missed "
+        scores = f"{word}  {episode.distance_m:.2f} m  {episode.heading_error_rad:.2f} rad"
+    else:
+        scores = f"{episode.lin_vel_error_m_s:.3f} m/s  {episode.yaw_rate_error_rad_s:.3f} rad/s"
     line = (
-        f"  {index + 1:>{width}}/{total}  {episode.lin_vel_error_m_s:.3f} m/s  {episode.yaw_rate_error_rad_s:.3f} rad/s"
+        f"  {index + 1:>{width}}/{total}  {scores}"
         f"  friction {episode.friction:.2f}  payload {episode.added_mass_kg:+.2f} kg"
     )
     return line + (f"  after {episode.seconds:.1f} s: {episode.reason}" if episode.failed else "")

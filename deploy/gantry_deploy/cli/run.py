@@ -25,13 +25,17 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.cli.session import WalkSession
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract import BODY_POSE, PolicyContract
+from gantry_deploy.goals import Goal
 from gantry_deploy.loop import Controller
+from gantry_deploy.perception import make_map_source, map_values
+from gantry_deploy.rollout import perception_options
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyConfig, SafetyMachine
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
+from gantry_mapping.config import load_mapping_cfg
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +44,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="seconds under the policy")
     parser.add_argument(
         "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy; zero if not given"
+    )
+    parser.add_argument(
+        "--goal", type=parse_numbers, metavar="X,Y,YAW", help="place and heading in the world, m and rad, to walk to"
+    )
+    parser.add_argument(
+        "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/ros/mapping.yaml"
     )
     parser.add_argument(
         "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"
@@ -71,11 +81,13 @@ def _run(args: argparse.Namespace) -> int:
     bundle = open_bundle(args)
     contract = bundle.contract
     command = command_array(contract, args.command)
+    goal = _goal(contract, args)
     if not args.duration > 0:
         raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
-    options = dict(args.option) | ({"realtime": True} if args.real_time else {})
+    options = perception_options(contract, args.backend) | dict(args.option)
+    options |= {"realtime": True} if args.real_time else {}
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
     if backend not in SIMULATED and not args.yes:
@@ -84,8 +96,13 @@ def _run(args: argparse.Namespace) -> int:
             "Give --yes if it has room and somebody is at the emergency stop."
         )
     robot = make_backend(backend, spec, **options)
+    mapping = None if args.mapping is None else load_mapping_cfg(args.mapping)
+    eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
-    print_command(contract, command)
+    if goal is None:
+        print_command(contract, command)
+    else:
+        print(f"goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad")
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
         stack.callback(robot.close)
@@ -97,14 +114,27 @@ def _run(args: argparse.Namespace) -> int:
             recorder = Recorder(args.record, contract, spec, lossless=not getattr(robot, "realtime", True))
             stack.callback(recorder.close)
         robot.connect()
-        controller = Controller(robot, runner, SafetyMachine(spec, config), recorder)
-        session = WalkSession(controller, command, args.duration, say=print)
+        controller = Controller(robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes)
+        controller.set_goal(goal)
+        session = WalkSession(controller, command if goal is None else None, args.duration, say=print)
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
+    result["map"] = map_values(eyes)
+    result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
+
+
+def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
+    if args.goal is None:
+        return None
+    if contract.command.kind != BODY_POSE:
+        raise UsageError(f"--goal: the policy follows '{contract.command.kind}', not '{BODY_POSE}'; give --command.")
+    if len(args.goal) != 3 or args.command is not None:
+        raise UsageError("--goal needs three numbers, x, y and yaw, and does not go with --command.")
+    return Goal(*args.goal)
 
 
 def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -> NDArray[np.float64]:
@@ -199,6 +229,11 @@ def _print_summary(result: dict[str, Any]) -> None:
             f"mean planar velocity error {tracking['lin_vel_error_m_s']:.3f} m/s, "
             f"mean yaw-rate error {tracking['yaw_rate_error_rad_s']:.3f} rad/s"
         )
+    if result["goal"] is not None:
+        distance = result["goal"]["distance_m"]
+        print("the goal's distance is unknown" if distance is None else f"{distance:.2f} m from the goal at the end")
+    if result["map"]:
+        print("map: " + ", ".join(f"{name} {value}" for name, value in result["map"].items()))
     recording = result["recording"]
     if recording is not None:
         print(f"recorded {recording['written']} ticks to {recording['path']}, {recording['dropped']} dropped")
@@ -219,6 +254,7 @@ COMMAND = Command(
         "examples:\n"
         "  gantry run runs/walk/bundle --command 0.5,0,0\n"
         "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
+        "  gantry run climb.zip --option terrain=climb_up --goal 6,0,0\n"
         "  gantry run walk.zip --backend ros --duration 10 --yes"
     ),
 )

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.goals import Goal
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.safety import Event, Mode
 from gantry_hardware.errors import RobotError
+from gantry_hardware.state import RobotState
 
 START_PATIENCE_S = 1.0
 """How long after standing up a refused start is tried again, while the legs settle."""
@@ -32,7 +34,8 @@ class WalkSession:
 
     Args:
         controller: With a policy and a connected robot.
-        command: Shape (c,), what the policy is asked for, or a profile of it over time.
+        command: Shape (c,), what the policy is asked for, or a profile of it over time; None leaves that to the
+            controller's goal.
         duration_s: Time under the policy, on the robot's clock.
         say: Takes lines for people.
     """
@@ -40,7 +43,7 @@ class WalkSession:
     def __init__(
         self,
         controller: Controller,
-        command: NDArray[np.float64] | CommandProfile,
+        command: NDArray[np.float64] | CommandProfile | None,
         duration_s: float,
         say: Callable[[str], None],
     ) -> None:
@@ -55,6 +58,7 @@ class WalkSession:
         self._mode: Mode | None = None
         self._news_s = 0.0
         self._errors: list[tuple[float, float]] = []
+        self._last_state: RobotState | None = None
 
     def run(self) -> None:
         """Run to the end or to a fault; the robot is damped when this returns.
@@ -72,6 +76,11 @@ class WalkSession:
             except RobotError as error:
                 self._say(f"the robot took no last damping command: {error}")
 
+    def goal_distance_m(self, goal: Goal) -> float | None:
+        """How far from a goal the robot was at the last tick under the policy; None without odometry."""
+        towards = None if self._last_state is None else goal.command(self._last_state)
+        return None if towards is None else float(np.hypot(towards[0], towards[1]))
+
     def tracking(self) -> dict[str, float] | None:
         """Mean errors under the policy against the command as limited to the trained range; None without odometry."""
         if not self._errors:
@@ -82,7 +91,7 @@ class WalkSession:
     def _source(self, time_s: float) -> NDArray[np.float64] | None:
         if self.controller.safety.mode is not Mode.POLICY:
             return None
-        if not callable(self.command):
+        if self.command is None or not callable(self.command):
             return self.command
         # A policy that has been granted and has not ticked yet is at the start of its time.
         began = self._mode is Mode.POLICY
@@ -97,6 +106,7 @@ class WalkSession:
         if report.mode is Mode.STAND:
             self._while_standing(since_s)
         elif report.mode is Mode.POLICY:
+            self._last_state = report.state
             self._note_tracking(report)
             self._tell_news(report)
             if since_s >= self.duration_s - 0.5 / self.controller.rate_hz:
