@@ -43,7 +43,7 @@ def build(name=GO2, preset="cpu", num_envs=4, seed=1, **changes):
 
 
 @pytest.mark.parametrize("preset", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", task_names())
+@pytest.mark.parametrize("name", [name for name in task_names() if name.startswith("velocity")])
 def test_every_preset_builds_and_steps(name, preset):
     task = find_task(name)
     assert preset in task.presets

@@ -175,7 +175,7 @@ class GoalCfg:
     """Treat the end of time as a truncation and not as the end. The critic knows the time that is left, so that an
     episode's value is finite without (trap 6 of the paper's code, which bootstraps)."""
     curriculum: bool = True
-    """Robots that arrive move to harder ground; otherwise they are spread over all levels and ramps are at their end."""
+    """Robots that arrive move to harder ground; otherwise they are spread over all levels, ramps at their end."""
     promote_new: float = 0.2
     """Weight of the newest episode in a robot's running success; above a half, a success, it moves up."""
     ground: GroundCfg = field(default_factory=GroundCfg)

@@ -78,7 +78,9 @@ def _terms(cfg: GoalCfg, n: int, student: bool) -> tuple[ObservationTerm, ...]:
     slow, slower = (0.25, 0.05) if cfg.scaled else (1.0, 1.0)
     clock = () if cfg.carrot is None else (make_term("gait_clock", 2),)
     cells = cfg.window.size
-    elevation = make_term("elevation_map", 2 * cells) if student else make_term("elevation_map", cells, clip=TEACHER_Z_M)
+    elevation = (
+        make_term("elevation_map", 2 * cells) if student else make_term("elevation_map", cells, clip=TEACHER_Z_M)
+    )
     return (
         *(() if student else (make_term("base_lin_vel", 3),)),
         make_term("base_ang_vel", 3, scale=slow, history=frames),

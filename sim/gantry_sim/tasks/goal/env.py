@@ -41,7 +41,7 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
     names = GoalNames(
         robot.body.spec,
         foot_sites=robot.body.spec.feet,
-        foot_geoms=foot_patterns(cfg, robot),
+        foot_geoms=robot.foot_patterns(cfg.full_collisions),
         foot_radius_m=robot.body.foot_radius_m,
         height_sensor=HEIGHT_SENSOR,
         base_shapes=robot.base_shapes,
@@ -64,7 +64,7 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         observations=_observation_cfgs(cfg),
         actions={"joint_pos": ContractActionCfg(entity_name="robot", contract=contract)},
         commands={"goal": GoalCommandCfg()},
-        events=event_cfgs(cfg, robot, foot_patterns(cfg, robot)),
+        events=event_cfgs(cfg, robot, robot.foot_patterns(cfg.full_collisions)),
         rewards=_reward_cfgs(cfg, robot),
         curriculum={"levels": CurriculumTermCfg(func=GoalLevels, params={"newest": cfg.promote_new})}
         if cfg.curriculum
@@ -77,21 +77,12 @@ def _make_state(names: GoalNames, cfg: GoalCfg, robot: Climber, env: GantryEnv) 
     return GoalState(env, names, cfg, robot, goal_contract(cfg))
 
 
-def foot_patterns(cfg: GoalCfg, robot: Climber) -> tuple[str, ...]:
-    full = robot.body.all_foot_geoms if cfg.full_collisions else ()
-    return full or robot.body.foot_geoms
-
-
-def body_patterns(cfg: GoalCfg, robot: Climber) -> tuple[str, ...]:
-    return (r".*_collision\d*",) if cfg.full_collisions else robot.few_shapes
-
-
 def _robot_cfg(cfg: GoalCfg, robot: Climber) -> EntityCfg:
     """The walking tasks' robot with this task's collision shapes."""
     like = VelocityCfg(robot=cfg.robot, num_envs=1, physics_dt_s=cfg.physics_dt_s, feet_only=False, pyramidal=True)
-    feet = "|".join(foot_patterns(cfg, robot))
+    feet = "|".join(robot.foot_patterns(cfg.full_collisions))
     collision = CollisionCfg(
-        geom_names_expr=(feet, *body_patterns(cfg, robot)),
+        geom_names_expr=(feet, *robot.body_patterns(cfg.full_collisions)),
         contype=1 if cfg.full_collisions else 0,
         conaffinity=1,
         condim={feet: 3, ".*": 1},
@@ -103,7 +94,7 @@ def _robot_cfg(cfg: GoalCfg, robot: Climber) -> EntityCfg:
 
 
 def _contact_sensors(cfg: GoalCfg, robot: Climber, names: GoalNames) -> tuple[ContactSensorCfg, ...]:
-    feet = foot_patterns(cfg, robot)
+    feet = robot.foot_patterns(cfg.full_collisions)
     ground = ContactMatch(mode="body", pattern=GROUND_BODY)
     fields: dict[str, Any] = {"fields": ("found", "force"), "reduce": "netforce"}
     sensors = (
@@ -117,7 +108,7 @@ def _contact_sensors(cfg: GoalCfg, robot: Climber, names: GoalNames) -> tuple[Co
             name=names.body_sensor,
             primary=ContactMatch(
                 mode="geom",
-                pattern=body_patterns(cfg, robot),
+                pattern=robot.body_patterns(cfg.full_collisions),
                 entity="robot",
                 exclude=feet,
             ),

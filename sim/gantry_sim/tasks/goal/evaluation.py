@@ -100,7 +100,8 @@ def walk_to_goals(
     result: dict[str, Any] = dict(asdict(goal_scores(good, early)))
     for name, labels in (("group", group), ("kind", kind), ("level", level)):
         result[name] = {
-            str(label): asdict(goal_scores(good[labels == label], early[labels == label])) for label in np.unique(labels)
+            str(label): asdict(goal_scores(good[labels == label], early[labels == label]))
+            for label in np.unique(labels)
         }
     return result | {"early_ends": causes, "seconds_per_episode": float(np.round(steps * env.step_dt, 3))}
 

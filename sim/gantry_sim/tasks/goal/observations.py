@@ -12,7 +12,7 @@ from torch import Tensor
 from gantry_deploy.commands import GOAL_REACH_M
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.metrics import goal_errors
-from gantry_deploy.observations import ObservationBuilder, Signals
+from gantry_deploy.observations import ObservationBuilder
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalNoiseCfg
 from gantry_sim.tasks.goal.contract import TEACHER_Z_M
@@ -53,27 +53,21 @@ class GoalObservation(ActorObservation):
         state = GoalState.of(env)
         window = contract.map_window
         assert window is not None
+        names = state.goal_names
+        drifts = noise is not None and names.seen_sensor in env.scene.sensors
+        elevation = state.window(names.seen_sensor if drifts else names.map_sensor)[..., None]
         signals = state.signals()
-        student = len(window.channels) == 2
         if noise is not None:
-            signals = self._noisy(env, state, signals, noise)
-        if student:
-            signals.elevation_map = self._with_uncertainty(signals.elevation_map, noise)
+            elevation = elevation + _uniform(elevation, state.ramp * noise.map_z_m)
+            signals = replace(
+                noise.body.apply(signals),
+                lin_vel_base_in_base_m_s=state.lin_vel_b + _uniform(state.lin_vel_b, noise.lin_vel_m_s),
+                command=hide_far_heading(signals.command),
+            )
+        student = len(window.channels) == 2
+        signals.elevation_map = self._with_uncertainty(elevation, noise) if student else elevation
         self.signals = signals
         return self._builder(signals)
-
-    def _noisy(self, env: GantryEnv, state: GoalState, clean: Signals, noise: GoalNoiseCfg) -> Signals:
-        signals = noise.body.apply(clean)
-        seen = state.goal_names.seen_sensor
-        elevation = state.window(seen)[..., None] if seen in env.scene.sensors else clean.elevation_map
-        elevation = elevation + _uniform(elevation, state.ramp * noise.map_z_m)
-        velocity = clean.lin_vel_base_in_base_m_s
-        return replace(
-            signals,
-            lin_vel_base_in_base_m_s=velocity + _uniform(velocity, noise.lin_vel_m_s),
-            elevation_map=elevation,
-            command=hide_far_heading(clean.command),
-        )
 
     def _with_uncertainty(self, elevation: Tensor, noise: GoalNoiseCfg | None) -> Tensor:
         """A stand-in for the student's map until a mapper makes one: heights (N, rows, cols, 1) with a variance."""
@@ -100,9 +94,7 @@ class GoalCriticObservation:
 
     def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
         contract: PolicyContract = cfg.params["contract"]
-        seen = tuple(
-            term for term in contract.observations if term.name not in ("goal_command", "elevation_map")
-        )
+        seen = tuple(term for term in contract.observations if term.name not in ("goal_command", "elevation_map"))
         self._builder = ObservationBuilder(
             replace(contract, observations=seen), torch.zeros(env.num_envs, 1, device=env.device)
         )

@@ -32,7 +32,7 @@ def cpu(robot: str) -> Preset:
     return Preset(
         env=GoalCfg(
             robot=robot,
-            num_envs=1024,
+            num_envs=512,
             full_collisions=False,
             pyramidal=True,
             window=WINDOW_SMALL,
@@ -50,6 +50,7 @@ def cpu(robot: str) -> Preset:
             learning_rate=1e-3,
             final_learning_rate_factor=0.3,
             gamma=0.99,
+            epochs=2,  # an update through the attention costs as much as the simulation
             network="ame2",
             ame=AmeCfg.small(),
             critic_hidden=(256, 128),
@@ -93,8 +94,8 @@ def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract, teacher = goal_contract(cfg), teacher_contract(cfg)
     seen = tuple(term for term in teacher.observations if term.name not in ("goal_command", "elevation_map"))
-    feet = tuple(name for name in foot_shapes(cfg))
-    shapes = body_shapes(cfg)
+    robot = climber(cfg.robot)
+    feet, shapes = robot.body.spec.feet, robot.body_shapes(cfg.full_collisions)
     assert teacher.map_window is not None
     critic = (
         mirror_actor(replace(teacher, observations=seen))
@@ -105,28 +106,6 @@ def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
         + mirror_window(teacher.map_window)
     )
     return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_joints(contract.joint_names)}
-
-
-def foot_shapes(cfg: GoalCfg) -> tuple[str, ...]:
-    """The feet whose contacts the critic sees, in its order."""
-    return climber(cfg.robot).body.spec.feet
-
-
-def body_shapes(cfg: GoalCfg) -> tuple[str, ...]:
-    """The collision shapes other than feet whose contacts the critic sees, in its order."""
-    import re
-
-    from gantry_sim.models import robot_model
-    from gantry_sim.tasks.goal.env import body_patterns, foot_patterns
-
-    robot = climber(cfg.robot)
-    names = [geom.name for geom in robot_model(cfg.robot, visuals=False).geoms]
-    feet = [name for name in names if any(re.fullmatch(pattern, name) for pattern in foot_patterns(cfg, robot))]
-    return tuple(
-        name
-        for name in names
-        if name not in feet and any(re.fullmatch(pattern, name) for pattern in body_patterns(cfg, robot))
-    )
 
 
 def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
@@ -143,9 +122,7 @@ def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
     return metrics
 
 
-def evaluation_cfg(
-    cfg: GoalCfg, *, num_envs: int, full_model: bool = False, held_out: tuple[str, ...] = ()
-) -> GoalCfg:
+def evaluation_cfg(cfg: GoalCfg, *, num_envs: int, full_model: bool = False, held_out: tuple[str, ...] = ()) -> GoalCfg:
     """Held-out episodes: no curriculum, ramps at their end; ``full_model`` takes all collision shapes and the better
     cone; ``held_out`` names test terrains to walk on instead of the training terrain."""
     cfg = replace(cfg, num_envs=num_envs, curriculum=False, ground=replace(cfg.ground, held_out=held_out))

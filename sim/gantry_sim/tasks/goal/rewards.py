@@ -183,7 +183,9 @@ def foot_yaw(env: GantryEnv) -> Tensor:
     state = GoalState.of(env)
     rotation = env.sim.data.site_xmat[:, state._sites]
     ahead = rotation[..., :2, 0]
-    base = torch.stack((env.sim.data.xmat[:, state.motion.base_id, 0, 0], env.sim.data.xmat[:, state.motion.base_id, 1, 0]), -1)
+    base = torch.stack(
+        (env.sim.data.xmat[:, state.motion.base_id, 0, 0], env.sim.data.xmat[:, state.motion.base_id, 1, 0]), -1
+    )
     base = base[:, None]
     sine = base[..., 0] * ahead[..., 1] - base[..., 1] * ahead[..., 0]
     angle = torch.atan2(sine, (base * ahead).sum(-1))

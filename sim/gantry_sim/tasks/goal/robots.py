@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from gantry_hardware.errors import UnknownNameError
+from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion.robots import Walker, walker
 
 
@@ -26,6 +28,25 @@ class Climber:
     """Turning faster than this is undesired."""
     extra_weights: dict[str, float] = field(default_factory=dict)
     """Rewards of this robot alone."""
+
+    def foot_patterns(self, full: bool) -> tuple[str, ...]:
+        """Regular expressions of the feet's collision shapes, in the full model or in the cheap one."""
+        return (self.body.all_foot_geoms if full else ()) or self.body.foot_geoms
+
+    def body_patterns(self, full: bool) -> tuple[str, ...]:
+        """Regular expressions of the other collision shapes; those of the full model cover the feet as well."""
+        return (r".*_collision\d*",) if full else self.few_shapes
+
+    def body_shapes(self, full: bool) -> tuple[str, ...]:
+        """Names of the collision shapes other than feet, in the model's order."""
+        model = robot_model(self.body.spec.name, visuals=False)
+        names = [geom.name for geom in model.geoms]
+        patterns, feet = self.body_patterns(full), self.foot_patterns(full)
+        return tuple(name for name in names if _matches(patterns, name) and not _matches(feet, name))
+
+
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def _go2() -> Climber:

@@ -45,7 +45,9 @@ class GoalNames(LocomotionNames):
 class GoalState(LocomotionState):
     """The walking robot's state, its goal and its map; N environments."""
 
-    def __init__(self, env: GantryEnv, names: GoalNames, cfg: GoalCfg, robot: Climber, contract: PolicyContract) -> None:
+    def __init__(
+        self, env: GantryEnv, names: GoalNames, cfg: GoalCfg, robot: Climber, contract: PolicyContract
+    ) -> None:
         super().__init__(env, names)
         assert contract.map_window is not None
         self.cfg = cfg
