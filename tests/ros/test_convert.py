@@ -38,6 +38,7 @@ def make_state(**changes) -> RobotState:
         "pos_base_in_world_m": np.array([1.0, 2.0, 0.3]),
         "lin_vel_base_in_base_m_s": np.array([0.5, 0.0, -0.1]),
         "foot_contact": np.array([True, False]),
+        "quat_base_to_odom_wxyz": np.array([0.6, 0.0, 0.0, 0.8]),
     }
     return RobotState(**{**values, **changes})
 

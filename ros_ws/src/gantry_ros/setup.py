@@ -22,6 +22,7 @@ setup(
     entry_points={
         "console_scripts": [
             "policy_node = gantry_ros.__main__:policy_node",
+            "mapping_node = gantry_ros.__main__:mapping_node",
             "sim_robot_node = gantry_ros.__main__:sim_robot_node",
             "drive_node = gantry_ros.__main__:drive_node",
         ]

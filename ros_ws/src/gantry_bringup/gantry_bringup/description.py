@@ -5,6 +5,7 @@ An argument that is not given leaves the matter to the ``config`` file and then 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,8 @@ COMMON_ARGUMENTS = (
 )
 """Of every description with a policy."""
 
+_OF_EVERY_NODE = ("namespace", "config", "dds_profile")
+
 SIM_WALK_ARGUMENTS = (
     *COMMON_ARGUMENTS,
     Argument("backend", "", "simulated robot's backend: mujoco or mock"),
@@ -103,6 +106,30 @@ SIM_WALK_ARGUMENTS = (
     Argument("discovery_range", "LOCALHOST", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
 )
 """Of ``sim_walk``."""
+
+SIM_MAP_WALK_ARGUMENTS = (
+    *(argument for argument in SIM_WALK_ARGUMENTS if argument.name not in ("profile", "backend")),
+    Argument("terrain", "t1", "terrain to walk on, for example stones or t3; empty for a flat floor"),
+    Argument("terrain_difficulty", "0.5", "0 to 1"),
+    Argument("camera_noise", "1.0", "depth noise in units of the usual one"),
+    Argument("mapping", "", "mapping setup as YAML, see configs/ros/mapping.yaml"),
+    Argument("goal", "6,0,0", "where to walk with drive:=true, x,y,yaw from the start, m and rad"),
+)
+"""Of ``sim_map_walk``."""
+
+MAPPING_ARGUMENTS = (
+    *(argument for argument in COMMON_ARGUMENTS if argument.name in _OF_EVERY_NODE),
+    Argument("bundle", "", "policy bundle whose mapping network is used; none: without a network"),
+    Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
+    Argument("mapping", "", "mapping setup as YAML, see configs/ros/mapping.yaml"),
+    Argument("input", "", "depth (images) or points (clouds)"),
+    Argument("depth", "", "topic of depth images, if it is not camera/depth/image_rect_raw"),
+    Argument("camera_info", "", "topic of their calibration, if it is not camera/depth/camera_info"),
+    Argument("points", "", "topic of point clouds, if it is not points"),
+    Argument("odom", "", "topic of the odometry, if it is not odom"),
+    Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+)
+"""Of ``mapping``; runs beside ``robot`` for a policy that looks at a map."""
 
 ROBOT_ARGUMENTS = (
     *COMMON_ARGUMENTS,
@@ -135,6 +162,41 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     return nodes
 
 
+def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
+    """A simulated robot with a depth camera on terrain, mapping, a policy that looks at the map, on request a goal.
+
+    Raises:
+        GantryError: If the bundle is missing or not intact, or a value does not fit.
+    """
+    robot = args["robot"] or _robot_of(_bundle(args))
+    options = _json_object(args, "options")
+    world: dict[str, ParameterValue] = {"camera": True, "camera_noise": _number(args, "camera_noise")}
+    if args["terrain"]:
+        world |= {"terrain": args["terrain"], "terrain_difficulty": _number(args, "terrain_difficulty")}
+    simulated = {"robot": robot, "backend": "mujoco", "options": json.dumps({**world, **options})}
+    mapping = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
+    nodes = [
+        _node("sim_robot_node", args, simulated),
+        _node("mapping_node", args, mapping),
+        _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
+    ]
+    if _flag(args, "drive"):
+        nodes.append(_node("drive_node", args, _given(args, "goal")))
+    return nodes
+
+
+def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
+    """Mapping for a robot whose camera and odometry run already.
+
+    Raises:
+        GantryError: If a value does not fit.
+    """
+    ours = {"depth": "camera/depth/image_rect_raw", "camera_info": "camera/depth/camera_info"}
+    ours |= {"points": "points", "odom": "odom"}
+    remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
+    return [_node("mapping_node", args, _given(args, "bundle", "public_key", "mapping", "input"), remappings)]
+
+
 def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
     """A policy for a robot whose driver runs already.
 
@@ -152,6 +214,13 @@ LAUNCHES = {
     launch.name: launch
     for launch in (
         Launch("sim_walk", "a simulated robot and a policy that walks it", SIM_WALK_ARGUMENTS, build_sim_walk),
+        Launch(
+            "sim_map_walk",
+            "a simulated robot with a depth camera on terrain, mapping, and a policy that walks it",
+            SIM_MAP_WALK_ARGUMENTS,
+            build_sim_map_walk,
+        ),
+        Launch("mapping", "the elevation map of a robot whose camera runs already", MAPPING_ARGUMENTS, build_mapping),
         Launch("robot", "a policy for a robot whose ROS 2 driver runs already", ROBOT_ARGUMENTS, build_robot),
     )
 }
@@ -231,6 +300,23 @@ def _flag(args: Mapping[str, str], name: str) -> bool:
     if args[name].lower() not in values:
         raise GantryError(f"Argument '{name}' is '{args[name]}', expected true or false.")
     return values[args[name].lower()]
+
+
+def _number(args: Mapping[str, str], name: str) -> float:
+    try:
+        return float(args[name])
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is '{args[name]}', expected a number.") from error
+
+
+def _json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]:
+    try:
+        value = json.loads(args[name] or "{}")
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is no JSON: {error}. It is: {args[name]}") from error
+    if not isinstance(value, dict):
+        raise GantryError(f"Argument '{name}' is {args[name]}, expected a JSON object.")
+    return value
 
 
 def _integer(args: Mapping[str, str], name: str) -> int:

@@ -8,7 +8,7 @@ from importlib import import_module
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.availability import require_ros
 
-EXECUTABLES = ("policy_node", "sim_robot_node", "drive_node")
+EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "drive_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
 
@@ -35,6 +35,11 @@ def start(executable: str, arguments: list[str]) -> int:
 def policy_node() -> int:
     """Entry point of ``ros2 run gantry_ros policy_node``."""
     return start("policy_node", sys.argv[1:])
+
+
+def mapping_node() -> int:
+    """Entry point of ``ros2 run gantry_ros mapping_node``."""
+    return start("mapping_node", sys.argv[1:])
 
 
 def sim_robot_node() -> int:

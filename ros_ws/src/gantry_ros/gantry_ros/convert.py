@@ -147,6 +147,7 @@ def robot_state(
         pos_base_in_world_m=None if odometry is None else _vector(odometry.pose.pose.position),
         lin_vel_base_in_base_m_s=None if odometry is None else _vector(odometry.twist.twist.linear),
         foot_contact=None if contacts is None else np.array(contacts.data) > 0.5,
+        quat_base_to_odom_wxyz=None if odometry is None else _odometry_quat_wxyz(odometry),
     )
 
 
@@ -176,7 +177,8 @@ def odometry_message(state: RobotState, stamp: Time) -> Odometry | None:
         return None
     message = Odometry(header=header(stamp, ODOM_FRAME), child_frame_id=BASE_FRAME)
     _set_vector(message.pose.pose.position, state.pos_base_in_world_m)
-    _set_quat(message.pose.pose.orientation, state.quat_base_to_world_wxyz)
+    turned = state.quat_base_to_odom_wxyz
+    _set_quat(message.pose.pose.orientation, state.quat_base_to_world_wxyz if turned is None else turned)
     _set_vector(message.twist.twist.linear, state.lin_vel_base_in_base_m_s)
     _set_vector(message.twist.twist.angular, state.ang_vel_base_in_base_rad_s)
     return message
@@ -317,6 +319,13 @@ def _set_vector(message: object, values: FloatArray) -> None:
 
 def _set_quat(message: object, quat_wxyz: FloatArray) -> None:
     message.w, message.x, message.y, message.z = quat_wxyz.tolist()  # type: ignore[attr-defined]
+
+
+def _odometry_quat_wxyz(odometry: Odometry) -> FloatArray | None:
+    """Shape (4,); None where the odometry carries no orientation, which then is taken to be the IMU's."""
+    orientation = odometry.pose.pose.orientation
+    quat_wxyz = np.array([orientation.w, orientation.x, orientation.y, orientation.z], dtype=np.float64)
+    return quat_wxyz if abs(float(np.linalg.norm(quat_wxyz)) - 1.0) <= QUAT_NORM_TOLERANCE else None
 
 
 def _imu_quat_wxyz(imu: Imu) -> FloatArray:

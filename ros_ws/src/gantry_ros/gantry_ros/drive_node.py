@@ -1,4 +1,5 @@
-"""A scripted operator: waits until the policy runs, drives a profile on ``cmd_vel``, asks it to stop, and ends."""
+"""A scripted operator: waits until the policy runs, drives a profile on ``cmd_vel`` or sends it to a goal, asks it to
+stop, and ends."""
 
 from __future__ import annotations
 
@@ -7,19 +8,26 @@ import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import Twist
+from geometry_msgs.msg import PoseStamped, Twist
+from nav_msgs.msg import Odometry
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
+from gantry_deploy.goals import Goal
+from gantry_deploy.metrics import goal_errors, goal_reached
 from gantry_hardware.errors import GantryError
-from gantry_ros import convert, topics
+from gantry_ros import convert, convert_map, topics
 from gantry_ros.host import NodeHost, Parameter, stop_on_signals
-from gantry_ros.profile import DEMO_PROFILE, Segment, parse_profile, segment_at
+from gantry_ros.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 
 NAME = "drive_node"
 
 PARAMETERS = (
     Parameter("profile", DEMO_PROFILE, "Segments 'seconds:vx,vy,yaw_rate; ...' in m/s and rad/s, base frame."),
+    Parameter(
+        "goal", "", "Instead of a profile: a goal 'x,y,yaw' in the odometry's frame, m and rad; ends when reached."
+    ),
+    Parameter("goal_timeout_s", 60.0, "How long walking to the goal may take, s."),
     Parameter("policy_node", "policy_node", "Name of the policy node to watch and to stop, in this node's namespace."),
     Parameter("rate_hz", 20.0, "Rate of cmd_vel and heartbeat, Hz."),
     Parameter("wait_s", 30.0, "How long to wait for the policy to run, s."),
@@ -33,6 +41,8 @@ DAMPED = "DAMP"
 """Mode in which it obeys nobody."""
 SILENCE_S = 2.0
 """Without diagnostics for this long the policy node counts as gone."""
+GOAL_PERIOD_S = 1.0
+"""Time between two sendings of a goal."""
 SERVICE_TIMEOUT_S = 2.0
 """How long the answer to a stop request may take."""
 
@@ -48,6 +58,9 @@ class DriveNode:
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
         self._host = host
         self._segments = parse_profile(values["profile"])
+        self._goal = parse_goal(values["goal"]) if values["goal"] else None
+        self._goal_timeout_s = values["goal_timeout_s"]
+        self._newest: Odometry | None = None
         self._policy_node = values["policy_node"]
         self._period_s = 1.0 / values["rate_hz"]
         self._wait_s = values["wait_s"]
@@ -59,6 +72,8 @@ class DriveNode:
         self._twist = node.create_publisher(Twist, topics.CMD_VEL, topics.OPERATOR_QOS)
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
+        self._goals = node.create_publisher(PoseStamped, topics.GOAL_POSE, topics.REPORT_QOS)
+        node.create_subscription(Odometry, topics.ODOM, self._on_odometry, topics.READER_QOS)
         self._stop_policy = node.create_client(Trigger, f"{self._policy_node}/stop")
 
     def run(self) -> int:
@@ -72,6 +87,8 @@ class DriveNode:
         """
         if not self._wait_for_policy():
             return 0
+        if self._goal is not None:
+            return self._walk_to(self._goal)
         start_s = time.monotonic()
         last: Segment | None = None
         while not self._host.stop.is_set():
@@ -81,12 +98,46 @@ class DriveNode:
             if segment is not last:
                 self._log(f"{segment.duration_s:g} s: {_speeds(segment)}")
                 last = segment
-            if self._mode != RUNNING or time.monotonic() - self._heard_s > SILENCE_S:
-                self._host.node.get_logger().error(f"The policy left {RUNNING}: {self._state()}.")
+            if self._left():
                 return 1
             self._send(segment)
             self._host.stop.wait(self._period_s)
         return 0
+
+    def _walk_to(self, goal: Goal) -> int:
+        """Send the goal until the robot stands there; it is sent again and again, as one message alone may get lost."""
+        self._log(f"Goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad.")
+        deadline_s, sent_s = time.monotonic() + self._goal_timeout_s, 0.0
+        while not self._host.stop.is_set():
+            now_s = time.monotonic()
+            towards = None if self._newest is None else convert_map.goal_from_odometry(goal, self._newest)
+            if towards is not None and bool(goal_reached(towards[None])[0]):
+                self._log("Goal reached.")
+                return self._finish()
+            if now_s > deadline_s:
+                left = "unknown" if towards is None else f"{float(goal_errors(towards[None])[0][0]):.2f} m"
+                self._host.node.get_logger().error(f"Not there within {self._goal_timeout_s:g} s: {left} to go.")
+                self._finish()
+                return 1
+            if self._left():
+                return 1
+            self._beat.publish(Empty())
+            if now_s - sent_s > GOAL_PERIOD_S and self._newest is not None:
+                stamp, frame = self._host.node.get_clock().now().to_msg(), self._newest.header.frame_id
+                self._goals.publish(convert_map.goal_message(goal, stamp, frame))
+                sent_s = now_s
+            self._host.stop.wait(self._period_s)
+        return 0
+
+    def _left(self) -> bool:
+        """Whether the policy no longer runs, and say so."""
+        if self._mode == RUNNING and time.monotonic() - self._heard_s <= SILENCE_S:
+            return False
+        self._host.node.get_logger().error(f"The policy left {RUNNING}: {self._state()}.")
+        return True
+
+    def _on_odometry(self, message: Odometry) -> None:
+        self._newest = message
 
     def _wait_for_policy(self) -> bool:
         deadline_s = time.monotonic() + self._wait_s

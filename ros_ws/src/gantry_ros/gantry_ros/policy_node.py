@@ -14,21 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import Twist, TwistStamped
+from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_deploy.bundle import Bundle
+from gantry_deploy.contract import BODY_POSE
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
+from gantry_deploy.perception import MapLimits, make_map_source, map_values
 from gantry_deploy.realtime import prepare_thread
+from gantry_deploy.ros_messages import ODOM_FRAME
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_ros import convert, topics
+from gantry_ros import bundle_parameters, convert, convert_map, topics
+from gantry_ros.bundle_parameters import load_named_bundle
 from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
 from gantry_ros.ros_robot import RosRobot
@@ -41,14 +45,17 @@ SAFETY_PREFIX = "safety."
 """Every field of :class:`gantry_deploy.safety.SafetyConfig` is a parameter under this name."""
 
 PARAMETERS = (
-    Parameter("bundle", "", "Path of the policy bundle, a folder or a .zip."),
+    *bundle_parameters.PARAMETERS,
     Parameter("robot", "", "Robot's name in the registry gantry.robots; empty for the one in the bundle's contract."),
-    Parameter("public_key", "", "Raw Ed25519 key, 64 hex digits; bundles that it did not sign are refused."),
     Parameter("record", "", "Path of an MCAP file to record to; empty for no recording."),
     Parameter("statistics", "", "Path of a JSON file for the loop's statistics at the end; empty for none."),
     Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
     Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
     Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
+    Parameter(
+        "map_stale_s", MapLimits().stale_s, "A policy that looks at a map sees unseen ground beyond this age, s."
+    ),
+    Parameter("map_lost_s", MapLimits().lost_s, "Beyond this age of the map the policy is asked to stay, s."),
     Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
     Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
     Parameter("diagnostics_rate_hz", 10.0, "Rate of the published diagnostics, Hz."),
@@ -122,7 +129,6 @@ class PolicyNode:
         self._host = host
         self._controller = controller
         self._recorder = recorder
-        self._read_twist = convert.TwistReader(controller.runner.contract.command.names)
         self._auto = AutoStart(controller, values["auto_start"])
         self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
         self._report: TickReport | None = None
@@ -158,8 +164,7 @@ class PolicyNode:
     def _open(self, values: dict[str, Any]) -> None:
         node = self._host.node
         controller = self._controller
-        twist = TwistStamped if values["cmd_vel_stamped"] else Twist
-        node.create_subscription(twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS)
+        self._open_command(values["cmd_vel_stamped"])
         node.create_subscription(
             Empty, topics.HEARTBEAT, lambda _: controller.heartbeat(controller.robot.now_s()), topics.OPERATOR_QOS
         )
@@ -168,12 +173,34 @@ class PolicyNode:
         self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
         node.create_timer(1.0 / values["diagnostics_rate_hz"], self._publish)
 
+    def _open_command(self, stamped: bool) -> None:
+        node, runner = self._host.node, self._controller.runner
+        assert runner is not None
+        if runner.contract.command.kind == BODY_POSE:
+            node.create_subscription(PoseStamped, topics.GOAL_POSE, self._on_goal, topics.OPERATOR_QOS)
+            return
+        self._read_twist = convert.TwistReader(runner.contract.command.names)
+        node.create_subscription(
+            TwistStamped if stamped else Twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS
+        )
+
     def _ask(self, event: str) -> str:
         self._controller.request(event)
         return f"{event}: now {self._controller.safety.mode}."
 
     def _on_twist(self, message: Twist | TwistStamped) -> None:
         self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
+
+    def _on_goal(self, message: PoseStamped) -> None:
+        frame = getattr(self._controller.robot, "odom_frame", ODOM_FRAME)
+        try:
+            goal = convert_map.goal(message, frame)
+            self._controller.set_goal(goal)
+        except GantryError as error:
+            self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
+            return
+        place = f"x {goal.x_in_world_m:.2f} m, y {goal.y_in_world_m:.2f} m, yaw {goal.yaw_in_world_rad:.2f} rad"
+        self._log().info(f"Goal: {place}.", throttle_duration_sec=1.0)
 
     def _publish(self) -> None:
         report = self._report
@@ -209,6 +236,9 @@ class PolicyNode:
         robot = self._controller.robot
         if isinstance(robot, RosRobot):
             values.update(robot.statistics())
+        if (goal := self._controller.goal) is not None:
+            values["goal"] = f"{goal.x_in_world_m:.3f}, {goal.y_in_world_m:.3f}, {goal.yaw_in_world_rad:.3f}"
+        values.update(map_values(self._controller.map_source))
         if self._recorder is not None:
             values["recording drops"] = self._recorder.dropped
             values["recording failure"] = self._recorder.failure or ""
@@ -240,7 +270,7 @@ def main(arguments: list[str]) -> int:
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
         values = host.declare(PARAMETERS)
-        bundle = _load(values)
+        bundle = load_named_bundle(values)
         spec = robot_spec(values["robot"] or bundle.contract.robot)
         runner = PolicyRunner(bundle, spec)
         safety = SafetyMachine(spec, _safety_config(values))
@@ -252,7 +282,9 @@ def main(arguments: list[str]) -> int:
             discovery_s=values["discovery_s"],
         )
         recorder = _recorder(values["record"], bundle, spec)
-        controller = Controller(robot, runner, safety, recorder)
+        limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
+        eyes = make_map_source(bundle.contract, robot, limits=limits)
+        controller = Controller(robot, runner, safety, recorder, map_source=eyes)
         node = PolicyNode(host, controller, recorder, values)
         host.start()
         try:
@@ -309,12 +341,6 @@ class _Steps:
             self._controller.stop()
 
 
-def _load(values: dict[str, Any]) -> Bundle:
-    if not values["bundle"]:
-        raise GantryError("Parameter 'bundle' is empty, expected the path of a policy bundle (-p bundle:=...).")
-    return load_bundle(values["bundle"], public_key=_public_key(values["public_key"]))
-
-
 def _write_statistics(path: str, controller: Controller, recorder: Recorder | None, damped: Damped | None) -> None:
     result = controller.statistics()
     result["damped"] = None if damped is None else {**asdict(damped), "reaction_s": damped.reaction_s}
@@ -331,18 +357,6 @@ def _recorder(path: str, bundle: Bundle, spec: RobotSpec) -> Recorder | None:
     from gantry_deploy.record import Recorder  # A robot that does not record needs no MCAP packages.
 
     return Recorder(path, bundle.contract, spec)
-
-
-def _public_key(text: str) -> bytes | None:
-    if not text:
-        return None
-    try:
-        key = bytes.fromhex(text)
-    except ValueError as error:
-        raise GantryError(f"Parameter 'public_key' is '{text}', expected 64 hex digits ({error}).") from error
-    if len(key) != 32:
-        raise GantryError(f"Parameter 'public_key' has {len(text)} characters, expected 64 hex digits.")
-    return key
 
 
 def _safety_config(values: dict[str, Any]) -> SafetyConfig:

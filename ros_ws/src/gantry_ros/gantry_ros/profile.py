@@ -1,10 +1,11 @@
-"""Scripted operator commands: how long, and which velocity."""
+"""Scripted operator commands: how long and which velocity, or where to."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from gantry_deploy.goals import Goal
 from gantry_hardware.errors import GantryError
 
 DEMO_PROFILE = "2:0,0,0; 4:0.6,0,0; 3:0.5,0,0.6; 3:0,0.3,0; 3:-0.4,0,0; 3:0.4,-0.2,-0.6; 2:0,0,0"
@@ -45,6 +46,21 @@ def segment_at(segments: tuple[Segment, ...], time_s: float) -> Segment | None:
         if time_s < end_s:
             return segment
     return None
+
+
+def parse_goal(text: str) -> Goal:
+    """Read ``x,y,yaw``, for example ``6,0,0``.
+
+    Raises:
+        GantryError: If it is no such thing.
+    """
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise GantryError(f"Goal '{text}' is not of the form x,y,yaw in m and rad, for example 6,0,0.")
+    return Goal(*numbers)
 
 
 def _segment(text: str) -> Segment:

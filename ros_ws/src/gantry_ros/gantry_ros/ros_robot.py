@@ -9,14 +9,16 @@ from typing import Any, Literal
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from sensor_msgs.msg import Imu, JointState
+from sensor_msgs.msg import Imu, JointState, PointCloud2
 from std_msgs.msg import Float32MultiArray
 
-from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_deploy.ros_messages import ODOM_FRAME
+from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros import convert, topics
+from gantry_mapping.snapshot import MapSnapshot
+from gantry_ros import convert, convert_map, topics
 from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
 from gantry_ros.host import NodeHost
 
@@ -63,6 +65,8 @@ class RosRobot:
         self._newest: dict[str, tuple[Any, float]] = {}
         self._received: dict[str, int] = {}
         self._repeated = 0
+        self._follows_map = False
+        self._map: tuple[MapSnapshot, float] | None = None
         self._guard: CommandGuard | None = None
         self._withholding = False
         self._publisher: Publisher | None = None
@@ -87,6 +91,9 @@ class RosRobot:
         ):
             handler = self._handler(topic)
             self._entities.append(("subscription", node.create_subscription(kind, topic, handler, topics.READER_QOS)))
+        if self._follows_map:
+            subscription = node.create_subscription(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
+            self._entities.append(("subscription", subscription))
         if self._given_host is None:
             self._host.start()
         try:
@@ -167,6 +174,7 @@ class RosRobot:
                 getattr(host.node, f"destroy_{kind}")(entity)
         self._entities.clear()
         self._newest.clear()
+        self._map = None
 
     def refuse_other_commanders(self) -> None:
         """Refuse as soon as another node announces joint commands, as a newcomer should before it moves anything.
@@ -189,6 +197,40 @@ class RosRobot:
             counts = {f"received {topic}": count for topic, count in self._received.items()}
             others = 0 if self._guard is None else len(self._guard.others)
             return {**counts, "repeated messages": self._repeated, "other commanders": others}
+
+    def follow_map(self) -> None:
+        """Listen for the elevation map of a mapping node from :meth:`connect` on."""
+        self._follows_map = True
+
+    def read_map(self) -> tuple[MapSnapshot, float] | None:
+        """The newest map, and the local monotonic time at which its newest frame became known; None before the first.
+
+        A map that is sent again with the stamp of the one before holds no new frame.
+        """
+        with self._arrived:
+            return self._map
+
+    @property
+    def odom_frame(self) -> str:
+        """Frame of the newest odometry."""
+        message, _ = self._newest.get(topics.ODOM, (None, 0.0))
+        return ODOM_FRAME if message is None or not message.header.frame_id else message.header.frame_id
+
+    def _on_map(self, message: PointCloud2) -> None:
+        received_s = time.monotonic()
+        try:
+            if message.header.frame_id != self.odom_frame:
+                raise RobotError(f"The map is in frame '{message.header.frame_id}', the odometry '{self.odom_frame}'.")
+            snapshot = convert_map.map_snapshot(message)
+        except GantryError as error:
+            if self._host is not None:
+                self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
+            return
+        with self._arrived:
+            self._received[topics.ELEVATION_MAP] = self._received.get(topics.ELEVATION_MAP, 0) + 1
+            if self._map is not None and self._map[0].stamp_s == snapshot.stamp_s:
+                received_s = self._map[1]
+            self._map = (snapshot, received_s)
 
     def _handler(self, topic: str) -> Any:
         last: list[tuple[int, int]] = [(0, 0)]

@@ -1,0 +1,241 @@
+"""Depth and odometry in, elevation map out: :class:`gantry_mapping.live.LiveMapping` behind topics.
+
+Nothing that arrives ends this node: what cannot be used is refused by one message and counted, what is missing shows in
+the diagnostics, and the map's uncertainty grows meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import Odometry
+from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import CameraInfo, Image, PointCloud2
+
+from gantry_deploy.perception import default_cfg
+from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_deploy.timing import TimingLog
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_mapping.config import MappingCfg, load_mapping_cfg
+from gantry_mapping.live import LiveMapping, Outcome
+from gantry_mapping.mapper import OnnxMapper
+from gantry_ros import bundle_parameters, convert, convert_map, topics
+from gantry_ros.host import NodeHost, Parameter, stop_on_signals
+
+NAME = "mapping_node"
+INPUTS = ("depth", "points")
+"""Values of the parameter ``input``."""
+
+PARAMETERS = (
+    *bundle_parameters.PARAMETERS,
+    Parameter(
+        "mapping", "", "Path of a YAML file with the fields of gantry_mapping.config.MappingCfg; empty: defaults."
+    ),
+    Parameter("mapper", "", "Path of a mapping network (ONNX); empty for the bundle's, or for none without a bundle."),
+    Parameter("input", "depth", "'depth' for images with their CameraInfo, 'points' for point clouds."),
+    Parameter("camera", 0, "Which camera of the mapping's setup the images or clouds come from."),
+    Parameter("reliable", False, "Ask for reliable images; the writer must be reliable too. For large ones over DDS."),
+    Parameter("extent_m", 5.0, "Edge length of the published square around the robot, m."),
+    Parameter("idle_rate_hz", 2.0, "How often the map is published while nothing new comes, Hz."),
+    Parameter("diagnostics_rate_hz", 2.0, "Rate of the published diagnostics, Hz."),
+)
+"""Every parameter of this node."""
+
+RECENT_FRAMES = 200
+"""Frames that the published percentiles are about."""
+POSE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""Of odometry: while a frame is being fused, many poses come, and the next frame lies between two of them."""
+
+
+class MappingNode:
+    """Topics around one :class:`LiveMapping`. All callbacks come from the host's executor, one at a time.
+
+    Args:
+        host: Its node.
+        values: Values of :data:`PARAMETERS`.
+
+    Raises:
+        GantryError: If a parameter, the setup, the network or the bundle is refused.
+    """
+
+    def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
+        if values["input"] not in INPUTS:
+            raise UnknownNameError("input", values["input"], INPUTS)
+        for name in ("extent_m", "idle_rate_hz", "diagnostics_rate_hz"):
+            if not values[name] > 0.0:
+                raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
+        self._host = host
+        self._camera: int = values["camera"]
+        self._extent_m: float = values["extent_m"]
+        self.live = _make_live(values)
+        """The pipeline."""
+        if not 0 <= self._camera < len(self.live.cfg.cameras):
+            raise GantryError(f"Parameter 'camera' is {self._camera}, the setup has {len(self.live.cfg.cameras)}.")
+        self._map_frame = ODOM_FRAME
+        self._timing = TimingLog(("map",), RECENT_FRAMES)
+        self._counts = {"poses": 0, "refused messages": 0, "maps published": 0}
+        self._refusal = ""
+        self._heard: dict[str, float] = {}
+        self._published_s = self._pose_stamp_s = -math.inf
+        self._calibrated = False
+        self._open(values)
+
+    def _open(self, values: dict[str, Any]) -> None:
+        node = self._host.node
+        reliability = ReliabilityPolicy.RELIABLE if values["reliable"] else ReliabilityPolicy.BEST_EFFORT
+        # Two, so that a picture that comes while another is fused is the next one and not lost.
+        sensor = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=2, reliability=reliability)
+        node.create_subscription(Odometry, topics.ODOM, partial(self._guarded, self._on_odometry), POSE_QOS)
+        if values["input"] == "depth":
+            node.create_subscription(CameraInfo, topics.CAMERA_INFO, partial(self._guarded, self._on_info), sensor)
+            node.create_subscription(Image, topics.DEPTH, partial(self._guarded, self._on_depth), sensor)
+        else:
+            node.create_subscription(PointCloud2, topics.POINTS, partial(self._guarded, self._on_points), sensor)
+        self._clouds = node.create_publisher(PointCloud2, topics.ELEVATION_MAP, topics.WRITER_QOS)
+        self._grids = self._grid_publisher()
+        self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        node.create_timer(1.0 / values["idle_rate_hz"], self._on_idle)
+        node.create_timer(1.0 / values["diagnostics_rate_hz"], self._report)
+
+    def _grid_publisher(self) -> Any:
+        try:
+            from grid_map_msgs.msg import GridMap
+        except ImportError:
+            return None
+        return self._host.node.create_publisher(GridMap, topics.GRID_MAP, topics.WRITER_QOS)
+
+    def _guarded(self, take: Callable[[Any], None], message: Any) -> None:
+        """Take a message; whatever is wrong with it, the node goes on."""
+        try:
+            take(message)
+        except GantryError as error:
+            self._refuse(str(error))
+        except Exception as error:  # numpy and onnxruntime fail in ways of their own
+            self._refuse(f"{type(error).__name__}: {error}")
+
+    def _refuse(self, reason: str) -> None:
+        self._counts["refused messages"] += 1
+        self._refusal = reason
+        self._host.node.get_logger().error(f"Refused: {reason}", throttle_duration_sec=1.0)
+
+    def _on_odometry(self, message: Odometry) -> None:
+        self._heard["odometry"], self._pose_stamp_s = time.monotonic(), convert_map.seconds(message.header.stamp)
+        self._counts["poses"] += 1
+        self._map_frame = message.header.frame_id or ODOM_FRAME
+        before_s = self.live.newest_frame_s
+        self.live.add_pose(self._pose_stamp_s, *convert_map.odometry_pose(message))
+        self._publish_news(before_s)
+
+    def _on_info(self, message: CameraInfo) -> None:
+        if self.live.set_intrinsics(self._camera, *convert_map.intrinsics(message)) or not self._calibrated:
+            camera = self.live.cfg.cameras[self._camera]
+            self._host.node.get_logger().info(
+                f"Camera of {camera.width} x {camera.height} pixels, focal lengths {camera.fx:.1f}, {camera.fy:.1f}."
+            )
+        self._calibrated = True
+
+    def _on_depth(self, message: Image) -> None:
+        self._heard["frames"] = time.monotonic()
+        if not self._calibrated:
+            self.live.counts[Outcome.NO_CAMERA] += 1
+            return
+        self._take(message.header, partial(self.live.add_depth, depth_m=convert_map.depth_image(message)))
+
+    def _on_points(self, message: PointCloud2) -> None:
+        self._heard["frames"] = time.monotonic()
+        in_base = message.header.frame_id == BASE_FRAME
+        self._take(
+            message.header, partial(self.live.add_points, points_m=convert_map.cloud_points(message), in_base=in_base)
+        )
+
+    def _take(self, header: Any, add: Callable[..., None]) -> None:
+        before_s, begin_s = self.live.newest_frame_s, time.perf_counter()
+        add(convert_map.seconds(header.stamp), camera=self._camera)
+        self._timing.add("map", time.perf_counter() - begin_s)
+        self._publish_news(before_s)
+
+    def _publish_news(self, before_s: float) -> None:
+        if self.live.newest_frame_s != before_s:
+            self._publish()
+
+    def _publish(self) -> None:
+        snapshot = self.live.snapshot(self._extent_m)
+        if snapshot is None:
+            return
+        # The stamp is that of the newest frame, so that whoever reads the map can tell news from repetition.
+        stamp = convert_map.stamp_from_s(snapshot.stamp_s)
+        self._clouds.publish(convert_map.map_message(snapshot, stamp, self._map_frame))
+        if self._grids is not None:
+            self._grids.publish(convert_map.grid_map_message(snapshot, stamp, self._map_frame))
+        self._counts["maps published"] += 1
+        self._published_s = time.monotonic()
+
+    def _on_idle(self) -> None:
+        if "odometry" in self._heard:
+            # The clock of the stamps is known by what arrives; where nothing arrives, time passes all the same.
+            self.live.pass_time(self._pose_stamp_s + self._age_s("odometry"))
+        if not math.isinf(self.live.newest_frame_s) and time.monotonic() - self._published_s > 0.4:
+            self._publish()
+
+    def _age_s(self, what: str) -> float:
+        return time.monotonic() - self._heard.get(what, -math.inf)
+
+    def _finding(self) -> str:
+        """What is wrong, empty if nothing is."""
+        limit_s = self.live.cfg.stale_after_s
+        for what, source in (("odometry", topics.ODOM), ("frames", "the camera")):
+            if self._age_s(what) > limit_s:
+                heard = what in self._heard
+                return f"no {what} from {source}" + (f" for {self._age_s(what):.1f} s" if heard else " yet")
+        if not float(self.live.pipeline.since_frame_s[0]) <= limit_s or math.isinf(self.live.newest_frame_s):
+            outcome = self.live.last_outcome
+            return f"frames come but none is fused: {outcome or self._refusal or Outcome.NO_CAMERA}"
+        return ""
+
+    def _report(self) -> None:
+        finding = self._finding()
+        snapshot = self.live.snapshot(self._extent_m)
+        seen = 0.0 if snapshot is None else snapshot.seen_share(self.live.cfg.prior_variance_m2)
+        values: dict[str, object] = {f"frames: {outcome}": count for outcome, count in self.live.counts.items()}
+        values.update(self._counts)
+        values["seen share"] = seen
+        values["newest frame s"] = self.live.newest_frame_s
+        values["last refusal"] = self._refusal
+        for statistic, value in self._timing.summary().get("map", {}).items():
+            values[f"map {statistic}"] = value
+        node = self._host.node
+        self._diagnostics.publish(
+            convert.diagnostics_message(
+                node.get_clock().now().to_msg(), node.get_name(), "", finding or "mapping", values, error=bool(finding)
+            )
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """Run the node until it is stopped.
+
+    Raises:
+        GantryError: If parameters, setup, network or bundle are refused.
+    """
+    with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
+        node = MappingNode(host, host.declare(PARAMETERS))
+        cfg = node.live.cfg
+        host.start()
+        host.node.get_logger().info(
+            f"Mapping {cfg.map_size_m:g} m at {cfg.map_resolution_m:g} m, fusion '{cfg.fusion}'."
+        )
+        host.stop.wait()
+        return 1 if host.failure is not None else 0
+
+
+def _make_live(values: dict[str, Any]) -> LiveMapping:
+    bundle = bundle_parameters.load_named_bundle(values) if values["bundle"] else None
+    model: str | bytes | None = values["mapper"] or (None if bundle is None else bundle.mapper_bytes)
+    mapper = None if model is None else OnnxMapper(model)
+    cfg: MappingCfg = load_mapping_cfg(values["mapping"]) if values["mapping"] else default_cfg(mapper)
+    return LiveMapping(cfg, mapper)
