@@ -2,7 +2,7 @@
 
 Robots walk over each raster along +x. Depth is rendered exactly, once per frame, then flawed as each condition says;
 every mapper gets the same flawed images and the same told poses. Scores are over the cells of a policy's window that
-have lain in the local grid of some frame so far; those that a flawless camera has put a point into are *seen*.
+have lain in the local grid of some frame so far; *seen* are those whose ground at the centre the camera had in sight.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
+from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import GO2_SMALL, KalmanCfg, MappingCfg
 from gantry_mapping.elevation_map import ElevationMap
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import yaw_of
+from gantry_mapping.frames import rotation_matrix, yaw_of
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_mapping.learn.heightfields import Heights
-from gantry_mapping.learn.march import march_depth
+from gantry_mapping.learn.march import first_hits, march_depth
 from gantry_mapping.learn.noise import CLEAN, DelayLine, DepthNoiseCfg, DriftCfg, OdometryDrift, add_depth_noise
 from gantry_mapping.learn.samples import sample_ground
 from gantry_mapping.mapper import Mapper
@@ -135,7 +136,7 @@ def evaluate(
         depth = march_depth(
             walk.raster, resolution_m, (0.0, 0.0), mapping.cameras[0], pos, quat, raster_index=walk.index
         )
-        judge.look(depth, pos, quat)
+        judge.look(pos, quat)
         scored = frame % cfg.score_every == cfg.score_every - 1
         truth, seen, mask = judge.verdict(pos, quat) if scored else (None, None, None)
         for run in runs:
@@ -207,29 +208,79 @@ class _Walk:
 
 
 class _Judge:
-    """Knows the truth: true heights, what a flawless camera has seen, and what lay in the local grid at all."""
+    """Knows the truth: true heights, which ground a camera has had in sight, and what lay in the local grid at all."""
 
     def __init__(self, mapping: MappingCfg, walk: _Walk, cfg: EvalCfg) -> None:
-        flawless = replace(mapping, fusion="kalman", kalman=KalmanCfg(0.0), drift_variance_m2_per_s=0.0)
+        still = replace(mapping, fusion="kalman", kalman=KalmanCfg(0.0), drift_variance_m2_per_s=0.0)
         self._walk, self._window, self._grid = walk, cfg.window, mapping.local_grid
+        self._camera = mapping.cameras[0]
         self._prior = mapping.prior_variance_m2
-        self._seen = MappingPipeline(flawless, None, torch.zeros(1), walk.count)
-        self._reached = ElevationMap(flawless, walk.count, torch.zeros(1))
+        self._seen, self._reached = (ElevationMap(still, walk.count, torch.zeros(1)) for _ in range(2))
 
-    def look(self, depth: torch.Tensor, pos: torch.Tensor, quat: torch.Tensor) -> None:
-        """Take in a frame without flaws."""
-        self._seen.update(depth, pos, quat)
-        zeros = pos.new_zeros(len(pos), *self._grid.shape)
-        self._reached.fuse(zeros, zeros, zeros == 0, self._grid, pos, yaw_of(quat))
+    def look(self, pos: torch.Tensor, quat: torch.Tensor) -> None:
+        """Note what can be seen from poses (N, 3), (N, 4)."""
+        walk, yaw = self._walk, yaw_of(quat)
+        ground = sample_ground(walk.raster, walk.resolution_m, self._grid, pos, yaw, walk.index)
+        sight = in_sight(walk.raster, walk.resolution_m, self._camera, self._grid, ground, pos, quat, walk.index)
+        zeros = torch.zeros_like(ground)
+        self._seen.fuse(zeros, zeros, sight, self._grid, pos, yaw)
+        self._reached.fuse(zeros, zeros, zeros == 0, self._grid, pos, yaw)
 
     def verdict(self, pos: torch.Tensor, quat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(N, rows, cols) each: heights relative to the base, m, NaN for none; seen cells; cells that count."""
         walk, yaw = self._walk, yaw_of(quat)
         ground = sample_ground(walk.raster, walk.resolution_m, self._window, pos, yaw, walk.index)
         truth = torch.where(torch.isfinite(ground), ground - pos[:, 2, None, None], math.nan)
-        seen = self._seen.map.query(self._window, pos, yaw)[1] < self._prior
-        reached = self._reached.query(self._window, pos, yaw)[1] < self._prior
+        seen, reached = (map_.query(self._window, pos, yaw)[1] < self._prior for map_ in (self._seen, self._reached))
         return truth, seen & reached, reached
+
+
+def in_sight(
+    raster_m: torch.Tensor,
+    resolution_m: float,
+    camera: DepthCamera,
+    grid: GridSpec,
+    ground_m: torch.Tensor,
+    pos_base_in_world: torch.Tensor,
+    quat_base_to_world_wxyz: torch.Tensor,
+    raster_index: torch.Tensor,
+) -> torch.Tensor:
+    """Whether a camera sees the ground at the cell centres of a grid: in its image, in range, and nothing in between.
+
+    A point that falls into a cell does not make it seen: it may lie on the side of a stone whose foot is hidden.
+
+    Args:
+        raster_m: (R, H, W) heights, m in the world.
+        resolution_m: Edge of a raster's cell.
+        camera: The camera.
+        grid: In ``base_yaw``.
+        ground_m: (N, rows, cols) heights at the centres, m in the world; not finite is never seen.
+        pos_base_in_world: (N, 3) m.
+        quat_base_to_world_wxyz: (N, 4).
+        raster_index: (N,).
+
+    Returns:
+        (N, rows, cols) bool.
+    """
+    yaw = yaw_of(quat_base_to_world_wxyz)[:, None, None]
+    centers = grid.cell_centers(pos_base_in_world)
+    x = torch.cos(yaw) * centers[..., 0] - torch.sin(yaw) * centers[..., 1] + pos_base_in_world[:, 0, None, None]
+    y = torch.sin(yaw) * centers[..., 0] + torch.cos(yaw) * centers[..., 1] + pos_base_in_world[:, 1, None, None]
+    known = torch.isfinite(ground_m)
+    target = torch.stack((x, y, torch.where(known, ground_m, 0.0)), dim=-1).flatten(1, 2)
+    base_to_world = rotation_matrix(quat_base_to_world_wxyz)
+    camera_to_base = rotation_matrix(torch.tensor([camera.quat_camera_to_base_wxyz]))
+    offset = target.new_tensor(camera.pos_camera_in_base_m)
+    origin = pos_base_in_world + base_to_world @ offset
+    direction = target - origin[:, None]
+    right, down, depth = (direction @ (base_to_world @ camera_to_base)).unbind(-1)
+    u = camera.cx + camera.fx * right / depth
+    v = camera.cy + camera.fy * down / depth
+    inside = (depth >= camera.min_range_m) & (depth <= camera.max_range_m)
+    inside &= (u >= -0.5) & (u <= camera.width - 0.5) & (v >= -0.5) & (v <= camera.height - 0.5)
+    hits = first_hits(raster_m, resolution_m, (0.0, 0.0), origin, direction, 1.0, raster_index=raster_index)
+    free = hits >= 1.0 - 1e-3  # the ground itself is hit at 1, up to rounding
+    return (inside & free).view_as(ground_m) & known
 
 
 class _Run:

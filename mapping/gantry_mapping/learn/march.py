@@ -72,36 +72,73 @@ def march_depth(
         (N, height, width) depth along the optical axis, m; 0 where a ray hits nothing within the camera's range.
     """
     count = len(pos_base_in_world)
-    stack, index, corner = as_stack(raster_m, raster_index, corner_m, count)
     rays = camera_rays(camera, pos_base_in_world, quat_base_to_world_wxyz)
-    pixels = rays.direction_in_world.shape[1]
-    place = ((rays.origin_in_world[:, :2] - corner) / resolution_m).repeat_interleave(pixels, 0)
-    direction = rays.direction_in_world.reshape(-1, 3)
+    depth = first_hits(
+        raster_m,
+        resolution_m,
+        corner_m,
+        rays.origin_in_world,
+        rays.direction_in_world,
+        camera.max_range_m,
+        raster_index=raster_index,
+        floating_m=floating_m,
+    )
+    hit = (depth >= camera.min_range_m) & (depth <= camera.max_range_m)
+    return torch.where(hit, depth, 0.0).view(count, camera.height, camera.width)
+
+
+def first_hits(
+    raster_m: torch.Tensor,
+    resolution_m: float,
+    corner_m: torch.Tensor | tuple[float, float],
+    origin_in_world: torch.Tensor,
+    direction_in_world: torch.Tensor,
+    max_time: float,
+    *,
+    raster_index: torch.Tensor | None = None,
+    floating_m: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """When rays first meet something: at ``origin + time * direction``.
+
+    Args:
+        raster_m: (H, W) or (R, H, W) heights, m in the world.
+        resolution_m: Edge of a cell.
+        corner_m: (2,) or (N, 2): x and y of the outer corner of cell (0, 0), m in the world.
+        origin_in_world: (N, 3) m, one for the P rays of each row.
+        direction_in_world: (N, P, 3) m per unit of time, of any length.
+        max_time: Rays are given up then.
+        raster_index: (N,) which raster each row is over, for a stack.
+        floating_m: As of :func:`march_depth`.
+
+    Returns:
+        (N, P) times, inf for none; a ray that begins below ground hits at 0.
+    """
+    count, width = direction_in_world.shape[:2]
+    stack, index, corner = as_stack(raster_m, raster_index, corner_m, count)
+    place = ((origin_in_world[:, :2] - corner) / resolution_m).repeat_interleave(width, 0)
+    direction = direction_in_world.reshape(-1, 3)
     speed = direction[:, :2] / resolution_m
     cell = place.floor()
     ahead = speed > 0
-    border = torch.where(speed == 0, _NEVER, (cell + ahead - place) / speed)
     march = _March(
         ray=torch.arange(len(place), device=place.device),
-        start=(index * stack[0].numel()).repeat_interleave(pixels),
+        start=(index * stack[0].numel()).repeat_interleave(width),
         cell=cell.long(),
         sign=torch.where(ahead, 1, -1),
-        leave=border,
+        leave=torch.where(speed == 0, _NEVER, (cell + ahead - place) / speed),
         delta=torch.where(speed == 0, _NEVER, 1.0 / speed.abs()),
         entered=torch.zeros_like(place[:, 0]),
-        height=rays.origin_in_world[:, 2].repeat_interleave(pixels),
+        height=origin_in_world[:, 2].repeat_interleave(width),
         rise=direction[:, 2].contiguous(),
     )
     layers = [stack.flatten()]
     if floating_m is not None:
         # A NaN compares as false, so that nothing is hit where nothing floats.
         layers += [layer.reshape(stack.shape).flatten() for layer in floating_m]
-    depth = _run(march, layers, stack.shape[1:], camera.max_range_m, len(place))
-    hit = (depth >= camera.min_range_m) & (depth <= camera.max_range_m)
-    return torch.where(hit, depth, 0.0).view(count, camera.height, camera.width)
+    return _run(march, layers, stack.shape[1:], max_time, len(place)).view(count, width)
 
 
-def _run(march: _March, layers: list[torch.Tensor], shape: torch.Size, max_range_m: float, total: int) -> torch.Tensor:
+def _run(march: _March, layers: list[torch.Tensor], shape: torch.Size, max_time: float, total: int) -> torch.Tensor:
     """(total,) first hits of rays, inf for none."""
     depth = torch.full((total,), _NEVER, device=march.height.device, dtype=march.height.dtype)
     rows, columns = shape
@@ -118,7 +155,7 @@ def _run(march: _March, layers: list[torch.Tensor], shape: torch.Size, max_range
         march.entered = left
         step += 1
         if step % _COMPACT_EVERY == 0:
-            march = march.keep((depth[march.ray] == _NEVER) & (march.entered <= max_range_m))
+            march = march.keep((depth[march.ray] == _NEVER) & (march.entered <= max_time))
     return depth
 
 

@@ -46,8 +46,10 @@ class TrainCfg:
     """At the beginning; falls to a fiftieth along a cosine."""
     warm_up_steps: int = 100
     """Updates during which the rate rises from 0."""
-    weight_floor: float = 0.2
-    """Share of the samples' weights that does not depend on total variation; 0 as in the paper."""
+    weight_floor: float = 0.8
+    """Share of the samples' weights that does not depend on total variation; 0 as in the paper, which sees 54 million
+    frames. With a few hundred thousand, deep pits drown all else: on frames that it was not trained on, measured cells
+    were off by 11.8 cm (median 6.6) at 0.2, by 8.3 cm (median 3.6) at 0.8."""
     grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     seed: int = 1
@@ -133,6 +135,8 @@ class MapTraining:
                 on_progress(Progress(self.step, self.cfg.steps, frames, self.wall_s, dict(self.metrics)))
             if stop:
                 break
+        if not self.metrics:  # nothing was left to do
+            self.metrics = self.judge()
         return self.step >= self.cfg.steps
 
     def judge(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import math
 import sys
@@ -195,7 +196,8 @@ def _finish(args: argparse.Namespace, training: Any, folder: Path) -> dict[str, 
     difference = export_mapper(training.net, grid, folder / MAPPER_FILE, provenance=provenance, frames_z_m=frames)
     print(f"Mapper: {folder / MAPPER_FILE} (onnxruntime and torch differ by {difference:.1e})")
     result: dict[str, Any] = {"mapper": str(folder / MAPPER_FILE), "max_difference_onnx_torch": difference}
-    card: dict[str, Any] = {"training": record, "max_difference_onnx_torch": difference}
+    digest = hashlib.sha256((folder / MAPPER_FILE).read_bytes()).hexdigest()
+    card: dict[str, Any] = {"mapper_sha256": digest, "training": record, "max_difference_onnx_torch": difference}
     if not args.no_eval:
         result["evaluation"] = card["evaluation"] = _compare(
             folder / MAPPER_FILE, held_out_rasters(args.robot or "go2"), 0.04, args

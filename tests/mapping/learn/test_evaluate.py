@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_mapping.camera import REALSENSE_LIKE
 from gantry_mapping.config import GO2_SMALL
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import WINDOW_SMALL
-from gantry_mapping.learn.evaluate import Condition, Entrant, EvalCfg, classical, compare, evaluate
+from gantry_mapping.grid import WINDOW_SMALL, GridSpec
+from gantry_mapping.learn.evaluate import Condition, Entrant, EvalCfg, classical, compare, evaluate, in_sight
 from gantry_mapping.learn.noise import CLEAN, DriftCfg
+from gantry_mapping.learn.samples import sample_ground
 
 WALK = EvalCfg(window=WINDOW_SMALL, robots_per_raster=1, seconds=2.0)
 FLAWLESS = {"none": Condition(noise=CLEAN)}
@@ -57,6 +59,25 @@ def test_a_box_hides_what_is_behind_it():
     scores = result["conditions"]["none"]["classical"]["all"]
     assert scores["mae_seen_cm"] < 6.0
     assert scores["coverage"] < 0.99
+
+
+def test_a_cell_is_in_sight_only_if_its_ground_is():
+    """A wall 0.2 m high from x = 1.2 to 1.4 m ahead of the camera hides the ground behind it as far as lines through
+    its far edge reach; 0.36 m up, that is 1.08 / (0.38 - 0.2) * 0.38 = 2.28 m ahead of the camera."""
+    ground = torch.zeros(1, 250, 250)
+    ground[:, 130:135] = 0.2
+    grid = GridSpec(60, 1, 0.04, 1.2, 0.02)
+    pos, quat = torch.tensor([[4.0, 5.0, 0.32]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+    heights = sample_ground(ground, 0.04, grid, pos, torch.zeros(1), torch.zeros(1, dtype=torch.long))
+    sight = in_sight(ground, 0.04, REALSENSE_LIKE, grid, heights, pos, quat, torch.zeros(1, dtype=torch.long))
+    x = grid.row_centers(pos)
+    sight = sight[0, :, 0]
+    assert not sight[x < 0.5].any()  # below the image
+    assert sight[(x > 0.65) & (x < 1.2)].all()
+    assert sight[(x > 1.2) & (x < 1.4)].all()
+    assert not sight[(x > 1.4) & (x < 2.4)].any()
+    nothing = torch.full_like(heights, -math.inf)
+    assert not in_sight(ground, 0.04, REALSENSE_LIKE, grid, nothing, pos, quat, torch.zeros(1, dtype=torch.long)).any()
 
 
 def test_drift_and_noise_make_maps_worse():
