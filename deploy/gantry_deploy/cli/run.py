@@ -49,7 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--goal", type=parse_numbers, metavar="X,Y,YAW", help="place and heading in the world, m and rad, to walk to"
     )
     parser.add_argument(
-        "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/ros/mapping.yaml"
+        "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/mapping/go2.yaml"
     )
     parser.add_argument(
         "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"

@@ -112,7 +112,7 @@ SIM_MAP_WALK_ARGUMENTS = (
     Argument("terrain", "t1", "terrain to walk on, for example stones or t3; empty for a flat floor"),
     Argument("terrain_difficulty", "0.5", "0 to 1"),
     Argument("camera_noise", "1.0", "depth noise in units of the usual one"),
-    Argument("mapping", "", "mapping setup as YAML, see configs/ros/mapping.yaml"),
+    Argument("mapping", "", "mapping setup as YAML, see configs/mapping/go2.yaml"),
     Argument("goal", "6,0,0", "where to walk with drive:=true, x,y,yaw from the start, m and rad"),
 )
 """Of ``sim_map_walk``."""
@@ -121,7 +121,7 @@ MAPPING_ARGUMENTS = (
     *(argument for argument in COMMON_ARGUMENTS if argument.name in _OF_EVERY_NODE),
     Argument("bundle", "", "policy bundle whose mapping network is used; none: without a network"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
-    Argument("mapping", "", "mapping setup as YAML, see configs/ros/mapping.yaml"),
+    Argument("mapping", "", "mapping setup as YAML, see configs/mapping/go2.yaml"),
     Argument("input", "", "depth (images) or points (clouds)"),
     Argument("depth", "", "topic of depth images, if it is not camera/depth/image_rect_raw"),
     Argument("camera_info", "", "topic of their calibration, if it is not camera/depth/camera_info"),
