@@ -107,7 +107,13 @@ class Outcome:
             return []
         acceptance = self.bundle.contract.acceptance
         limits = (acceptance.max_lin_vel_error_m_s, acceptance.max_yaw_rate_error_rad_s, acceptance.max_fall_rate)
-        scores = _triple("held out", self.evaluation["training_model"], limits, "in the training environment")
+        training_model = self.evaluation["training_model"]
+        scores = _triple("held out", training_model, limits, "in the training environment")
+        standing = training_model.get("standing")
+        if standing is not None:
+            note = f"{standing['episodes']} more episodes with a command of zero"
+            scores.append(Score("held out, standing: drift", standing["drift_m_s"]["mean"], unit="m/s", note=note))
+            scores.append(Score("held out, standing: falls", standing["fall_rate"]["mean"], unit="%"))
         if "full_model" in self.evaluation:
             note = "with every collision shape and finer physics, for comparison"
             scores += _triple("held out, full model", self.evaluation["full_model"], (None, None, None), note)
