@@ -1,14 +1,18 @@
 """``gantry map``: a training of a few updates, its comparison, its resumption, and its mistakes."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gantry_sim
 from gantry_deploy.cli.main import main
+from gantry_mapping.grid import LOCAL_GRID_SMALL
 from gantry_mapping.learn.heightfields import load_rasters, save_rasters
 from gantry_mapping.mapper import OnnxMapper
-from gantry_sim.cli.map import held_out_rasters
+from gantry_sim.cli.map import held_out_rasters, mapping_for
 
 FEW = ["--set", "steps=3", "--set", "batch=4", "--set", "judge_every=2", "--set", "judge_batch=8"]
 FEW += ["--set", "samples.patches=4", "--set", "samples.renewed=1"]
@@ -48,6 +52,17 @@ def test_train_resume_and_eval(tmp_path, ground, capsys):
 def test_the_comparison_walks_over_held_out_terrains_only():
     names = {name.partition("/")[0] for name in held_out_rasters(instances=1)}
     assert names == {"t1_stones", "t2_course", "t3_parkour", "t4_debris"}
+
+
+def test_the_mapper_that_comes_along_is_what_its_card_says():
+    folder = Path(gantry_sim.__file__).parent / "pretrained" / "mapper-go2"
+    card = json.loads((folder / "card.json").read_text())
+    mapper = OnnxMapper(folder / "mapper.onnx")
+    assert mapper.info.local_grid == mapping_for(mapper).local_grid == LOCAL_GRID_SMALL
+    assert mapper.info.provenance["frames"] == card["training"]["frames"]
+    assert card["mapper_sha256"] == hashlib.sha256((folder / "mapper.onnx").read_bytes()).hexdigest()
+    for scores in card["evaluation"]["conditions"].values():
+        assert scores["learned"]["all"]["mae_occluded_cm"] < scores["classical"]["all"]["mae_occluded_cm"]
 
 
 def test_mistakes_are_answered_in_one_message(tmp_path, ground, capsys):

@@ -145,11 +145,10 @@ def evaluate(
                 run.score(truth, seen, mask)
         if on_progress is not None:
             on_progress((frame + 1) / walk.frames)
-    results: dict[str, dict[str, Any]] = {name: {} for name in conditions}
-    for run in runs:
-        results[run.condition_name][run.entrant_name] = run.scores()
     return {
-        "conditions": results,
+        "conditions": {
+            name: {run.entrant_name: run.scores() for run in runs if run.condition_name == name} for name in conditions
+        },
         "walk": asdict(cfg),
         "rasters": sorted(rasters),
         "robots": walk.count,
