@@ -19,17 +19,17 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
-from sensor_msgs.msg import CameraInfo, Image, Imu, JointState
+from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray
 from std_srvs.srv import Trigger
 
-from gantry_deploy.perception import DepthFrame, SeeingRobot
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, RobotError, unknown_name_text
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros import convert, convert_map, topics
+from gantry_ros import convert, topics
+from gantry_ros.depth_publisher import depth_publisher
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
 
 NAME = "sim_robot_node"
@@ -59,8 +59,6 @@ PARAMETERS = (
 )
 """Every parameter of this node."""
 
-CAMERA_FRAME = "camera_depth_optical_frame"
-"""Of the depth images: z forward, x right, y down."""
 MAX_LAG_S = 0.1
 """A loop that is further behind than this starts over from now instead of catching up with a burst."""
 
@@ -112,7 +110,6 @@ class SimRobotNode:
         self._refused = 0
         self._overruns = 0
         self._last_stamp_s = -math.inf
-        self._eyes = self._robot if isinstance(self._robot, SeeingRobot) and self._robot.depth_cameras else None
         self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
 
     def run(self) -> None:
@@ -136,11 +133,11 @@ class SimRobotNode:
                 self._robot.sleep_until(robot_s)
                 state = self._robot.read()
                 age_s = self._robot.now_s() - state.stamp_s
-                frames = [] if self._eyes is None else self._eyes.read_depth()
-                ages_s = [self._robot.now_s() - frame.stamp_s for frame in frames]
+                frames = [] if self._eyes is None else self._eyes.collect(self._robot.now_s())
             self._publish(state, age_s)
-            for frame, frame_age_s in zip(frames, ages_s, strict=True):
-                self._publish_depth(frame, frame_age_s)
+            if self._eyes is not None and self._fault not in ("silent", "frozen", "no_depth"):
+                for frame, frame_age_s in frames:
+                    self._eyes.publish(frame, frame_age_s, covered=self._fault == "covered")
             next_s += self._period_s
             late_s = time.monotonic() - next_s
             if late_s > MAX_LAG_S:
@@ -193,16 +190,6 @@ class SimRobotNode:
         self._last_joints = _relabel(convert.joint_state_message(self.spec, state, stamp), fault)
         self._joints.publish(self._last_joints)
 
-    def _publish_depth(self, frame: DepthFrame, age_s: float) -> None:
-        if self._fault in ("silent", "frozen", "no_depth"):
-            return
-        assert self._eyes is not None
-        depth = np.zeros_like(frame.depth_m) if self._fault == "covered" else frame.depth_m
-        stamp = convert.stamp_from_ns(self._host.node.get_clock().now().nanoseconds - int(age_s * 1e9))
-        camera = self._eyes.depth_cameras[frame.camera]
-        self._camera_info.publish(convert_map.camera_info_message(camera, stamp, CAMERA_FRAME))
-        self._images.publish(convert_map.depth_image_message(depth, stamp, CAMERA_FRAME))
-
     def _open_topics(self, diagnostics_period_s: float) -> None:
         node = self._host.node
         self._last_joints = JointState()
@@ -211,9 +198,7 @@ class SimRobotNode:
         self._imu = node.create_publisher(Imu, topics.IMU, topics.WRITER_QOS)
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
         self._contacts = node.create_publisher(Float32MultiArray, topics.FOOT_CONTACTS, topics.WRITER_QOS)
-        if self._eyes is not None:
-            self._camera_info = node.create_publisher(CameraInfo, topics.CAMERA_INFO, topics.WRITER_QOS)
-            self._images = node.create_publisher(Image, topics.DEPTH, topics.WRITER_QOS)
+        self._eyes = depth_publisher(node, self._robot)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
         node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
         node.create_service(Trigger, "reset", answer(self._reset))
