@@ -45,7 +45,9 @@ def scatter_max(target: Array, index: Array, values: Array) -> Array:
 
 def gather(source: Array, index: Array) -> Array:
     """Entries of ``source`` (T,) at ``index`` (int64, any shape, in [0, T)), in the shape of ``index``."""
-    return source.take(index)  # a method of both, several times faster than indexing
+    if is_torch_array(source):  # selecting rows of a flat tensor is the fastest of torch's ways on a CPU
+        return source.index_select(0, index.reshape(-1)).reshape(index.shape)
+    return source.take(index)  # several times faster than indexing
 
 
 def detached(values: Array) -> Array:
