@@ -1,4 +1,4 @@
-"""Scheduling of the control loop's thread."""
+"""Scheduling of the control loop."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from gantry_hardware.errors import GantryError
 def prepare_thread(priority: int, cpu: int) -> None:
     """Give the calling thread a real-time priority and a core of its own.
 
+    The process's other threads come right below it: one of them may hold the interpreter's lock when the loop wakes up,
+    and a holder that waits for a core behind ordinary processes would make the loop wait as long.
+
     Args:
         priority: Of SCHED_FIFO, 1 to 99; 0 leaves the scheduler alone.
         cpu: Core to pin to; negative for any.
@@ -23,6 +26,9 @@ def prepare_thread(priority: int, cpu: int) -> None:
         if cpu >= 0:
             os.sched_setaffinity(0, {cpu})
         if priority > 0:
+            for thread in os.listdir("/proc/self/task"):
+                with contextlib.suppress(ProcessLookupError):  # It has ended since.
+                    os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(max(1, priority - 1)))
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except PermissionError as error:
         raise GantryError(
@@ -52,4 +58,6 @@ def realtime_thread(priority: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.sched_setscheduler(0, scheduler, parameters)
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setscheduler(int(thread), scheduler, parameters)
