@@ -12,9 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from gantry_deploy.actions import ActionDecoder
+from gantry_deploy.actions import DECODER_INPUTS, ActionDecoder
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
-from gantry_deploy.contract import METADATA_KEY, ActionSpec, CommandSpec, GaitSpec, PolicyContract
+from gantry_deploy.contract import (
+    BODY_POSE,
+    BODY_POSE_NAMES,
+    METADATA_KEY,
+    ActionSpec,
+    CarrotSpec,
+    CommandSpec,
+    GaitSpec,
+    MapWindow,
+    PolicyContract,
+)
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations import ObservationBuilder, Signals, make_term
 from gantry_deploy.onnx_policy import OnnxPolicy
@@ -90,6 +100,37 @@ def contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
         gait=gait,
     )
     return replace(contract, **changes)
+
+
+def map_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
+    """A contract of a policy that walks to goals and looks at 14 x 8 cells of elevation and uncertainty.
+
+    Args:
+        spec: The robot.
+        changes: Fields of the contract to replace.
+    """
+    window = MapWindow(14, 8, 0.14, 0.6, 0.0, ("elevation", "uncertainty"), spec.base_height_m)
+    n, cells = spec.num_joints, window.rows * window.cols * len(window.channels)
+    far = (99.0, 99.0, 1.0, 1.0)
+    return contract_for(
+        spec,
+        **{
+            "observations": (
+                make_term("projected_gravity", 3),
+                make_term("joint_pos", n),
+                make_term("joint_vel", n, scale=0.05, clip=20.0),
+                make_term("last_action", n),
+                make_term("goal_command", 4),
+                make_term("elevation_map", cells),
+            ),
+            "command": CommandSpec(
+                BODY_POSE, BODY_POSE_NAMES, tuple(-value for value in far), far, (0.0,) * 4, CarrotSpec()
+            ),
+            "gait": None,
+            "map_window": window,
+            **changes,
+        },
+    )
 
 
 def linear_model(
@@ -203,4 +244,5 @@ def with_actions(contract: PolicyContract, model_bytes: bytes, golden: dict[str,
     policy = OnnxPolicy(model_bytes, contract)
     action = np.concatenate([policy(row[None]) for row in golden["observation"]])
     decoder = ActionDecoder(contract, action)
-    return {**golden, "action": action, "joint_target_rad": decoder(action, golden["time_s"], golden["command"])}
+    inputs = (golden[name] for name in DECODER_INPUTS)
+    return {**golden, "action": action, "joint_target_rad": decoder(action, *inputs)}

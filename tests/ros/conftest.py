@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 
 ROBOT = "go2"
@@ -80,10 +80,14 @@ class Rig:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory):
-    """Folder with bundles: ``good``, and ``explosive``, whose action overflows as soon as it is told to walk."""
+    """Folder with bundles: ``good``; ``seeing``, which looks at a map and walks to goals; and ``explosive``, whose
+    action overflows as soon as it is told to walk."""
     folder = tmp_path_factory.mktemp("bundles")
     contract = contract_for(robot_spec(ROBOT))
     tiny_bundle(folder / "good", contract)
+    seeing = map_contract_for(robot_spec(ROBOT))
+    # It stands whatever it sees.
+    tiny_bundle(folder / "seeing", seeing, weight=np.zeros((seeing.observation_size, seeing.action_size)))
     weight = np.zeros((contract.observation_size, contract.action_size))
     # Single precision ends at 3.4e38: gravity alone stays below it and is clipped, with a command of 1 it overflows.
     gravity, command = 5, contract.observation_size - 5

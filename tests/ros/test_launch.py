@@ -76,6 +76,42 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
         assert node.environment == {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
 
 
+def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
+    bundle = str(bundles / "seeing")
+    given = {"bundle": bundle, "terrain": "t3", "options": '{"camera_rate_hz": 30}', "drive": "true", "goal": "4,1,0"}
+    robot, mapping, policy, drive = find_launch("sim_map_walk").nodes(given)
+    assert [node.executable for node in (robot, mapping, policy, drive)] == [
+        "sim_robot_node",
+        "mapping_node",
+        "policy_node",
+        "drive_node",
+    ]
+    assert robot.parameters["robot"] == "go2"
+    assert json.loads(robot.parameters["options"]) == {
+        "camera": True,
+        "camera_noise": 1.0,
+        "terrain": "t3",
+        "terrain_difficulty": 0.5,
+        "camera_rate_hz": 30,
+    }
+    assert mapping.parameters == {"bundle": bundle}
+    assert policy.parameters == {"bundle": bundle, "auto_start": True}
+    assert drive.parameters == {"goal": "4,1,0"}
+    assert all(node.environment == {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"} for node in (robot, mapping, drive))
+    flat = json.loads(find_launch("sim_map_walk").nodes({**given, "terrain": ""})[0].parameters["options"])
+    assert "terrain" not in flat
+    with pytest.raises(GantryError, match="expected a JSON object"):
+        find_launch("sim_map_walk").nodes({**given, "options": "[1]"})
+    with pytest.raises(GantryError, match="'terrain_difficulty' is 'hard', expected a number"):
+        find_launch("sim_map_walk").nodes({**given, "terrain_difficulty": "hard"})
+
+
+def test_mapping_beside_a_real_robot_needs_no_bundle_and_finds_its_topics():
+    (node,) = find_launch("mapping").nodes({"depth": "front/depth/image", "odom": "lio/odom", "namespace": "rex"})
+    assert (node.executable, node.namespace, node.parameters) == ("mapping_node", "rex", {})
+    assert node.remappings == (("camera/depth/image_rect_raw", "front/depth/image"), ("odom", "lio/odom"))
+
+
 def test_a_real_robot_never_starts_by_itself_and_its_topics_can_be_named():
     given = {"bundle": "b", "joint_states": "driver/joints", "realtime_priority": "80", "joint_order": "by_name"}
     (policy,) = find_launch("robot").nodes(given)

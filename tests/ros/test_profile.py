@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gantry_hardware.errors import GantryError
-from gantry_ros.profile import DEMO_PROFILE, Segment, parse_profile, segment_at
+from gantry_ros.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 
 
 def test_segments_follow_each_other_and_end():
@@ -30,3 +30,11 @@ def test_the_demo_lasts_twenty_seconds_and_ends_at_rest():
 def test_a_malformed_profile_is_refused(text):
     with pytest.raises(GantryError, match=r"seconds:vx,vy,yaw_rate|empty"):
         parse_profile(text)
+
+
+def test_a_goal_is_three_numbers():
+    goal = parse_goal("6, -1,0.5")
+    assert (goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad) == (6.0, -1.0, 0.5)
+    for text in ("6,0", "6,0,x", "6,0,nan", ""):
+        with pytest.raises(GantryError, match="is not of the form x,y,yaw"):
+            parse_goal(text)

@@ -158,7 +158,7 @@ class DriveNode:
         if refusal is not None:
             self._host.node.get_logger().error(f"Profile done, but '{self._policy_node}' does not stop: {refusal}")
             return 1
-        self._log("Profile done.")
+        self._log("Profile done." if self._goal is None else "Done.")
         return 0
 
     def _ask_to_stop(self) -> str | None:

@@ -15,15 +15,17 @@ from types import TracebackType
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import Twist
+from geometry_msgs.msg import PoseStamped, Twist
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter as RclParameter
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
+from gantry_deploy.goals import Goal
+from gantry_deploy.ros_messages import ODOM_FRAME
 from gantry_hardware.errors import GantryError
-from gantry_ros import convert, topics
+from gantry_ros import convert, convert_map, topics
 from gantry_ros.availability import child_environment
 from gantry_ros.host import NodeHost
 
@@ -143,6 +145,7 @@ class Operator:
         self._seen: dict[str, int] = {}
         self._clients: dict[str, Any] = {}
         self._twist = node.create_publisher(Twist, topics.CMD_VEL, topics.OPERATOR_QOS)
+        self._goals = node.create_publisher(PoseStamped, topics.GOAL_POSE, topics.REPORT_QOS)
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
         node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
@@ -193,6 +196,11 @@ class Operator:
     ) -> None:
         """Send one velocity command."""
         self._twist.publish(convert.twist_message(lin_vel_x_base_m_s, lin_vel_y_base_m_s, ang_vel_z_base_rad_s))
+
+    def send_to(self, goal: Goal, frame_id: str = ODOM_FRAME) -> None:
+        """Send a policy to a goal, once."""
+        stamp = self._host.node.get_clock().now().to_msg()
+        self._goals.publish(convert_map.goal_message(goal, stamp, frame_id))
 
     def beat(self) -> None:
         """Send one heartbeat."""
