@@ -352,3 +352,43 @@ def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
     assert {"PASSIVE", "STAND", "POLICY"} <= set(recording["/gantry/status"]["mode"].tolist())
     commands = {tuple(row) for row in np.round(recording["/cmd_vel"]["command"], 3).tolist()}
     assert {(0.5, 0.0, 0.0), (0.0, 0.0, -0.25)} <= commands
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
+    """Robot, camera, mapping, policy and operator as `gantry launch` starts them; the policy is its gait alone."""
+    pytest.importorskip("rclpy")
+    pytest.importorskip("mujoco")
+    from gantry_deploy.testing import map_contract_for, tiny_bundle
+    from gantry_ros.testing import isolated_environment
+    from gantry_sim.tasks.locomotion.robots import walker
+
+    body = walker("go2")
+    gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
+    contract = map_contract_for(body.spec, gait=body.gait, **gains)
+    tiny_bundle(tmp_path / "bundle", contract, weight=np.zeros((contract.observation_size, 12)))
+    config = tmp_path / "config.yaml"
+    # A machine that also does other things must not end the walk; what that does to the gait is small.
+    config.write_text(
+        "/**/policy_node:\n  ros__parameters:\n    safety.state_timeout_s: 1.0\n    safety.max_missed_deadlines: 1000\n"
+        "    map_stale_s: 2.0\n    map_lost_s: 4.0\n    connect_timeout_s: 60.0\n"
+        "/**/drive_node:\n  ros__parameters:\n    wait_s: 90.0\n    goal_timeout_s: 60.0\n"
+    )
+    arguments = [
+        f"bundle:={tmp_path / 'bundle'}",
+        "terrain:=",
+        "goal:=1.2,0,0",
+        "drive:=true",
+        f"config:={config}",
+        'options:={"visuals": false}',
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_map_walk", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **isolated_environment()},
+    )
+    assert "Goal reached." in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0

@@ -10,7 +10,7 @@ from gantry_deploy.goal_rollout import draw_goal, run_goal_episodes
 from gantry_deploy.perception import MapLimits, OwnMap, default_cfg
 from gantry_deploy.rollout import RolloutConfig
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing import map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.camera import FORWARD_QUAT_WXYZ, REALSENSE_LIKE, DepthCamera
@@ -179,30 +179,13 @@ def test_an_unknown_or_ambiguous_terrain_is_refused(name, hint):
 # -- the map of it -----------------------------------------------------------------------------------------------------
 
 
-def map_contract():
-    from gantry_deploy.contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
-    from gantry_deploy.observations import make_term
-
-    command = CommandSpec(
-        BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, CarrotSpec()
-    )
-    window = MapWindow(14, 8, 0.14, 0.6, 0.0, ("elevation", "uncertainty"), GO2.base_height_m)
-    terms = (
-        make_term("projected_gravity", 3),
-        make_term("joint_pos", 12),
-        make_term("goal_command", 4),
-        make_term("elevation_map", 14 * 8 * 2),
-    )
-    return contract_for(GO2, command=command, map_window=window, observations=terms, gait=None)
-
-
 def test_the_map_shows_the_step_where_it_is():
     """A climb of known place and height, seen from in front of it, cell by cell against vertical rays."""
     seen = robot(terrain="climb_up", terrain_difficulty=0.3, camera=True, camera_delay_s=0.0)
     along = np.arange(0.0, 6.0, 0.01)
     edge = along[[ground_height_m(seen.model, seen.data, np.array([x, 0.0]), 3.0) > 0.05 for x in along]][0]
     seen.reset(pos_xy_m=(edge - 0.9, 0.0))
-    source = OwnMap(map_contract(), seen, default_cfg(None), None, MapLimits())
+    source = OwnMap(map_contract_for(GO2), seen, default_cfg(None), None, MapLimits())
     for k in range(20):
         seen.sleep_until(0.02 * k)
         source.update(seen.now_s())
@@ -221,7 +204,7 @@ def test_the_map_shows_the_step_where_it_is():
 
 def test_episodes_towards_goals_are_judged_by_where_the_robot_is(tmp_path):
     """A policy that only stands reaches nothing, and falls nowhere."""
-    contract = map_contract()
+    contract = map_contract_for(GO2)
     bundle = tiny_bundle(tmp_path / "b", contract, weight=np.zeros((contract.observation_size, 12)))
     runner = PolicyRunner(bundle, GO2)
     result = run_goal_episodes(runner, RolloutConfig(episodes=2, seconds=1.0, options={"terrain": "gap"}))
@@ -232,6 +215,21 @@ def test_episodes_towards_goals_are_judged_by_where_the_robot_is(tmp_path):
         expected = math.hypot(episode.goal.x_in_world_m, episode.goal.y_in_world_m)
         assert episode.distance_m == pytest.approx(expected, abs=0.2)
         assert episode.heading_error_rad == pytest.approx(abs(episode.goal.yaw_in_world_rad), abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_gait_alone_walks_to_its_goals_with_a_map_in_the_loop(tmp_path):
+    """No learning: the feed-forward gait follows the carrot; everything around it is what a trained policy runs in."""
+    from gantry_sim.tasks.locomotion.robots import walker
+
+    body = walker("go2")
+    gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
+    contract = map_contract_for(GO2, gait=body.gait, **gains)
+    bundle = tiny_bundle(tmp_path / "b", contract, weight=np.zeros((contract.observation_size, 12)))
+    options = {"camera_noise": 1.0}
+    result = run_goal_episodes(PolicyRunner(bundle, GO2), RolloutConfig(episodes=3, seconds=12.0, options=options))
+    assert result.scores.success_rate.mean > 0.5
+    assert result.scores.early_end_rate.mean == 0.0
 
 
 def test_goals_on_a_plane_lie_in_the_cone_ahead():
