@@ -8,8 +8,12 @@ from array_api_compat import array_namespace, device
 
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.errors import ContractError
 
 Array = Any
+
+DECODER_INPUTS = ("time_s", "command", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
+"""Names of what :class:`ActionDecoder` takes beside the action, in order, in signals and recordings."""
 
 
 class ActionDecoder:
@@ -43,22 +47,40 @@ class ActionDecoder:
                 self._stride_x = asarray([contract.gait.stride_x_rad_m])
                 self._stride_y = asarray([contract.gait.stride_y_rad_m])
             self._sway = asarray([contract.gait.sway_rad]) if contract.gait.sway_rad else None
+            self._stride_yaw = asarray([contract.gait.stride_yaw]) if contract.gait.stride_yaw else None
+            balance = contract.gait.balance
+            if balance is not None:
+                self._axis = asarray(balance.joint_axis, xp.int64)
+                self._stance = asarray([balance.stance_tilt]), asarray([balance.stance_rate_s])
+                self._swing = asarray([balance.swing_tilt]), asarray([balance.swing_rate_s])
 
     def clip(self, action: Array) -> Array:
         """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
         # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
         return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
 
-    def __call__(self, action: Array, time_s: Array, command: Array) -> Array:
+    def __call__(
+        self,
+        action: Array,
+        time_s: Array,
+        command: Array,
+        quat_base_to_world_wxyz: Array | None = None,
+        ang_vel_base_in_base_rad_s: Array | None = None,
+    ) -> Array:
         """Joint position targets.
 
         Args:
             action: Shape (N, n), network output.
             time_s: Shape (N,), since the policy started.
             command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
+            quat_base_to_world_wxyz: Shape (N, 4), as the observation saw it; a gait that balances needs it.
+            ang_vel_base_in_base_rad_s: Shape (N, 3), likewise.
 
         Returns:
             Shape (N, n), rad, within the contract's joint limits.
+
+        Raises:
+            ContractError: If the gait balances and is not told how the base leans.
         """
         xp = self._xp
         target = self._offset + self._scale * self.clip(action)
@@ -75,4 +97,21 @@ class ActionDecoder:
                 target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
             if self._sway is not None:
                 target = target + (gait_clock.sway(gait, time_s + gait.lead_s)[:, None] * runs) * self._sway
+            if self._stride_yaw is not None:
+                turn = gait_clock.foot_turn(gait, phase, drive * runs)
+                target = target + xp.take(turn, self._joint_foot, axis=1) * self._stride_yaw
+            if gait.balance is not None:
+                if quat_base_to_world_wxyz is None or ang_vel_base_in_base_rad_s is None:
+                    raise ContractError("A gait that balances needs the base's attitude and turning rate.")
+                swings = (phase >= gait.duty) & (runs > 0.0)
+                target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
         return xp.minimum(xp.maximum(target, self._lower), self._upper)
+
+    def _balance(self, swings: Array, quat: Array, ang_vel: Array) -> Array:
+        """Answers to tilt and turning rate, (N, n), rad; ``swings`` is (N, feet), bool."""
+        xp = self._xp
+        tilt = xp.take(gait_clock.tilt(quat), self._axis, axis=1)
+        rate = xp.take(ang_vel, self._axis, axis=1)
+        stance = tilt * self._stance[0] + rate * self._stance[1]
+        swing = tilt * self._swing[0] + rate * self._swing[1]
+        return xp.where(xp.take(swings, self._joint_foot, axis=1), swing, stance)

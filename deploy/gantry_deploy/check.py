@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.actions import ActionDecoder
+from gantry_deploy.actions import DECODER_INPUTS, ActionDecoder
 from gantry_deploy.bundle import GOLDEN, Bundle
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.errors import PolicyError
@@ -186,11 +186,8 @@ def _observation(bundle: Bundle) -> tuple[None, str, float]:
 def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
     golden, contract = golden_arrays(bundle), bundle.contract
     decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
-    single = {name: golden[name].astype(np.float32) for name in ("action", "time_s", "command")}
-    rows = [
-        decoder(single["action"][i : i + 1], single["time_s"][i : i + 1], single["command"][i : i + 1])
-        for i in range(len(single["action"]))
-    ]
+    inputs = [golden[name].astype(np.float32) for name in ("action", *DECODER_INPUTS)]
+    rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
     expected = golden["joint_target_rad"]
     difference = _compare("joint target", np.concatenate(rows), expected, list(contract.joint_names))
     return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference

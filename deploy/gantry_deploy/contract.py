@@ -18,6 +18,7 @@ from gantry_deploy.contract_parts import (
     BODY_VELOCITY_NAMES,
     Acceptance,
     ActionSpec,
+    BalanceSpec,
     CarrotSpec,
     CommandSpec,
     GaitSpec,
@@ -41,6 +42,7 @@ __all__ = [
     "NORMALIZATION",
     "Acceptance",
     "ActionSpec",
+    "BalanceSpec",
     "CarrotSpec",
     "CommandSpec",
     "GaitSpec",
@@ -133,6 +135,11 @@ class PolicyContract:
                 _require_length("gait.stride_y_rad_m", self.gait.stride_y_rad_m, n)
             if self.gait.sway_rad:
                 _require_length("gait.sway_rad", self.gait.sway_rad, n)
+            if self.gait.stride_yaw:
+                _require_length("gait.stride_yaw", self.gait.stride_yaw, n)
+            if self.gait.balance is not None:
+                for name, values in vars(self.gait.balance).items():
+                    _require_length(f"gait.balance.{name}", values, n)
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
 
@@ -260,6 +267,9 @@ def check_numbers(contract: PolicyContract) -> None:
         feet = len(contract.gait.foot_offset)
         for joint, foot in zip(contract.joint_names, contract.gait.joint_foot, strict=True):
             _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")
+        if contract.gait.balance is not None:
+            for joint, axis in zip(contract.joint_names, contract.gait.balance.joint_axis, strict=True):
+                _require(0 <= axis <= 1, f"gait.balance.joint_axis of '{joint}'", axis, "0 or 1")
 
 
 def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:

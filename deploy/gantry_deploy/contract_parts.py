@@ -52,6 +52,25 @@ class ActionSpec:
 
 
 @dataclass(frozen=True)
+class BalanceSpec:
+    """Joint targets in proportion to tilt and turning rate of the base, one gain each in stance and in swing.
+
+    Stance gains push the base upright over the foot, swing gains place the foot where the body is going to.
+    """
+
+    joint_axis: tuple[int, ...]
+    """Per joint, what it answers: 0 roll, 1 pitch, both positive about the base's x and y axes."""
+    stance_tilt: tuple[float, ...]
+    """Per joint, rad per rad of tilt while its foot is in stance; a clock at rest has every foot in stance."""
+    stance_rate_s: tuple[float, ...]
+    """Per joint, rad per rad/s of turning rate in stance."""
+    swing_tilt: tuple[float, ...]
+    """Per joint, rad per rad of tilt while its foot swings."""
+    swing_rate_s: tuple[float, ...]
+    """Per joint, rad per rad/s of turning rate in swing."""
+
+
+@dataclass(frozen=True)
 class GaitSpec:
     """A clock that lifts the feet in turn; it feeds the observation and is added to the joint targets."""
 
@@ -84,6 +103,10 @@ class GaitSpec:
     none."""
     sway_offset: float = 0.0
     """Phase of that sine, in periods."""
+    stride_yaw: tuple[float, ...] = ()
+    """Per joint, rad per rad that its foot turns; empty for feet that do not turn."""
+    balance: BalanceSpec | None = None
+    """Answers to tilt and turning rate; None for none."""
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,30 @@ def foot_displacement(
     Returns:
         Forward and lateral displacement, each (N, feet), m.
     """
-    half_stance_s = 0.5 * gait.duty / gait.frequency_hz
-    shift = stride(gait, phase) * half_stance_s
+    shift = _stride_s(gait, phase)
     vel_x = command[:, 0:1] - command[:, 2:3] * foot_y_m[None, :]
     vel_y = command[:, 1:2] + command[:, 2:3] * foot_x_m[None, :]
     return shift * vel_x, shift * vel_y
+
+
+def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
+    """How far each foot is turned to the left so that the base turns over stance feet as commanded, (N, feet), rad.
+
+    Args:
+        gait: The clock.
+        phase: Shape (N, feet).
+        command: Shape (N, 3), as for :func:`foot_displacement`.
+    """
+    return _stride_s(gait, phase) * command[:, 2:3]
+
+
+def tilt(quat_base_to_world_wxyz: Array) -> Array:
+    """Roll and pitch of the base, (N, 2), as the sines that gravity in the base frame (N, 4 -> 3) shows."""
+    xp = array_namespace(quat_base_to_world_wxyz)
+    w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
+    return xp.stack((2.0 * (w * x + y * z), 2.0 * (w * y - x * z)), axis=-1)
+
+
+def _stride_s(gait: GaitSpec, phase: Array) -> Array:
+    """Shape of ``phase``: :func:`stride` times half the time of a stance."""
+    return stride(gait, phase) * (0.5 * gait.duty / gait.frequency_hz)

@@ -139,7 +139,13 @@ class PolicyRunner:
         observation = self._builder(signals)
         observed = time.perf_counter()
         action = self._policy(observation)
-        target = self._decoder(action, signals.time_s, self._command)
+        target = self._decoder(
+            action,
+            signals.time_s,
+            self._command,
+            signals.quat_base_to_world_wxyz,
+            signals.ang_vel_base_in_base_rad_s,
+        )
         self._last_action = self._decoder.clip(action)
         self._ticks += 1
         command = JointCommand(target[0].astype(np.float64), self._zeros, self._zeros, self._stiffness, self._damping)

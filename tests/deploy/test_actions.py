@@ -12,11 +12,13 @@ import torch
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.actions import ActionDecoder
 from gantry_deploy.commands import shape_command
-from gantry_deploy.contract import CommandSpec
+from gantry_deploy.contract import BalanceSpec, CommandSpec, PolicyContract
+from gantry_deploy.errors import ContractError
 from gantry_deploy.testing import contract_for, tiny_robot
 
 CONTRACT = contract_for(tiny_robot())
 GAIT = CONTRACT.gait
+CONTRACT_NO_LEAD = replace(CONTRACT, gait=replace(GAIT, lead_s=0.0))
 NAMESPACES = {
     "numpy": lambda values: np.asarray(values, dtype=np.float32),
     "torch": lambda values: torch.as_tensor(np.asarray(values), dtype=torch.float32),
@@ -80,6 +82,51 @@ def test_the_weight_sways_with_the_clock_and_rests_with_it(make):
         np.testing.assert_allclose(moved - still, [0.1 * part, 0.0, 0.0, -0.1 * part], atol=1e-6)
     still = decode(make, CONTRACT, [0.0] * 4, 0.0, (0.0, 0.0, 0.0))
     np.testing.assert_allclose(decode(make, sways, [0.0] * 4, 0.0, (0.0, 0.0, 0.0)), still, atol=1e-6)
+
+
+def test_a_turning_robot_turns_its_stance_feet_the_other_way(make):
+    # 2 Hz, half of a period in stance: over 0.25 s at 0.8 rad/s a foot turns from 0.1 rad to -0.1 rad.
+    turns = replace(CONTRACT, gait=replace(GAIT, stride_yaw=(2.0, 0.0, 0.0, 0.0), lead_s=0.0))
+    for time_s, angle in ((0.0, 0.1), (0.125, 0.0), (0.1875, -0.05)):
+        moved = decode(make, turns, [0.0] * 4, time_s, (0.0, 0.0, 0.8))
+        still = decode(make, CONTRACT_NO_LEAD, [0.0] * 4, time_s, (0.0, 0.0, 0.8))
+        np.testing.assert_allclose(moved - still, [2.0 * angle, 0.0, 0.0, 0.0], atol=1e-6)
+
+
+BALANCE = BalanceSpec(
+    joint_axis=(0, 1, 0, 1),
+    stance_tilt=(1.0, 0.5, 0.0, 0.5),
+    stance_rate_s=(0.0, 0.1, 0.0, 0.1),
+    swing_tilt=(-1.0, 0.0, -1.0, 0.0),
+    swing_rate_s=(-0.2, 0.0, -0.2, 0.0),
+)
+
+
+def test_balance_answers_tilt_and_rate_as_the_foot_stands_or_swings(make):
+    """Roll 0.1 rad and pitch -0.2 rad, by hand; at 0.125 s the left foot stands and the right one swings."""
+    contract = replace(CONTRACT_NO_LEAD, gait=replace(CONTRACT_NO_LEAD.gait, balance=BALANCE))
+    decoder = ActionDecoder(contract, make([[0.0]]))
+    roll, pitch = [math.cos(0.05), math.sin(0.05), 0.0, 0.0], [math.cos(0.1), 0.0, -math.sin(0.1), 0.0]
+    ang_vel = make([[0.3, -0.4, 9.0]])
+
+    def answer(quat, command):
+        action, time_s, command = make([[0.0] * 4]), make([0.125]), make([command])
+        still = ActionDecoder(CONTRACT_NO_LEAD, make([[0.0]]))(action, time_s, command)
+        return np.asarray(decoder(action, time_s, command, make([quat]), ang_vel) - still)[0]
+
+    s1, s2, walk, rest = math.sin(0.1), math.sin(-0.2), (0.5, 0.0, 0.0), (0.0, 0.0, 0.0)
+    np.testing.assert_allclose(answer(roll, walk), [s1, -0.04, -s1 - 0.06, 0.0], atol=1e-6)
+    np.testing.assert_allclose(answer(pitch, walk), [0.0, 0.5 * s2 - 0.04, -0.06, 0.0], atol=1e-6)
+    np.testing.assert_allclose(answer(pitch, rest), [0.0, 0.5 * s2 - 0.04, 0.0, 0.5 * s2 - 0.04], atol=1e-6)
+
+
+def test_balance_refuses_to_guess_how_the_base_leans(make):
+    contract = replace(CONTRACT, gait=replace(GAIT, balance=BALANCE))
+    with pytest.raises(ContractError, match="needs the base's attitude"):
+        decode(make, contract, [0.0] * 4)
+    assert PolicyContract.from_json(contract.to_json()) == contract
+    with pytest.raises(ContractError, match=r"gait.balance.swing_tilt has 3 entries, expected 4"):
+        replace(CONTRACT, gait=replace(GAIT, balance=replace(BALANCE, swing_tilt=(1.0,) * 3)))
 
 
 def test_foot_phase_and_swing(make):

@@ -66,7 +66,7 @@ class GoalObservation(ActorObservation):
             )
         student = len(window.channels) == 2
         signals.elevation_map = self._with_uncertainty(elevation, noise) if student else elevation
-        self.signals = signals
+        self.signals = state.measured = signals
         return self._builder(signals)
 
     def _with_uncertainty(self, elevation: Tensor, noise: GoalNoiseCfg | None) -> Tensor:

@@ -67,6 +67,8 @@ class LocomotionState:
         self._shape_foot = self._foot_of_shapes()
         self.joint_pos = self.joint_vel = self.quat = self.ang_vel_b = torch.empty(0)
         self.lin_vel_b = self.gravity_b = self.foot_pos_w = torch.empty(0)
+        self.measured: Signals | None = None
+        """What the actor's last observation was built from, noise included, for a gait that balances."""
 
     @classmethod
     def of(cls, env: GantryEnv) -> LocomotionState:

@@ -103,7 +103,10 @@ class ContractAction(ActionTerm):
         self._raw[:] = self._decoder.clip(actions)
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
-        self._targets = self._decoder(actions, state.time_s, state.command)
+        seen = state.measured or state.signals()
+        self._targets = self._decoder(
+            actions, state.time_s, state.command, seen.quat_base_to_world_wxyz, seen.ang_vel_base_in_base_rad_s
+        )
 
     def apply_actions(self) -> None:
         """Hand the targets to the actuators."""
@@ -128,8 +131,10 @@ class ActorObservation:
 
     def __call__(self, env: GantryEnv, contract: PolicyContract, noise: SensorNoiseCfg | None) -> Tensor:
         """Observation (N, contract.observation_size)."""
-        signals = LocomotionState.of(env).signals()
+        state = LocomotionState.of(env)
+        signals = state.signals()
         self.signals = signals if noise is None else noise.apply(signals)
+        state.measured = self.signals
         return self._builder(self.signals)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
