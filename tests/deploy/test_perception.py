@@ -30,6 +30,7 @@ from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.camera import DepthCamera
+from gantry_mapping.errors import MappingError
 from gantry_mapping.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
@@ -322,3 +323,41 @@ def test_a_bundle_carries_its_mapper_under_the_same_seal(bundle, tmp_path):
 
 def test_without_a_network_mapping_is_classical():
     assert default_cfg(None).fusion == "kalman"
+
+
+def flat_mapper(height_m):
+    """A mapping network that is sure of level ground at a height relative to the base, whatever it is shown."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    from gantry_mapping.grid import LOCAL_GRID_SMALL
+    from gantry_mapping.mapper import METADATA_KEY, MapperInfo
+
+    nodes, constants = [helper.make_node("Mul", ["z", "zero"], ["nothing"])], []
+    for name, value in (("zero", 0.0), ("height", height_m), ("sureness", -6.0)):
+        constants.append(numpy_helper.from_array(np.array(value, np.float32), name))
+    for name, value in (("mean", "height"), ("log_variance", "sureness")):
+        nodes.append(helper.make_node("Add", ["nothing", value], [name]))
+    shape = ["batch", 1, *LOCAL_GRID_SMALL.shape]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("mean", "log_variance")]
+    graph = helper.make_graph(
+        nodes, "mapper", [helper.make_tensor_value_info("z", TensorProto.FLOAT, shape)], outputs, constants
+    )
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(built, {METADATA_KEY: MapperInfo(LOCAL_GRID_SMALL).to_json()})
+    return built.SerializeToString()
+
+
+def test_a_bundles_network_makes_the_map(bundle, tmp_path):
+    parts = {"contract": CONTRACT, "model_bytes": bundle.model_bytes, "golden": bundle.golden}
+    write_bundle(tmp_path / "b", **parts, mapper_bytes=flat_mapper(-0.1))
+    loop = walking(Seeing(SPEC), load_bundle(tmp_path / "b"))
+    # The camera sees a floor 0.25 m below the base; the network says 0.1 m, and is asked.
+    np.testing.assert_allclose(loop.tick().step.observation[8::2], NOMINAL_M - 0.1, atol=1e-5)
+    assert loop.map_source.live.cfg.fusion == "wta"
+
+
+def test_a_network_that_is_none_is_refused_before_anything_moves(bundle, tmp_path):
+    parts = {"contract": CONTRACT, "model_bytes": bundle.model_bytes, "golden": bundle.golden}
+    write_bundle(tmp_path / "b", **parts, mapper_bytes=b"network")
+    with pytest.raises(MappingError, match=r"Cannot load the mapper 'mapper\.onnx'"):
+        loop_on(Seeing(SPEC), load_bundle(tmp_path / "b"))
