@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_hardware.errors import UnknownNameError
 from gantry_sim.cli.common import ProgressBar, print_scores, whole
+
+if TYPE_CHECKING:
+    from gantry_sim.sources import Source
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +25,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help="simulate the training model, the full one (every collision shape, finer physics), or both",
     )
+    parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
     add_json_option(parser)
 
 
@@ -43,6 +48,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         "seed": seed,
         "acceptance": asdict(acceptance),
     }
+    if args.suite is not None:
+        return result | _suite(args.suite, source, args.episodes, seed)
     models = {"training": (False,), "full": (True,), "both": (False, True)}[args.model]
     for full in models:
         scores = evaluate_policy(
@@ -58,6 +65,27 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model, seed {seed}:")
         print_scores(scores)
     return result
+
+
+def _suite(name: str, source: Source, episodes: int, seed: int) -> dict[str, Any]:
+    from gantry_sim.torch_threads import torch_threads
+
+    suites = source.task.suites
+    if name not in suites:
+        raise UnknownNameError(f"suite of {source.task.name}", name, suites)
+    with torch_threads(1):
+        scores = suites[name].run(
+            source.task,
+            source.env_cfg,
+            source.policy,
+            episodes=episodes,
+            device="cpu",
+            seed=seed,
+            on_progress=ProgressBar("evaluate").share,
+        )
+    print(f"Suite '{name}' of {source.task.name}: share of successful episodes, 95 % interval, number; seed {seed}")
+    print("\n".join(suites[name].lines(scores)))
+    return {"suite": name, **scores}
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -29,6 +29,16 @@ class Preset:
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
     learner: PpoCfg
     """How to learn it."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An evaluation with several parts."""
+
+    run: Callable[..., dict[str, Any]]
+    """(task, env configuration, policy, *, episodes, device, seed, on_progress) -> its scores."""
+    lines: Callable[[dict[str, Any]], list[str]]
+    """Its scores as a table."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,9 @@ class Task:
     record: Callable[..., dict[str, np.ndarray]]
     """(task, env configuration, policy, *, seed) -> at least 1000 rows of what the policy was fed in training and of
     what came of it, under the names that ``gantry check`` compares."""
+
+    suites: Mapping[str, Suite] = field(default_factory=dict)
+    """Larger evaluations by name, for ``gantry eval --suite``."""
 
     def preset(self, name: str) -> Preset:
         """A fresh preset.

@@ -20,7 +20,8 @@ from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.robots import climber
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
+from gantry_sim.tasks.registry import Preset, Suite, Task
 from gantry_sim.terrains.catalogue import GROUPS
 
 WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
@@ -143,6 +144,7 @@ def _task(name: str, summary: str, robot: str) -> Task:
         evaluation=evaluation_cfg,
         evaluate=evaluate_goal,
         record=record_goal,
+        suites={"ame2": Suite(ame2_suite, suite_table)},
     )
 
 
