@@ -17,6 +17,7 @@ from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import export_bundle
 from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
 from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.quiet import quietly
@@ -126,7 +127,9 @@ def export_run(
     with torch_threads(1):
         golden = cfg.task.record(cfg.task, cfg.preset.env, actor, seed=EVALUATION_SEED)
     card = {TRAINING_KEY: {"env": asdict(cfg.preset.env)}}
-    return export_bundle(actor, contract, golden, bundle or folder / BUNDLE_FOLDER, card=card, private_key=private_key)
+    target = bundle or folder / BUNDLE_FOLDER
+    shown = isinstance(actor, ExportedPolicy) and actor.attends
+    return export_bundle(actor, contract, golden, target, card=card, private_key=private_key, attention=shown)
 
 
 def open_run(folder: Path) -> tuple[RunCfg, Runner]:

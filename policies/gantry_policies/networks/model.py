@@ -113,9 +113,14 @@ class ExportedPolicy(nn.Module):
         Raises:
             GantryError: If this network does not attend.
         """
-        if not any(name == "attention" for name, _ in self.encoder.named_children()):
+        if not self.attends:
             raise GantryError("This network has no attention to export.")
         return _WithAttention(self)
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is attention to show."""
+        return any(name == "attention" for name, _ in self.encoder.named_children())
 
 
 class _WithAttention(nn.Module):
