@@ -19,12 +19,18 @@ FUSIONS = ("wta", "kalman")
 
 @dataclass(frozen=True)
 class WinnerTakeAllCfg:
-    """Probabilistic winner-take-all (AME-2, eq. 6-8)."""
+    """Probabilistic winner-take-all (AME-2, eq. 6-8).
 
-    gate_ratio: float = 1.5
-    """A measurement whose variance is at least this times the cell's is not considered; 1.25 for a lidar."""
-    gate_variance_m2: float = 0.04
-    """... unless its variance is below this."""
+    The gate is narrower than the paper's, see :data:`PAPER_WTA`. The Go2's camera does not see the half metre before
+    the robot's feet, which the network guesses ten times over while the robot walks into it: every guess below 0.2 m of
+    deviation could then take the place of what was measured a second before, and of two looks at a cell the surer one
+    was not kept. On training terrains, cells that were in sight were off by 8.1 cm with it and are by 7.4 cm.
+    """
+
+    gate_ratio: float = 1.0
+    """A measurement whose variance is at least this times the cell's is not considered."""
+    gate_variance_m2: float = 0.0025
+    """... unless its variance is below this: what is measured, rather than guessed, always has a chance."""
     anti_erase: bool = False
     """Whether a confident higher surface is protected from a steep, lower measurement."""
     anti_erase_drop_m: float = 0.15
@@ -33,6 +39,10 @@ class WinnerTakeAllCfg:
     """A cell is confident below this standard deviation."""
     anti_erase_slope: float = 0.8
     """A measurement is steep where the local grid rises by more than this per metre."""
+
+
+PAPER_WTA = WinnerTakeAllCfg(gate_ratio=1.5, gate_variance_m2=0.04)
+"""The paper's gate; its code has a ratio of 1.25 for lidars."""
 
 
 @dataclass(frozen=True)

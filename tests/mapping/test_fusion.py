@@ -1,12 +1,13 @@
 """Fusion against hand-made numbers and against the laws of AME-2, eq. 6-8."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_mapping.config import KalmanCfg, MappingCfg, WinnerTakeAllCfg
+from gantry_mapping.config import PAPER_WTA, KalmanCfg, MappingCfg, WinnerTakeAllCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.fusion import Kalman, WinnerTakeAll, make_fusion
 
@@ -16,7 +17,7 @@ INF = math.inf
 def wta(array, prior, measurement, draw, cfg=None, slope=None):
     """Fuse one cell; prior and measurement are (mean, variance)."""
     arrays = [array([value]) for value in (*prior, *measurement, draw)]
-    mean, variance = WinnerTakeAll(cfg)(*arrays, None if slope is None else array([slope]))
+    mean, variance = WinnerTakeAll(cfg or PAPER_WTA)(*arrays, None if slope is None else array([slope]))
     return float(mean[0]), float(variance[0])
 
 
@@ -45,6 +46,15 @@ def test_the_chance_to_win(array, prior_variance, variance, chance, written):
 @pytest.mark.parametrize(("prior_variance", "variance"), [(1.0, 1.5), (1.0, 9.0), (0.02, 0.041), (10.0, INF)])
 def test_what_is_beyond_the_gate_never_wins(array, prior_variance, variance):
     assert wta(array, (0.1, prior_variance), (0.7, variance), 0.0) == pytest.approx((0.1, prior_variance))
+
+
+def test_the_go2s_gate_keeps_the_surer_look(array):
+    """Without a better deviation only what is below 5 cm may replace a cell."""
+    cfg = WinnerTakeAllCfg()
+    assert wta(array, (0.0, 0.01), (0.7, 0.01), 0.0, cfg)[0] == 0.0
+    assert wta(array, (0.0, 0.01), (0.7, 0.0099), 0.0, cfg)[0] == pytest.approx(0.7)
+    assert wta(array, (0.0, 0.0001), (0.7, 0.0024), 0.0, cfg)[0] == pytest.approx(0.7)
+    assert wta(array, (0.0, 0.0001), (0.7, 0.0026), 0.0, cfg)[0] == 0.0
 
 
 def test_the_lidars_gate(array):
@@ -85,7 +95,7 @@ def test_what_wins_is_what_was_measured(array):
 
 
 def test_the_guard_against_erasing(array):
-    cfg = WinnerTakeAllCfg(anti_erase=True)
+    cfg = replace(PAPER_WTA, anti_erase=True)
     edge, ground = (0.5, 0.01), (0.0, 0.005)
     assert wta(array, edge, ground, 0.0, cfg, slope=2.0) == pytest.approx(edge)  # steep, lower, edge well known
     assert wta(array, edge, ground, 0.0, cfg, slope=0.5)[0] == 0.0  # not steep

@@ -33,6 +33,7 @@ def render_depth(
     azimuths: int = 64,
     ranges: int = 96,
     max_range_m: float | None = None,
+    finite: bool = False,
 ) -> torch.Tensor:
     """Depth images over ground made of columns: flat tops of one cell each, vertical walls between them.
 
@@ -48,6 +49,7 @@ def render_depth(
         azimuths: Profiles per camera, spread evenly over what it sees.
         ranges: Samples per profile, evenly spaced; walls are found within ``max_range_m / ranges``.
         max_range_m: Horizontal reach of the profiles; the camera's own range where None.
+        finite: The raster is known to hold no -inf and NaN; looking for them in a large one takes longer than a frame.
 
     Returns:
         (N, height, width) depth along the optical axis, m; 0 where a ray hits nothing within the camera's range.
@@ -56,7 +58,7 @@ def render_depth(
         RasterError: If shapes do not fit each other.
     """
     count = len(pos_base_in_world)
-    stack, index, corner = as_stack(raster_m, raster_index, corner_m, count)
+    stack, index, corner = as_stack(raster_m, raster_index, corner_m, count, finite=finite)
     rays = camera_rays(camera, pos_base_in_world, quat_base_to_world_wxyz)
     reach = camera.max_range_m if max_range_m is None else max_range_m
     steps = torch.linspace(reach / ranges, reach, ranges, device=stack.device, dtype=stack.dtype)

@@ -23,7 +23,7 @@ from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.march import first_hits, march_depth
 from gantry_mapping.learn.noise import CLEAN, DelayLine, DepthNoiseCfg, DriftCfg, OdometryDrift, add_depth_noise
-from gantry_mapping.learn.samples import sample_ground
+from gantry_mapping.learn.samples import sample_ground, support_height
 from gantry_mapping.mapper import Mapper
 from gantry_mapping.metrics import ScoreCounter
 from gantry_mapping.pipeline import MappingPipeline
@@ -184,11 +184,7 @@ class _Walk:
         generator = torch.Generator().manual_seed(cfg.seed)
         self._lateral = cfg.lateral_m * (2 * torch.rand(self.count, generator=generator) - 1)
         self._phase = 2 * math.pi * torch.rand((self.count, 4), generator=generator)
-        # A body does not follow every edge: it rides on the ground of half a metre around it.
-        solid = self.raster.nan_to_num(neginf=-1.5).unsqueeze(1)
-        edge = 2 * round(0.25 / resolution_m) + 1
-        smooth = torch.nn.functional.avg_pool2d(solid, edge, 1, edge // 2, count_include_pad=False)
-        self._support = torch.maximum(smooth, torch.nn.functional.max_pool2d(solid, edge, 1, edge // 2) - 0.15)[:, 0]
+        self._support = support_height(self.raster, resolution_m)
 
     def pose(self, frame: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(N, 3) m and (N, 4): where the robots are at a frame."""

@@ -53,7 +53,28 @@ def sample_weights(target_m: torch.Tensor, epsilon: float = 1e-6, floor: float =
 
 
 def mapping_loss(
-    mean_m: torch.Tensor, log_variance: torch.Tensor, target_m: torch.Tensor, *, beta: float = BETA, floor: float = 0.0
+    mean_m: torch.Tensor,
+    log_variance: torch.Tensor,
+    target_m: torch.Tensor,
+    *,
+    beta: float = BETA,
+    floor: float = 0.0,
+    absolute: float = 0.0,
 ) -> torch.Tensor:
-    """The scalar loss of a batch: :func:`beta_nll` weighted by :func:`sample_weights`."""
-    return (sample_weights(target_m, floor=floor) * beta_nll(mean_m, log_variance, target_m, beta)).sum()
+    """The scalar loss of a batch: :func:`beta_nll` weighted by :func:`sample_weights`.
+
+    Args:
+        mean_m: (B, 1, rows, cols) estimates, m.
+        log_variance: (B, 1, rows, cols) ln m^2.
+        target_m: (B, 1, rows, cols) true heights, m.
+        beta: As of :func:`beta_nll`.
+        floor: As of :func:`sample_weights`.
+        absolute: Weight of the absolute error, which the estimate follows where it is not 0, while the likelihood
+            teaches the variance alone. At an edge the ground is up or down: the likelihood's best estimate is in
+            between, where nothing is, that of the absolute error is the likelier of the two. The paper has 0.
+    """
+    estimate = mean_m.detach() if absolute else mean_m
+    losses = beta_nll(estimate, log_variance, target_m, beta)
+    if absolute:
+        losses = losses + absolute * (target_m - mean_m).abs().flatten(1).mean(dim=1)
+    return (sample_weights(target_m, floor=floor) * losses).sum()

@@ -42,7 +42,12 @@ def camera_rays(camera: DepthCamera, pos_base_in_world: torch.Tensor, quat_base_
 
 
 def as_stack(
-    raster_m: torch.Tensor, raster_index: torch.Tensor | None, corner_m: torch.Tensor | tuple[float, float], count: int
+    raster_m: torch.Tensor,
+    raster_index: torch.Tensor | None,
+    corner_m: torch.Tensor | tuple[float, float],
+    count: int,
+    *,
+    finite: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One raster or a stack of equally large ones, as a stack with an index and a corner per camera.
 
@@ -51,6 +56,7 @@ def as_stack(
         raster_index: (N,) which raster each camera stands on; None where there is one.
         corner_m: (2,) or (N, 2): x and y of the outer corner of cell (0, 0), m in the world.
         count: N.
+        finite: The raster is known to hold no -inf and NaN.
 
     Returns:
         (R, H, W) heights without -inf and NaN, (N,) int64 index, (N, 2) corners.
@@ -70,6 +76,6 @@ def as_stack(
     corner = torch.as_tensor(corner_m, dtype=stack.dtype).to(stack.device)
     if corner.shape not in ((2,), (count, 2)):
         raise RasterError(f"corner_m has shape {tuple(corner.shape)}, expected (2,) or ({count}, 2).")
-    if not bool(torch.isfinite(stack).all()):
+    if not finite and not bool(torch.isfinite(stack).all()):
         stack = torch.nan_to_num(stack, nan=VOID_M, posinf=VOID_M, neginf=VOID_M)
     return stack, raster_index.long(), corner.expand(count, 2)

@@ -9,7 +9,7 @@ import torch
 from onnx import numpy_helper
 
 from gantry_mapping.errors import MappingError
-from gantry_mapping.learn.unet import MapNet
+from gantry_mapping.learn.unet import NETWORKS
 from gantry_mapping.mapper import METADATA_KEY, MapperInfo
 
 
@@ -21,7 +21,8 @@ class TorchMapper:
         device: Where to run.
 
     Raises:
-        MappingError: If the file cannot be read, lacks its metadata, or holds another network than :class:`MapNet`.
+        MappingError: If the file cannot be read, lacks its metadata, or holds none of the networks in
+            :data:`gantry_mapping.learn.unet.NETWORKS`.
     """
 
     def __init__(self, path: str | Path, device: str | torch.device = "cpu") -> None:
@@ -34,11 +35,8 @@ class TorchMapper:
             raise MappingError(f"The mapper '{path}' has no metadata '{METADATA_KEY}'; present: {sorted(metadata)}.")
         self.info = MapperInfo.from_json(metadata[METADATA_KEY])
         """What the network was made for."""
-        net = MapNet()
         found = {item.name: torch.from_numpy(numpy_helper.to_array(item).copy()) for item in model.graph.initializer}
-        missing = sorted(set(net.state_dict()) - set(found))
-        if missing:
-            raise MappingError(f"The mapper '{path}' is no {MapNet.__name__}: it lacks {', '.join(missing)}.")
+        net = _net_of({name: tuple(values.shape) for name, values in found.items()}, path)
         net.load_state_dict({name: found[name] for name in net.state_dict()})
         self._net = net.to(device).eval().requires_grad_(False)
 
@@ -52,3 +50,13 @@ class TorchMapper:
             raise MappingError(f"The mapper got {tuple(z.shape)}, expected (N, 1, *{self.info.local_grid.shape}).")
         with torch.no_grad():
             return self._net(z)
+
+
+def _net_of(shapes: dict[str, tuple[int, ...]], path: str | Path) -> torch.nn.Module:
+    """The network whose parameters a file holds, by their names and shapes."""
+    for kind in NETWORKS.values():
+        net = kind()
+        if all(shapes.get(name) == tuple(values.shape) for name, values in net.state_dict().items()):
+            return net
+    known = ", ".join(kind.__name__ for kind in NETWORKS.values())
+    raise MappingError(f"The mapper '{path}' holds another network than {known}.")

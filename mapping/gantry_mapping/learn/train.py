@@ -19,7 +19,7 @@ from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss
 from gantry_mapping.learn.samples import Frames, FrameSource, SampleCfg
-from gantry_mapping.learn.unet import MapNet
+from gantry_mapping.learn.unet import GuidedMapNet, MapNet, make_net
 
 CHECKPOINT, CONFIG, CURVE = "mapper.pt", "mapper.json", "curve.csv"
 """Files of a training's folder."""
@@ -35,6 +35,8 @@ class TrainCfg:
 
     samples: SampleCfg = field(default_factory=SampleCfg)
     """What it learns from."""
+    network: str = "guided"
+    """``paper`` or ``guided``; see :mod:`gantry_mapping.learn.unet`."""
     steps: int = 6000
     """Updates."""
     batch: int = 64
@@ -50,6 +52,8 @@ class TrainCfg:
     """Share of the samples' weights that does not depend on total variation; 0 as in the paper, which sees 54 million
     frames. With a few hundred thousand, deep pits drown all else: on frames that it was not trained on, measured cells
     were off by 11.8 cm (median 6.6) at 0.2, by 8.3 cm (median 3.6) at 0.8."""
+    absolute: float = 1.0
+    """Weight of the absolute error, see :func:`gantry_mapping.learn.losses.mapping_loss`; 0 as in the paper."""
     grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     seed: int = 1
@@ -104,7 +108,7 @@ class MapTraining:
         self.wall_s = 0.0
         self.metrics: dict[str, float] = {}
         torch.manual_seed(cfg.seed)
-        self.net = MapNet()
+        self.net = make_net(cfg.network)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=cfg.learning_rate)
         self._held_out: Frames | None = None
         self._made: dict[int, Frames] = {}
@@ -168,7 +172,7 @@ class MapTraining:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         mean, log_variance = self.net(frames.z_m)
-        loss = mapping_loss(mean, log_variance, frames.target_m, floor=cfg.weight_floor)
+        loss = mapping_loss(mean, log_variance, frames.target_m, floor=cfg.weight_floor, absolute=cfg.absolute)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), cfg.grad_norm)
@@ -274,9 +278,9 @@ def read_config(folder: Path) -> TrainCfg:
     return from_plain(TrainCfg, data, CONFIG, MappingError)
 
 
-def load_net(folder: Path) -> MapNet:
+def load_net(folder: Path) -> MapNet | GuidedMapNet:
     """The network of a training, as of its last checkpoint."""
-    net = MapNet()
+    net = make_net(read_config(folder).network)
     net.load_state_dict(read_checkpoint(folder)["net"])
     return net.eval()
 

@@ -21,15 +21,18 @@ from gantry_sim.cli.common import ProgressBar, add_set_option, whole
 
 if TYPE_CHECKING:
     from gantry_mapping.config import MappingCfg
+    from gantry_mapping.grid import GridSpec
     from gantry_mapping.learn.heightfields import Heights
     from gantry_mapping.learn.train import Progress, TrainCfg
 
 GRIDS = ("small", "full")
 """Local grids: half the paper's resolution, for training on a CPU, and the paper's."""
-MAPPER_FILE, CARD_FILE, RASTERS_FILE = "mapper.onnx", "card.json", "rasters.npz"
+MAPPER_FILE, CARD_FILE, RASTERS_FILE, CALIBRATION_FILE = "mapper.onnx", "card.json", "rasters.npz", "calibration.npz"
 """Files of a run, beside those of the training itself."""
 DEFAULT_LEVELS, DEFAULT_COLUMNS = 10, 20
 """Size of the terrain that patches are cut from."""
+CALIBRATION_SEED, CALIBRATION_LEVELS = 1000, (3, 7)
+"""Added to the seed of the terrain that deviations are calibrated on; and which of its levels are walked over."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,12 +119,16 @@ def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heigh
     if (folder / CONFIG).exists():
         raise GantryError(f"'{folder}' already holds a training; name another folder, or continue it with --resume.")
     rasters: dict[str, Heights] = {}
+    calibration: dict[str, Heights] = {}
     if args.rasters is not None:
         rasters, resolution_m = load_rasters(args.rasters)
         same_resolution(resolution_m, cfg.samples)
     elif not args.no_terrains:
         rasters = training_rasters(args.robot or "go2", cfg.samples.resolution_m, cfg.seed)
+        calibration = calibration_rasters(args.robot or "go2", cfg.samples.resolution_m, cfg.seed)
     folder.mkdir(parents=True, exist_ok=True)
+    if calibration:
+        save_rasters(folder / CALIBRATION_FILE, calibration, cfg.samples.resolution_m)
     if rasters:
         save_rasters(folder / RASTERS_FILE, rasters, cfg.samples.resolution_m)
     return cfg, folder, rasters
@@ -135,6 +142,19 @@ def training_rasters(robot: str, resolution_m: float, seed: int) -> dict[str, He
     cfg = ame2_terrain(robot, levels=DEFAULT_LEVELS, columns=DEFAULT_COLUMNS, seed=seed)
     assert_trainable(cfg)
     return {name: tile.mapped_m for name, tile in tile_rasters(cfg, resolution_m).items()}
+
+
+def calibration_rasters(robot: str, resolution_m: float, seed: int) -> dict[str, Heights]:
+    """Tiles of the training's kinds that no patch is cut from, as ``sparse/...`` (over pits) and ``dense/...``."""
+    from gantry_sim.terrains import GROUPS
+
+    chosen: dict[str, Heights] = {}
+    for name, raster in training_rasters(robot, resolution_m, seed + CALIBRATION_SEED).items():
+        column, _, level = name.partition("/")
+        if int(level) in CALIBRATION_LEVELS:
+            group = "sparse" if column.rpartition("_")[0] in GROUPS["sparse"] else "dense"
+            chosen[f"{group}/{column}_{level}"] = raster
+    return chosen
 
 
 def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: int = 4) -> dict[str, Heights]:
@@ -187,10 +207,16 @@ def training_record(cfg: TrainCfg, step: int, wall_s: float, metrics: dict[str, 
 
 def _finish(args: argparse.Namespace, training: Any, folder: Path) -> dict[str, Any]:
     """Export what was trained, compare it, and write its card."""
+    from gantry_mapping.learn.calibrate import calibrate
     from gantry_mapping.learn.export import export_mapper
+    from gantry_mapping.learn.heightfields import load_rasters
 
     record = training_record(training.cfg, training.step, training.wall_s, training.metrics, len(training.source.names))
     grid = training.cfg.samples.local_grid
+    if (folder / CALIBRATION_FILE).is_file():
+        ground, resolution_m = load_rasters(folder / CALIBRATION_FILE)
+        record["calibration"] = calibrate(training.net, mapping_of(grid), ground, resolution_m)
+        print(f"Log variances shifted by {record['calibration']['log_variance_shift']:.2f} to be right in the map")
     provenance = {name: value for name, value in record.items() if name != "config"}
     frames = training.source.batch(1 << 41, 64).z_m
     difference = export_mapper(training.net, grid, folder / MAPPER_FILE, provenance=provenance, frames_z_m=frames)
@@ -243,9 +269,13 @@ def _compare(path: Path, rasters: dict[str, Heights], resolution_m: float, args:
 
 def mapping_for(mapper: Any) -> MappingCfg:
     """The Go2's mapping with the local grid that a mapper was made for, and cells as large as that grid's."""
+    return mapping_of(mapper.info.local_grid)
+
+
+def mapping_of(grid: GridSpec) -> MappingCfg:
+    """The Go2's mapping with a local grid, and cells as large as that grid's."""
     from gantry_mapping.config import GO2_FULL
 
-    grid = mapper.info.local_grid
     return replace(GO2_FULL, local_grid=grid, map_resolution_m=grid.resolution_m)
 
 
