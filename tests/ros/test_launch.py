@@ -106,6 +106,12 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
         find_launch("sim_map_walk").nodes({**given, "terrain_difficulty": "hard"})
 
 
+def test_a_priority_reaches_both_loops_of_a_simulation(bundles):
+    given = {"bundle": str(bundles / "seeing"), "realtime_priority": "70"}
+    robot, _, policy = find_launch("sim_map_walk").nodes(given)
+    assert robot.parameters["realtime_priority"] == policy.parameters["realtime_priority"] == 70
+
+
 def test_mapping_beside_a_real_robot_needs_no_bundle_and_finds_its_topics():
     (node,) = find_launch("mapping").nodes({"depth": "front/depth/image", "odom": "lio/odom", "namespace": "rex"})
     assert (node.executable, node.namespace, node.parameters) == ("mapping_node", "rex", {})

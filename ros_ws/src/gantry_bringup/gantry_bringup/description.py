@@ -87,7 +87,7 @@ COMMON_ARGUMENTS = (
     Argument("record", "", "MCAP file to record to"),
     Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
-    Argument("realtime_priority", "", "SCHED_FIFO priority of the control loop, 1 to 99"),
+    Argument("realtime_priority", "", "SCHED_FIFO priority of the loops, 1 to 99"),
     Argument("dds_profile", "", "Fast DDS profile, for example configs/ros/fastdds-shm.xml"),
 )
 """Of every description with a policy."""
@@ -154,7 +154,7 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     """
     robot = args["robot"] or _robot_of(_bundle(args))
     nodes = [
-        _node("sim_robot_node", args, {"robot": robot, **_given(args, "backend", "options")}),
+        _node("sim_robot_node", args, {"robot": robot, **_given(args, "backend", "options"), **_schedule(args)}),
         _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
     ]
     if _flag(args, "drive"):
@@ -174,6 +174,7 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     if args["terrain"]:
         world |= {"terrain": args["terrain"], "terrain_difficulty": _number(args, "terrain_difficulty")}
     simulated = {"robot": robot, "backend": "mujoco", "options": json.dumps({**world, **options})}
+    simulated |= _schedule(args)
     mapping = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
     nodes = [
         _node("sim_robot_node", args, simulated),
@@ -259,11 +260,14 @@ def _node(
 def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     parameters: dict[str, ParameterValue] = {"bundle": _bundle(args)}
     parameters.update(_given(args, "robot", "record", "statistics", "public_key"))
-    if args["realtime_priority"]:
-        parameters["realtime_priority"] = _integer(args, "realtime_priority")
+    parameters.update(_schedule(args))
     if args["require_heartbeat"]:
         parameters["safety.require_heartbeat"] = _flag(args, "require_heartbeat")
     return parameters
+
+
+def _schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    return {"realtime_priority": _integer(args, "realtime_priority")} if args["realtime_priority"] else {}
 
 
 def _environment(args: Mapping[str, str]) -> dict[str, str]:

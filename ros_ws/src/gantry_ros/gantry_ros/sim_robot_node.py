@@ -23,6 +23,7 @@ from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray
 from std_srvs.srv import Trigger
 
+from gantry_deploy.realtime import prepare_thread
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, RobotError, unknown_name_text
@@ -54,6 +55,9 @@ PARAMETERS = (
     Parameter("options", "{}", 'Options of the backend as a JSON object, for example {"delay_s": 0.004}.'),
     Parameter("rate_hz", 200.0, "Rate of the published state, Hz; the backend is stepped at it, in real time."),
     Parameter("watchdog_s", 0.1, "The robot damps when its newest command is older, s."),
+    Parameter(
+        "realtime_priority", 0, "SCHED_FIFO priority of the stepping loop, 1 to 99; 0 for the default scheduler."
+    ),
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
     Parameter("fault", "", f"Injected fault: {'; '.join(f'{k!r} {v}' for k, v in FAULTS.items())}.", read_only=False),
 )
@@ -110,11 +114,13 @@ class SimRobotNode:
         self._refused = 0
         self._overruns = 0
         self._last_stamp_s = -math.inf
+        self._priority: int = values["realtime_priority"]
         self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
 
     def run(self) -> None:
         """Step and publish in real time until the host is stopped."""
         self._robot.connect()
+        prepare_thread(self._priority, cpu=-1)
         self._log().info(f"Robot '{self.spec.name}' on backend '{self._backend_name}' at {1.0 / self._period_s:g} Hz.")
         try:
             self._loop()
