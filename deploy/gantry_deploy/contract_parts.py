@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gantry_mapping.config import MappingCfg
+
 BODY_VELOCITY = "command/body/velocity"
 """Semantic kind of a command that asks for a planar velocity of the base."""
 BODY_VELOCITY_NAMES = ("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s")
@@ -105,6 +107,9 @@ class GaitSpec:
     """Phase of that sine, in periods."""
     stride_yaw: tuple[float, ...] = ()
     """Per joint, rad per rad that its foot turns; empty for feet that do not turn."""
+    stride_lag: tuple[float, float] = (0.0, 0.0)
+    """Forward and lateral, in half strides: how far all feet are set back against the commanded velocity, so that the
+    body leans into it."""
     balance: BalanceSpec | None = None
     """Answers to tilt and turning rate; None for none."""
 
@@ -167,6 +172,11 @@ class MapWindow:
     """Layers in order: ``elevation``, and ``uncertainty`` where the map has it."""
     nominal_base_height_m: float = 0.0
     """Added to the ground's height over the base, so that flat ground under a standing robot is about 0."""
+    mapping: MappingCfg | None = None
+    """Setup of the mapping that made the map in training; on a robot, its own cameras take the place of these. None
+    where the map was made of the true ground."""
+    mapper_sha256: str = ""
+    """SHA-256 of that mapping's network; empty for one without a network."""
 
 
 @dataclass(frozen=True)

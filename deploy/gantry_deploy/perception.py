@@ -128,7 +128,8 @@ def make_map_source(
         contract: The policy's.
         robot: With depth cameras, or with a map.
         mapper_model: The bundle's mapping network, ONNX; None maps classically.
-        cfg: Setup of the mapping; :func:`default_cfg` if not given. The robot's cameras take the place of its cameras.
+        cfg: Setup of the mapping; if not given, that of the training, or else :func:`default_cfg`. The robot's cameras
+            take the place of its cameras.
         limits: How old a map may be.
 
     Raises:
@@ -141,7 +142,8 @@ def make_map_source(
     limits = limits or MapLimits()
     if isinstance(robot, SeeingRobot):
         mapper = None if mapper_model is None else OnnxMapper(mapper_model)
-        cfg = replace(cfg or default_cfg(mapper), cameras=robot.depth_cameras)
+        trained = contract.map_window.mapping if contract.map_window else None
+        cfg = replace(cfg or trained or default_cfg(mapper), cameras=robot.depth_cameras)
         return OwnMap(contract, robot, cfg, mapper, limits)
     assert isinstance(robot, MappedRobot)
     robot.follow_map()

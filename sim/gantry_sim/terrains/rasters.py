@@ -85,7 +85,12 @@ def rasterize(
 
 
 def terrain_rasters(
-    cfg: TerrainEntityCfg, resolution_m: float = 0.04, margin_m: float = 1.0, *, terrain: TerrainEntity | None = None
+    cfg: TerrainEntityCfg,
+    resolution_m: float = 0.04,
+    margin_m: float = 1.0,
+    *,
+    terrain: TerrainEntity | None = None,
+    model: mujoco.MjModel | None = None,
 ) -> TerrainRasters:
     """Rasters of a whole terrain.
 
@@ -95,14 +100,16 @@ def terrain_rasters(
         margin_m: How much of the border around the grid of tiles to include.
         terrain: The terrain built from ``cfg``, if there is one already. A terrain whose seed is None differs from
             build to build.
+        model: The compiled scene that it has become part of, if it has.
 
     Raises:
         GantryError: If the terrain is a plane.
     """
     size = _grid_size(cfg)
-    built = TerrainEntity(cfg, device="cpu") if terrain is None else terrain
     half = (0.5 * size[0] + margin_m, 0.5 * size[1] + margin_m)
-    return rasterize(built.spec.compile(), (-half[0], -half[1]), half, resolution_m)
+    if model is None:
+        model = (TerrainEntity(cfg, device="cpu") if terrain is None else terrain).spec.compile()
+    return rasterize(model, (-half[0], -half[1]), half, resolution_m)
 
 
 def tile_rasters(cfg: TerrainEntityCfg, resolution_m: float = 0.04) -> dict[str, TerrainRasters]:

@@ -8,6 +8,7 @@ from gantry_deploy.contract import Acceptance, CarrotSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
+from gantry_sim.tasks.goal.mapping import StudentMapCfg
 from gantry_sim.tasks.goal.robots import climber
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
@@ -165,6 +166,8 @@ class GoalCfg:
     """The patch of ground that actor and critic see."""
     history: int = 20
     """Frames of a student's proprioception."""
+    student_map: StudentMapCfg = field(default_factory=StudentMapCfg)
+    """Where a student's map comes from."""
     carrot: CarrotSpec | None = None
     """Gait prior: a clock, driven towards the goal, is added to the joint targets; None for the paper's task."""
     scaled: bool = False
@@ -205,6 +208,11 @@ class GoalCfg:
             raise ConfigError(
                 f"env.ground.held_out is {list(self.ground.held_out)} in a training: test terrains are for evaluation."
             )
+
+
+def maps_in_loop(cfg: GoalCfg) -> bool:
+    """Whether the actor's map is made by the mapping pipeline."""
+    return cfg.observer == "student" and cfg.student_map.source == "pipeline"
 
 
 def weights_of(cfg: GoalCfg, *, changes: bool = True) -> dict[str, float]:

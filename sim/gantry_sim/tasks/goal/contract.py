@@ -14,7 +14,8 @@ from gantry_deploy.contract import (
     PolicyContract,
 )
 from gantry_deploy.observations import make_term
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, maps_in_loop
+from gantry_sim.tasks.goal.mapping import mapper_hash, mapping_cfg
 from gantry_sim.tasks.locomotion.robots import walker
 
 TEACHER_Z_M = 1.5
@@ -29,6 +30,7 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
     spec = body.spec
     n = spec.num_joints
     student = cfg.observer == "student"
+    looks = maps_in_loop(cfg)
 
     def floats(name: str) -> tuple[float, ...]:
         return tuple(float(value) for value in spec.array(name))
@@ -62,6 +64,8 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
             center_y_m=cfg.window.center_y_m,
             channels=("elevation", "uncertainty") if student else ("elevation",),
             nominal_base_height_m=body.base_height_m,
+            mapping=mapping_cfg(cfg.student_map, cfg.robot, body.base_height_m) if looks else None,
+            mapper_sha256=mapper_hash(cfg.student_map) if looks else "",
         ),
         acceptance=cfg.acceptance,
     )

@@ -13,7 +13,7 @@ from mjlab.terrains import TerrainEntityCfg
 from torch import Tensor
 
 from gantry_mapping.grid import GridSpec
-from gantry_sim.tasks.goal.cfg import GoalCfg
+from gantry_sim.tasks.goal.cfg import GoalCfg, maps_in_loop
 from gantry_sim.tasks.goal.robots import Climber
 from gantry_sim.terrains.grid import ame2_terrain, assert_trainable
 from gantry_sim.terrains.tile import MAP_GROUPS, SOLID_GROUPS
@@ -122,5 +122,5 @@ def ground_sensors(cfg: GoalCfg, robot: Climber) -> tuple[SensorCfg, ...]:
         **common,
     )
     sensors = (below, MapSensorCfg(name=TRUE_MAP, **window))
-    drifts = cfg.noise is not None and cfg.noise.map_drift_m > 0
+    drifts = cfg.noise is not None and cfg.noise.map_drift_m > 0 and not maps_in_loop(cfg)
     return (*sensors, MapSensorCfg(name=SEEN_MAP, **window)) if drifts else sensors

@@ -14,10 +14,12 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.metrics import goal_errors
 from gantry_deploy.observations import ObservationBuilder
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.cfg import GoalNoiseCfg
+from gantry_sim.tasks.goal.cfg import GoalNoiseCfg, maps_in_loop
 from gantry_sim.tasks.goal.contract import TEACHER_Z_M
+from gantry_sim.tasks.goal.mapping import StudentMap
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.terms import ActorObservation
+from gantry_sim.terrains.rasters import terrain_rasters
 
 VARIANCE_RANGE_M2 = (0.01, 2.0)
 """Variances are limited to this before a policy sees them."""
@@ -47,6 +49,16 @@ class GoalObservation(ActorObservation):
         self._clean = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         if noise is not None:
             self._clean = torch.rand(env.num_envs, device=env.device) < noise.clean_share
+        window = cfg.params["contract"].map_window
+        looks = maps_in_loop(env.task_state.cfg) and len(window.channels) == 2
+        self.student_map = _make_map(env, noise, self._clean) if looks else None
+        """The mapping pipeline of a student that has one."""
+
+    def reset(self, env_ids: Tensor | slice | None = None) -> None:
+        """Forget the history and the maps of these environments."""
+        super().reset(env_ids)
+        if self.student_map is not None:
+            self.student_map.reset(slice(None) if env_ids is None else env_ids)
 
     def __call__(self, env: GantryEnv, contract: PolicyContract, noise: GoalNoiseCfg | None) -> Tensor:  # type: ignore[override]
         """Observation (N, contract.observation_size)."""
@@ -54,30 +66,64 @@ class GoalObservation(ActorObservation):
         window = contract.map_window
         assert window is not None
         names = state.goal_names
-        drifts = noise is not None and names.seen_sensor in env.scene.sensors
-        elevation = state.window(names.seen_sensor if drifts else names.map_sensor)[..., None]
         signals = state.signals()
         if noise is not None:
-            elevation = elevation + _uniform(elevation, state.ramp * noise.map_z_m)
             signals = replace(
                 noise.body.apply(signals),
                 lin_vel_base_in_base_m_s=state.lin_vel_b + _uniform(state.lin_vel_b, noise.lin_vel_m_s),
                 command=hide_far_heading(signals.command),
             )
-        student = len(window.channels) == 2
-        signals.elevation_map = self._with_uncertainty(elevation, noise) if student else elevation
-        self.signals = state.measured = signals
+        if self.student_map is not None:
+            self.student_map.observe(state.pos_w, state.quat, env.common_step_counter)
+            seen = self._flawed(self.student_map.window(state.cfg.window), state, noise)
+        else:
+            drifts = noise is not None and names.seen_sensor in env.scene.sensors
+            seen = state.window(names.seen_sensor if drifts else names.map_sensor)[..., None]
+            if noise is not None:
+                seen = seen + _uniform(seen, state.ramp * noise.map_z_m)
+            if len(window.channels) == 2:
+                variance = torch.full_like(seen, STAND_IN_VARIANCE_M2)
+                seen = self._flawed(torch.cat((seen, uncertainty(variance)), dim=-1), state, noise)
+        signals.elevation_map = seen
+        self.signals = signals
+        if contract == state.contract:  # the gait answers what the actor reads, not what its teacher does
+            state.measured = signals
         return self._builder(signals)
 
-    def _with_uncertainty(self, elevation: Tensor, noise: GoalNoiseCfg | None) -> Tensor:
-        """A stand-in for the student's map until a mapper makes one: heights (N, rows, cols, 1) with a variance."""
-        variance = torch.full_like(elevation, STAND_IN_VARIANCE_M2)
+    def _flawed(self, seen: Tensor, state: GoalState, noise: GoalNoiseCfg | None) -> Tensor:
+        """A student's window (N, rows, cols, 2) with random cells, and the complete truth for some environments."""
         if noise is not None:
-            variance[self._clean] = CLEAN_VARIANCE_M2
-            wrong = (torch.rand_like(elevation) < noise.outlier_share) & ~self._clean[:, None, None, None]
-            elevation = torch.where(wrong, _between(elevation, OUTLIER_M), elevation)
-            variance = torch.where(wrong, _between(variance, OUTLIER_VARIANCE_M2), variance)
-        return torch.cat((elevation.clamp(-2.0, 2.0), uncertainty(variance)), dim=-1)
+            height, unsure = seen.split(1, dim=-1)
+            clean = self._clean[:, None, None, None]
+            truth = state.window(state.goal_names.map_sensor)[..., None] if self.student_map is not None else height
+            height = torch.where(clean, truth, height)
+            unsure = torch.where(clean, uncertainty(torch.full_like(unsure, CLEAN_VARIANCE_M2)), unsure)
+            wrong = (torch.rand_like(height) < noise.outlier_share) & ~clean
+            height = torch.where(wrong, _between(height, OUTLIER_M), height)
+            unsure = torch.where(wrong, uncertainty(_between(unsure, OUTLIER_VARIANCE_M2)), unsure)
+            seen = torch.cat((height, unsure), dim=-1)
+        return torch.cat((seen[..., :1].clamp(-2.0, 2.0), seen[..., 1:]), dim=-1)
+
+
+def _make_map(env: GantryEnv, noise: GoalNoiseCfg | None, clean: Tensor) -> StudentMap:
+    state = GoalState.of(env)
+    cfg, terrain = state.cfg.student_map, env.scene.terrain
+    window = state.contract.map_window
+    assert terrain is not None
+    assert window is not None
+    assert window.mapping is not None
+    made = StudentMap(
+        cfg,
+        window.mapping,
+        terrain_rasters(terrain.cfg, cfg.raster_m, model=env.sim.mj_model),
+        env.num_envs,
+        env.step_dt,
+        env.device,
+        flaws=noise is not None,
+        query_drift_m=0.0 if noise is None else noise.map_drift_m,
+    )
+    made.skipped[:] = clean
+    return made
 
 
 def hide_far_heading(command: Tensor) -> Tensor:
