@@ -111,6 +111,8 @@ def foot_displacement(
     Over a stance of duration T the foot travels from +vT/2 to -vT/2, with v the velocity of a point of the base at the
     foot: the planar velocity plus yaw rate times lever arm (the feed-forward part of Raibert's foot placement).
 
+    ``gait.stride_lag`` sets all of it back.
+
     Args:
         gait: The clock.
         phase: Shape (N, feet).
@@ -121,10 +123,11 @@ def foot_displacement(
     Returns:
         Forward and lateral displacement, each (N, feet), m.
     """
-    shift = _stride_s(gait, phase)
+    half_stance_s, place = _half_stance_s(gait), stride(gait, phase)
     vel_x = command[:, 0:1] - command[:, 2:3] * foot_y_m[None, :]
     vel_y = command[:, 1:2] + command[:, 2:3] * foot_x_m[None, :]
-    return shift * vel_x, shift * vel_y
+    lag_x, lag_y = gait.stride_lag
+    return (place - lag_x) * half_stance_s * vel_x, (place - lag_y) * half_stance_s * vel_y
 
 
 def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
@@ -135,7 +138,7 @@ def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
         phase: Shape (N, feet).
         command: Shape (N, 3), as for :func:`foot_displacement`.
     """
-    return _stride_s(gait, phase) * command[:, 2:3]
+    return stride(gait, phase) * _half_stance_s(gait) * command[:, 2:3]
 
 
 def tilt(quat_base_to_world_wxyz: Array) -> Array:
@@ -145,6 +148,5 @@ def tilt(quat_base_to_world_wxyz: Array) -> Array:
     return xp.stack((2.0 * (w * x + y * z), 2.0 * (w * y - x * z)), axis=-1)
 
 
-def _stride_s(gait: GaitSpec, phase: Array) -> Array:
-    """Shape of ``phase``: :func:`stride` times half the time of a stance."""
-    return stride(gait, phase) * (0.5 * gait.duty / gait.frequency_hz)
+def _half_stance_s(gait: GaitSpec) -> float:
+    return 0.5 * gait.duty / gait.frequency_hz

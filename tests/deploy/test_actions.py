@@ -84,6 +84,16 @@ def test_the_weight_sways_with_the_clock_and_rests_with_it(make):
     np.testing.assert_allclose(decode(make, sways, [0.0] * 4, 0.0, (0.0, 0.0, 0.0)), still, atol=1e-6)
 
 
+def test_lagging_strides_set_every_foot_back(make):
+    # At 2 Hz and half of a period in stance, half a stance lasts 0.125 s. A foot at the start of its stance is ahead by
+    # 0.125 s * 0.4 m/s = 0.05 m; a lag of 0.2 takes 0.01 m from it, and one of -1 doubles the 0.025 m to the side.
+    phase, command = make([[0.0, 0.25]]), make([[0.4, 0.2, 0.0]])
+    gait = replace(GAIT, stride_lag=(0.2, -1.0))
+    ahead, aside = gait_clock.foot_displacement(gait, phase, command, make([0.0, 0.0]), make([0.1, -0.1]))
+    np.testing.assert_allclose(np.asarray(ahead), [[0.04, -0.01]], atol=1e-7)
+    np.testing.assert_allclose(np.asarray(aside), [[0.05, 0.025]], atol=1e-7)
+
+
 def test_a_turning_robot_turns_its_stance_feet_the_other_way(make):
     # 2 Hz, half of a period in stance: over 0.25 s at 0.8 rad/s a foot turns from 0.1 rad to -0.1 rad.
     turns = replace(CONTRACT, gait=replace(GAIT, stride_yaw=(2.0, 0.0, 0.0, 0.0), lead_s=0.0))

@@ -183,7 +183,10 @@ def test_a_mirrored_robot_moves_as_the_mirror_image(name, tolerance):
     with quietly():
         env = task.make_env(cfg, "cpu", 1)
         env.reset()
-    half_period = 0.5 / task.contract(cfg).gait.frequency_hz / env.step_dt
+    gait = task.contract(cfg).gait
+    half_period = 0.5 / gait.frequency_hz / env.step_dt
+    # A gait that balances passes on what the physics of the two differ by.
+    exact = 1e-5 if gait.balance is None else 0.2 * tolerance
     env.episode_length_buf = torch.tensor([7.0, 7.0 + half_period])
     generator = torch.Generator().manual_seed(4)
     set_mirrored_pair(env, spec, generator)
@@ -193,7 +196,7 @@ def test_a_mirrored_robot_moves_as_the_mirror_image(name, tolerance):
         obs, _, terminated, *_ = env.step(torch.stack((action, apply(maps["action"], action))))
         assert not terminated.any()
         targets = env.action_manager.get_term("joint_pos").targets
-        torch.testing.assert_close(targets[1], apply(maps["action"], targets[0]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(targets[1], apply(maps["action"], targets[0]), atol=exact, rtol=0)
         seen.append({group: values.clone() for group, values in obs.items()})
     for group in ("actor", "critic"):
         values = torch.stack([entry[group] for entry in seen])

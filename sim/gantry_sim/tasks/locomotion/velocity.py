@@ -146,7 +146,7 @@ def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
             make_term("velocity_command", 3),
             make_term("gait_clock", 2),
         ),
-        action=ActionSpec("target/joint/position", body.action_scale, _floats(spec, "default_rad"), clip=10.0),
+        action=ActionSpec("target/joint/position", body.action_scale, body.action_offset_rad, clip=10.0),
         command=CommandSpec(
             kind="command/body/velocity",
             names=("lin_vel_x_base_m_s", "lin_vel_y_base_m_s", "ang_vel_z_base_rad_s"),
