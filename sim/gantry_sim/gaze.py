@@ -107,7 +107,7 @@ class TrueMap:
         pos, _ = _pose(state)
         elevation, variance = self._look(self._grid, state)
         channels = window_channels(elevation[None], variance[None], pos[None], self._window.nominal_base_height_m)
-        return np.nan_to_num(channels[0][..., self._layers])
+        return channels[0][..., self._layers]
 
     def lost(self, now_s: float) -> bool:
         """Never."""

@@ -18,7 +18,7 @@ from gantry_mapping.grid import GridSpec
 
 FloatArray = NDArray[np.floating]
 
-TRACK: Rgb = (0.95, 0.95, 0.95)
+TRACK: Rgb = (0.62, 0.10, 0.55)
 """Where the robot has been."""
 ROBOT: Rgb = (0.98, 0.98, 0.98)
 """The robot."""
@@ -146,7 +146,7 @@ class GazeFilm:
         for moment in self.walk.moments:
             if before is not None:
                 places = np.stack((before.pos_base_in_world_m[:2], moment.pos_base_in_world_m[:2]))
-                maps.draw_line(ground, self.top, places, TRACK, 1.5)
+                maps.draw_line(ground, self.top, places, TRACK, 2.5)
             before = moment
             yield self._frame(moment, ground)
 
@@ -154,7 +154,7 @@ class GazeFilm:
         """One moment with the way to it, (height, width, 3)."""
         ground = self._ground.copy()
         way = np.array([moment.pos_base_in_world_m[:2] for moment in self.walk.moments[: index + 1]])
-        maps.draw_line(ground, self.top, way, TRACK, 1.5)
+        maps.draw_line(ground, self.top, way, TRACK, 2.5)
         return self._frame(self.walk.moments[index], ground)
 
     def _frame(self, moment: Moment, ground: Picture) -> NDArray[np.uint8]:
@@ -187,7 +187,7 @@ class GazeFilm:
         goal = np.array([moment.command[:2]])
         for picture in pictures.values():
             maps.draw_outline(picture, side, _corners(walk.window), WINDOW)
-            maps.draw_outline(picture, side, _robot_outline(np.zeros(2), 0.0), ROBOT, 1.5)
+            _draw_robot(picture, side, np.zeros(2), 0.0)
             self._goal(picture, side, goal[0], math.atan2(moment.command[2], moment.command[3]))
         return pictures
 
@@ -201,8 +201,9 @@ class GazeFilm:
         radius_px = 0.3 * window.resolution_m * self.top.px_per_m
         for index in np.flatnonzero(moment.attention.ravel() > ATTENDED / window.size):
             maps.draw_dot(picture, self.top, centers[index], tuple(dots[index].tolist()), radius_px)
-        maps.draw_outline(picture, self.top, _corners(window) @ turn + place, WINDOW)
-        maps.draw_outline(picture, self.top, _robot_outline(place, moment.yaw_rad), ROBOT, 2.0)
+        maps.draw_outline(picture, self.top, _corners(window) @ turn + place, WINDOW, 3.0)
+        maps.draw_outline(picture, self.top, _corners(window) @ turn + place, ROBOT, 1.0)
+        _draw_robot(picture, self.top, place, moment.yaw_rad)
         x, y, yaw = self.walk.goal_in_world
         self._goal(picture, self.top, np.array([x, y]), yaw)
         return picture
@@ -343,11 +344,12 @@ def _corners(grid: GridSpec) -> NDArray[np.float64]:
     return np.array([[x, y], [far_x, y], [far_x, far_y], [x, far_y]])
 
 
-def _robot_outline(place: FloatArray, yaw_rad: float) -> FloatArray:
-    """Corners (5, 2) of a house seen from above, its gable in front."""
+def _draw_robot(picture: Picture, panel: Panel, place: FloatArray, yaw_rad: float) -> None:
+    """A house seen from above, its gable in front."""
     length, width = _ROBOT_M
-    shape = np.array(
-        [[-length, -width], [0.6 * length, -width], [length, 0.0], [0.6 * length, width], [-length, width]]
-    )
+    front = 0.6 * length
+    shape = np.array([[-length, -width], [front, -width], [length, 0.0], [front, width], [-length, width]])
     cos, sin = math.cos(yaw_rad), math.sin(yaw_rad)
-    return shape @ np.array([[cos, sin], [-sin, cos]]) + place
+    corners = shape @ np.array([[cos, sin], [-sin, cos]]) + place
+    maps.draw_outline(picture, panel, corners, WINDOW, 4.0)  # An edge that is seen on light ground as well.
+    maps.draw_outline(picture, panel, corners, ROBOT, 2.0)

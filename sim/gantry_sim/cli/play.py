@@ -15,6 +15,7 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_hardware.errors import GantryError
+from gantry_sim.cli import attention
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="option of the simulated robot, for example friction=0.4; may be given several times",
     )
+    attention.add_arguments(parser)
     add_json_option(parser)
 
 
@@ -43,7 +45,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     from gantry_deploy.cli.run import command_array, interrupt_on_terminate
     from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of, has_display
 
-    if args.video is None and not has_display():
+    attention.check(args)
+    if args.video is None and not args.attention and not has_display():
         raise GantryError(
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
@@ -53,8 +56,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     if not args.seconds > 0:
         raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
     with interrupt_on_terminate(), bundle_of(args.source) as bundle:
+        if args.attention:
+            return attention.run(args, bundle)
         if len(bundle.contract.command.names) != 3:
-            raise GantryError(f"The policy follows '{bundle.contract.command.kind}'; only velocities can be played.")
+            raise GantryError(
+                f"The policy follows '{bundle.contract.command.kind}'; only velocities can be played. Policies that "
+                "look at the ground can be watched with --attention."
+            )
         command = None if args.command is None else command_array(bundle.contract, args.command)
         if args.video is not None:
             return _film(args, bundle)
@@ -90,10 +98,14 @@ COMMAND = Command(
     description=(
         "Walk a policy in plain MuJoCo through the loop and the safety limits that a robot has. With a display: an "
         "interactive window, driven by the keyboard. With --video: an MP4 of a course in every direction, or of one "
-        "command, drawn off screen. A run folder is exported first, from its newest checkpoint."
+        "command, drawn off screen. A run folder is exported first, from its newest checkpoint. With --attention: a "
+        "policy that walks to goals crosses terrain, and is drawn from above with its map, how unsure the map is, and "
+        "where the policy looks."
     ),
     epilog="""examples:
   gantry play runs/walk
   gantry play walk.zip --video walk.mp4 --command 0.8,0,0.3 --seconds 8
-  gantry play walk.zip --video ice.mp4 --option friction=0.3""",
+  gantry play walk.zip --video ice.mp4 --option friction=0.3
+  gantry play runs/ame2 --attention --terrain t1 --video t1.mp4
+  gantry play ame2.zip --attention --report ame2.html --scores eval.json""",
 )
