@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import torch
 
-from gantry_deploy.bundle import CARD, MANIFEST, REQUIRED, write_bundle
+from gantry_deploy.bundle import CARD, MANIFEST, MAPPER, REQUIRED, write_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OnnxPolicy
@@ -36,6 +36,7 @@ def export_bundle(
     card: Mapping[str, Any] | None = None,
     private_key: bytes | None = None,
     attention: bool = False,
+    mapper_bytes: bytes | None = None,
 ) -> Path:
     """Write a bundle.
 
@@ -49,6 +50,7 @@ def export_bundle(
         private_key: Raw Ed25519 key to sign with.
         attention: Give the network a second output that shows where on the map it looks, which is compared too; the
             actor must be an :class:`~gantry_policies.networks.model.ExportedPolicy` that attends.
+        mapper_bytes: The ONNX file of the network that made the actor's map, which goes with it.
 
     Returns:
         The folder.
@@ -77,7 +79,13 @@ def export_bundle(
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
     try:
         return write_bundle(
-            folder, contract=contract, model_bytes=model_bytes, golden=arrays, card=card, private_key=private_key
+            folder,
+            contract=contract,
+            model_bytes=model_bytes,
+            golden=arrays,
+            card=card,
+            private_key=private_key,
+            mapper_bytes=mapper_bytes,
         )
     except OSError as error:
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
@@ -123,7 +131,7 @@ def _with_attention(actor: torch.nn.Module) -> torch.nn.Module:
 def _refuse_foreign_files(folder: Path) -> None:
     """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it."""
     if folder.is_dir():
-        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, *REQUIRED})
+        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, MAPPER, *REQUIRED})
         if foreign:
             raise PolicyError(
                 f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one."

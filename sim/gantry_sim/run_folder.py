@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gantry_deploy.bundle import MAPPER
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_policies.runner import CHECKPOINTS
@@ -27,6 +28,8 @@ CONFIG_FILE = "config.json"
 EVALUATION_FILE = "evaluation.json"
 BUNDLE_FOLDER = "bundle"
 LOCK_FILE = "run.lock"
+TEACHER_FOLDER = "teacher"
+"""Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
 TRAINING_KEY = "training"
 """Where a bundle's card holds the configuration that its policy was trained with."""
 
@@ -54,6 +57,8 @@ class RunCfg:
     """Of everything random."""
     learn_threads: int = field(default_factory=torch.get_num_threads)
     """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
+    teacher: Path | None = None
+    """Run folder of whoever teaches, if anybody."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data of the whole configuration."""
@@ -65,6 +70,7 @@ class RunCfg:
             "learn_threads": self.learn_threads,
             "env": asdict(self.preset.env),
             "learner": asdict(self.preset.learner),
+            "teacher": None if self.teacher is None else str(self.teacher),
         }
 
 
@@ -73,7 +79,7 @@ def check_run(cfg: RunCfg) -> None:
 
     Raises:
         RunError: If the seed is the one that evaluation holds out, the device does not exist, the task is for another
-            robot, or there are too few samples to learn from.
+            robot, there are too few samples to learn from, or a teacher is missing or out of place.
     """
     if cfg.seed == EVALUATION_SEED:
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
@@ -91,6 +97,7 @@ def check_run(cfg: RunCfg) -> None:
     robot = cfg.task.contract(cfg.preset.env).robot
     if robot != cfg.task.robot:
         raise RunError(f"Task '{cfg.task.name}' is for robot '{cfg.task.robot}', env.robot is '{robot}'.")
+    _check_teacher(cfg)
     envs, learner = cfg.preset.env.num_envs, cfg.preset.learner
     if envs < 1:
         raise RunError(f"env.num_envs is {envs}, expected at least 1.")
@@ -99,6 +106,14 @@ def check_run(cfg: RunCfg) -> None:
             f"{envs} environments x {learner.steps_per_env} steps are too few samples for "
             f"{learner.minibatches} minibatches."
         )
+
+
+def _check_teacher(cfg: RunCfg) -> None:
+    taught = cfg.task.teacher(cfg.preset.env) is not None
+    if cfg.task.needs_teacher and cfg.teacher is None:
+        raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
+    if cfg.teacher is not None and not taught:
+        raise RunError(f"Task '{cfg.task.name}' shows a teacher nothing, configured like this; leave out --teacher.")
 
 
 @contextlib.contextmanager
@@ -160,8 +175,21 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
             raise RunError(
                 f"'{folder}' already holds a run. Continue it with --resume {folder}, or name another folder."
             )
+        _keep_mapper(cfg, folder)
         write_json(folder / CONFIG_FILE, record)
     return folder
+
+
+def _keep_mapper(cfg: RunCfg, folder: Path) -> None:
+    """Copy the mapping network that the task uses: the package's own may be another one when the run goes on."""
+    model = cfg.task.mapper(cfg.preset.env)
+    try:
+        if model is not None:
+            (folder / MAPPER).write_bytes(model)
+        else:
+            (folder / MAPPER).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"Cannot write '{folder / MAPPER}': {error.strerror}.") from error
 
 
 def read_run(folder: Path) -> RunCfg:
@@ -180,7 +208,10 @@ def read_run(folder: Path) -> RunCfg:
         threads = data.get("learn_threads", torch.get_num_threads())
         if not isinstance(threads, int) or threads < 1:
             raise RunError(f"{path}: learn_threads is {threads!r}, expected a whole number of at least 1.")
-        return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"], threads)
+        if (folder / MAPPER).is_file():
+            env = task.use_mapper(env, folder / MAPPER)
+        teacher = folder / TEACHER_FOLDER if data.get("teacher") else None
+        return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"], threads, teacher)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error
     except OSError as error:

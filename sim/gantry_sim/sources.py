@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.bundle import CARD, Bundle, load_bundle
+from gantry_deploy.bundle import CARD, MAPPER, Bundle, load_bundle
 from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
@@ -79,7 +80,18 @@ def trained_env(bundle: Bundle, task: Task) -> Any:
     where = f"{bundle.path}: {CARD}: {TRAINING_KEY}"
     if not isinstance(training, dict) or "env" not in training:
         raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
-    return from_plain(type(preset), training["env"], f"{where}.env", BundleError)
+    env = from_plain(type(preset), training["env"], f"{where}.env", BundleError)
+    return env if bundle.mapper_bytes is None else task.use_mapper(env, _mapper_file(bundle))
+
+
+def _mapper_file(bundle: Bundle) -> Path:
+    """The bundle's mapping network as a file, unpacked beside other temporary files if the bundle is a zip."""
+    if bundle.path.is_dir():
+        return bundle.path / MAPPER
+    assert bundle.mapper_bytes is not None
+    path = Path(tempfile.mkdtemp(prefix="gantry-mapper-")) / MAPPER
+    path.write_bytes(bundle.mapper_bytes)
+    return path
 
 
 def onnx_policy(bundle: Bundle) -> Policy:

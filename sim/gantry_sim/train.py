@@ -20,6 +20,7 @@ from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
 from gantry_sim.evaluate import evaluate_policy
+from gantry_sim.guided import load_teacher
 from gantry_sim.quiet import quietly
 from gantry_sim.run_folder import (
     BUNDLE_FOLDER,
@@ -61,7 +62,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
         vec_env = GantryVecEnv(env, cfg.task.metrics)
         mirror = cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
-        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout)
+        teacher = load_teacher(cfg)
+        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)
 
 
 def train(
@@ -129,7 +131,16 @@ def export_run(
     card = {TRAINING_KEY: {"env": asdict(cfg.preset.env)}}
     target = bundle or folder / BUNDLE_FOLDER
     shown = isinstance(actor, ExportedPolicy) and actor.attends
-    return export_bundle(actor, contract, golden, target, card=card, private_key=private_key, attention=shown)
+    return export_bundle(
+        actor,
+        contract,
+        golden,
+        target,
+        card=card,
+        private_key=private_key,
+        attention=shown,
+        mapper_bytes=cfg.task.mapper(cfg.preset.env),
+    )
 
 
 def open_run(folder: Path) -> tuple[RunCfg, Runner]:
@@ -137,7 +148,7 @@ def open_run(folder: Path) -> tuple[RunCfg, Runner]:
     cfg = replace(read_run(folder), device="cpu")
     load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
     small = replace(cfg.preset, env=replace(cfg.preset.env, num_envs=2))
-    runner = build_runner(replace(cfg, preset=small), folder)
+    runner = build_runner(replace(cfg, preset=small, teacher=None), folder)
     runner.resume(policy_only=True)
     return cfg, runner
 

@@ -25,6 +25,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", type=Path, metavar="FOLDER", help="where to write; a new folder in runs/ if not given"
     )
+    parser.add_argument(
+        "--teacher", type=Path, metavar="RUN", help="run folder of the policy that a student learns from"
+    )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
@@ -34,14 +37,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
+    from gantry_sim.guided import copy_teacher, load_teacher
     from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
     from gantry_sim.tasks.registry import find_task
 
     if args.resume is not None:
-        others = (args.task, args.preset, args.device, args.seed, args.run_dir)
+        others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher)
         if args.changes or any(value is not None for value in others):
             raise UsageError(
-                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder and --set."
+                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, "
+                "teacher and --set."
             )
         return read_run(args.resume), args.resume, True
     if args.task is None:
@@ -50,9 +55,14 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     device = args.device or "cpu"
     preset_name = preset_for(device, args.preset, list(task.presets))
     preset = changed(task.preset(preset_name), args.changes)
-    cfg = RunCfg(task, preset_name, preset, device, 1 if args.seed is None else args.seed)
+    seed = 1 if args.seed is None else args.seed
+    cfg = RunCfg(task, preset_name, preset, device, seed, teacher=args.teacher)
     check_run(cfg)
-    return cfg, create_run(cfg, args.run_dir), False
+    load_teacher(cfg)  # says what does not fit before anything is written
+    folder = create_run(cfg, args.run_dir)
+    if args.teacher is not None:
+        copy_teacher(args.teacher, folder)
+    return read_run(folder), folder, False
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
@@ -122,5 +132,6 @@ COMMAND = Command(
   gantry train velocity-flat-go2
   gantry train velocity-flat-go1 --seed 3 --set env.num_envs=512 --set learner.gamma=0.98
   gantry train --resume runs/velocity-flat-go2-cpu-s1-20260101-120000
-  gantry train velocity-flat-g1 --device cuda:0""",
+  gantry train velocity-flat-g1 --device cuda:0
+  gantry train ame2-go2-student --teacher runs/ame2-go2-cpu-s1-20260101-120000""",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,16 @@ class Task:
     record: Callable[..., dict[str, np.ndarray]]
     """(task, env configuration, policy, *, seed) -> at least 1000 rows of what the policy was fed in training and of
     what came of it, under the names that ``gantry check`` compares."""
-
+    teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
+    """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
+    the group ``teacher``; None if it gives none."""
+    needs_teacher: bool = False
+    """Whether the task is not learnt without one."""
+    mapper: Callable[[Any], bytes | None] = lambda env_cfg: None
+    """Env configuration -> the mapping network, ONNX, that makes the actor's map; it goes into run folder and bundle.
+    None for none."""
+    use_mapper: Callable[[Any, Path], Any] = lambda env_cfg, path: env_cfg
+    """(env configuration, file) -> the configuration that maps with that copy of its network."""
     suites: Mapping[str, Suite] = field(default_factory=dict)
     """Larger evaluations by name, for ``gantry eval --suite``."""
 

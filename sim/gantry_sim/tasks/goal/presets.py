@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from gantry_deploy.contract import Acceptance, CarrotSpec
+from gantry_deploy.contract import Acceptance, CarrotSpec, PolicyContract
 from gantry_mapping.grid import WINDOW_SMALL, GridSpec
-from gantry_policies.config import PpoCfg
+from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg
+from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg, maps_in_loop
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
+from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
 from gantry_sim.tasks.goal.robots import climber
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
@@ -86,6 +88,39 @@ def gpu(robot: str) -> Preset:
     )
 
 
+def student(preset: Preset, learner: PpoCfg) -> Preset:
+    """A preset's task for a student: its map comes from the mapping pipeline, it starts on every level, and whatever
+    its teacher's ramps led up to holds from the beginning."""
+    env = preset.env
+    return Preset(
+        env=replace(
+            env,
+            observer="student",
+            student_map=StudentMapCfg(source="pipeline"),
+            ground=replace(env.ground, start_levels=env.ground.levels),
+            randomize=replace(env.randomize, ramp_steps=0),
+        ),
+        learner=learner,
+    )
+
+
+def cpu_student(robot: str) -> Preset:
+    """The student of :func:`cpu`; a sixth of its training imitates alone."""
+    preset = cpu(robot)
+    guide = GuideCfg(action_weight=0.1, imitation_iterations=160)
+    # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
+    return student(preset, replace(preset.learner, mirror="critic", learning_rate=3e-4, guide=guide))
+
+
+def gpu_student(robot: str) -> Preset:
+    """The paper's student of :func:`gpu`: half the iterations, the first 5000 of them imitate alone."""
+    preset = gpu(robot)
+    learner = replace(
+        preset.learner, total_steps=2_000_000_000, learning_rate=1e-5, entropy_floor=0.0005, guide=GuideCfg()
+    )
+    return student(preset, learner)
+
+
 def make_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
     """The environment on a device."""
     return GantryEnv(goal_env_cfg(cfg, seed=seed), device)
@@ -124,14 +159,30 @@ def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
 
 
 def evaluation_cfg(cfg: GoalCfg, *, num_envs: int, full_model: bool = False, held_out: tuple[str, ...] = ()) -> GoalCfg:
-    """Held-out episodes: no curriculum, ramps at their end; ``full_model`` takes all collision shapes and the better
-    cone; ``held_out`` names test terrains to walk on instead of the training terrain."""
+    """Held-out episodes: no curriculum, ramps at their end, nobody is given a clean map; ``full_model`` takes all
+    collision shapes and the better cone; ``held_out`` names test terrains to walk on instead of the training
+    terrain."""
     cfg = replace(cfg, num_envs=num_envs, curriculum=False, ground=replace(cfg.ground, held_out=held_out))
+    if cfg.noise is not None:
+        cfg = replace(cfg, noise=replace(cfg.noise, clean_share=0.0))
     return replace(cfg, full_collisions=True, pyramidal=False) if full_model else cfg
 
 
-def _task(name: str, summary: str, robot: str) -> Task:
-    presets: dict[str, Any] = {"cpu": partial(cpu, robot), "gpu": partial(gpu, robot)}
+def _teacher(cfg: GoalCfg) -> PolicyContract | None:
+    return teacher_contract(cfg) if cfg.observer == "student" else None
+
+
+def _mapper(cfg: GoalCfg) -> bytes | None:
+    return mapper_bytes(cfg.student_map) if maps_in_loop(cfg) else None
+
+
+def _use_mapper(cfg: GoalCfg, path: Path) -> GoalCfg:
+    return replace(cfg, student_map=replace(cfg.student_map, mapper=str(path)))
+
+
+def _task(name: str, summary: str, robot: str, *, taught: bool = False) -> Task:
+    makers = {"cpu": cpu_student, "gpu": gpu_student} if taught else {"cpu": cpu, "gpu": gpu}
+    presets: dict[str, Any] = {preset: partial(maker, robot) for preset, maker in makers.items()}
     return Task(
         name=name,
         summary=summary,
@@ -145,8 +196,13 @@ def _task(name: str, summary: str, robot: str) -> Task:
         evaluate=evaluate_goal,
         record=record_goal,
         suites={"ame2": Suite(ame2_suite, suite_table)},
+        teacher=_teacher,
+        needs_teacher=taught,
+        mapper=_mapper,
+        use_mapper=_use_mapper,
     )
 
 
 AME2_GO2 = _task("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2")
 AME2_G1 = _task("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
+AME2_GO2_STUDENT = _task("ame2-go2-student", "Go2 walks to goals by what its camera has seen", "go2", taught=True)
