@@ -21,11 +21,11 @@ FloatArray = NDArray[np.floating]
 TRACK: Rgb = (0.62, 0.10, 0.55)
 """Where the robot has been."""
 ROBOT: Rgb = (0.98, 0.98, 0.98)
-"""The robot."""
+"""Outlines of the robot and of what the policy sees."""
 GOAL: Rgb = (0.10, 0.85, 0.95)
 """Where it is to stand, and which way it is to look."""
 WINDOW: Rgb = (0.05, 0.05, 0.05)
-"""Outline of what the policy sees."""
+"""Beside the outlines of the robot and of what the policy sees, for light ground."""
 INK: Rgb = (0.11, 0.15, 0.20)
 """Text."""
 
@@ -186,7 +186,7 @@ class GazeFilm:
             pictures["overview"] = maps.paint(side, walk.window, maps.share_colours(moment.overview), backdrop)
         goal = np.array([moment.command[:2]])
         for picture in pictures.values():
-            maps.draw_outline(picture, side, _corners(walk.window), WINDOW)
+            _draw_window(picture, side, _corners(walk.window))
             _draw_robot(picture, side, np.zeros(2), 0.0)
             self._goal(picture, side, goal[0], math.atan2(moment.command[2], moment.command[3]))
         return pictures
@@ -201,8 +201,7 @@ class GazeFilm:
         radius_px = 0.3 * window.resolution_m * self.top.px_per_m
         for index in np.flatnonzero(moment.attention.ravel() > ATTENDED / window.size):
             maps.draw_dot(picture, self.top, centers[index], tuple(dots[index].tolist()), radius_px)
-        maps.draw_outline(picture, self.top, _corners(window) @ turn + place, WINDOW, 3.0)
-        maps.draw_outline(picture, self.top, _corners(window) @ turn + place, ROBOT, 1.0)
+        _draw_window(picture, self.top, _corners(window) @ turn + place)
         _draw_robot(picture, self.top, place, moment.yaw_rad)
         x, y, yaw = self.walk.goal_in_world
         self._goal(picture, self.top, np.array([x, y]), yaw)
@@ -344,6 +343,11 @@ def _corners(grid: GridSpec) -> NDArray[np.float64]:
     return np.array([[x, y], [far_x, y], [far_x, far_y], [x, far_y]])
 
 
+def _draw_window(picture: Picture, panel: Panel, corners: FloatArray) -> None:
+    maps.draw_outline(picture, panel, corners, WINDOW, 3.0)
+    maps.draw_outline(picture, panel, corners, ROBOT, 1.0)
+
+
 def _draw_robot(picture: Picture, panel: Panel, place: FloatArray, yaw_rad: float) -> None:
     """A house seen from above, its gable in front."""
     length, width = _ROBOT_M
@@ -351,5 +355,5 @@ def _draw_robot(picture: Picture, panel: Panel, place: FloatArray, yaw_rad: floa
     shape = np.array([[-length, -width], [front, -width], [length, 0.0], [front, width], [-length, width]])
     cos, sin = math.cos(yaw_rad), math.sin(yaw_rad)
     corners = shape @ np.array([[cos, sin], [-sin, cos]]) + place
-    maps.draw_outline(picture, panel, corners, WINDOW, 4.0)  # An edge that is seen on light ground as well.
+    maps.draw_outline(picture, panel, corners, WINDOW, 4.0)
     maps.draw_outline(picture, panel, corners, ROBOT, 2.0)
