@@ -173,6 +173,11 @@ def test_mistakes_in_the_map_are_named():
         mapper_path(StudentMapCfg(mapper="mapper-go"))
     with pytest.raises(GantryError, match="camera_hz is 0"):
         StudentMapCfg(camera_hz=0.0)
+    g1 = find_task("ame2-g1").preset("cpu").env
+    with pytest.raises(GantryError, match="expected 'mapper-g1'"):
+        replace(g1, observer="student", student_map=StudentMapCfg(source="pipeline"))
+    classical = replace(g1, observer="student", student_map=StudentMapCfg(source="pipeline", mapper=""))
+    assert find_task("ame2-g1").contract(classical).map_window.mapping.fusion == "kalman"
 
 
 # -- the environment -----------------------------------------------------------------------------------------------

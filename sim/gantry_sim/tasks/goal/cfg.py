@@ -200,6 +200,12 @@ class GoalCfg:
             raise UnknownNameError("observer", self.observer, OBSERVERS)
         if self.window.center_y_m != 0.0:
             raise ConfigError(f"env.window.center_y_m is {self.window.center_y_m}, expected 0: the task is symmetric.")
+        mapper = self.student_map.mapper
+        if maps_in_loop(self) and mapper.startswith("mapper-") and mapper != f"mapper-{self.robot}":
+            raise ConfigError(
+                f"env.student_map.mapper is '{mapper}', made for another height and camera; expected "
+                f"'mapper-{self.robot}', the path of a mapper.onnx, or '' for none."
+            )
         known = weights_of(self, changes=False)
         for name in self.reward_weights:
             if name not in known:
