@@ -239,6 +239,7 @@ def test_where_the_attention_lies_in_words():
     x, y = 0.6 * places(WINDOW)[MARKED] + 0.4 * places(WINDOW)[0, 0]
     assert f"{abs(x):.2f} m ahead and {abs(y):.2f} m to the {'left' if y >= 0 else 'right'}" in words
     assert "on 1 of 28 cells" in words
+    assert "16.8 times an even share" in words  # 0.6 * 28.
 
 
 def test_share_of_the_window_that_was_seen():

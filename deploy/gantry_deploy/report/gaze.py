@@ -316,7 +316,7 @@ def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Seq
 
 
 def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
-    """Where the attention lies, in words: its middle, and how many cells hold half of it."""
+    """Where the attention lies, in words: its middle, how many cells hold half of it, and the largest weight."""
     centers = walk.window.cell_centers(np.zeros(1)).reshape(-1, 2)
     weights = moment.attention.ravel()
     x, y = (weights[:, None] * centers).sum(axis=0) / weights.sum()
@@ -326,7 +326,7 @@ def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
     ahead = "ahead" if x >= 0.0 else "behind"
     return (
         f"The middle of the attention is {abs(x):.2f} m {ahead} and {abs(y):.2f} m to the {side}; half of it lies on "
-        f"{half} of {len(weights)} cells."
+        f"{half} of {len(weights)} cells. The largest is {weights.max() / weights.mean():.3g} times an even share."
     )
 
 
