@@ -80,7 +80,7 @@ class WinnerTakeAll:
         if draw is None or (slope is None and self.needs_slope):
             raise MappingError("Winner-take-all got no draw, or no slope for its guard; both are expected.")
         xp = array_namespace(prior_mean)
-        cautious = xp.maximum(variance, 0.5 * prior_variance)  # eq. 6: at most halve
+        cautious = xp.maximum(variance, self.cfg.least_ratio * prior_variance)  # eq. 6: at most halve, or quarter
         valid = (cautious < self.cfg.gate_ratio * prior_variance) | (cautious < self.cfg.gate_variance_m2)  # eq. 7
         # eq. 8: p = (1/R) / (1/R + 1/P) = P / (P + R), which is 0 for a measurement that says nothing
         wins = valid & (draw < prior_variance / (prior_variance + cautious))

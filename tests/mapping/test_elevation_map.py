@@ -128,7 +128,7 @@ def test_fusing_against_a_loop_over_cells(wide, fusion, resolution):
             if best is not None:
                 touched += 1
                 gain = prior[1] / (prior[1] + best[1])
-                expected = (best[0], max(best[1], 0.5 * prior[1]))
+                expected = (best[0], max(best[1], cfg.wta.least_ratio * prior[1]))
                 if fusion == "kalman":
                     expected = (prior[0] + gain * (best[0] - prior[0]), gain * best[1])
             assert (after[0][0, i, j], after[1][0, i, j]) == pytest.approx(expected, abs=1e-9)

@@ -49,12 +49,14 @@ def test_what_is_beyond_the_gate_never_wins(array, prior_variance, variance):
 
 
 def test_the_go2s_gate_keeps_the_surer_look(array):
-    """Without a better deviation only what is below 5 cm may replace a cell."""
+    """Without a better deviation only what is below 3 cm may replace a cell; and it becomes sure in fewer wins."""
     cfg = WinnerTakeAllCfg()
     assert wta(array, (0.0, 0.01), (0.7, 0.01), 0.0, cfg)[0] == 0.0
     assert wta(array, (0.0, 0.01), (0.7, 0.0099), 0.0, cfg)[0] == pytest.approx(0.7)
-    assert wta(array, (0.0, 0.0001), (0.7, 0.0024), 0.0, cfg)[0] == pytest.approx(0.7)
-    assert wta(array, (0.0, 0.0001), (0.7, 0.0026), 0.0, cfg)[0] == 0.0
+    assert wta(array, (0.0, 0.0001), (0.7, 0.00099), 0.0, cfg)[0] == pytest.approx(0.7)
+    assert wta(array, (0.0, 0.0001), (0.7, 0.0011), 0.0, cfg)[0] == 0.0
+    assert wta(array, (0.0, 10.0), (0.7, 0.01), 0.79, cfg) == pytest.approx((0.7, 2.5))  # p = 1 / (1 + 1/4) = 0.8
+    assert wta(array, (0.0, 10.0), (0.7, 0.01), 0.81, cfg) == pytest.approx((0.0, 10.0))
 
 
 def test_the_lidars_gate(array):

@@ -53,3 +53,32 @@ def test_the_loss_of_a_batch_is_the_weighted_sum():
     mean, log_variance, target = torch.randn(3, 5, 1, 4, 3).unbind(0)
     expected = (sample_weights(target) * beta_nll(mean, log_variance, target)).sum()
     assert torch.equal(mapping_loss(mean, log_variance, target), expected)
+
+
+def test_the_absolute_error_teaches_the_estimate_alone_and_the_likelihood_the_variance():
+    mean = torch.zeros(1, 1, 1, 1, requires_grad=True)
+    log_variance = torch.full((1, 1, 1, 1), math.log(0.25), requires_grad=True)
+    target = torch.full((1, 1, 1, 1), 0.4)
+    loss = mapping_loss(mean, log_variance, target, floor=1.0, absolute=3.0)
+    assert loss.item() == pytest.approx(0.5 * (0.5 * math.log(0.25) + 0.16 / 0.5) + 3.0 * 0.4, rel=1e-5)
+    loss.backward()
+    assert mean.grad.item() == pytest.approx(-3.0)
+    assert log_variance.grad.item() == pytest.approx(0.25 * (1 - 0.64), rel=1e-5)
+
+
+def test_of_an_edge_the_absolute_error_finds_the_likelier_side_and_the_likelihood_the_middle():
+    """Two cells in three are up by 1 m; one number for all of them."""
+    target = torch.tensor([1.0, 1.0, 0.0]).view(3, 1, 1, 1)
+    found = {}
+    for absolute in (0.0, 1.0):
+        mean = torch.full((1, 1, 1, 1), 0.4, requires_grad=True)
+        optimizer = torch.optim.SGD([mean], lr=0.02)
+        for _ in range(400):
+            optimizer.zero_grad()
+            mapping_loss(
+                mean.expand(3, 1, 1, 1), torch.zeros(3, 1, 1, 1), target, floor=1.0, absolute=absolute
+            ).backward()
+            optimizer.step()
+        found[absolute] = mean.item()
+    assert found[0.0] == pytest.approx(2 / 3, abs=0.02)
+    assert found[1.0] == pytest.approx(1.0, abs=0.02)

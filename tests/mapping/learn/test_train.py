@@ -14,7 +14,7 @@ from gantry_mapping.learn import samples
 from gantry_mapping.learn.export import export_mapper
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.learn.rays import RasterError
-from gantry_mapping.learn.samples import FrameSource, SampleCfg, sample_ground
+from gantry_mapping.learn.samples import FrameSource, SampleCfg, sample_ground, support_height
 from gantry_mapping.learn.torch_mapper import TorchMapper
 from gantry_mapping.learn.train import (
     MapTraining,
@@ -23,7 +23,7 @@ from gantry_mapping.learn.train import (
     load_net,
     read_config,
 )
-from gantry_mapping.learn.unet import MapNet
+from gantry_mapping.learn.unet import NETWORKS, MapNet, make_net
 from gantry_mapping.mapper import OnnxMapper
 from gantry_mapping.rasterize import EMPTY_Z_M
 
@@ -81,6 +81,31 @@ def test_ground_is_sampled_at_the_cells_of_a_turned_grid():
     pos, yaw = torch.tensor([[2.05, 1.05, 9.0]]), torch.tensor([torch.pi / 2])
     heights = sample_ground(raster, 0.1, grid, pos, yaw)
     assert heights.flatten().tolist() == pytest.approx([2.05 + 100 * 1.45, 2.05 + 100 * 1.85], rel=1e-5)
+
+
+def test_a_body_rides_on_the_stones_around_it_rather_than_between_them():
+    ground = torch.full((1, 60, 60), -1.0)
+    assert torch.allclose(support_height(ground, 0.04), torch.tensor(-1.0))
+    ground[0, 30, 30] = 0.0  # one cell within a quarter of a metre carries, sagging by 15 cm
+    support = support_height(ground, 0.04)[0]
+    assert support[30, 30] == support[24, 36] == pytest.approx(-0.15)
+    assert support[23, 30] == pytest.approx(-1.0)
+    assert support_height(torch.full((1, 20, 20), -torch.inf), 0.04).unique().tolist() == [-1.5]
+
+
+def test_exact_frames_are_those_of_profiles_but_for_edges():
+    cfg = replace(FLAWLESS, shares={"stacked_boxes": 1.0})
+    one, other = (FrameSource(replace(cfg, exact=exact), seed=0).batch(0, 16) for exact in (False, True))
+    assert torch.equal(one.target_m, other.target_m)
+    difference = (one.z_m - other.z_m).abs()
+    assert float((difference > 0.02).float().mean()) < 0.05
+    assert float(difference.max()) > 0.0
+
+
+def test_the_papers_network_and_loss_can_be_asked_for(tmp_path):
+    training = MapTraining(replace(TINY, network="paper", absolute=0.0, weight_floor=0.0, steps=1), tmp_path)
+    assert training.run()
+    assert isinstance(load_net(tmp_path), MapNet)
 
 
 def test_a_turn_and_its_product_agree_with_the_frames_of_mapping():
@@ -156,7 +181,7 @@ def test_another_configuration_or_a_missing_checkpoint_is_not_resumed(tmp_path):
 
 @pytest.mark.slow
 def test_the_loss_falls(tmp_path):
-    cfg = replace(TINY, steps=60, batch=32, judge_batch=128, judge_every=60)
+    cfg = replace(TINY, network="paper", absolute=0.0, steps=60, batch=32, judge_batch=128, judge_every=60)
     training = MapTraining(cfg, tmp_path)
     before = training.judge()
     training.run()
@@ -165,8 +190,9 @@ def test_the_loss_falls(tmp_path):
     assert after["mae_empty_cm"] < 0.7 * before["mae_empty_cm"]
 
 
-def test_an_exported_mapper_says_what_it_was_made_for_and_computes_the_same(tmp_path):
-    net = MapNet()
+@pytest.mark.parametrize("network", NETWORKS)
+def test_an_exported_mapper_says_what_it_was_made_for_and_computes_the_same(tmp_path, network):
+    net = make_net(network)
     path = tmp_path / "mapper.onnx"
     difference = export_mapper(net, LOCAL_GRID_SMALL, path, provenance={"seed": 3})
     assert difference <= 1e-5
