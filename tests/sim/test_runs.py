@@ -80,8 +80,8 @@ def small_training(*words):
         ([], "Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER."),
         (["--resume", "missing"], "'missing' is no run folder: there is no config.json in it."),
         (["--resume", "file"], "'file' is no run folder: there is no config.json in it."),
-        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder and --set."),
-        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder and --set."),
+        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder, teacher and --set."),
+        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher and --set."),
     ],
 )
 def test_a_mistake_is_one_message_and_nothing_is_written(capsys, tmp_path, words, message):
