@@ -78,15 +78,8 @@ def export_bundle(
         )
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
     try:
-        return write_bundle(
-            folder,
-            contract=contract,
-            model_bytes=model_bytes,
-            golden=arrays,
-            card=card,
-            private_key=private_key,
-            mapper_bytes=mapper_bytes,
-        )
+        parts: dict[str, Any] = {"card": card, "private_key": private_key, "mapper_bytes": mapper_bytes}
+        return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, **parts)
     except OSError as error:
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
 
