@@ -63,6 +63,8 @@ def test_the_mapper_that_comes_along_is_what_its_card_says():
     assert card["mapper_sha256"] == hashlib.sha256((folder / "mapper.onnx").read_bytes()).hexdigest()
     for scores in card["evaluation"]["conditions"].values():
         assert scores["learned"]["all"]["mae_occluded_cm"] < scores["classical"]["all"]["mae_occluded_cm"]
+    assert all(won for columns in card["evaluation"]["better"].values() for won in columns.values())
+    assert not card["training"]["git_commit"].endswith("-dirty")
 
 
 def test_mistakes_are_answered_in_one_message(tmp_path, ground, capsys):
