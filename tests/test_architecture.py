@@ -98,7 +98,8 @@ def test_the_robot_side_loads_neither_torch_nor_a_simulator(package):
         ".".join(path.relative_to(PACKAGES[package]).with_suffix("").parts).removesuffix(".__init__")
         for path in sorted((PACKAGES[package] / package).rglob("*.py"))
         # These start a program or belong to ROS's own launch system, so that nobody imports them.
-        if path.name != "__main__.py" and not path.name.endswith(".launch.py")
+        if path.name != "__main__.py"
+        and not path.name.endswith(".launch.py")
         # Training of the mapping network is the one exception, which nothing on a robot imports.
         and "gantry_mapping/learn/" not in path.as_posix()
     ]
