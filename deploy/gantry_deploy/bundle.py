@@ -106,6 +106,7 @@ def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
     contract = PolicyContract.from_json(_text(path, CONTRACT, files[CONTRACT]))
     card = _json_object(path, CARD, files[CARD]) if CARD in files else None
     golden = _read_arrays(path, files[GOLDEN])
+    _check_mapper(path, contract, files.get(MAPPER))
     return Bundle(path, contract, files[MODEL], golden, card, manifest, public_key is not None, files.get(MAPPER))
 
 
@@ -288,6 +289,14 @@ def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]
             )
     _require_files(path, files)
     return manifest
+
+
+def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) -> None:
+    """Refuse a mapping network that the policy did not learn with, and none where it learned with one."""
+    wanted = contract.map_window.mapper_sha256 if contract.map_window else ""
+    found = hashlib.sha256(mapper).hexdigest() if mapper is not None else "missing"
+    if wanted and found != wanted:
+        raise BundleError(f"{path}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}.")
 
 
 def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dict[str, Any]:

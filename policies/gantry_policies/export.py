@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,8 @@ from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OnnxPolicy
 from gantry_hardware.errors import GantryError
+from gantry_mapping.errors import MappingError
+from gantry_mapping.learn.export import to_onnx
 from gantry_policies.networks.model import ExportedPolicy
 
 MAX_DIFFERENCE = 1e-5
@@ -133,30 +131,10 @@ def _refuse_foreign_files(folder: Path) -> None:
 
 def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract, outputs: list[str]) -> bytes:
     example = torch.zeros(1, contract.observation_size)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        try:
-            program = torch.onnx.export(
-                actor, (example,), input_names=["observation"], output_names=outputs, dynamo=True, opset_version=20
-            )
-        except Exception as error:  # torch raises several types without a common base
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise PolicyError(f"torch cannot express this network in ONNX: {reason}") from error
-        assert program is not None
-        program.save(buffer)  # type: ignore[arg-type]
-    model = onnx.load_from_string(buffer.getvalue())
-    # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
-    for part in (
-        model,
-        model.graph,
-        *model.graph.node,
-        *model.graph.value_info,
-        *model.graph.input,
-        *model.graph.output,
-    ):
-        del part.metadata_props[:]
+    try:
+        model = to_onnx(actor, example, "observation", outputs)
+    except MappingError as error:
+        raise PolicyError(str(error)) from error
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, contract.to_json()
     onnx.checker.check_model(model)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import shutil
 import stat
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,8 @@ from gantry_deploy import bundle as bundles
 from gantry_deploy.bundle import load_bundle, seal_bundle, update_card, write_bundle, write_zip
 from gantry_deploy.contract import CONTRACT_VERSION
 from gantry_deploy.errors import BundleError, ContractError
-from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
+from gantry_deploy.testing import contract_for, golden_data, linear_model, map_contract_for, tiny_robot
+from gantry_hardware.robots import robot_spec
 
 CONTRACT = contract_for(tiny_robot())
 MODEL = linear_model(CONTRACT)
@@ -344,3 +347,17 @@ def test_a_new_card_for_a_signed_bundle_needs_the_key(folder):
         update_card(folder, {})
     update_card(folder, {"fall_rate": 0.5}, private_key=PRIVATE)
     assert load_bundle(folder, public_key=PUBLIC).card == {"fall_rate": 0.5}
+
+
+@pytest.mark.parametrize(("mapper", "found"), [(None, "missing"), (b"another", hashlib.sha256(b"another").hexdigest())])
+def test_a_mapper_that_the_policy_did_not_learn_with_is_refused(tmp_path, mapper, found):
+    contract = map_contract_for(robot_spec("go2"))
+    digest = hashlib.sha256(b"mapper").hexdigest()
+    contract = replace(contract, map_window=replace(contract.map_window, mapper_sha256=digest))
+    model, golden = linear_model(contract), golden_data(contract)
+    parts = {"contract": contract, "model_bytes": model, "golden": golden}
+    write_bundle(tmp_path / "good", mapper_bytes=b"mapper", **parts)
+    assert load_bundle(tmp_path / "good").mapper_bytes == b"mapper"
+    write_bundle(tmp_path / "bad", mapper_bytes=mapper, **parts)
+    with pytest.raises(BundleError, match=f"trained with mapper.onnx {digest[:12]}, this one is {found[:12]}"):
+        load_bundle(tmp_path / "bad")

@@ -48,7 +48,9 @@ def export_mapper(
         MappingError: If torch cannot express the network, or the two disagree; nothing is written then.
     """
     net = net.to("cpu").eval()
-    model = _onnx_model(net, grid)
+    frames = torch.export.Dim("frames", min=1, max=1 << 16)
+    example = torch.zeros(2, 1, *grid.shape)
+    model = to_onnx(net, example, "z", ["mean", "log_variance"], ({0: frames},))
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, MapperInfo(grid, provenance=dict(provenance)).to_json()
     onnx.checker.check_model(model)
@@ -86,19 +88,32 @@ def _random_frames(grid: GridSpec) -> torch.Tensor:
     return torch.where(torch.rand(z.shape, generator=generator) < 0.6, EMPTY_Z_M, z)
 
 
-def _onnx_model(net: torch.nn.Module, grid: GridSpec) -> onnx.ModelProto:
+def to_onnx(
+    net: torch.nn.Module, example: torch.Tensor, name: str, outputs: list[str], dynamic_shapes: object = None
+) -> onnx.ModelProto:
+    """A network with one input as ONNX, without what the exporter notes about this machine.
+
+    Args:
+        net: On the CPU, in evaluation mode.
+        example: An input.
+        name: Of the input.
+        outputs: Names of the outputs.
+        dynamic_shapes: As for ``torch.onnx.export``.
+
+    Raises:
+        MappingError: If torch cannot express it.
+    """
     buffer = io.BytesIO()
-    frames = torch.export.Dim("frames", min=1, max=1 << 16)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         try:
             program = torch.onnx.export(
                 net,
-                (torch.zeros(2, 1, *grid.shape),),
-                input_names=["z"],
-                output_names=["mean", "log_variance"],
-                dynamic_shapes=({0: frames},),
+                (example,),
+                input_names=[name],
+                output_names=outputs,
+                dynamic_shapes=dynamic_shapes,  # type: ignore[arg-type]
                 dynamo=True,
                 opset_version=20,
             )
@@ -108,14 +123,8 @@ def _onnx_model(net: torch.nn.Module, grid: GridSpec) -> onnx.ModelProto:
         assert program is not None
         program.save(buffer)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
+    graph = model.graph
     # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
-    for part in (
-        model,
-        model.graph,
-        *model.graph.node,
-        *model.graph.value_info,
-        *model.graph.input,
-        *model.graph.output,
-    ):
+    for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         del part.metadata_props[:]
     return model
