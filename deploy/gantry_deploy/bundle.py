@@ -293,9 +293,8 @@ def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]
 
 def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) -> None:
     """Refuse a mapping network that the policy did not learn with, and none where it learned with one."""
-    wanted = contract.map_window.mapper_sha256 if contract.map_window else ""
     found = hashlib.sha256(mapper).hexdigest() if mapper is not None else "missing"
-    if wanted and found != wanted:
+    if (wanted := contract.map_window.mapper_sha256 if contract.map_window else "") not in ("", found):
         raise BundleError(f"{path}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}.")
 
 

@@ -15,7 +15,7 @@ from gantry_deploy.contract import BODY_POSE
 from gantry_deploy.errors import ContractError
 from gantry_deploy.goals import Goal
 from gantry_deploy.metrics import GoalScores, goal_errors, goal_reached, goal_scores, has_fallen
-from gantry_deploy.rollout import EpisodeWatch, RolloutConfig, draw_robot
+from gantry_deploy.rollout import EpisodeWatch, RolloutConfig, count_faults, draw_robot
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import RobotError
@@ -64,8 +64,7 @@ class GoalRolloutResult:
     @property
     def faults(self) -> dict[str, int]:
         """How often each kind of fault damped the robot."""
-        codes = [episode.fault for episode in self.episodes if episode.fault]
-        return {code: codes.count(code) for code in sorted(set(codes))}
+        return count_faults(episode.fault for episode in self.episodes)
 
 
 def run_goal_episodes(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -118,8 +119,12 @@ class RolloutResult:
     @property
     def faults(self) -> dict[str, int]:
         """How often each kind of fault damped the robot."""
-        codes = [episode.fault for episode in self.episodes if episode.fault]
-        return {code: codes.count(code) for code in sorted(set(codes))}
+        return count_faults(episode.fault for episode in self.episodes)
+
+
+def count_faults(codes: Iterable[str]) -> dict[str, int]:
+    """How often each code occurs, sorted; empty codes are none."""
+    return dict(sorted(Counter(code for code in codes if code).items()))
 
 
 def run_episodes(
