@@ -105,5 +105,5 @@ LOCAL_GRID_SMALL = GridSpec(26, 16, 0.08, 1.0, 0.0)
 """The same area at half the resolution, for training on a CPU."""
 WINDOW_FULL = GridSpec(36, 14, 0.08, 0.6, 0.0)
 """What the policy sees: the paper's window for a quadruped."""
-WINDOW_SMALL = GridSpec(14, 8, 0.14, 0.6, 0.0)
+WINDOW_SMALL = GridSpec(14, 8, 0.12, 0.5, 0.0)
 """A policy window of 112 cells over nearly the same length, for training on a CPU."""

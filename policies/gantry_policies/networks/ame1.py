@@ -43,7 +43,7 @@ class Ame1Encoder(nn.Module):
         self.surroundings = CellConvolutions(channels, (*cfg.conv_channels[:-1], left), cfg.kernel)
         self.proprio = proprio_encoder(layout, cfg)
         self.query = nn.Linear(cfg.proprio_width, cfg.token_width)
-        self.attention = QueryAttention(cfg.token_width, cfg.heads)
+        self.attention = QueryAttention(cfg.token_width, cfg.heads, cfg.score_gain)
         self.latent_size = cfg.token_width + cfg.proprio_width
         self.embedding_sizes = (cfg.token_width,)
 

@@ -113,7 +113,7 @@ class Ame2Encoder(nn.Module):
         self.overview = GlobalFeature(cfg.token_width, cfg.global_width)
         self.proprio = proprio_encoder(layout, cfg)
         self.query = MLP(cfg.proprio_width + cfg.global_width, cfg.token_width, cfg.hidden, "elu")
-        self.attention = QueryAttention(cfg.token_width, cfg.heads)
+        self.attention = QueryAttention(cfg.token_width, cfg.heads, cfg.score_gain)
         self.latent_size = cfg.token_width + cfg.proprio_width + cfg.global_width
         self.embedding_sizes = (cfg.token_width, cfg.global_width)
 

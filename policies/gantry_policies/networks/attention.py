@@ -21,12 +21,14 @@ class QueryAttention(nn.Module):
     Args:
         width: Width of query, tokens and result.
         heads: Heads; a divisor of ``width``.
+        score_gain: Factor on the scores.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, score_gain: float = 1.0) -> None:
         super().__init__()
         self.heads = heads
         self.head_width = width // heads
+        self._score_scale = score_gain * self.head_width**-0.5
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width)
@@ -49,7 +51,7 @@ class QueryAttention(nn.Module):
             Result (N, width) and weights (N, heads, L), which add up to 1 over L.
         """
         n, (heads, size) = query.shape[0], (self.heads, self.head_width)
-        asked = self.query(query).reshape(n, heads, size) * size**-0.5
+        asked = self.query(query).reshape(n, heads, size) * self._score_scale
         wanted = torch.einsum("nhs,hsw->nhw", asked, self.key.weight.view(heads, size, -1))
         weights = torch.softmax(torch.bmm(wanted, tokens.transpose(1, 2)), dim=-1)
         seen = torch.bmm(weights, tokens)

@@ -22,6 +22,9 @@ class AmeCfg:
     """Width of a token, and of the attention (steps c, g)."""
     heads: int = 32
     """Heads of the attention; they divide ``token_width``."""
+    score_gain: float = 1.0
+    """Factor on the attention's scores. Plain initial weights make scores that differ by a thousandth between cells, so
+    that attention is an average for millions of steps; a gain of some hundreds makes the differences about one."""
     global_width: int = 64
     """Width of the global feature and of the layer before it (step d)."""
     proprio_width: int = 128
@@ -53,6 +56,7 @@ class AmeCfg:
             kernel=3,
             token_width=32,
             heads=8,
+            score_gain=200.0,
             global_width=16,
             proprio_width=64,
             hidden=(128,),
@@ -66,6 +70,8 @@ class AmeCfg:
             raise GantryError(f"ame.kernel is {self.kernel}, expected an odd number: windows keep their size.")
         if self.heads < 1 or self.token_width % self.heads:
             raise GantryError(f"ame.heads is {self.heads}, expected a divisor of ame.token_width {self.token_width}.")
+        if not self.score_gain > 0.0:
+            raise GantryError(f"ame.score_gain is {self.score_gain}, expected a number > 0.")
         for name in ("conv_channels", "hidden"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise GantryError(f"ame.{name} is {list(getattr(self, name))}, expected widths of at least 1.")

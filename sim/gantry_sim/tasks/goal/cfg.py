@@ -9,7 +9,7 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
-from gantry_sim.tasks.goal.robots import climber
+from gantry_sim.tasks.goal.robots import Climber, climber
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
 
@@ -216,6 +216,11 @@ class GoalCfg:
             )
 
 
+def climber_of(cfg: GoalCfg) -> Climber:
+    """The robot of a task, with the recipe's gait where there is a gait."""
+    return climber(cfg.robot, recipe=cfg.carrot is not None)
+
+
 def maps_in_loop(cfg: GoalCfg) -> bool:
     """Whether the actor's map is made by the mapping pipeline."""
     return cfg.observer == "student" and cfg.student_map.source == "pipeline"
@@ -228,7 +233,7 @@ def weights_of(cfg: GoalCfg, *, changes: bool = True) -> dict[str, float]:
         cfg: The task.
         changes: With those of ``cfg.reward_weights``.
     """
-    weights = PAPER_WEIGHTS | climber(cfg.robot).extra_weights
+    weights = PAPER_WEIGHTS | climber_of(cfg).extra_weights
     if cfg.carrot is not None:
         weights = weights | RECIPE_WEIGHTS
     return weights | cfg.reward_weights if changes else weights

@@ -14,9 +14,8 @@ from gantry_deploy.contract import (
     PolicyContract,
 )
 from gantry_deploy.observations import make_term
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, maps_in_loop
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, maps_in_loop
 from gantry_sim.tasks.goal.mapping import mapper_hash, mapping_cfg
-from gantry_sim.tasks.locomotion.robots import walker
 
 TEACHER_Z_M = 1.5
 """A teacher's map is clipped to this (paper's code)."""
@@ -26,7 +25,7 @@ FARTHEST_GOAL_M = 100.0
 
 def goal_contract(cfg: GoalCfg) -> PolicyContract:
     """The contract of the policy that the task trains, teacher or student."""
-    body = walker(cfg.robot)
+    body = climber_of(cfg).body
     spec = body.spec
     n = spec.num_joints
     student = cfg.observer == "student"
@@ -46,7 +45,7 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
         damping_nm_s_rad=body.damping_nm_s_rad,
         effort_limit_nm=floats("effort_limit_nm"),
         observations=_terms(cfg, n, student),
-        action=ActionSpec("target/joint/position", body.action_scale, floats("default_rad"), clip=10.0),
+        action=ActionSpec("target/joint/position", body.action_scale, body.action_offset_rad, clip=10.0),
         command=CommandSpec(
             kind=BODY_POSE,
             names=BODY_POSE_NAMES,

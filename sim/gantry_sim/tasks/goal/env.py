@@ -19,14 +19,14 @@ from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_sim.env import GantryEnv, GantryEnvCfg
 from gantry_sim.tasks.goal import rewards, terminations
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, weights_of
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, weights_of
 from gantry_sim.tasks.goal.command import GoalCommandCfg
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.curriculum import GoalLevels
 from gantry_sim.tasks.goal.events import event_cfgs
 from gantry_sim.tasks.goal.ground import HEIGHT_SENSOR, ground_sensors, terrain_cfg
 from gantry_sim.tasks.goal.observations import GoalCriticObservation, GoalObservation
-from gantry_sim.tasks.goal.robots import Climber, climber
+from gantry_sim.tasks.goal.robots import Climber
 from gantry_sim.tasks.goal.state import GoalNames, GoalState
 from gantry_sim.tasks.locomotion import rewards as walking
 from gantry_sim.tasks.locomotion.terms import ContractActionCfg
@@ -36,7 +36,7 @@ from gantry_sim.terrains.tile import GROUND_BODY
 
 def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
     """mjlab's configuration of the task; a fresh one at every call, since mjlab edits it."""
-    robot = climber(cfg.robot)
+    robot = climber_of(cfg)
     contract = goal_contract(cfg)
     names = GoalNames(
         robot.body.spec,

@@ -15,12 +15,11 @@ from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg, maps_in_loop
+from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg, climber_of, maps_in_loop
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
-from gantry_sim.tasks.goal.robots import climber
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.registry import Preset, Suite, Task
@@ -36,6 +35,7 @@ def cpu(robot: str) -> Preset:
         env=GoalCfg(
             robot=robot,
             num_envs=512,
+            physics_dt_s=0.01,
             full_collisions=False,
             pyramidal=True,
             window=WINDOW_SMALL,
@@ -130,7 +130,7 @@ def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract, teacher = goal_contract(cfg), teacher_contract(cfg)
     seen = tuple(term for term in teacher.observations if term.name not in ("goal_command", "elevation_map"))
-    robot = climber(cfg.robot)
+    robot = climber_of(cfg)
     feet, shapes = robot.body.spec.feet, robot.body_shapes(cfg.full_collisions)
     assert teacher.map_window is not None
     critic = (
