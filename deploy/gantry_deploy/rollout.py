@@ -26,6 +26,8 @@ FloatArray = NDArray[np.float64]
 
 START_PATIENCE_S = 1.0
 """How long after standing up a refused start is tried again, while the legs settle."""
+DRAWN_OPTIONS = ("noise", "friction", "added_mass_kg", "seed")
+"""What is drawn for each episode; a backend for episodes takes all of it."""
 _FAST_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"visuals": False}}
 # Nobody looks at these episodes.
 _CAMERA_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"camera": True}}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from importlib.metadata import entry_points
+import math
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from gantry_hardware.backend import Robot
@@ -32,27 +34,105 @@ def make_backend(name: str, spec: RobotSpec, **options: Any) -> Robot:
 
     Raises:
         UnknownNameError: If no installed package offers the backend, or if it has no such option.
-        RobotError: If the backend's packages are not installed, or what it builds is no robot.
+        RobotError: If the backend's packages are not installed, an option has a value of another type, or what it
+            builds is no robot.
     """
+    check_options(name, options)
+    robot = _load(_entry(name))(spec, **options)
+    if not isinstance(robot, Robot):
+        raise RobotError(f"Backend '{name}' built a {type(robot).__name__}, which is no Robot.")
+    return robot
+
+
+def require_options(name: str, options: Iterable[str], purpose: str) -> None:
+    """Refuse a backend that does not take these options, and name those that do.
+
+    Args:
+        name: The backend.
+        options: What it must take.
+        purpose: Who asks, for the message: "gantry check".
+
+    Raises:
+        UnknownNameError: If there is no such backend.
+        RobotError: If it lacks an option, or cannot be loaded.
+    """
+    needed = list(options)
+    missing = _missing_options(_load(_entry(name)), needed)
+    if not missing:
+        return
+    able = []
+    for entry in entry_points(group=GROUP):
+        try:
+            if not _missing_options(_load(entry), needed):
+                able.append(entry.name)
+        except RobotError:  # What is not installed here is no way out.
+            continue
+    raise RobotError(
+        f"{purpose} needs a simulated backend with the options {', '.join(needed)}; '{name}' has no "
+        f"{', '.join(missing)}. Available: {', '.join(sorted(able)) or '(none)'}."
+    )
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a backend does not have, or plain values of a type that they do not take.
+
+    Raises:
+        UnknownNameError: If there is no such backend or option.
+        RobotError: If a value is of another type, or the backend cannot be loaded.
+    """
+    parameters = _parameters(_load(_entry(name)))
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for option in options:
+            if option not in parameters:
+                raise UnknownNameError(f"option of backend '{name}'", option, parameters)
+    for option, value in options.items():
+        expected = _expected(parameters[option].annotation) if option in parameters else {}
+        if expected and isinstance(value, _PLAIN) and not any(fits(value) for fits in expected.values()):
+            raise RobotError(f"Option '{option}' of backend '{name}' is {value!r}, expected {' or '.join(expected)}.")
+
+
+_PLAIN = (str, int, float, list, dict, type(None))
+"""What a command line or a parameter file can say; objects are for code, which has a type checker."""
+
+
+def _expected(annotation: Any) -> dict[str, Any]:
+    """The plain types of an annotation, in words, and who tells whether a value is one; empty if none is plain."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    kinds = {
+        "float": ("a number", lambda value: _is_number(value, (int, float)) and math.isfinite(value)),
+        "int": ("a whole number", lambda value: _is_number(value, (int,))),
+        "bool": ("true or false", lambda value: isinstance(value, bool)),
+        "str": ("text", lambda value: isinstance(value, str)),
+        "None": ("null", lambda value: value is None),
+    }
+    plain = [kinds[part.strip()] for part in text.split("|") if part.strip() in kinds]
+    return {} if [words for words, _ in plain] == ["null"] else dict(plain)
+
+
+def _is_number(value: Any, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
+def _entry(name: str) -> EntryPoint:
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            try:
-                factory = entry.load()
-            except ImportError as error:
-                raise RobotError(f"Backend '{name}' ({entry.value}) cannot be loaded here: {error}.") from error
-            _check_options(name, factory, options)
-            robot = factory(spec, **options)
-            if not isinstance(robot, Robot):
-                raise RobotError(f"Backend '{name}' built a {type(robot).__name__}, which is no Robot.")
-            return robot
+            return entry
     raise UnknownNameError("robot backend", name, backend_names())
 
 
-def _check_options(name: str, factory: Any, options: dict[str, Any]) -> None:
-    parameters = list(inspect.signature(factory).parameters.values())[1:]
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    known = [parameter.name for parameter in parameters]
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of backend '{name}'", option, known)
+def _load(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except ImportError as error:
+        raise RobotError(f"Backend '{entry.name}' ({entry.value}) cannot be loaded here: {error}.") from error
+
+
+def _parameters(factory: Any) -> dict[str, inspect.Parameter]:
+    """Options of a backend; the first parameter is the robot's numbers."""
+    return dict(list(inspect.signature(factory).parameters.items())[1:])
+
+
+def _missing_options(factory: Any, needed: list[str]) -> list[str]:
+    parameters = _parameters(factory)
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return [] if takes_any else [name for name in needed if name not in parameters]

@@ -7,7 +7,7 @@ import pytest
 
 from gantry_deploy.testing import tiny_robot
 from gantry_hardware import JointCommand, RobotError, UnknownNameError
-from gantry_hardware.backends import backend_names, make_backend
+from gantry_hardware.backends import backend_names, check_options, make_backend, require_options
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.testing import ConformanceError, check_backend
 
@@ -137,3 +137,34 @@ def test_a_misspelt_backend_or_option_is_answered_with_the_near_miss():
         make_backend("mok", SPEC)
     with pytest.raises(UnknownNameError, match=r"option of backend 'mock' 'realtim'\. Did you mean 'realtime'\?"):
         make_backend("mock", SPEC, realtim=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"realtime": "yes"}, r"Option 'realtime' of backend 'mock' is 'yes', expected true or false\."),
+        ({"realtime": 1}, r"is 1, expected true or false\."),
+        ({"realtimes": True}, r"Did you mean 'realtime'"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_in_words(option, message):
+    with pytest.raises((RobotError, UnknownNameError), match=message):
+        make_backend("mock", SPEC, **option)
+
+
+def test_numbers_of_every_kind_are_told_from_what_is_none():
+    pytest.importorskip("mujoco")
+    for good in ({"friction": 1}, {"noise": 0.5}, {"seed": 3}, {"terrain": "t1"}, {}):
+        check_options("mujoco", good)
+    for bad in ({"friction": "abc"}, {"friction": True}, {"noise": None}, {"seed": 0.5}, {"friction": float("nan")}):
+        with pytest.raises(RobotError, match=r"of backend 'mujoco' is .*, expected"):
+            check_options("mujoco", bad)
+    check_options("mock", {"joint_pos_rad": None})
+    check_options("mock", {"joint_pos_rad": np.zeros(4)})
+
+
+def test_a_backend_that_lacks_an_option_is_answered_with_those_that_have_it():
+    pytest.importorskip("mujoco")
+    require_options("mujoco", ("noise", "friction"), "The gate")
+    with pytest.raises(RobotError, match=r"The gate needs .* 'mock' has no noise, friction\. Available: mujoco\."):
+        require_options("mock", ("noise", "friction", "realtime"), "The gate")

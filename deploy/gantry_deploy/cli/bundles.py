@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_deploy.locate import WHERE, find_bundle
 from gantry_hardware.errors import GantryError
 
 KEY_BYTES = 32
@@ -15,7 +16,7 @@ KEY_BYTES = 32
 
 def add_bundle_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the positional ``BUNDLE`` and ``--public-key``."""
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder or .zip of a policy")
+    parser.add_argument("bundle", metavar="BUNDLE", help=WHERE)
     parser.add_argument(
         "--public-key",
         metavar="KEY",
@@ -30,7 +31,7 @@ def open_bundle(args: argparse.Namespace) -> Bundle:
         GantryError: If the key or the bundle is not what it should be.
     """
     key = None if args.public_key is None else read_public_key(args.public_key)
-    return load_bundle(args.bundle, public_key=key)
+    return load_bundle(find_bundle(args.bundle), public_key=key)
 
 
 def read_public_key(text: str | Path) -> bytes:

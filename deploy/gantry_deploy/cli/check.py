@@ -28,14 +28,16 @@ from gantry_deploy.cli.command import (
     UsageError,
     add_json_option,
     choose,
+    counted,
     emit_result,
     jsonable,
     parse_key_value,
 )
 from gantry_deploy.goal_rollout import GoalEpisode
-from gantry_deploy.rollout import Episode, RolloutConfig
+from gantry_deploy.locate import find_bundle, is_pretrained
+from gantry_deploy.rollout import DRAWN_OPTIONS, Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
-from gantry_hardware.backends import backend_names
+from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
 
 _WORD = 28
@@ -48,7 +50,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
     parser.add_argument("--seconds", type=float, default=defaults.seconds, metavar="S", help="length of an episode")
     parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
-    parser.add_argument("--backend", default=defaults.backend, metavar="NAME", help="simulated robot")
+    parser.add_argument(
+        "--backend",
+        default=defaults.backend,
+        metavar="NAME",
+        help="simulated robot; its backend draws noise, friction and payload, so it takes the options "
+        f"{', '.join(DRAWN_OPTIONS)}",
+    )
     parser.add_argument(
         "--noise", type=float, default=defaults.noise, metavar="X", help="sensor noise in units of the usual one"
     )
@@ -88,7 +96,7 @@ def _run(args: argparse.Namespace) -> int:
     report = make_report(bundle.contract, stages, config, result)
     print(report["verdict"].upper())
     if not args.no_card:
-        _write_card(bundle, report)
+        _write_card(args.bundle, bundle, report)
     emit_result(args, {"bundle": args.bundle, **report})
     return 0 if report["verdict"] == "passed" else 1
 
@@ -100,6 +108,9 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
             raise UsageError(f"--{name} is {getattr(args, name)}, expected more than 0.")
     if not args.noise >= 0:
         raise UsageError(f"--noise is {args.noise}, expected 0 or more.")
+    find_bundle(args.bundle)  # A mistyped path is answered before a simulator is loaded.
+    require_options(args.backend, DRAWN_OPTIONS, "gantry check")
+    check_options(args.backend, dict(args.option))
     return RolloutConfig(
         backend=args.backend,
         episodes=args.episodes,
@@ -112,7 +123,7 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
 
 def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
     print(
-        f"{config.episodes} episodes of {config.seconds:g} s on '{config.backend}', "
+        f"{counted(config.episodes, 'episode')} of {config.seconds:g} s on '{config.backend}', "
         "with sensor noise, friction and payload drawn for each:"
     )
     begin = time.monotonic()
@@ -160,7 +171,11 @@ def _line(stage: Stage) -> str:
     return f"{word}  {stage.name:<{_WORD}}{stage.text}"
 
 
-def _write_card(bundle: Bundle, report: Report) -> None:
+def _write_card(name: str, bundle: Bundle, report: Report) -> None:
+    if is_pretrained(name):
+        # What was installed stays as it was released; a copy is anybody's to measure.
+        print(f"card not written: {name} belongs to the installation")
+        return
     if bundle.is_signed:
         # A new card is a new manifest, and only the owner of the key can sign that.
         print(f"card not written: {bundle.path} is signed")

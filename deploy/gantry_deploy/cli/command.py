@@ -140,8 +140,41 @@ def parse_key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def output_file(suffix: str = "") -> Callable[[str], Path]:
+    """A file to write, as an ``argparse`` type: its folder exists, and its name ends in ``suffix``.
+
+    What is wrong with it shows before the work starts, and nobody finds a film in a text file.
+
+    Raises:
+        argparse.ArgumentTypeError: From what is returned, if the path does not fit.
+    """
+
+    def check(text: str) -> Path:
+        if trouble := output_trouble(text, suffix):
+            raise argparse.ArgumentTypeError(trouble)
+        return Path(text)
+
+    return check
+
+
+def output_trouble(text: str, suffix: str = "") -> str:
+    """Why nothing can be written to a path, whose name should end in ``suffix``; empty if something can."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        return f"folder '{path.parent}' does not exist"
+    if path.is_dir():
+        return f"'{text}' is a folder, expected the name of a file"
+    if suffix and path.suffix.lower() != suffix:
+        return f"'{text}' does not end in {suffix}"
+    return ""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, for example ``1 episode`` and ``20 episodes``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _json_target(text: str) -> str:
-    folder = Path(text).parent
-    if text != STDOUT and not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"folder '{folder}' does not exist")
+    if text != STDOUT:
+        output_file()(text)
     return text

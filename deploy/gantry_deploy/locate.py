@@ -1,0 +1,128 @@
+"""Where a policy lies: a bundle by its path or by the name under which it was installed, a run folder, or a near miss.
+
+Nothing here reads a bundle or loads a learning library, so that a mistyped path is answered at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from gantry_deploy.bundle import MANIFEST
+from gantry_deploy.errors import BundleError
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+GROUP = "gantry.pretrained"
+"""Entry-point group of bundles that are installed along with a package: name -> path of its folder or zip."""
+PREFIX = "pretrained:"
+"""Stands before such a name where a path is expected."""
+RUN_CONFIG, RUN_BUNDLE = "config.json", "bundle"
+"""What makes a folder a training run, and where in it the bundle lies."""
+WHERE = "folder or .zip of a policy, or pretrained:NAME"
+"""How commands describe the argument."""
+WHERE_SOURCE = "run folder, bundle (folder or .zip), or pretrained:NAME"
+"""The same for commands that take a training run as well."""
+
+
+def pretrained_names() -> list[str]:
+    """Names in the entry-point group ``gantry.pretrained``, sorted."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def is_pretrained(text: str | Path) -> bool:
+    """Whether this is the name of an installed bundle and no path."""
+    return str(text).startswith(PREFIX)
+
+
+def named_path(text: str | Path) -> Path:
+    """The path itself, or the one behind ``pretrained:NAME``; whether anything is there is not looked at.
+
+    Raises:
+        UnknownNameError: If no installed package brings a bundle of that name.
+        BundleError: If the package that does cannot be loaded.
+    """
+    if not is_pretrained(text):
+        return Path(text)
+    name = str(text).removeprefix(PREFIX)
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            try:
+                return Path(entry.load())
+            except ImportError as error:
+                raise BundleError(f"Bundle '{text}' ({entry.value}) cannot be loaded here: {error}.") from error
+    raise UnknownNameError("pretrained bundle", name, pretrained_names())
+
+
+def find_bundle(text: str | Path) -> Path:
+    """The path of a bundle; what is in it is for :func:`gantry_deploy.bundle.load_bundle` to judge.
+
+    Raises:
+        UnknownNameError: If it is ``pretrained:NAME`` and there is no such name.
+        BundleError: If nothing is there, with the near miss, or if it is a run folder, with the bundle inside.
+    """
+    path = named_path(text)
+    if not path.exists():
+        raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.{near_miss(text)}")
+    if path.is_dir() and not (path / MANIFEST).exists():
+        inside = path / RUN_BUNDLE
+        if (inside / MANIFEST).is_file():
+            raise BundleError(f"'{path}' is a run folder; its bundle is {inside}")
+        if is_run(path):
+            raise BundleError(f"'{path}' is a run folder without a bundle yet; make one with: gantry export {path}")
+    return path
+
+
+def find_source(text: str | Path) -> Path:
+    """The path of a run folder or of a bundle.
+
+    Raises:
+        UnknownNameError: If it is ``pretrained:NAME`` and there is no such name.
+        BundleError: If nothing is there, with the near miss.
+    """
+    path = named_path(text)
+    if not path.exists():
+        raise BundleError(f"There is no run folder and no bundle at {path}.{near_miss(text)}")
+    return path
+
+
+def find_run(path: Path, error: type[GantryError]) -> Path:
+    """The path of a run folder.
+
+    Raises:
+        GantryError: Of class ``error``, if it is a bundle, something else, or nothing, with the near miss.
+    """
+    if is_run(path):
+        return path
+    if is_pretrained(path) or path.suffix == ".zip" or (path / MANIFEST).is_file():
+        near = f" Did you mean '{path.parent}'?" if is_run(path.parent) else ""
+        raise error(f"'{path}' is a bundle already, expected the folder of a training run.{near}")
+    near = "" if path.exists() else near_miss(path)
+    raise error(f"'{path}' is no run folder: there is no {RUN_CONFIG} in it.{near}")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a training run."""
+    return (path / RUN_CONFIG).is_file() and not (path / MANIFEST).exists()
+
+
+def near_miss(text: str | Path) -> str:
+    """`` Did you mean 'runs/walk'?`` with what lies in the deepest folder on the way that exists; or nothing."""
+    parts = Path(text).parts
+    depth = next((n for n in range(len(parts) - 1, -1, -1) if Path(*parts[:n]).is_dir()), 0)
+    folder, wrong, rest = Path(*parts[:depth]), parts[depth], parts[depth + 1 :]
+    try:
+        siblings = [item.name for item in folder.iterdir()]
+    except OSError:
+        siblings = []
+    if wrong not in siblings and (close := _closest(wrong, siblings)):
+        meant = folder / close
+        return f" Did you mean '{meant.joinpath(*rest) if meant.joinpath(*rest).exists() else meant}'?"
+    if len(parts) == 1 and (close := _closest(wrong, pretrained_names())):
+        return f" Did you mean '{PREFIX}{close}'?"
+    return ""
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)), "")
