@@ -35,6 +35,8 @@ TERM = "elevation_map"
 """The observation that needs a map."""
 CHANNELS = ("elevation", "uncertainty")
 """Layers of a window that this runtime can make."""
+NEWEST_EXTENT_M = 5.0
+"""Edge length of the part of an own map that is handed out; a mapping node has it as a parameter."""
 UNSEEN_UNCERTAINTY = 0.5 * math.log(VARIANCE_RANGE_M2[1]) + 0.5
 """The uncertainty channel of a cell of which nothing is known."""
 
@@ -105,6 +107,10 @@ class MapSource(Protocol):
         """Whether the map is too old to walk by."""
         ...
 
+    def newest(self) -> MapSnapshot | None:
+        """The map around the robot as of its newest frame, for recordings; the same object until there is news."""
+        ...
+
     def statistics(self) -> dict[str, object]:
         """Plain values for diagnostics."""
         ...
@@ -140,14 +146,14 @@ def make_map_source(
         return None
     require_map(contract, robot)
     limits = limits or MapLimits()
+    trained = contract.map_window.mapping if contract.map_window else None
     if isinstance(robot, SeeingRobot):
         mapper = None if mapper_model is None else OnnxMapper(mapper_model)
-        trained = contract.map_window.mapping if contract.map_window else None
         cfg = replace(cfg or trained or default_cfg(mapper), cameras=robot.depth_cameras)
         return OwnMap(contract, robot, cfg, mapper, limits)
     assert isinstance(robot, MappedRobot)
     robot.follow_map()
-    return ReceivedMap(contract, robot, cfg or MappingCfg(), limits)
+    return ReceivedMap(contract, robot, cfg or trained or MappingCfg(), limits)
 
 
 def require_map(contract: PolicyContract, robot: object) -> None:
@@ -250,6 +256,7 @@ class OwnMap:
         self.live = LiveMapping(cfg, mapper)
         """The pipeline and its counts."""
         self._failures = 0
+        self._newest: tuple[float, MapSnapshot | None] = (-math.inf, None)
 
     def update(self, now_s: float) -> None:
         """See :class:`MapSource`."""
@@ -272,6 +279,12 @@ class OwnMap:
     def lost(self, now_s: float) -> bool:
         """See :class:`MapSource`."""
         return not now_s - self.live.newest_frame_s <= self._cutter.limits.lost_s
+
+    def newest(self) -> MapSnapshot | None:
+        """See :class:`MapSource`."""
+        if self._newest[0] != self.live.newest_frame_s:
+            self._newest = (self.live.newest_frame_s, self.live.snapshot(NEWEST_EXTENT_M))
+        return self._newest[1]
 
     def statistics(self) -> dict[str, object]:
         """See :class:`MapSource`."""
@@ -321,6 +334,10 @@ class ReceivedMap:
     def lost(self, now_s: float) -> bool:
         """See :class:`MapSource`."""
         return not now_s - self._received_s <= self._cutter.limits.lost_s
+
+    def newest(self) -> MapSnapshot | None:
+        """See :class:`MapSource`."""
+        return self._snapshot
 
     def statistics(self) -> dict[str, object]:
         """See :class:`MapSource`."""

@@ -26,10 +26,12 @@ from gantry_deploy import ros_messages
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import TickReport
+from gantry_deploy.perception import MapSource
 from gantry_deploy.recording import METADATA, Recording, read_recording
 from gantry_deploy.safety import Mode
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState
+from gantry_mapping.snapshot import MapSnapshot
 
 __all__ = ["Recorder", "Recording", "read_recording"]
 
@@ -43,13 +45,16 @@ TOPICS: dict[str, str] = {
     "/odom": "nav_msgs/msg/Odometry",
     "/foot_contacts": "std_msgs/msg/Float32MultiArray",
     "/cmd_vel": "geometry_msgs/msg/Twist",
+    "/elevation_map": "sensor_msgs/msg/PointCloud2",
+    "/goal_command": "std_msgs/msg/Float32MultiArray",
     "/policy/observation": "std_msgs/msg/Float32MultiArray",
     "/policy/action": "std_msgs/msg/Float32MultiArray",
     "/policy/command": "std_msgs/msg/Float32MultiArray",
     "/gantry/status": "diagnostic_msgs/msg/DiagnosticArray",
 }
 """Topics of a recording and their types. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
-each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, ``/policy/command`` the same after shaping."""
+each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
+``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news."""
 
 
 class Recorder:
@@ -62,6 +67,7 @@ class Recorder:
         queue_size: Reports that may wait; 1000 are 20 s at 50 Hz.
         chunk_bytes: Data that is written at once; a killed process loses at most this much.
         lossless: Wait for the disk instead of dropping reports, for robots whose clock waits too.
+        map_source: That of the loop, for a policy that looks at a map.
 
     Raises:
         RecordingError: If the file cannot be opened.
@@ -76,6 +82,7 @@ class Recorder:
         queue_size: int = 1000,
         chunk_bytes: int = 256 * 1024,
         lossless: bool = False,
+        map_source: MapSource | None = None,
     ) -> None:
         self.path = Path(path)
         self.dropped = 0
@@ -89,7 +96,9 @@ class Recorder:
         self._channels: dict[str, int] = {}
         self._clock_offset_ns: int | None = None
         self._reports = 0
-        self._queue: queue.Queue[TickReport | None] = queue.Queue(queue_size)
+        self._queue: queue.Queue[tuple[TickReport, MapSnapshot | None] | None] = queue.Queue(queue_size)
+        self._map_source = map_source
+        self._map: MapSnapshot | None = None
         self._lossless = lossless
         self._closed = False
         try:
@@ -106,8 +115,11 @@ class Recorder:
         if self._closed or self.failure is not None:
             self.dropped += 1
             return
+        newest = None if self._map_source is None else self._map_source.newest()
+        news = newest if newest is not self._map else None
         try:
-            self._queue.put(report, block=self._lossless)
+            self._queue.put((report, news), block=self._lossless)
+            self._map = newest
         except queue.Full:
             self.dropped += 1
 
@@ -138,9 +150,9 @@ class Recorder:
         """Body of the thread: write until closed; after a failure only empty the queue."""
         with contextlib.closing(self._sink):
             self._guarded(self._start)
-            while (report := self._queue.get()) is not None:
+            while (item := self._queue.get()) is not None:
                 if self.failure is None:
-                    self._guarded(lambda report=report: self._write(report))
+                    self._guarded(lambda item=item: self._write(*item))
                 else:
                     self.dropped += 1
             if self.failure is None:
@@ -175,13 +187,16 @@ class Recorder:
                 schemas[kind] = self._writer.register_schema(kind, "ros2msg", definition)
             self._channels[topic] = self._writer.register_channel(topic, "cdr", schemas[kind])
 
-    def _write(self, report: TickReport) -> None:
+    def _write(self, report: TickReport, news: MapSnapshot | None) -> None:
         if self._clock_offset_ns is None:
             # Robots count from their start; viewers and ROS want the time of day.
             self._clock_offset_ns = time.time_ns() - int(report.time_s * 1e9)
             self._writer.add_metadata(METADATA, self._metadata())
         now_ns = self._ns(report.time_s)
-        for topic, data in self._messages(report, now_ns).items():
+        messages = self._messages(report, now_ns)
+        if news is not None:
+            messages["/elevation_map"] = ros_messages.elevation_map(now_ns, news)
+        for topic, data in messages.items():
             self._writer.add_message(self._channels[topic], now_ns, data, now_ns, self._reports)
         self._reports += 1
 
@@ -206,6 +221,8 @@ class Recorder:
         if report.requested.shape == (3,):
             x, y, yaw = report.requested.tolist()
             messages["/cmd_vel"] = ros_messages.twist((x, y, 0.0), (0.0, 0.0, yaw))
+        elif report.requested.shape == (4,):
+            messages["/goal_command"] = ros_messages.float32_array("goal", report.requested)
         if report.step is not None:
             for name in ("observation", "action", "command"):
                 messages[f"/policy/{name}"] = ros_messages.float32_array(name, getattr(report.step, name))

@@ -16,6 +16,7 @@ from mcap_ros2.decoder import DecoderFactory
 
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import RecordingError
+from gantry_deploy.ros_messages import MAP_FIELDS
 from gantry_hardware.errors import UnknownNameError
 
 METADATA = "gantry"
@@ -34,6 +35,9 @@ class Recording:
     ``/odom``: pos_base_in_world_m, lin_vel_base_in_base_m_s, ang_vel_base_in_base_rad_s (T, 3),
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
+    ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the frame of the odometry,
+    once per new frame.
+    ``/goal_command``: data (T, 4), :func:`gantry_deploy.commands.goal_command`, of a policy that walks to goals.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
     ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,).
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
@@ -202,6 +206,11 @@ def _data(message: Any) -> Row:
     return {"data": message.data}
 
 
+def _elevation_map(message: Any) -> Row:
+    points = np.frombuffer(bytes(message.data), "<f4")
+    return {"points": points.reshape(message.height, message.width, len(MAP_FIELDS))}
+
+
 def _status(message: Any) -> Row:
     values = {pair.key: pair.value for pair in message.status[0].values}
     row: Row = {name: values.get(name, "") for name in ("mode", "fault_code", "fault")}
@@ -215,6 +224,8 @@ _ROWS: dict[str, Callable[[Any], Row]] = {
     "/odom": _odom,
     "/foot_contacts": _data,
     "/cmd_vel": _cmd_vel,
+    "/elevation_map": _elevation_map,
+    "/goal_command": _data,
     "/policy/observation": _data,
     "/policy/action": _data,
     "/policy/command": _data,

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
+from gantry_mapping.snapshot import MapSnapshot
 
 ODOM_FRAME = "odom"
 """World frame of the odometry, REP 105."""
@@ -23,6 +24,10 @@ BASE_FRAME = "base_link"
 COMMAND_INTERFACES = ("position", "velocity", "effort", "stiffness", "damping")
 """Suffixes of the names in a joint command; units rad, rad/s, N m, N m/rad, N m s/rad. They are the names of
 ros2_control's interfaces, so that all five numbers of a joint travel together and need no agreed order."""
+
+MAP_FIELDS = ("x", "y", "z", "variance")
+"""Of a map's points: centre of the cell and elevation in the map's frame, m; and variance, m^2. All 32-bit floats."""
+_FLOAT32 = 7  # sensor_msgs/msg/PointField
 
 
 def command_names(spec: RobotSpec) -> list[str]:
@@ -83,6 +88,15 @@ DEFINITIONS: dict[str, str] = {
         "std_msgs/MultiArrayLayout layout\nfloat32[] data\n",
         std_msgs__MultiArrayLayout="std_msgs/MultiArrayDimension[] dim\nuint32 data_offset\n",
         std_msgs__MultiArrayDimension="string label\nuint32 size\nuint32 stride\n",
+    ),
+    "sensor_msgs/msg/PointCloud2": _definition(
+        "std_msgs/Header header\nuint32 height\nuint32 width\nsensor_msgs/PointField[] fields\n"
+        "bool is_bigendian\nuint32 point_step\nuint32 row_step\nuint8[] data\nbool is_dense\n",
+        std_msgs__Header=_HEADER,
+        sensor_msgs__PointField=(
+            "uint8 INT8=1\nuint8 UINT8=2\nuint8 INT16=3\nuint8 UINT16=4\nuint8 INT32=5\nuint8 UINT32=6\n"
+            "uint8 FLOAT32=7\nuint8 FLOAT64=8\nstring name\nuint32 offset\nuint8 datatype\nuint32 count\n"
+        ),
     ),
     "diagnostic_msgs/msg/DiagnosticArray": _definition(
         "std_msgs/Header header\ndiagnostic_msgs/DiagnosticStatus[] status\n",
@@ -198,6 +212,38 @@ def float32_array(label: str, values: ArrayLike) -> bytes:
     cdr.uint32(values.size)
     cdr.uint32(0)
     cdr.sequence(values, "<f4")
+    return cdr.done()
+
+
+def map_points(snapshot: MapSnapshot) -> NDArray[np.float32]:
+    """A map as points (S, S, 4), in the order of :data:`MAP_FIELDS`."""
+    steps = (np.arange(snapshot.cells) + 0.5) * snapshot.resolution_m
+    points = np.empty((snapshot.cells, snapshot.cells, len(MAP_FIELDS)), dtype="<f4")
+    points[..., 0] = (snapshot.corner_in_world_m[0] + steps)[:, None]
+    points[..., 1] = (snapshot.corner_in_world_m[1] + steps)[None, :]
+    points[..., 2], points[..., 3] = snapshot.elevation_m, snapshot.variance_m2
+    return points
+
+
+def elevation_map(stamp_ns: int, snapshot: MapSnapshot) -> bytes:
+    """A map as a ``sensor_msgs/msg/PointCloud2`` of S x S points in ``odom``, a row of the cloud per row of the map."""
+    points = map_points(snapshot)
+    step = points.itemsize * len(MAP_FIELDS)
+    cdr = _Cdr()
+    cdr.header(stamp_ns, ODOM_FRAME)
+    cdr.uint32(snapshot.cells)
+    cdr.uint32(snapshot.cells)
+    cdr.uint32(len(MAP_FIELDS))
+    for i, name in enumerate(MAP_FIELDS):
+        cdr.string(name)
+        cdr.uint32(points.itemsize * i)
+        cdr.byte(_FLOAT32)
+        cdr.uint32(1)
+    cdr.byte(False)
+    cdr.uint32(step)
+    cdr.uint32(step * snapshot.cells)
+    cdr.sequence(points.view(np.uint8).ravel(), "|u1")
+    cdr.byte(True)
     return cdr.done()
 
 

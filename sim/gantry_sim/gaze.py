@@ -31,6 +31,7 @@ from gantry_hardware.state import RobotState
 from gantry_mapping.frames import yaw_of
 from gantry_mapping.grid import GridSpec
 from gantry_mapping.pipeline import MappingPipeline, window_channels
+from gantry_mapping.snapshot import MapSnapshot
 from gantry_policies.overview import overview_of
 from gantry_sim.mujoco_robot import MujocoRobot
 from gantry_sim.terrain_scene import terrain_name
@@ -112,6 +113,10 @@ class TrueMap:
     def lost(self, now_s: float) -> bool:
         """Never."""
         return False
+
+    def newest(self) -> MapSnapshot | None:
+        """None: it is a raster of the ground and never changes."""
+        return None
 
     def statistics(self) -> dict[str, object]:
         """None."""

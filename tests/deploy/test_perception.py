@@ -30,6 +30,7 @@ from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.camera import DepthCamera
+from gantry_mapping.config import MappingCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.snapshot import MapSnapshot
 
@@ -189,6 +190,38 @@ def test_a_received_map_is_cut_at_the_pose_of_the_tick():
     robot.place = np.array([1.0, 2.2, HEIGHT_M])  # two rows further; the map is the same
     window = source.window(robot.read(), robot.now_s())
     np.testing.assert_allclose(window[:, 0, 0] - (NOMINAL_M - HEIGHT_M), [0.0, 0.2, 0.2, 0.2, 0.2, 0.2], atol=1e-9)
+
+
+def test_both_sources_hand_out_the_newest_map_for_recordings():
+    source, mapped = make_map_source(CONTRACT, Seeing(SPEC)), Mapped(SPEC)
+    assert source.newest() is None
+    source._robot.connect()
+    source._robot.sleep_until(0.02)
+    source.update(source._robot.now_s())
+    found = source.newest()
+    assert found.stamp_s == source.live.newest_frame_s
+    assert found.seen_share(10.0) > 0.05
+    assert source.newest() is found  # Until there is news.
+    received = make_map_source(CONTRACT, mapped)
+    mapped.newest = (step_map(), mapped.now_s())
+    received.update(mapped.now_s())
+    assert received.newest() is mapped.newest[0]
+
+
+def test_a_received_map_is_looked_at_as_the_policy_learned_to():
+    """A setup that fills a window's gaps travels in the contract; here, one cell of the map is a hole."""
+    trained = MappingCfg(infill=True)
+    for mapping, expected in ((None, False), (trained, True)):
+        robot = Mapped(SPEC)
+        source = make_map_source(replace(CONTRACT, map_window=replace(WINDOW, mapping=mapping)), robot)
+        robot.connect()
+        level = MapSnapshot(np.zeros((40, 40)), np.full((40, 40), 0.01), (-1.0, 0.0), 0.1)
+        level.elevation_m[20, 29], level.variance_m2[20, 29] = -3.0, 10.0
+        robot.newest = (level, robot.now_s())
+        source.update(robot.now_s())
+        window = source.window(robot.read(), robot.now_s())
+        holes = window[..., 0] < -1.0
+        assert bool(holes.any()) is not expected
 
 
 def test_a_teachers_window_is_the_elevation_alone():

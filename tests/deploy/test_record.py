@@ -27,9 +27,12 @@ from gantry_deploy.safety import Mode, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware import UnknownNameError
 from gantry_hardware.mock import MockRobot
+from gantry_mapping.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)
+WALKED = set(TOPICS) - {"/elevation_map", "/goal_command"}
+"""Topics of a policy that follows velocities and looks at no map."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_every_number_comes_back(bundle, tmp_path):
     assert recording.complete
     assert (recording.robot, recording.joint_names, recording.contract) == ("tiny", SPEC.joint_names, CONTRACT)
     assert recording.duration_s == pytest.approx(reports[-1].time_s - reports[0].time_s, abs=1e-8)
-    assert set(recording.topics) == set(TOPICS)
+    assert set(recording.topics) == WALKED
     expected = {
         "/joint_states": ("state", ("joint_pos_rad", "joint_vel_rad_s", "joint_effort_nm")),
         "/imu": ("state", ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "lin_acc_base_in_base_m_s2")),
@@ -120,6 +123,30 @@ def xyz(values):
     return dict(zip("xyz", values, strict=True))
 
 
+def level_map(cells, height_m=0.25, variance_m2=0.5):
+    """Ground of one height from (-1, 2) on, in cells of half a metre."""
+    return MapSnapshot(np.full((cells, cells), height_m), np.full((cells, cells), variance_m2), (-1.0, 2.0), 0.5)
+
+
+def cloud_of(snapshot):
+    """The cloud of a level map, cell by cell."""
+    count = snapshot.cells
+    points = [(-0.75 + 0.5 * i, 2.25 + 0.5 * j, 0.25, 0.5) for i in range(count) for j in range(count)]
+    fields = [
+        {"name": name, "offset": 4 * i, "datatype": 7, "count": 1} for i, name in enumerate(("x", "y", "z", "variance"))
+    ]
+    return {
+        "height": count,
+        "width": count,
+        "fields": fields,
+        "is_bigendian": False,
+        "point_step": 16,
+        "row_step": 16 * count,
+        "data": np.array(points, "<f4").tobytes(),
+        "is_dense": True,
+    }
+
+
 def encoder_cases(n):
     """Of each message type what our encoder wrote, and the message as a dictionary for the other one."""
     rng = np.random.default_rng(n)
@@ -148,6 +175,7 @@ def encoder_cases(n):
         "nav_msgs/msg/Odometry": ros_messages.odometry(stamp_ns, a, quat, b, c),
         "geometry_msgs/msg/Twist": ros_messages.twist(a, b),
         "std_msgs/msg/Float32MultiArray": ros_messages.float32_array("label", pos),
+        "sensor_msgs/msg/PointCloud2": ros_messages.elevation_map(stamp_ns, level_map(n + 1)),
         "diagnostic_msgs/msg/DiagnosticArray": ros_messages.diagnostics(stamp_ns, *status.values(), values),
     }
     messages = {
@@ -156,6 +184,7 @@ def encoder_cases(n):
         "nav_msgs/msg/Odometry": {**headers["odom"], **odometry},
         "geometry_msgs/msg/Twist": {"linear": xyz(a), "angular": xyz(b)},
         "std_msgs/msg/Float32MultiArray": {"layout": layout, "data": np.float32(pos).tolist()},
+        "sensor_msgs/msg/PointCloud2": {**headers["odom"], **cloud_of(level_map(n + 1))},
         "diagnostic_msgs/msg/DiagnosticArray": {**headers[""], "status": [{**status, "values": pairs}]},
     }
     return {kind: (encoded[kind], message) for kind, message in messages.items()}
@@ -181,7 +210,7 @@ def test_ros_itself_reads_the_messages(bundle, tmp_path):
             package, _, name = schema.name.split("/")
             kind = getattr(importlib.import_module(f"{package}.msg"), name)
             newest[channel.topic] = deserialize_message(message.data, kind)
-    assert set(newest) == set(TOPICS)
+    assert set(newest) == WALKED
     state = reports[-1].state
     assert newest["/joint_states"].name == list(SPEC.joint_names)
     assert newest["/joint_states"].position.tolist() == state.joint_pos_rad.tolist()
@@ -193,6 +222,38 @@ def test_ros_itself_reads_the_messages(bundle, tmp_path):
     assert newest["/policy/observation"].layout.dim[0].label == "observation"
     assert newest["/gantry/status"].status[0].level == b"\x02"
     assert newest["/gantry/status"].status[0].message == reports[-1].fault.text
+
+
+class Maps:
+    """A source whose map changes twice."""
+
+    def __init__(self, *news):
+        self._news = iter(news)
+
+    def newest(self):
+        return next(self._news)
+
+
+def test_a_map_is_recorded_once_per_news_and_a_goal_at_every_tick(bundle, tmp_path):
+    """Of six ticks the first has no map, two share one, and the last three another."""
+    _, reports = drive(bundle, None, seconds=0.2)
+    low, high = level_map(3), level_map(2, 1.5)
+    source = Maps(None, low, low, high, high, high)
+    ticks = [replace(report, requested=np.array([2.0, -1.0, 0.0, 1.0])) for report in reports[-6:]]
+    with Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, lossless=True, map_source=source) as recorder:
+        for report in ticks[:3]:
+            recorder.record(report)
+    maps = read_recording(tmp_path / "run.mcap")["/elevation_map"]
+    assert maps["points"].shape == (1, 3, 3, 4)
+    np.testing.assert_array_equal(maps["points"][0, 2, 1], [0.25, 2.75, 0.25, 0.5])
+    np.testing.assert_allclose(maps["time_s"], [ticks[1].time_s], atol=1e-8)
+    with Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, lossless=True, map_source=source) as recorder:
+        for report in ticks[3:]:
+            recorder.record(report)
+    recording = read_recording(tmp_path / "run.mcap")
+    assert recording["/elevation_map"]["points"][0, ..., 2].tolist() == [[1.5, 1.5], [1.5, 1.5]]
+    np.testing.assert_array_equal(recording["/goal_command"]["data"], [[2.0, -1.0, 0.0, 1.0]] * 3)
+    assert "/cmd_vel" not in recording.topics
 
 
 def test_a_disk_that_is_full_at_once_leaves_one_message_and_a_walking_robot(bundle, caplog):
@@ -286,7 +347,7 @@ def test_a_disk_that_is_too_slow_costs_reports_which_are_counted(bundle, tmp_pat
     recorder = Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, queue_size=10)
     write = recorder._write
     gate = threading.Event()
-    monkeypatch.setattr(recorder, "_write", lambda report: (gate.wait(), write(report)))
+    monkeypatch.setattr(recorder, "_write", lambda *item: (gate.wait(), write(*item)))
     loop, reports = drive(bundle, recorder)
     gate.set()
     recorder.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2  # noqa: E402
 
 from gantry_deploy.goals import Goal  # noqa: E402
+from gantry_deploy.testing import map_contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import RobotState  # noqa: E402
 from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
@@ -120,7 +123,8 @@ def test_the_node_makes_the_map_that_the_torch_pipeline_makes(rig, player, tmp_p
                      "center_x_m: 1.0}\n")  # fmt: skip
     cfg = load_mapping_cfg(setup)
     trained = MappingPipeline(cfg, None, torch.zeros(1, dtype=torch.float64))
-    with rig.process("mapping_node", mapping=str(setup), idle_rate_hz=0.1) as node:
+    times = tmp_path / "times.json"
+    with rig.process("mapping_node", mapping=str(setup), idle_rate_hz=0.1, statistics=str(times)) as node:
         player.introduce(node)
         for k in range(12):
             stamp_s, (pos, quat), image = 1000.0 + k / 16, pose(k), depth(k)
@@ -130,6 +134,8 @@ def test_the_node_makes_the_map_that_the_torch_pipeline_makes(rig, player, tmp_p
             as_torch = (torch.tensor(part[None], dtype=torch.float64) for part in (image, pos, quat))
             trained.update(*as_torch)
         assert node.stop() == 0
+    told = json.loads(times.read_text())
+    assert told["frames"]["fused"] == len(told["samples_s"]["map"]) == told["timing"]["age"]["count"] == 12
     received = ElevationMap(cfg_of(cfg, snapshot), 1, np.zeros(1))
     load_snapshot(received, snapshot)
     yaw = np.array([0.33])
@@ -185,6 +191,15 @@ def test_nonsense_is_refused_counted_and_survived(rig, player):
             player.say_pose(stamp_s, *pose(0))
             repeat(lambda: player.show(stamp_s, image), lambda: values()[f"frames: {outcome}"] != "0", outcome)  # noqa: B023
         operator.wait_for("mapping_node", message="mapping")
+        assert node.stop() == 0
+
+
+def test_a_bundle_is_mapped_for_as_its_policy_learned(rig, tmp_path):
+    window = map_contract_for(GO2).map_window
+    contract = map_contract_for(GO2, map_window=replace(window, mapping=MappingCfg(map_size_m=3.2, fusion="kalman")))
+    tiny_bundle(tmp_path / "bundle", contract)
+    with rig.process("mapping_node", bundle=str(tmp_path / "bundle")) as node:
+        node.wait_for_output("Mapping 3.2 m at 0.04 m, fusion 'kalman'.")
         assert node.stop() == 0
 
 

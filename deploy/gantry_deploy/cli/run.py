@@ -111,7 +111,8 @@ def _run(args: argparse.Namespace) -> int:
             from gantry_deploy.record import Recorder  # Only a recording needs the MCAP packages.
 
             # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
-            recorder = Recorder(args.record, contract, spec, lossless=not getattr(robot, "realtime", True))
+            patient = not getattr(robot, "realtime", True)
+            recorder = Recorder(args.record, contract, spec, lossless=patient, map_source=eyes)
             stack.callback(recorder.close)
         robot.connect()
         controller = Controller(robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes)

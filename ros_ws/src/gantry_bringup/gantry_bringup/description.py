@@ -113,7 +113,10 @@ SIM_MAP_WALK_ARGUMENTS = (
     Argument("terrain_difficulty", "0.5", "0 to 1"),
     Argument("camera_noise", "1.0", "depth noise in units of the usual one"),
     Argument("mapping", "", "mapping setup as YAML, see configs/mapping/go2.yaml"),
+    Argument("mapping_statistics", "", "JSON file for the times of the mapping's frames at the end"),
     Argument("goal", "6,0,0", "where to walk with drive:=true, x,y,yaw from the start, m and rad"),
+    Argument("goal_timeout", "", "how long that may take, s"),
+    Argument("goal_hold", "false", "stay under the policy until that time is over instead of ending at the goal"),
 )
 """Of ``sim_map_walk``."""
 
@@ -176,13 +179,15 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     simulated = {"robot": robot, "backend": "mujoco", "options": json.dumps({**world, **options})}
     simulated |= _schedule(args)
     mapping = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
+    if args["mapping_statistics"]:
+        mapping["statistics"] = args["mapping_statistics"]
     nodes = [
         _node("sim_robot_node", args, simulated),
         _node("mapping_node", args, mapping),
         _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
     ]
     if _flag(args, "drive"):
-        nodes.append(_node("drive_node", args, _given(args, "goal")))
+        nodes.append(_node("drive_node", args, _goal(args)))
     return nodes
 
 
@@ -263,6 +268,15 @@ def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     parameters.update(_schedule(args))
     if args["require_heartbeat"]:
         parameters["safety.require_heartbeat"] = _flag(args, "require_heartbeat")
+    return parameters
+
+
+def _goal(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    parameters = _given(args, "goal")
+    if args["goal_timeout"]:
+        parameters["goal_timeout_s"] = _number(args, "goal_timeout")
+    if _flag(args, "goal_hold"):
+        parameters["goal_hold"] = True
     return parameters
 
 

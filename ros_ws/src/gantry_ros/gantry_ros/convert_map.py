@@ -20,6 +20,7 @@ from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension
 
 from gantry_deploy.commands import goal_command
 from gantry_deploy.goals import Goal
+from gantry_deploy.ros_messages import MAP_FIELDS, map_points
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.frames import yaw_of
@@ -30,8 +31,6 @@ FloatArray = NDArray[np.floating]
 
 DEPTH_ENCODINGS = {"32FC1": ("f4", 1.0), "16UC1": ("u2", 0.001)}
 """Encodings of depth images that are read: type of a pixel, and metres per unit (REP 118)."""
-MAP_FIELDS = ("x", "y", "z", "variance")
-"""Of a map's points: centre of the cell and elevation in the map's frame, m; and variance, m^2. All 32-bit floats."""
 GRID_LAYERS = ("elevation", "variance")
 """Layers of a ``grid_map_msgs/GridMap``."""
 _FLOATS = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
@@ -115,18 +114,13 @@ def cloud_points(message: PointCloud2) -> FloatArray:
 def map_message(snapshot: MapSnapshot, stamp: Time, frame_id: str) -> PointCloud2:
     """A map as a cloud of S x S points, row by row."""
     count = snapshot.cells
-    steps = (np.arange(count) + 0.5) * snapshot.resolution_m
-    cells = np.empty((count, count, len(MAP_FIELDS)), dtype="<f4")
-    cells[..., 0] = (snapshot.corner_in_world_m[0] + steps)[:, None]
-    cells[..., 1] = (snapshot.corner_in_world_m[1] + steps)[None, :]
-    cells[..., 2], cells[..., 3] = snapshot.elevation_m, snapshot.variance_m2
     message = PointCloud2(header=Header(stamp=stamp, frame_id=frame_id), height=count, width=count, is_dense=True)
     message.fields = [
         PointField(name=name, offset=4 * i, datatype=PointField.FLOAT32, count=1) for i, name in enumerate(MAP_FIELDS)
     ]
     message.point_step = 4 * len(MAP_FIELDS)
     message.row_step = count * message.point_step
-    message.data = array("B", cells.tobytes())
+    message.data = array("B", map_points(snapshot).tobytes())
     return message
 
 

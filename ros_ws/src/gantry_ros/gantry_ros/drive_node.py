@@ -28,6 +28,7 @@ PARAMETERS = (
         "goal", "", "Instead of a profile: a goal 'x,y,yaw' in the odometry's frame, m and rad; ends when reached."
     ),
     Parameter("goal_timeout_s", 60.0, "How long walking to the goal may take, s."),
+    Parameter("goal_hold", False, "Stay under the policy until that time is over, as an evaluation does."),
     Parameter("policy_node", "policy_node", "Name of the policy node to watch and to stop, in this node's namespace."),
     Parameter("rate_hz", 20.0, "Rate of cmd_vel and heartbeat, Hz."),
     Parameter("wait_s", 30.0, "How long to wait for the policy to run, s."),
@@ -59,7 +60,7 @@ class DriveNode:
         self._host = host
         self._segments = parse_profile(values["profile"])
         self._goal = parse_goal(values["goal"]) if values["goal"] else None
-        self._goal_timeout_s = values["goal_timeout_s"]
+        self._goal_timeout_s, self._goal_hold = values["goal_timeout_s"], values["goal_hold"]
         self._newest: Odometry | None = None
         self._policy_node = values["policy_node"]
         self._period_s = 1.0 / values["rate_hz"]
@@ -111,7 +112,8 @@ class DriveNode:
         while not self._host.stop.is_set():
             now_s = time.monotonic()
             towards = None if self._newest is None else convert_map.goal_from_odometry(goal, self._newest)
-            if towards is not None and bool(goal_reached(towards[None])[0]):
+            there = towards is not None and bool(goal_reached(towards[None])[0])
+            if there and (now_s > deadline_s or not self._goal_hold):
                 self._log("Goal reached.")
                 return self._finish()
             if now_s > deadline_s:

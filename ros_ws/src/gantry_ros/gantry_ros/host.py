@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -151,6 +153,18 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def write_json(path: str, values: dict[str, Any], what: str) -> None:
+    """Write plain data that a parameter asked for.
+
+    Raises:
+        GantryError: If the file cannot be written.
+    """
+    try:
+        Path(path).write_text(json.dumps(values, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise GantryError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
 
 
 def answer(action: Callable[[], str]) -> Callable[[Any, Any], Any]:

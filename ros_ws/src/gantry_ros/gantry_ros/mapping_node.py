@@ -25,7 +25,7 @@ from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
 from gantry_ros import bundle_parameters, convert, convert_map, topics
-from gantry_ros.host import NodeHost, Parameter, stop_on_signals
+from gantry_ros.host import NodeHost, Parameter, stop_on_signals, write_json
 
 NAME = "mapping_node"
 INPUTS = ("depth", "points")
@@ -34,7 +34,10 @@ INPUTS = ("depth", "points")
 PARAMETERS = (
     *bundle_parameters.PARAMETERS,
     Parameter(
-        "mapping", "", "Path of a YAML file with the fields of gantry_mapping.config.MappingCfg; empty: defaults."
+        "mapping",
+        "",
+        "Path of a YAML file with the fields of gantry_mapping.config.MappingCfg; empty: the setup that "
+        "the bundle's policy learned with, or defaults.",
     ),
     Parameter("mapper", "", "Path of a mapping network (ONNX); empty for the bundle's, or for none without a bundle."),
     Parameter("input", "depth", "'depth' for images with their CameraInfo, 'points' for point clouds."),
@@ -43,11 +46,16 @@ PARAMETERS = (
     Parameter("extent_m", 5.0, "Edge length of the published square around the robot, m."),
     Parameter("idle_rate_hz", 2.0, "How often the map is published while nothing new comes, Hz."),
     Parameter("diagnostics_rate_hz", 2.0, "Rate of the published diagnostics, Hz."),
+    Parameter("statistics", "", "Path of a JSON file for the times of the frames at the end; empty for none."),
 )
 """Every parameter of this node."""
 
 RECENT_FRAMES = 200
 """Frames that the published percentiles are about."""
+KEPT_FRAMES = 20_000
+"""Frames whose times are kept for the statistics: 20 minutes at 15 Hz."""
+TIMES = ("map", "publish", "age")
+"""Of a frame: making the map of it, handing the map out, and from the picture to the map that is out, s."""
 POSE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 """Of odometry: while a frame is being fused, many poses come, and the next frame lies between two of them."""
 
@@ -78,6 +86,7 @@ class MappingNode:
             raise GantryError(f"Parameter 'camera' is {self._camera}, the setup has {len(self.live.cfg.cameras)}.")
         self._map_frame = ODOM_FRAME
         self._timing = TimingLog(("map",), RECENT_FRAMES)
+        self._times = TimingLog(TIMES, KEPT_FRAMES)
         self._counts = {"poses": 0, "refused messages": 0, "maps published": 0}
         self._refusal = ""
         self._heard: dict[str, float] = {}
@@ -127,9 +136,8 @@ class MappingNode:
         self._heard["odometry"], self._pose_stamp_s = time.monotonic(), convert_map.seconds(message.header.stamp)
         self._counts["poses"] += 1
         self._map_frame = message.header.frame_id or ODOM_FRAME
-        before_s = self.live.newest_frame_s
-        self.live.add_pose(self._pose_stamp_s, *convert_map.odometry_pose(message))
-        self._publish_news(before_s)
+        pose = convert_map.odometry_pose(message)
+        self._work(lambda: self.live.add_pose(self._pose_stamp_s, *pose))
 
     def _on_info(self, message: CameraInfo) -> None:
         if self.live.set_intrinsics(self._camera, *convert_map.intrinsics(message)) or not self._calibrated:
@@ -154,14 +162,21 @@ class MappingNode:
         )
 
     def _take(self, header: Any, add: Callable[..., None]) -> None:
-        before_s, begin_s = self.live.newest_frame_s, time.perf_counter()
-        add(convert_map.seconds(header.stamp), camera=self._camera)
-        self._timing.add("map", time.perf_counter() - begin_s)
-        self._publish_news(before_s)
+        self._work(lambda: add(convert_map.seconds(header.stamp), camera=self._camera))
 
-    def _publish_news(self, before_s: float) -> None:
-        if self.live.newest_frame_s != before_s:
-            self._publish()
+    def _work(self, take: Callable[[], None]) -> None:
+        """Hand something in, a frame or the pose that one has waited for; a new map is published, and timed."""
+        before_s, begin_s = self.live.newest_frame_s, time.perf_counter()
+        take()
+        if self.live.newest_frame_s == before_s:
+            return
+        mapped_s = time.perf_counter()
+        self._publish()
+        done_s = time.perf_counter()
+        age_s = 1e-9 * self._host.node.get_clock().now().nanoseconds - self.live.newest_frame_s
+        self._timing.add("map", mapped_s - begin_s)
+        for name, duration_s in zip(TIMES, (mapped_s - begin_s, done_s - mapped_s, age_s), strict=True):
+            self._times.add(name, duration_s)
 
     def _publish(self) -> None:
         snapshot = self.live.snapshot(self._extent_m)
@@ -197,6 +212,15 @@ class MappingNode:
             return f"frames come but none is fused: {outcome or self._refusal or Outcome.NO_CAMERA}"
         return ""
 
+    def statistics(self) -> dict[str, Any]:
+        """Counts of frames and maps, and of each frame that was fused the :data:`TIMES`; plain data for JSON."""
+        return {
+            "frames": {str(outcome): count for outcome, count in self.live.counts.items()},
+            **self._counts,
+            "timing": self._times.summary(),
+            "samples_s": {name: self._times.samples_s(name).round(6).tolist() for name in TIMES},
+        }
+
     def _report(self) -> None:
         finding = self._finding()
         snapshot = self.live.snapshot(self._extent_m)
@@ -223,13 +247,17 @@ def main(arguments: list[str]) -> int:
         GantryError: If parameters, setup, network or bundle are refused.
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
-        node = MappingNode(host, host.declare(PARAMETERS))
+        values = host.declare(PARAMETERS)
+        node = MappingNode(host, values)
         cfg = node.live.cfg
         host.start()
         host.node.get_logger().info(
             f"Mapping {cfg.map_size_m:g} m at {cfg.map_resolution_m:g} m, fusion '{cfg.fusion}'."
         )
         host.stop.wait()
+        host.close()
+        if values["statistics"]:
+            write_json(values["statistics"], node.statistics(), "statistics")
         return 1 if host.failure is not None else 0
 
 
@@ -237,5 +265,7 @@ def _make_live(values: dict[str, Any]) -> LiveMapping:
     bundle = bundle_parameters.load_named_bundle(values) if values["bundle"] else None
     model: str | bytes | None = values["mapper"] or (None if bundle is None else bundle.mapper_bytes)
     mapper = None if model is None else OnnxMapper(model)
-    cfg: MappingCfg = load_mapping_cfg(values["mapping"]) if values["mapping"] else default_cfg(mapper)
+    window = None if bundle is None else bundle.contract.map_window
+    trained = None if window is None else window.mapping
+    cfg: MappingCfg = load_mapping_cfg(values["mapping"]) if values["mapping"] else trained or default_cfg(mapper)
     return LiveMapping(cfg, mapper)

@@ -7,10 +7,8 @@ refusal is one message and exit code 2. The control loop owns the main thread, R
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -22,7 +20,7 @@ from gantry_deploy.bundle import Bundle
 from gantry_deploy.contract import BODY_POSE
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
-from gantry_deploy.perception import MapLimits, make_map_source, map_values
+from gantry_deploy.perception import MapLimits, MapSource, make_map_source, map_values
 from gantry_deploy.realtime import prepare_thread
 from gantry_deploy.ros_messages import ODOM_FRAME
 from gantry_deploy.runner import PolicyRunner
@@ -34,7 +32,7 @@ from gantry_hardware.spec import RobotSpec
 from gantry_ros import bundle_parameters, convert, convert_map, topics
 from gantry_ros.bundle_parameters import load_named_bundle
 from gantry_ros.command_guard import DISCOVERY_S
-from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
+from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 from gantry_ros.ros_robot import RosRobot
 
 if TYPE_CHECKING:
@@ -281,9 +279,9 @@ def main(arguments: list[str]) -> int:
             connect_timeout_s=values["connect_timeout_s"],
             discovery_s=values["discovery_s"],
         )
-        recorder = _recorder(values["record"], bundle, spec)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         eyes = make_map_source(bundle.contract, robot, limits=limits)
+        recorder = _recorder(values["record"], bundle, spec, eyes)
         controller = Controller(robot, runner, safety, recorder, map_source=eyes)
         node = PolicyNode(host, controller, recorder, values)
         host.start()
@@ -345,18 +343,16 @@ def _write_statistics(path: str, controller: Controller, recorder: Recorder | No
     result = controller.statistics()
     result["damped"] = None if damped is None else {**asdict(damped), "reaction_s": damped.reaction_s}
     result["recording"] = None if recorder is None else recorder.statistics()
-    try:
-        Path(path).write_text(json.dumps(result, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise GantryError(f"The statistics cannot be written to {path}: {error.strerror}.") from error
+    result["map"] = map_values(controller.map_source)
+    write_json(path, result, "statistics")
 
 
-def _recorder(path: str, bundle: Bundle, spec: RobotSpec) -> Recorder | None:
+def _recorder(path: str, bundle: Bundle, spec: RobotSpec, eyes: MapSource | None) -> Recorder | None:
     if not path:
         return None
     from gantry_deploy.record import Recorder  # A robot that does not record needs no MCAP packages.
 
-    return Recorder(path, bundle.contract, spec)
+    return Recorder(path, bundle.contract, spec, map_source=eyes)
 
 
 def _safety_config(values: dict[str, Any]) -> SafetyConfig:
