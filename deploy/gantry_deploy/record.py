@@ -240,10 +240,11 @@ class Recorder:
         pos, lin_vel = state.pos_base_in_world_m, state.lin_vel_base_in_base_m_s
         if pos is not None or lin_vel is not None:
             unknown = (math.nan, math.nan, math.nan)
+            turn = state.quat_base_to_odom_wxyz
             messages["/odom"] = ros_messages.odometry(
                 stamp_ns,
                 unknown if pos is None else pos,
-                quat,
+                quat if turn is None else turn,
                 unknown if lin_vel is None else lin_vel,
                 ang_vel,
             )

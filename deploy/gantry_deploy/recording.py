@@ -35,7 +35,7 @@ class Recording:
     ``/odom``: pos_base_in_world_m, lin_vel_base_in_base_m_s, ang_vel_base_in_base_rad_s (T, 3),
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
-    ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the frame of the odometry,
+    ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the odometry's frame,
     once per new frame.
     ``/goal_command``: data (T, 4), :func:`gantry_deploy.commands.goal_command`, of a policy that walks to goals.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).

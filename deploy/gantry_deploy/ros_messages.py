@@ -225,6 +225,15 @@ def map_points(snapshot: MapSnapshot) -> NDArray[np.float32]:
     return points
 
 
+def map_of_points(points: NDArray[np.floating]) -> MapSnapshot:
+    """The map that :func:`map_points` took apart, from shape (S, S, 4) with two or more cells along an edge."""
+    corner, count = points[0, 0, :2].astype(np.float64), len(points)
+    # Single precision blurs the cells' places; a hundredth of a millimetre is finer than any resolution.
+    resolution = round(float(points[-1, 0, 0] - points[0, 0, 0]) / (count - 1), 5)
+    x, y = (corner - 0.5 * resolution).tolist()
+    return MapSnapshot(points[..., 2], points[..., 3], (x, y), resolution)
+
+
 def elevation_map(stamp_ns: int, snapshot: MapSnapshot) -> bytes:
     """A map as a ``sensor_msgs/msg/PointCloud2`` of S x S points in ``odom``, a row of the cloud per row of the map."""
     points = map_points(snapshot)

@@ -78,6 +78,8 @@ class TrackingCamera:
         pos_base_in_world_m: NDArray[np.float64],
         arrows: Sequence[Arrow] = (),
         caption: str = "",
+        *,
+        ground_m: float = 0.0,
     ) -> NDArray[np.uint8]:
         """A picture (height, width, 3) of the state in ``data``, the base at ``pos_base_in_world_m`` (3,).
 
@@ -86,9 +88,10 @@ class TrackingCamera:
             pos_base_in_world_m: What the camera looks at.
             arrows: Drawn into the scene.
             caption: Lines written into the upper left corner, where no player puts its controls.
+            ground_m: Height of the ground that the robot stands on, in the world.
         """
         width, height = self.size_px
-        self._camera.lookat[:] = (pos_base_in_world_m[0], pos_base_in_world_m[1], self._look_height_m)
+        self._camera.lookat[:] = (*pos_base_in_world_m[:2], ground_m + self._look_height_m)
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera, everything, self._scene)
         for arrow in arrows:

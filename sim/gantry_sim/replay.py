@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -77,7 +77,19 @@ def frame_times(poses: Poses, fps: float) -> FloatArray:
     return poses.time_s[0] + np.arange(max(1, math.floor(length_s * fps) + 1)) / fps
 
 
-def film(spec: RobotSpec, poses: Poses, fps: float, size_px: tuple[int, int] = FILM_PX) -> Iterator[NDArray[np.uint8]]:
+Annotate = Callable[[int], tuple[Sequence[Arrow], str]]
+"""From a row of the poses to the arrows and the caption of its picture."""
+
+
+def film(
+    spec: RobotSpec,
+    poses: Poses,
+    fps: float,
+    size_px: tuple[int, int] = FILM_PX,
+    *,
+    scene: mujoco.MjModel | None = None,
+    annotate: Annotate | None = None,
+) -> Iterator[NDArray[np.uint8]]:
     """Pictures (height, width, 3) of a walk in real time, with arrows for what was asked and what was done.
 
     Args:
@@ -85,11 +97,15 @@ def film(spec: RobotSpec, poses: Poses, fps: float, size_px: tuple[int, int] = F
         poses: Its walk.
         fps: Frames per second.
         size_px: Width and height.
+        scene: The robot where it walked, if that was not on a flat floor; the camera then goes up and down with it.
+        annotate: Other arrows and another caption.
 
     Raises:
         GantryError: With the first picture, if this machine cannot draw off screen.
     """
-    model = robot_with_motors(spec)
+    model = robot_with_motors(spec) if scene is None else scene
+    describe = annotate or (lambda row: (_arrows(poses, row), _caption(poses, row)))
+    heights = np.zeros(len(poses.time_s)) if scene is None else _smooth(poses) - spec.base_height_m
     data, index = mujoco.MjData(model), SceneIndex(model, spec)
     camera = TrackingCamera(model, *size_px, spec.base_height_m)
     try:
@@ -99,9 +115,17 @@ def film(spec: RobotSpec, poses: Poses, fps: float, size_px: tuple[int, int] = F
             data.qpos[3:7] = poses.quat_base_to_world_wxyz[row]
             data.qpos[index.joint_qpos] = poses.joint_pos_rad[row]
             mujoco.mj_kinematics(model, data)
-            yield camera.picture(data, poses.pos_base_in_world_m[row], _arrows(poses, row), _caption(poses, row))
+            yield camera.picture(data, poses.pos_base_in_world_m[row], *describe(row), ground_m=heights[row])
     finally:
         camera.close()
+
+
+def _smooth(poses: Poses) -> FloatArray:
+    """Height of the base without its bobbing, (T,): means over a second."""
+    height, time_s = poses.pos_base_in_world_m[:, 2], poses.time_s
+    low, high = (np.searchsorted(time_s, time_s + shift) for shift in (-0.5, 0.5))
+    total = np.concatenate(([0.0], np.cumsum(height)))
+    return (total[high] - total[low]) / (high - low)
 
 
 def _arrows(poses: Poses, row: int) -> list[Arrow]:

@@ -224,6 +224,14 @@ def test_a_network_without_a_global_feature_is_said_to_have_none():
     assert colours == {tuple(np.round(255 * np.array(UNSEEN)).astype(int))}
 
 
+def test_a_network_without_attention_is_drawn_without():
+    blind = replace(moment(), attention=None)
+    film = GazeFilm(walk(blind))
+    assert set(film.around_robot(blind)) == {"map", "sigma", "seen", "overview"}
+    assert film.still(0).shape == GazeFilm(walk()).still(0).shape
+    assert describe_gaze(walk(), blind) == "The network shows no attention."
+
+
 def test_a_walk_without_a_moment_says_why():
     with pytest.raises(GantryError, match="never ran: tilted"):
         replace(walk(), moments=(), trouble="tilted")

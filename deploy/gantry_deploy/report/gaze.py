@@ -63,8 +63,8 @@ class Moment:
     """Shape (V, V), of the map."""
     seen: FloatArray
     """Shape (rows, cols, channels), what of it the policy was given."""
-    attention: FloatArray
-    """Shape (rows, cols), weights of attention; they add up to 1."""
+    attention: FloatArray | None
+    """Shape (rows, cols), weights of attention; they add up to 1. None for a network that shows none."""
     overview: FloatArray | None
     """Shape (rows, cols), the share of the global feature's channels that each cell has won; None if unknown."""
     command: FloatArray
@@ -180,10 +180,11 @@ class GazeFilm:
             "map": maps.paint(side, walk.around, colours),
             "sigma": maps.paint(side, walk.around, sigma),
             "seen": maps.paint(side, walk.window, maps.height_colours(moment.seen[..., 0]), backdrop),
-            "attention": maps.paint(side, walk.window, maps.share_colours(moment.attention), backdrop),
         }
-        if moment.overview is not None:
-            pictures["overview"] = maps.paint(side, walk.window, maps.share_colours(moment.overview), backdrop)
+        for name in ("attention", "overview"):
+            share = getattr(moment, name)
+            if share is not None:
+                pictures[name] = maps.paint(side, walk.window, maps.share_colours(share), backdrop)
         goal = np.array([moment.command[:2]])
         for picture in pictures.values():
             _draw_window(picture, side, _corners(walk.window))
@@ -196,11 +197,12 @@ class GazeFilm:
         cos, sin = math.cos(moment.yaw_rad), math.sin(moment.yaw_rad)
         turn = np.array([[cos, sin], [-sin, cos]])
         window = self.walk.window
-        centers = window.cell_centers(np.zeros(1)).reshape(-1, 2) @ turn + place
-        dots = maps.share_colours(moment.attention).reshape(-1, 3)
-        radius_px = 0.3 * window.resolution_m * self.top.px_per_m
-        for index in np.flatnonzero(moment.attention.ravel() > ATTENDED / window.size):
-            maps.draw_dot(picture, self.top, centers[index], tuple(dots[index].tolist()), radius_px)
+        if moment.attention is not None:
+            centers = window.cell_centers(np.zeros(1)).reshape(-1, 2) @ turn + place
+            dots = maps.share_colours(moment.attention).reshape(-1, 3)
+            radius_px = 0.3 * window.resolution_m * self.top.px_per_m
+            for index in np.flatnonzero(moment.attention.ravel() > ATTENDED / window.size):
+                maps.draw_dot(picture, self.top, centers[index], tuple(dots[index].tolist()), radius_px)
         _draw_window(picture, self.top, _corners(window) @ turn + place)
         _draw_robot(picture, self.top, place, moment.yaw_rad)
         x, y, yaw = self.walk.goal_in_world
@@ -235,9 +237,10 @@ class GazeFilm:
         }
         for name, title in titles.items():
             maps.write(page, self.corner(name)[0] - TITLE_PX + 2, self.corner(name)[1], title, 12.5, INK)
-        row, col = self.corner("overview")
-        page[row : row + self.side.shape[0], col : col + self.side.shape[1]] = maps.UNSEEN
-        maps.write(page, row + 75, col + 20, "none in this network", 12.5, (0.9, 0.9, 0.9))
+        for name in ("attention", "overview"):
+            row, col = self.corner(name)
+            page[row : row + self.side.shape[0], col : col + self.side.shape[1]] = maps.UNSEEN
+            maps.write(page, row + 75, col + 20, "none in this network", 12.5, (0.9, 0.9, 0.9))
         self._legend(page)
         return page
 
@@ -317,6 +320,8 @@ def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Seq
 
 def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
     """Where the attention lies, in words: its middle, how many cells hold half of it, and the largest weight."""
+    if moment.attention is None:
+        return "The network shows no attention."
     centers = walk.window.cell_centers(np.zeros(1)).reshape(-1, 2)
     weights = moment.attention.ravel()
     x, y = (weights[:, None] * centers).sum(axis=0) / weights.sum()
