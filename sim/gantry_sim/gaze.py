@@ -212,7 +212,7 @@ def walk_with_gaze(bundle: Bundle, cfg: GazeCfg) -> GazeWalk:
     network.with_attention(np.zeros((1, contract.observation_size), np.float32))  # refuses a network that shows none
     chosen = cfg.map_source or ("camera" if "uncertainty" in window.channels else "truth")
     robot = _robot(spec, cfg, camera=chosen == "camera")
-    goal = _goal(cfg, robot)
+    goal = goal_ahead(robot.goals_in_world_m) if cfg.goal is None else Goal(*cfg.goal)
     ground, heights = ground_of(robot.model, goal)
     runner = PolicyRunner(bundle, spec)
     source: Any = (
@@ -291,19 +291,18 @@ def _robot(spec: Any, cfg: GazeCfg, *, camera: bool) -> MujocoRobot:
     return robot
 
 
-def _goal(cfg: GazeCfg, robot: MujocoRobot) -> Goal:
-    if cfg.goal is not None:
-        return Goal(*cfg.goal)
-    places = robot.goals_in_world_m
-    if not len(places):
+def goal_ahead(places_in_world_m: FloatArray) -> Goal:
+    """The goal that is most ahead of the start, of those of a terrain (goals, 3), m; three metres ahead for none."""
+    if not len(places_in_world_m):
         return Goal(3.0, 0.0, 0.0)
-    x, y, _ = places[np.abs(np.arctan2(places[:, 1], places[:, 0])).argmin()].tolist()
+    bearing = np.abs(np.arctan2(places_in_world_m[:, 1], places_in_world_m[:, 0]))
+    x, y, _ = places_in_world_m[bearing.argmin()].tolist()
     return Goal(x, y, 0.0)
 
 
 def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> tuple[Moment, ...]:
     window = _window_of(bundle.contract)
-    start, stop = _map_columns(bundle.contract)
+    columns, scale = map_columns(bundle.contract)
     overview = overview_of(bundle.model_bytes, window)
     rows: Sequence[_Row] = log.rows
     if log.arrived_s is not None:
@@ -319,7 +318,7 @@ def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> t
                 yaw_rad=float(yaw_of(quat[None])[0]),
                 elevation_in_world_m=row.elevation,
                 variance_m2=row.variance,
-                seen=row.observation[start:stop].reshape(window.rows, window.cols, len(window.channels)),
+                seen=row.observation[columns].reshape(window.rows, window.cols, len(window.channels)) / scale,
                 attention=network.with_attention(row.observation[None])[1][0],
                 overview=None if overview is None else overview(row.observation[None]),
                 command=goal_command(place, np.array([goal.yaw_in_world_rad]), pos[None], quat[None])[0],
@@ -328,11 +327,17 @@ def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> t
     return tuple(moments)
 
 
-def _map_columns(contract: PolicyContract) -> tuple[int, int]:
+def map_columns(contract: PolicyContract) -> tuple[slice, float]:
+    """Where in an observation the newest map window is, and the scale of its numbers.
+
+    Raises:
+        ContractError: If there is none.
+    """
     start = 0
     for term in contract.observations:
         if term.name == TERM:
-            return start, start + term.size
+            newest = start + (term.history - 1) * term.size
+            return slice(newest, newest + term.size), term.scale
         start += term.size * term.history
     raise ContractError(f"The policy has no observation '{TERM}', so there is no attention to show.")
 

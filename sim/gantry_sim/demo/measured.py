@@ -104,11 +104,11 @@ def measure(path: Path) -> MeasuredWalk:
         lin_vel_error_m_s=float(scores.lin_vel_error_m_s[0]),
         yaw_rate_error_rad_s=float(scores.yaw_rate_error_rad_s[0]),
         fell=bool(scores.fallen[0]),
-        fault=_fault_that_ended(status),
+        fault=fault_that_ended(status),
     )
 
 
-def _fault_that_ended(status: dict[str, NDArray[Any]]) -> str:
+def fault_that_ended(status: dict[str, NDArray[Any]]) -> str:
     """What damped the robot out of the policy; empty if the policy was stopped, whatever happened afterwards."""
     after = int(np.flatnonzero(status["mode"] == Mode.POLICY.value)[-1]) + 1
     damped = after < len(status["mode"]) and status["mode"][after] == Mode.DAMP.value
