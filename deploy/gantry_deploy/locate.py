@@ -66,8 +66,7 @@ def find_bundle(text: str | Path) -> Path:
     if not path.exists():
         raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.{near_miss(text)}")
     if path.is_dir() and not (path / MANIFEST).exists():
-        inside = path / RUN_BUNDLE
-        if (inside / MANIFEST).is_file():
+        if (inside := bundle_in(path)) != path:
             raise BundleError(f"'{path}' is a run folder; its bundle is {inside}")
         if is_run(path):
             raise BundleError(f"'{path}' is a run folder without a bundle yet; make one with: gantry export {path}")
@@ -75,7 +74,7 @@ def find_bundle(text: str | Path) -> Path:
 
 
 def find_source(text: str | Path) -> Path:
-    """The path of a run folder or of a bundle.
+    """The path of a run folder or of a bundle; of the one inside where a folder holds a bundle and is none.
 
     Raises:
         UnknownNameError: If it is ``pretrained:NAME`` and there is no such name.
@@ -84,7 +83,7 @@ def find_source(text: str | Path) -> Path:
     path = named_path(text)
     if not path.exists():
         raise BundleError(f"There is no run folder and no bundle at {path}.{near_miss(text)}")
-    return path
+    return path if is_run(path) else bundle_in(path)
 
 
 def find_run(path: Path, error: type[GantryError]) -> Path:
@@ -100,6 +99,12 @@ def find_run(path: Path, error: type[GantryError]) -> Path:
         raise error(f"'{path}' is a bundle already, expected the folder of a training run.{near}")
     near = "" if path.exists() else near_miss(path)
     raise error(f"'{path}' is no run folder: there is no {RUN_CONFIG} in it.{near}")
+
+
+def bundle_in(path: Path) -> Path:
+    """The bundle itself, or the one in a folder that holds one; whether it is any good is for others to say."""
+    inside = path / RUN_BUNDLE
+    return inside if not (path / MANIFEST).exists() and (inside / MANIFEST).is_file() else path
 
 
 def is_run(path: Path) -> bool:

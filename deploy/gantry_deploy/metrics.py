@@ -11,7 +11,8 @@ N is the number of episodes that run side by side: one on a robot, thousands in 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,16 @@ class GoalScores:
         if acceptance.min_success_rate is None:
             return []
         return [Verdict("success rate", self.success_rate, acceptance.min_success_rate, "", at_least=True)]
+
+
+def verdicts_on(scores: Mapping[str, Any], acceptance: Acceptance) -> list[Verdict]:
+    """Scores that a task has as plain data against the thresholds of its contract; none where nothing is asked."""
+    for kind in (TrackingScores, GoalScores):
+        names = [item.name for item in fields(kind) if item.name != "episodes"]
+        if all(name in scores for name in names):
+            found = {name: Score(**{key: scores[name][key] for key in ("mean", "low", "high")}) for name in names}
+            return kind(scores["episodes"], **found).verdicts(acceptance)
+    return []
 
 
 def goal_scores(success: ArrayLike, ended_early: ArrayLike) -> GoalScores:

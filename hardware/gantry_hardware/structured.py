@@ -65,7 +65,8 @@ def _set(config: Any, parts: Sequence[str], path: str, text: str) -> Any:
     if name not in known:
         inside = [f"{item}.{name}" for item in known if name in _field_names(getattr(config, item))]
         hint = f" Did you mean '{inside[0]}'?" if inside else ""
-        raise ConfigError(f"{unknown_name_text('field', name, known)}{hint} (in '{path}')")
+        where = f" (in '{path}')" if "." in path else ""
+        raise ConfigError(f"{unknown_name_text('field', name, known)}{hint}{where}")
     if len(parts) > 1:
         inner = getattr(config, name)
         if isinstance(inner, dict):

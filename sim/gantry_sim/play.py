@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import tempfile
 import threading
 import warnings
@@ -57,13 +55,6 @@ KEY_HELP = """keys, with the viewer's window in front:
   8             back to the start
 Close the window or press Ctrl-C to end."""
 """What the keys do."""
-
-
-def has_display() -> bool:
-    """Whether a window can be opened."""
-    if not sys.platform.startswith("linux"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _require_window() -> None:

@@ -18,27 +18,18 @@ from typing import Any
 import torch
 
 from gantry_deploy.bundle import MAPPER
+from gantry_deploy.locate import RUN_BUNDLE, RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
-from gantry_policies.runner import CHECKPOINTS
-from gantry_policies.training_log import CURVE_FILE
+from gantry_sim.run_place import LOCK_FILE, TEACHER_FOLDER, RunError, require_fresh
 from gantry_sim.tasks.registry import Preset, Task, find_task
 
-CONFIG_FILE = "config.json"
-EVALUATION_FILE = "evaluation.json"
-BUNDLE_FOLDER = "bundle"
-LOCK_FILE = "run.lock"
-TEACHER_FOLDER = "teacher"
-"""Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
+CONFIG_FILE, BUNDLE_FOLDER, EVALUATION_FILE = RUN_CONFIG, RUN_BUNDLE, "evaluation.json"
 TRAINING_KEY = "training"
 """Where a bundle's card holds the configuration that its policy was trained with."""
 
 EVALUATION_SEED = 10_007
 """Seed of held-out episodes; training refuses it."""
-
-
-class RunError(GantryError):
-    """A run folder is missing, damaged, or not what was expected."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +144,7 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
         folder: Where; None for ``runs/<task>-<preset>-s<seed>-<time>``.
 
     Raises:
-        RunError: If the folder already holds a run, or cannot be written.
+        RunError: If the folder already holds a run or anything else, or cannot be written.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = folder or Path("runs") / f"{cfg.task.name}-{cfg.preset_name}-s{cfg.seed}-{stamp}"
@@ -169,12 +160,9 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
         "packages": {name: version(name) for name in packages},
         "sessions": [_session(0)],
     }
+    require_fresh(folder)  # Before the lock, which is a file in somebody else's folder otherwise.
     with hold_run(folder):
-        # What never came as far as a first iteration (a typo, a missing device) is no loss.
-        if (folder / CONFIG_FILE).exists() and any((folder / name).exists() for name in (CURVE_FILE, CHECKPOINTS)):
-            raise RunError(
-                f"'{folder}' already holds a run. Continue it with --resume {folder}, or name another folder."
-            )
+        require_fresh(folder)  # Somebody may have been faster.
         _keep_mapper(cfg, folder)
         write_json(folder / CONFIG_FILE, record)
     return folder

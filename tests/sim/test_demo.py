@@ -18,6 +18,7 @@ import pytest
 from gantry_deploy.check import Stage
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract import CommandSpec
+from gantry_deploy.locate import bundle_in
 from gantry_deploy.loop import TickReport
 from gantry_deploy.metrics import tracking_scores
 from gantry_deploy.record import Recorder
@@ -32,7 +33,7 @@ from gantry_ros.profile import Segment as OperatorSegment
 from gantry_ros.profile import parse_profile
 from gantry_sim.demo.measured import measure
 from gantry_sim.demo.outcome import Gate, Outcome
-from gantry_sim.demo.pipeline import as_result, bundle_in, write_outcome
+from gantry_sim.demo.pipeline import as_result, write_outcome
 from gantry_sim.demo.profile import DEMO_PROFILE, Segment, as_text, command_at, constant, fitted, total_s
 from gantry_sim.demo.walk import DOMAINS, Walk, free_domain
 
@@ -240,6 +241,23 @@ def test_training_time_counts_only_where_something_was_trained(outcome):
     assert not replace(outcome, bundle=bundle, trained=True).passed
 
 
+def test_a_short_walk_gets_no_verdict_on_its_velocity(outcome):
+    slow = replace(outcome, measured=replace(outcome.measured, lin_vel_error_m_s=0.3))
+    assert not slow.passed
+    short = replace(slow, profile=fitted(DEMO_PROFILE, 9.0, TRAINED))
+    assert short.passed
+    assert "no verdict below 10 s" in short.score("over ROS 2: velocity error").note
+    damped = replace(short, measured=replace(slow.measured, fault="It fell over."))
+    assert not damped.passed
+
+
+def test_what_nobody_measured_is_said_in_words(outcome):
+    nothing = replace(outcome, measured=None)
+    score = nothing.score("over ROS 2: velocity error")
+    assert score.text(score.value) == "not measured"
+    assert "nan" not in write_outcome(nothing).read_text()
+
+
 def test_a_closed_gate_is_a_no(outcome):
     gate = replace(outcome.gate, stages=(Stage("manifest", False, "changed"),))
     assert not replace(outcome, gate=gate).passed
@@ -294,10 +312,14 @@ def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments
     assert not output.exists()
 
 
-def test_a_folder_in_use_is_left_alone(tmp_path, capsys):
+@pytest.mark.parametrize("policy", [["--bundle", "bundle"], ["--pretrained"], []])
+def test_a_folder_in_use_is_left_alone(tmp_path, monkeypatch, capsys, policy):
+    monkeypatch.chdir(tmp_path)
     tiny_bundle(tmp_path / "bundle", contract_for(GO2))
-    assert main(["demo", "--bundle", str(tmp_path / "bundle"), "--output", str(tmp_path)]) == 2
-    assert "in use" in capsys.readouterr().err
+    assert main(["demo", *policy, "--output", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "in use" in err) == ("", True)
+    assert [item.name for item in tmp_path.iterdir()] == ["bundle"]
 
 
 # -- the whole of it --------------------------------------------------------------------------------------------------
@@ -337,6 +359,9 @@ def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path):
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["walk"]["over_ros"] is False
     assert result["walk"]["ticks"] > 0
+    assert f"Bundle: {tmp_path / 'out' / 'bundle'}" in said
+    assert "[3/3] Write the report" in said
+    assert "1 episode in plain" in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Not over ROS 2: it was asked to do without." in page
     assert "It was not scored on held-out episodes" in page

@@ -77,5 +77,9 @@ def test_mistakes_are_answered_in_one_message(tmp_path, ground, capsys):
     assert main(["map", "train", "--resume", str(tmp_path)]) == 2
     assert "holds no training" in capsys.readouterr().err
     save_rasters(tmp_path / "coarse.npz", {"a": np.zeros((200, 200))}, 0.1)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "card.json").touch()
+    assert main(["map", "train", "--run-dir", str(tmp_path / "used")]) == 2
+    assert "is in use already" in capsys.readouterr().err
     assert main(["map", "train", "--run-dir", str(tmp_path / "r"), "--rasters", str(tmp_path / "coarse.npz")]) == 2
     assert "cells of 0.1 m" in capsys.readouterr().err

@@ -128,6 +128,8 @@ def test_without_a_display_the_way_out_is_named(tmp_path, monkeypatch, capsys):
     ("arguments", "message"),
     [
         (["--video", "no/such/walk.mp4"], "does not exist"),
+        (["--video", "walk.txt"], "'walk.txt' does not end in .mp4"),
+        (["--attention", "--report", "walk.pdf"], "'walk.pdf' does not end in .html"),
         (["--video", "walk.mp4", "--seconds", "0"], "--seconds is 0"),
         (["--video", "walk.mp4", "--command", "1,2"], "expected 3"),
         (["--video", "walk.mp4", "--seconds", "1", "--option", "frictoin=1"], "friction"),

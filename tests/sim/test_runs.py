@@ -18,6 +18,7 @@ from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import CheckpointError
 from gantry_sim import run_folder
+from gantry_sim.cli.common import steps
 from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
 from gantry_sim.sources import open_source
 from gantry_sim.tasks.registry import find_task
@@ -80,8 +81,17 @@ def small_training(*words):
         ([], "Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER."),
         (["--resume", "missing"], "'missing' is no run folder: there is no config.json in it."),
         (["--resume", "file"], "'file' is no run folder: there is no config.json in it."),
-        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder, teacher and --set."),
-        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher and --set."),
+        (
+            ["--resume", "file", "--seed", "2"],
+            "leave out task, preset, device, seed, folder, teacher, --steps and --set.",
+        ),
+        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher, --steps and --set."),
+        (["--resume", "file", "--steps", "2k"], "teacher, --steps and --set."),
+        ([GO2, "--steps", "few"], "'few' is no number of steps; expected for example 200000, 200k or 1.5M"),
+        ([GO2, "--steps", "0"], "'0' is no number of steps"),
+        ([GO2, "--steps", "1k", "--set", "learner.total_steps=5"], "mean the same; give one of them."),
+        ([GO2, "--set", "total_steps=5"], "Did you mean 'learner.total_steps'?"),
+        ([GO2, "--run-dir", "."], "'.' is in use already; name another folder."),
     ],
 )
 def test_a_mistake_is_one_message_and_nothing_is_written(capsys, tmp_path, words, message):
@@ -98,9 +108,13 @@ def test_a_mistake_is_one_message_and_nothing_is_written(capsys, tmp_path, words
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["eval", "missing"], "There is no bundle at missing"),
+        (["eval", "missing"], "There is no run folder and no bundle at missing."),
+        (["eval", "shrot.key"], "Did you mean 'short.key'?"),
         (["eval", "missing", "--episodes", "0"], "--episodes is 0, expected at least 1."),
         (["export", "missing"], "'missing' is no run folder"),
+        (["export", "missing", "--zip", "no/such.zip"], "folder 'no' does not exist"),
+        (["export", "missing", "--zip", "walk.tar"], "'walk.tar' does not end in .zip"),
+        (["export", "pretrained:go2-walk"], "is a bundle already, expected the folder of a training run."),
         (["export", "missing", "--private-key", "no.key"], "Cannot read the key 'no.key': No such file or directory."),
         (["export", "missing", "--private-key", "short.key"], "The key 'short.key' has 3 bytes, expected 32"),
         (["tasks", "velocity-flat-go3"], "Did you mean 'velocity-flat-go2'?"),
@@ -130,6 +144,50 @@ def test_a_failed_start_does_not_bar_the_folder(capsys, tmp_path):
     )
 
 
+@pytest.mark.parametrize("left", ["notes.txt", "config.json", "checkpoints", "teacher"])
+def test_a_folder_that_somebody_uses_is_left_as_it_is(capsys, tmp_path, left):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / left).write_text("{}")
+    code, out, err = gantry(capsys, *small_training("--run-dir", "mine"))
+    assert (code, out, err) == (2, "", "Error: 'mine' is in use already; name another folder.\n")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [left]
+    with pytest.raises(RunError, match="in use already"):
+        create_run(configured(), tmp_path / "mine")
+
+
+def test_typos_are_answered_without_the_learning_libraries(tmp_path):
+    """Loading torch and the simulator takes seconds, which nobody should wait to be told of a typo."""
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    typos = (
+        ["train", "velocity-flat-go3"],
+        ["train", GO2, "--run-dir", "used"],
+        ["train", "--resume", "used"],
+        ["tasks", "velocity-flat-go3"],
+        ["demo", "--output", "used"],
+        ["demo", "--bundle", "nothing"],
+        ["demo", "--task", "velocity-flat-go3"],
+        ["export", "used"],
+        ["eval", "nothing"],
+        ["play", "nothing", "--video", "a.mp4"],
+    )
+    code = (
+        "import sys\nfrom gantry_deploy.cli.main import main\n"
+        f"codes = [main(words) for words in {typos!r}]\n"
+        "print(codes, [name for name in ('torch', 'mjlab', 'mujoco') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{[2] * len(typos)} []\n", done.stderr
+    assert len(done.stderr.splitlines()) == len(typos)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("200000", 200_000), ("200k", 200_000), ("1.5M", 1_500_000), ("3e6", 3_000_000)]
+)
+def test_steps_in_words(text, number):
+    assert steps(text) == number
+
+
 # -- a whole small run ---------------------------------------------------------------------------------------------
 
 
@@ -155,7 +213,9 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     assert evaluation == json.loads(json.dumps(result["evaluation"]))
     assert evaluation["full_model"]["episodes"] == 2
     assert {"drift_m_s", "fall_rate"} <= evaluation["full_model"]["standing"].keys()
-    assert "2 held-out episodes, full model, seed 10007:" in out
+    assert "2 held-out episodes, full model, seed 10007: mean, and its 95 % interval in brackets" in out
+    assert re.search(r"^FAIL  mean planar velocity error +\d\.\d+ m/s, 95 % interval .*, allowed 0\.15 m/s$", out, re.M)
+    assert result["passed"] is False
     assert re.search(r"standing, drift +0\.\d+ m/s +\[", out)
     bundle = load_bundle(tmp_path / "run" / "bundle")
     provenance = bundle.contract.provenance
@@ -175,6 +235,7 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
         gantry(capsys, "eval", source, "--episodes", 2, "--model", "training", "--json", "-")
         for source in ("run", "run/bundle")
     ]
+    assert [code for code, _, _ in shown] == [1, 1]  # It has hardly learned, and the answer is no.
     scores = [json.loads(out)["training_model"] for _, out, _ in shown]
     assert scores[0]["fall_rate"] == scores[1]["fall_rate"]
     assert scores[0]["lin_vel_error_m_s"]["mean"] == pytest.approx(scores[1]["lin_vel_error_m_s"]["mean"], abs=1e-3)
@@ -221,7 +282,9 @@ def test_episodes_with_the_seed_of_the_training_are_not_held_out(narrow, capsys,
     code, _, err = gantry(capsys, "eval", path, "--seed", 5, "--episodes", 1)
     assert code == 2
     assert "Seed 5 is the one that" in err
-    assert gantry(capsys, "eval", path, "--seed", 6, "--episodes", 1, "--model", "training")[0] == 0
+    code, out, _ = gantry(capsys, "eval", path, "--seed", 6, "--episodes", 1, "--model", "training")
+    assert code == (1 if "FAIL" in out else 0)
+    assert "mean planar velocity error" in out
 
 
 def test_a_result_on_standard_output_is_json_and_nothing_else(capsys):

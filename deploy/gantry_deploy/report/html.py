@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ class Score:
         return self.value >= self.limit if self.above else self.value <= self.limit
 
     def text(self, number: float) -> str:
-        """``number`` in this score's unit."""
+        """``number`` in this score's unit; NaN is something that nobody measured."""
+        if math.isnan(number):
+            return "not measured"
         if self.unit == "%":
             return f"{100.0 * number:.3g} %"
         return f"{_number(number)} {self.unit}".rstrip()

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
+from gantry_deploy.cli.command import UsageError, emit_result, output_file, parse_numbers
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar
 
@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--attention", action="store_true", help="film from above what the policy sees and where it looks"
     )
-    group.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report with the films and stills")
+    group.add_argument(
+        "--report", type=output_file(".html"), metavar="FILE", help="write an HTML report with the films and stills"
+    )
     group.add_argument(
         "--terrain",
         action="append",
@@ -67,8 +69,6 @@ def check(args: argparse.Namespace) -> None:
         raise UsageError("A film shows one terrain; a report may show several.")
     if args.scores is not None and args.report is None:
         raise UsageError("--scores are shown in a report; say where to: --report FILE.html.")
-    if args.report is not None and not args.report.resolve().parent.is_dir():
-        raise UsageError(f"--report {args.report}: folder '{args.report.parent}' does not exist.")
     if args.goal is not None and len(args.goal) != 3:
         raise UsageError(f"--goal has {len(args.goal)} numbers, expected 3: x and y in m, heading in rad.")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, choose
+from gantry_deploy.metrics import verdicts_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gantry_deploy.contract import Acceptance
     from gantry_policies.runner import Progress
     from gantry_sim.tasks.registry import Preset
 
@@ -69,6 +72,19 @@ def whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0")
     return int(text)
+
+
+def steps(text: str) -> int:
+    """A number of steps, for example ``200000``, ``200k`` or ``1.5M``; an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)([kM]?)", text)
+    number = 0.0 if match is None else float(match[1]) * {"": 1.0, "k": 1e3, "M": 1e6}[match[2]]
+    if number < 1.0 or not round(number, 3).is_integer():
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps; expected for example 200000, 200k or 1.5M")
+    return round(number)
 
 
 class ProgressBar:
@@ -129,6 +145,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+INTERVAL = "mean, and its 95 % interval in brackets"
+"""What :func:`print_scores` shows of each score."""
 _UNITS = {"_rad_s": " rad/s", "_m_s": " m/s", "_rad": " rad", "_m": " m", "_s": " s"}
 """Units by the end of a name; longer ones first."""
 
@@ -145,3 +163,15 @@ def print_scores(result: dict[str, Any], title: str = "") -> None:
         label = title + name.removesuffix(ending).replace("_", " ")
         interval = f"[{score['low']:.3f}, {score['high']:.3f}]"
         print(f"  {label:<20} {score['mean']:.3f}{_UNITS.get(ending, ''):<7} {interval}")
+
+
+def print_verdicts(scores: dict[str, Any], acceptance: Acceptance) -> bool:
+    """Say of each score that the contract has a threshold for whether it is met, as `gantry check` does.
+
+    Returns:
+        Whether all are; true where nothing is asked for.
+    """
+    verdicts = verdicts_on(scores, acceptance)
+    for verdict in verdicts:
+        print(f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name:<28}{verdict.text}")
+    return all(verdict.passed for verdict in verdicts)

@@ -7,16 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result
+from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.cli.common import ProgressBar, print_scores, whole
+from gantry_sim.cli.common import INTERVAL, ProgressBar, print_scores, print_verdicts, whole
 
 if TYPE_CHECKING:
     from gantry_sim.sources import Source
 
 
+JUDGED = "training_model"
+"""Whose scores are held against what the task asks for; those of the full model are for comparison."""
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
+    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help=WHERE_SOURCE)
     parser.add_argument("--episodes", type=whole, default=200, help="how many, side by side")
     parser.add_argument("--seed", type=int, help="of the held-out episodes; not the one of the training")
     parser.add_argument(
@@ -29,13 +34,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from gantry_sim.evaluate import EVALUATION_SEED, evaluate_policy
-    from gantry_sim.sources import open_source
-
+def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     if args.episodes < 1:
         raise UsageError("--episodes is 0, expected at least 1.")
-    source = open_source(args.source)
+    path = find_source(args.source)
+    from gantry_sim.evaluate import EVALUATION_SEED
+    from gantry_sim.sources import open_source
+
+    source = open_source(path)
     seed = EVALUATION_SEED if args.seed is None else args.seed
     if seed == source.trained_seed:
         raise UsageError(
@@ -50,8 +56,19 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     }
     if args.suite is not None:
         return result | _suite(args.suite, source, args.episodes, seed)
-    models = {"training": (False,), "full": (True,), "both": (False, True)}[args.model]
-    for full in models:
+    result |= _scores(args, source, seed)
+    judged = JUDGED if JUDGED in result else "full_model"
+    print(f"What is asked of this task, by the {judged.replace('_', ' ')}:")
+    result["passed"] = print_verdicts(result[judged], acceptance)
+    emit_result(args, result)
+    return 0 if result["passed"] else 1
+
+
+def _scores(args: argparse.Namespace, source: Source, seed: int) -> dict[str, Any]:
+    from gantry_sim.evaluate import evaluate_policy
+
+    result = {}
+    for full in {"training": (False,), "full": (True,), "both": (False, True)}[args.model]:
         scores = evaluate_policy(
             source.task,
             source.env_cfg,
@@ -62,7 +79,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
             on_progress=ProgressBar("evaluate").share,
         )
         result[f"{scores['model']}_model"] = scores
-        print(f"{args.episodes} held-out episodes of {source.task.name}, {scores['model']} model, seed {seed}:")
+        number = counted(args.episodes, "held-out episode")
+        print(f"{number} of {source.task.name}, {scores['model']} model, seed {seed}: {INTERVAL}")
         print_scores(scores)
     return result
 
@@ -93,4 +111,12 @@ COMMAND = Command(
     help="score a run or a bundle on held-out episodes of its task",
     add_arguments=_add_arguments,
     run=_run,
+    description=(
+        "Run episodes that training never saw, in the training environment, and hold the scores against what the "
+        "task's contract asks for. Exit code 0 if all of it is met, 1 if something is missed; a suite asks for nothing."
+    ),
+    epilog="""examples:
+  gantry eval runs/walk
+  gantry eval pretrained:go2-walk --episodes 50 --model training
+  gantry eval runs/ame2 --suite ame2""",
 )

@@ -6,21 +6,21 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_deploy.bundle import load_bundle, write_zip
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
+from gantry_deploy.locate import find_run
+from gantry_sim.run_place import RunError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder of `gantry train`")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write; RUN/bundle if not given")
-    parser.add_argument("--zip", type=Path, metavar="FILE", help="also pack the bundle into one file")
+    parser.add_argument("--zip", type=output_file(".zip"), metavar="FILE", help="also pack the bundle into one file")
     parser.add_argument("--private-key", type=Path, metavar="FILE", help="sign with this raw Ed25519 key (32 bytes)")
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    from gantry_deploy.bundle import load_bundle, write_zip
-    from gantry_sim.train import export_run, open_run
-
     private_key = None
     if args.private_key is not None:
         try:
@@ -29,6 +29,9 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"Cannot read the key '{args.private_key}': {error.strerror}.") from error
         if len(private_key) != 32:
             raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
+    find_run(args.run, RunError)
+    from gantry_sim.train import export_run, open_run
+
     cfg, runner = open_run(args.run)
     folder = export_run(cfg, args.run, runner, args.output, private_key)
     bundle = load_bundle(folder)

@@ -18,6 +18,7 @@ from gantry_deploy.cli.command import Command, UsageError, add_json_option, json
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar, add_set_option, whole
+from gantry_sim.run_place import LOCK_FILE
 
 if TYPE_CHECKING:
     from gantry_mapping.config import MappingCfg
@@ -118,6 +119,11 @@ def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heigh
     )
     if (folder / CONFIG).exists():
         raise GantryError(f"'{folder}' already holds a training; name another folder, or continue it with --resume.")
+    # What a start that failed has left is no loss.
+    if folder.is_dir() and any(
+        item.name not in (RASTERS_FILE, CALIBRATION_FILE, LOCK_FILE) for item in folder.iterdir()
+    ):
+        raise GantryError(f"'{folder}' is in use already; name another folder.")
     rasters: dict[str, Heights] = {}
     calibration: dict[str, Heights] = {}
     if args.rasters is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,11 @@ from gantry_deploy.cli.command import (
     UsageError,
     add_json_option,
     emit_result,
+    output_file,
     parse_key_value,
     parse_numbers,
 )
+from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli import attention
 from gantry_sim.cli.common import ProgressBar
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help="a run folder, or a bundle (folder or zip)")
-    parser.add_argument("--video", type=Path, metavar="FILE", help="write an MP4 instead of opening a window")
+    parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help=WHERE_SOURCE)
+    parser.add_argument(
+        "--video", type=output_file(".mp4"), metavar="FILE", help="write a film (.mp4) instead of opening a window"
+    )
     parser.add_argument(
         "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy instead of a course"
     )
@@ -42,20 +48,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any] | int:
-    from gantry_deploy.cli.run import command_array, interrupt_on_terminate
-    from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of, has_display
-
     attention.check(args)
     if args.video is None and not args.attention and not has_display():
         raise GantryError(
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
         )
-    if args.video is not None and not args.video.resolve().parent.is_dir():
-        raise UsageError(f"--video {args.video}: folder '{args.video.parent}' does not exist.")
     if not args.seconds > 0:
         raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
-    with interrupt_on_terminate(), bundle_of(args.source) as bundle:
+    source = find_source(args.source)
+    from gantry_deploy.cli.run import command_array, interrupt_on_terminate
+    from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
+
+    with interrupt_on_terminate(), bundle_of(source) as bundle:
         if args.attention:
             return attention.run(args, bundle)
         if len(bundle.contract.command.names) != 3:
@@ -69,6 +74,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
         print(KEY_HELP, flush=True)
         LiveWalk(bundle, dict(args.option), lambda text: print(text, flush=True)).run(command)
     return 0
+
+
+def has_display() -> bool:
+    """Whether a window can be opened."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _film(args: argparse.Namespace, bundle: Bundle) -> int:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from gantry_deploy.cli.command import Command, add_json_option
+from gantry_sim.tasks.names import require_task
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +15,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
+    if args.task is not None:
+        require_task(args.task)
     from gantry_sim.run_folder import RunCfg
     from gantry_sim.tasks.registry import find_task, task_names
 

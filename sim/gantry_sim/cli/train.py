@@ -9,12 +9,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option
-from gantry_sim.cli.common import ProgressBar, add_set_option, changed, preset_for, print_scores, whole
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
+from gantry_deploy.locate import find_run
+from gantry_sim.cli.common import (
+    INTERVAL,
+    ProgressBar,
+    add_set_option,
+    changed,
+    preset_for,
+    print_scores,
+    print_verdicts,
+    steps,
+    whole,
+)
+from gantry_sim.run_place import RunError, require_fresh
+from gantry_sim.tasks.names import require_task
 
 if TYPE_CHECKING:
     from gantry_policies.runner import Runner
     from gantry_sim.run_folder import RunCfg
+
+
+STEPS_FIELD = "learner.total_steps"
+"""Field of a preset that ``--steps`` sets."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +40,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
     parser.add_argument(
-        "--run-dir", type=Path, metavar="FOLDER", help="where to write; a new folder in runs/ if not given"
+        "--run-dir", type=Path, metavar="FOLDER", help="where to write, new or empty; a folder in runs/ if not given"
     )
     parser.add_argument(
         "--teacher", type=Path, metavar="RUN", help="run folder of the policy that a student learns from"
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
+    parser.add_argument(
+        "--steps", type=steps, metavar="N", help="how long: control steps of all environments, for example 200k or 1.5M"
+    )
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
@@ -37,24 +57,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
+    _check(args)
     from gantry_sim.guided import copy_teacher, load_teacher
     from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
     from gantry_sim.tasks.registry import find_task
 
     if args.resume is not None:
-        others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher)
-        if args.changes or any(value is not None for value in others):
-            raise UsageError(
-                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, "
-                "teacher and --set."
-            )
         return read_run(args.resume), args.resume, True
-    if args.task is None:
-        raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
     task = find_task(args.task)
     device = args.device or "cpu"
     preset_name = preset_for(device, args.preset, list(task.presets))
-    preset = changed(task.preset(preset_name), args.changes)
+    shorter = [] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"]
+    preset = changed(task.preset(preset_name), [*args.changes, *shorter])
     seed = 1 if args.seed is None else args.seed
     cfg = RunCfg(task, preset_name, preset, device, seed, teacher=args.teacher)
     check_run(cfg)
@@ -65,10 +79,32 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     return read_run(folder), folder, False
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
+    if args.resume is not None:
+        others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher, args.steps)
+        if args.changes or any(value is not None for value in others):
+            raise UsageError(
+                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, "
+                "teacher, --steps and --set."
+            )
+        find_run(args.resume, RunError)
+        return
+    if args.task is None:
+        raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
+    require_task(args.task)
+    if args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes):
+        raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
+    if args.run_dir is not None:
+        require_fresh(args.run_dir)
+    if args.teacher is not None:
+        find_run(args.teacher, RunError)
+
+
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
+    cfg, folder, resume = configure(args)
     from gantry_sim.train import train
 
-    cfg, folder, resume = configure(args)
     print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
     bar = ProgressBar("train")
     with _way_back(folder):
@@ -114,8 +150,12 @@ def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner)
         )
         for model in ("training_model", "full_model"):
             scores = result["evaluation"][model]
-            print(f"{args.episodes} held-out episodes, {scores['model']} model, seed {scores['seed']}:")
+            number = counted(args.episodes, "held-out episode")
+            print(f"{number}, {scores['model']} model, seed {scores['seed']}: {INTERVAL}")
             print_scores(scores)
+        print("What is asked of this task, by the training model:")
+        acceptance = cfg.task.contract(cfg.preset.env).acceptance
+        result["passed"] = print_verdicts(result["evaluation"]["training_model"], acceptance)
     if not args.no_export:
         bundle = export_run(cfg, folder, runner)
         result["bundle"] = str(bundle)
@@ -128,8 +168,14 @@ COMMAND = Command(
     help="train a policy, evaluate it and export its bundle",
     add_arguments=_add_arguments,
     run=_run,
+    description=(
+        "Train a task, score the policy on held-out episodes and export its bundle, all into one run folder. Ctrl-C "
+        "saves; --resume goes on. Exit code 0 once it is trained, whatever the scores are: `gantry eval` and "
+        "`gantry check` answer whether they are good enough."
+    ),
     epilog="""examples:
   gantry train velocity-flat-go2
+  gantry train velocity-flat-go2 --steps 200k --episodes 20     # a short one, to see how it goes
   gantry train velocity-flat-go1 --seed 3 --set env.num_envs=512 --set learner.gamma=0.98
   gantry train --resume runs/velocity-flat-go2-cpu-s1-20260101-120000
   gantry train velocity-flat-g1 --device cuda:0

@@ -10,6 +10,7 @@ from typing import Any
 
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.check import Stage
+from gantry_deploy.cli.command import counted
 from gantry_deploy.report import Score
 from gantry_deploy.rollout import RolloutConfig, RolloutResult
 from gantry_sim.demo.measured import MeasuredWalk
@@ -20,6 +21,8 @@ MAX_TRAINING_S = 240.0
 """Longest training on two cores that still counts as "while you wait"."""
 MAX_WALK_ERROR_M_S = 0.2
 """Largest mean planar velocity error of the recorded walk."""
+LEAST_JUDGED_S = 10.0
+"""A shorter walk is mostly changes of command, which no policy follows at once; its velocity error has no verdict."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,11 @@ class Outcome:
         return next((score for score in self.scores() if score.name == name), None)
 
     @property
+    def judges_velocity(self) -> bool:
+        """Whether the recorded walk is long enough for a verdict on its velocity error."""
+        return total_s(self.profile) >= LEAST_JUDGED_S - 1e-6
+
+    @property
     def _driven(self) -> float:
         """How much of the profile was driven, from 0 to 1; 1 is for a walk that was completed."""
         if self.walk.completed or self.measured is None:
@@ -100,7 +108,7 @@ class Outcome:
         if not provenance.train_wall_s:
             return []
         note = f"{steps}, on the machine where it was trained; not part of this run"
-        return [Score("training time", provenance.train_wall_s, unit="s", note=note)]
+        return [Score("training time, when it was trained", provenance.train_wall_s, unit="s", note=note)]
 
     def _evaluation_scores(self) -> list[Score]:
         if self.evaluation is None:
@@ -111,7 +119,7 @@ class Outcome:
         scores = _triple("held out", training_model, limits, "in the training environment")
         standing = training_model.get("standing")
         if standing is not None:
-            note = f"{standing['episodes']} more episodes with a command of zero"
+            note = f"{counted(standing['episodes'], 'more episode')} with a command of zero"
             scores.append(Score("held out, standing: drift", standing["drift_m_s"]["mean"], unit="m/s", note=note))
             scores.append(Score("held out, standing: falls", standing["fall_rate"]["mean"], unit="%"))
         if "full_model" in self.evaluation:
@@ -132,8 +140,11 @@ class Outcome:
             return [Score(f"{where}: velocity error", math.nan, MAX_WALK_ERROR_M_S, "m/s", note=self.walk.trouble)]
         found = self.measured
         note = f"mean over {found.time_s[-1]:.0f} s, the changes of command included"
+        if not self.judges_velocity:
+            note += f"; no verdict below {LEAST_JUDGED_S:g} s"
+        limit = MAX_WALK_ERROR_M_S if self.judges_velocity else None
         return [
-            Score(f"{where}: velocity error", found.lin_vel_error_m_s, MAX_WALK_ERROR_M_S, "m/s", note=note),
+            Score(f"{where}: velocity error", found.lin_vel_error_m_s, limit, "m/s", note=note),
             Score(f"{where}: yaw-rate error", found.yaw_rate_error_rad_s, unit="rad/s"),
             Score(f"{where}: falls and faults", float(found.fell or bool(found.fault)), 0.0, note=found.fault),
             Score(f"{where}: share of the profile driven", self._driven, 1.0, "%", above=True, note=self.walk.trouble),
@@ -151,6 +162,6 @@ def _triple(
         row = Score(f"{prefix}: {word}", value["mean"], limit, unit)
         low, high = row.text(value["low"]).removesuffix(unit).strip(), row.text(value["high"])
         interval = f"95 % interval {low} to {high}"
-        small = f"{scores['episodes']} episodes {note}; {interval}" if index == 0 else interval
+        small = f"{counted(scores['episodes'], 'episode')} {note}; {interval}" if index == 0 else interval
         rows.append(Score(row.name, row.value, limit, unit, note=small))
     return rows

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.cli.command import counted
 from gantry_deploy.report import Report, figures
 from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.outcome import Outcome
@@ -186,7 +187,7 @@ def _gate(report: Report, outcome: Outcome) -> None:
     report.section("The sim-to-sim gate")
     report.text(
         f"`gantry check` refuses a bundle whose bytes, contract or numbers are not what they were in training, then "
-        f"walks it in plain MuJoCo through the robot's own loop: {gate.config.episodes} episodes of "
+        f"walks it in plain MuJoCo through the robot's own loop: {counted(gate.config.episodes, 'episode')} of "
         f"{gate.config.seconds:g} s with sensor noise, friction from {gate.config.friction[0]:g} to "
         f"{gate.config.friction[1]:g} and a payload drawn for each."
     )

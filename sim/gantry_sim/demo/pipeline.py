@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import MANIFEST, Bundle, load_bundle, update_card
+from gantry_deploy.bundle import Bundle, load_bundle, update_card
 from gantry_deploy.check import Stage, check_static, judge_rollout, make_card, make_report
-from gantry_deploy.cli.command import jsonable
+from gantry_deploy.cli.command import counted, jsonable
+from gantry_deploy.locate import bundle_in
 from gantry_deploy.report import encode_mp4
 from gantry_deploy.rollout import RolloutConfig, run_episodes
 from gantry_hardware.errors import GantryError
@@ -24,8 +25,6 @@ from gantry_sim.demo.profile import DEMO_PROFILE, Profile, fitted
 from gantry_sim.replay import Poses, film, frame_times
 from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, check_run, create_run, write_json
 
-PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained" / "go2-walk"
-"""The policy that comes with this code."""
 FPS = 20.0
 """Of the film; a frame takes a core without a graphics card some 40 ms."""
 REPORT, RESULT, VIDEO = "report.html", "demo.json", "walk.mp4"
@@ -84,7 +83,8 @@ class Demo:
         self._config = config
         self._display = display
         self._stage_s: dict[str, float] = {}
-        self._stages = 4 + (config.run is not None)
+        # A finished policy that nobody scores is neither trained nor evaluated.
+        self._stages = 3 + (config.run is not None) + (config.run is not None or config.episodes > 0)
 
     def run(self) -> Outcome:
         """Do it all and write the report.
@@ -103,7 +103,7 @@ class Demo:
         gate = self._check(bundle)
         profile = fitted(DEMO_PROFILE, config.seconds, bundle.contract.command)
         walk, walk_note = self._walk(bundle, profile)
-        with self._stage("film", "Film it, and write the report"):
+        with self._stage("film", "Film it, and write the report" if config.video else "Write the report"):
             measured = self._measure(walk)
             video, video_note = self._film(measured)
         outcome = Outcome(
@@ -136,7 +136,9 @@ class Demo:
         if not complete:
             raise Interrupted(folder)
         evaluation, note = None, "it was left out"
-        with self._stage("evaluation", f"Score it on {config.episodes} held-out episodes, and export"):
+        number = counted(config.episodes, "held-out episode")
+        title = f"Score it on {number}, and export" if config.episodes > 0 else "Export it, unscored as asked"
+        with self._stage("evaluation", title):
             if config.episodes > 0:
                 share = self._display.share("evaluate")
                 evaluation = evaluate_run(cfg, folder, policy_of(runner), episodes=config.episodes, on_progress=share)
@@ -152,14 +154,15 @@ class Demo:
         curve = source.parent / CURVE_FILE
         if curve.is_file():
             shutil.copy(curve, self._config.output / CURVE_FILE)
-        evaluation, note = None, "it was left out"
-        with self._stage("evaluation", f"Score it on {self._config.episodes} held-out episodes"):
-            if self._config.episodes > 0:
-                try:
-                    evaluation, note = self._evaluate(bundle), ""
-                except GantryError as error:
-                    note = str(error)
-                    self._display.say(f"  not scored: {note}")
+        if self._config.episodes == 0:
+            return bundle, None, "it was left out"
+        evaluation, note = None, ""
+        with self._stage("evaluation", f"Score it on {counted(self._config.episodes, 'held-out episode')}"):
+            try:
+                evaluation = self._evaluate(bundle)
+            except GantryError as error:
+                note = str(error)
+                self._display.say(f"  not scored: {note}")
         return bundle, evaluation, note
 
     def _evaluate(self, bundle: Bundle) -> dict[str, Any]:
@@ -177,7 +180,7 @@ class Demo:
 
     def _check(self, bundle: Bundle) -> Gate:
         config = RolloutConfig(episodes=self._config.check_episodes, seed=self._config.seed)
-        with self._stage("gate", f"Check the bundle, then {config.episodes} episodes in plain MuJoCo"):
+        with self._stage("gate", f"Check the bundle, then {counted(config.episodes, 'episode')} in plain MuJoCo"):
             stages: list[Stage] = []
             _, runner = check_static(lambda: load_bundle(bundle.path), stages.append)
             share = self._display.share("check")
@@ -208,7 +211,8 @@ class Demo:
         try:
             return measure(walk.recording)
         except GantryError as error:
-            self._display.say(f"  {error}")
+            if not walk.trouble:  # A walk that did not begin has said why, and then there is nothing to read.
+                self._display.say(f"  {error}")
             return None
 
     def _film(self, measured: MeasuredWalk | None) -> tuple[bytes | None, str]:
@@ -230,12 +234,6 @@ class Demo:
         self._display.say(f"[{len(self._stage_s) + 1}/{self._stages}] {title}")
         yield
         self._stage_s[name] = time.monotonic() - begin
-
-
-def bundle_in(source: Path) -> Path:
-    """The bundle itself, or the one in a run folder; whether it is any good is for :func:`load_bundle` to say."""
-    inside = source / BUNDLE_FOLDER
-    return inside if not (source / MANIFEST).exists() and (inside / MANIFEST).is_file() else source
 
 
 def film_mp4(measured: MeasuredWalk, share: Callable[[float], None]) -> bytes:

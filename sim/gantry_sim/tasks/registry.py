@@ -16,6 +16,8 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
 from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.names import GROUP
+from gantry_sim.tasks.names import task_names as task_names
 from gantry_sim.vec_env import Metrics
 
 Policy = Callable[[Tensor], Tensor]
@@ -94,11 +96,6 @@ class Task:
         return self.presets[name]()
 
 
-def task_names() -> list[str]:
-    """Names of all installed tasks, sorted."""
-    return sorted({entry.name for entry in entry_points(group="gantry.tasks")})
-
-
 def find_task(name: str) -> Task:
     """Look a task up.
 
@@ -106,7 +103,7 @@ def find_task(name: str) -> Task:
         UnknownNameError: If there is none of that name.
         GantryError: If the entry point does not hold a task.
     """
-    for entry in entry_points(group="gantry.tasks"):
+    for entry in entry_points(group=GROUP):
         if entry.name == name:
             task = entry.load()
             if not isinstance(task, Task):

@@ -1,0 +1,50 @@
+"""Whether a folder may become a training run; without the learning libraries, so that a refusal comes at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gantry_deploy.bundle import MAPPER
+from gantry_deploy.locate import RUN_CONFIG
+from gantry_hardware.errors import GantryError
+
+LOCK_FILE = "run.lock"
+TEACHER_FOLDER = "teacher"
+"""Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
+_BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER}
+"""What lies in a run folder before its first iteration."""
+
+
+class RunError(GantryError):
+    """A run folder is missing, damaged, or not what was expected."""
+
+
+def require_fresh(folder: Path) -> None:
+    """Refuse a folder in which a new run would overwrite or mix with something.
+
+    What never came as far as a first iteration (a typo, a missing device) is no loss and may be begun again.
+
+    Raises:
+        RunError: If the folder holds a run, or anything else.
+    """
+    try:
+        names = {item.name for item in folder.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):  # Making it shows what is wrong with it, if anything is.
+        return
+    except OSError as error:
+        raise RunError(f"Cannot read '{folder}': {error.strerror}.") from error
+    ours = _holds_configuration(folder)
+    if names <= (_BEGUN if ours else {LOCK_FILE}):
+        return
+    if ours:
+        raise RunError(f"'{folder}' already holds a run. Continue it with --resume {folder}, or name another folder.")
+    raise RunError(f"'{folder}' is in use already; name another folder.")
+
+
+def _holds_configuration(folder: Path) -> bool:
+    try:
+        data = json.loads((folder / RUN_CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and "task" in data

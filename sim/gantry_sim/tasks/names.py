@@ -1,0 +1,26 @@
+"""Names of the tasks, without loading one: a mistyped name is answered before the learning libraries are imported."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from gantry_hardware.errors import UnknownNameError
+
+GROUP = "gantry.tasks"
+"""Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""
+
+
+def task_names() -> list[str]:
+    """Names of all installed tasks, sorted."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def require_task(name: str) -> str:
+    """The name itself.
+
+    Raises:
+        UnknownNameError: If no installed package offers a task of that name.
+    """
+    if name not in task_names():
+        raise UnknownNameError("task", name, task_names())
+    return name
