@@ -76,6 +76,33 @@ def learning_curve(
 
 
 @_styled
+def compared_curves(
+    series: Mapping[str, Mapping[str, Sequence[tuple[ArrayLike, ArrayLike]]]], *, progress_label: str
+) -> Figure:
+    """Several trainings of several kinds in the same panels: each faint, and their mean.
+
+    Args:
+        series: Panel -> kind -> (x, y) of each training, equally many points each where they are to be averaged.
+        progress_label: Label of the horizontal axis, with unit.
+
+    Returns:
+        The figure.
+    """
+    fig, axes = _panels(len(series), 1.75)
+    for axis, (label, kinds) in zip(axes, series.items(), strict=True):
+        for (kind, curves), color in zip(kinds.items(), _cycle(len(kinds)), strict=True):
+            for x, y in curves:
+                axis.plot(x, y, color=color, alpha=0.35, linewidth=0.9)
+            if len({len(_vector(kind, x)) for x, _ in curves}) == 1:
+                mean = [np.mean([_vector(kind, curve[part]) for curve in curves], axis=0) for part in (0, 1)]
+                axis.plot(*mean, color=color, label=kind)
+        axis.set_title(label)
+    axes[-1].set_xlabel(progress_label)
+    _legend(fig, axes[0])
+    return fig
+
+
+@_styled
 def velocity_tracking(
     time_s: ArrayLike,
     commanded: ArrayLike,

@@ -1,0 +1,88 @@
+"""``gantry sweep``: train a task several ways on the same samples, and compare."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_sim.cli.common import add_set_option, changed, whole
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="task name; see `gantry tasks`")
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE,VALUE",
+        help="a field and what to set it to, one variant each; several: every combination",
+    )
+    parser.add_argument("--seeds", default="1,2", metavar="N,N", help="seeds of every variant")
+    parser.add_argument("--suite", metavar="NAME", default="", help="suite of the task that scores, for example ame2")
+    parser.add_argument(
+        "--episodes", type=whole, default=200, help="episodes of the evaluation, of each part of a suite"
+    )
+    parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, for tasks with one")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where all runs go")
+    add_set_option(parser)
+    add_json_option(parser)
+
+
+def _varied(text: str) -> tuple[str, tuple[str, ...]]:
+    field, equals, values = text.partition("=")
+    if not equals or not all(values.split(",")):
+        raise UsageError(f"--vary {text}: expected FIELD=VALUE,VALUE, for example learner.network=ame2,scan_mlp.")
+    return field, tuple(values.split(","))
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--seeds {text}: expected whole numbers, for example 1,2,3.") from None
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    from gantry_hardware.errors import UnknownNameError
+    from gantry_sim.run_folder import write_json
+    from gantry_sim.sweep import SweepCfg, collect, planned_runs, run_sweep
+    from gantry_sim.sweep_report import sweep_lines, sweep_page
+    from gantry_sim.tasks.registry import find_task
+
+    task = find_task(args.task)
+    if args.suite and args.suite not in task.suites:
+        raise UnknownNameError(f"suite of {task.name}", args.suite, task.suites)
+    cfg = SweepCfg(
+        task=task.name,
+        vary=tuple(_varied(text) for text in args.vary),
+        seeds=_seeds(args.seeds),
+        changes=tuple(args.changes),
+        suite=args.suite,
+        episodes=args.episodes,
+        teacher=args.teacher,
+    )
+    for run in planned_runs(cfg, args.output):
+        changed(task.preset("cpu"), run.changes)  # a typo is found now and not in the third run
+    try:
+        run_sweep(cfg, args.output)
+    except KeyboardInterrupt:
+        print(f"Stopped; the same command goes on in {args.output}.")
+        raise
+    found = collect(cfg, args.output)
+    write_json(args.output / "result.json", found)
+    print("\n".join(sweep_lines(found)))
+    print(f"Report: {sweep_page(cfg, args.output, found).write(args.output / 'report.html')}")
+    return found
+
+
+COMMAND = Command(
+    name="sweep",
+    help="train a task several ways on the same samples, and compare",
+    add_arguments=_add_arguments,
+    run=_run,
+    epilog="""examples:
+  gantry sweep ame2-go2 --vary learner.network=ame2,ame1,scan_mlp --seeds 1,2 --suite ame2 --output runs/encoders
+  gantry sweep velocity-flat-go2 --vary learner.gamma=0.97,0.99 --set learner.total_steps=1000000 --output runs/g""",
+)
