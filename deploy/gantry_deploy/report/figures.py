@@ -250,10 +250,26 @@ def timing_histograms(period_s: ArrayLike, infer_s: ArrayLike, *, rate_hz: float
     return fig
 
 
-def _histogram(axis: Axes, values: FloatArray, title: str, unit: str) -> None:
+@_styled
+def duration_histograms(durations_s: Mapping[str, tuple[ArrayLike, str]]) -> Figure:
+    """Histograms of how long things took, in ms, with their percentiles.
+
+    Args:
+        durations_s: Title -> durations (k,) in s, and what each of them is of, for example "frames".
+
+    Returns:
+        The figure.
+    """
+    fig, axes = _panels(len(durations_s), 1.9, share_x=False)
+    for axis, (title, (values, counted)) in zip(axes, durations_s.items(), strict=True):
+        _histogram(axis, 1e3 * _vector(title, values), title, "ms", counted)
+    return fig
+
+
+def _histogram(axis: Axes, values: FloatArray, title: str, unit: str, counted: str = "ticks") -> None:
     """One panel; its outermost bars hold whatever lies beyond, so that one late tick does not squeeze all others."""
     axis.set_xlabel(unit)
-    axis.set_ylabel("ticks")
+    axis.set_ylabel(counted)
     axis.grid(visible=False, axis="x")
     if not len(values):
         axis.set_title(title)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import itertools
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,15 @@ DAMPED, DONE = "Mode DAMP", "Profile done."
 """What the nodes say when the policy gives up, and when the operator is through."""
 LAST_WORDS = "stopping the rest"
 """How ``gantry launch`` ends the line about a node that has ended; why it did is in the line before."""
+NOBODY = "(0 publishers)"
+"""In what the policy's node says when it has found no robot."""
+ALONE = (
+    " Nodes on one machine find each other over its loopback interface, by multicast: a container, a sandbox or a "
+    "firewall may forbid that."
+)
+"""What may help then."""
+WITHOUT = " The demo goes without ROS 2 with --no-ros."
+"""What a demo of velocities can do as well."""
 DOMAINS = range(1, 102)
 """DDS domains to choose from; above, their ports run into those that Linux hands out to anybody."""
 
@@ -103,16 +113,36 @@ def walk_over_ros(bundle: Path, profile: Profile, folder: Path, say: Say) -> Wal
         "drive": "true",
         "profile": as_text(profile),
     }
-    command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk"]
-    command += [f"{name}:={value}" for name, value in arguments.items()]
+    return launched("sim_walk", lambda attempt: arguments, folder, say, START_TIMEOUT_S + total_s(profile), DONE)
+
+
+def launched(
+    name: str, arguments: Callable[[int], Mapping[str, Any]], folder: Path, say: Say, limit_s: float, done: str
+) -> Walk:
+    """What ``gantry launch`` starts, as processes, until the operator is through, the policy ends, or time is over.
+
+    Args:
+        name: Of the launch description.
+        arguments: Its arguments for each attempt, counted from 0; ``record`` is :data:`RECORDING` in ``folder``.
+        folder: Gets the log.
+        say: Takes lines for people.
+        limit_s: How long it may take.
+        done: What the operator says when it is through.
+
+    Returns:
+        How it went. Every process that this started is gone, also when an exception leaves this function.
+    """
     domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
-    limit_s = START_TIMEOUT_S + total_s(profile)
+    count = itertools.count()
 
     def attempt() -> Walk:
-        heard = _Heard()
+        command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", name]
+        command += [f"{key}:={value}" for key, value in arguments(next(count)).items()]
+        heard = _Heard(done)
         with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
             heard.listen(lines, log, say, limit_s)
-        return Walk(True, folder / RECORDING, heard.completed, heard.trouble, domain)
+        hint = (ALONE + WITHOUT * (done == DONE)) if NOBODY in heard.trouble else ""
+        return Walk(True, folder / RECORDING, heard.completed, heard.trouble + hint, domain)
 
     return _repeated(attempt, say)
 
@@ -197,9 +227,10 @@ def _is_free(port: int) -> bool:
 class _Heard:
     """Follows what the nodes say."""
 
-    def __init__(self) -> None:
+    def __init__(self, done: str) -> None:
         self.completed = False
         self.trouble = ""
+        self._done = done
         self._last = ""
 
     def listen(self, lines: queue.Queue[str | None], log: Any, say: Say, limit_s: float) -> None:
@@ -224,11 +255,12 @@ class _Heard:
         text = _ROS_STAMP.sub("", text).strip()
         if text and not text.endswith(LAST_WORDS):
             self._last = text
-        self.completed = self.completed or (DONE in line and not self.trouble)
+        done = text == self._done
+        self.completed = self.completed or (done and not self.trouble)
         if DAMPED in line and not self.completed:
             self.trouble = self.trouble or text.removeprefix(f"{DAMPED}: ")
         # What follows the end of the profile is the stopping of the nodes, which is for the log alone.
-        if told and (DONE in line or not self.completed):
+        if told and (done or not self.completed):
             say(f"  {node.strip():<14} {text}")
 
 
