@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
-import platform
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.cli.command import counted
 from gantry_deploy.report import Report, figures
+from gantry_sim.demo.machine import machine_rows, processor
 from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.outcome import Outcome
 from gantry_sim.demo.profile import describe
@@ -21,8 +19,6 @@ from gantry_sim.run_folder import git_commit
 
 CONTACT_WINDOW_S = 4.0
 """How much of the foot contacts is drawn, so that single steps can be told apart."""
-PACKAGES = ("gantry-rl", "torch", "mujoco", "mjlab", "rsl-rl-lib", "onnxruntime", "ros-jazzy-rclpy")
-"""Versions that the report tells."""
 
 
 def build_page(outcome: Outcome) -> Report:
@@ -30,7 +26,7 @@ def build_page(outcome: Outcome) -> Report:
     robot = outcome.bundle.contract.robot.capitalize()
     provenance = outcome.bundle.contract.provenance
     task = provenance.task or "a policy of unknown origin"
-    report = Report(_title(outcome, robot), f"{task}, {time.strftime('%Y-%m-%d %H:%M')}, {_processor()}")
+    report = Report(_title(outcome, robot), f"{task}, {time.strftime('%Y-%m-%d %H:%M')}, {processor()}")
     report.tiles(_tiles(outcome)).text(_summary(outcome))
     _video(report, outcome)
     missed = [score.name for score in outcome.scores() if score.passed is False]
@@ -213,9 +209,7 @@ def _origin(report: Report, outcome: Outcome) -> None:
         ("this page by commit", f"`{git_commit() or 'unknown'}`"),
         ("network", f"{contract.observation_size} observations to {contract.action_size} joints at "
                     f"{contract.rate_hz:g} Hz, {len(outcome.bundle.model_bytes) / 1024:.0f} KiB"),
-        ("machine", f"{_processor()}, {_cores()} cores; {platform.platform()}"),
-        ("Python", platform.python_version()),
-        ("packages", ", ".join(f"{name} {number}" for name, number in _versions().items())),
+        *machine_rows(),
         ("time taken", ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.stage_s.items())),
     ]  # fmt: skip
     if outcome.walk.over_ros:
@@ -257,26 +251,3 @@ def _read_columns(path: Path) -> dict[str, NDArray[np.float64]]:
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     return {name: np.array([float(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
