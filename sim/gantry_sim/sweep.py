@@ -150,7 +150,7 @@ def _call(words: Sequence[str]) -> None:
             raise
     if code == 130:
         raise KeyboardInterrupt
-    if code != 0 or not asked.is_file():
+    if code not in (0, 1) or not asked.is_file():  # 1: done, and short of what was asked for
         raise GantryError(f"'gantry {' '.join(words)}' ended with {code}; what was done is kept.")
     if asked.name.startswith("."):
         asked.replace(asked.parent / asked.name.removeprefix(".").removesuffix(".json") / TRAINED)
