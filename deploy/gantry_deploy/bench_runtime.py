@@ -22,6 +22,7 @@ from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.locate import WHERE, find_bundle
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.realtime import realtime_thread
 from gantry_deploy.runner import PolicyRunner
@@ -56,12 +57,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "bundle",
         metavar="BUNDLE",
         nargs="?",
-        help=f"folder or .zip of a policy; without it a random network of {'-'.join(map(str, BUILT_IN_LAYERS))}",
+        help=f"{WHERE}; without it a random network of {'-'.join(map(str, BUILT_IN_LAYERS))}",
     )
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="length of each loop")
-    parser.add_argument(
-        "--rates", type=parse_numbers, default=(50.0, 200.0), metavar="HZ,HZ", help="rates of the loops, Hz"
-    )
+    parser.add_argument("--rates", type=parse_numbers, default="50,200", metavar="HZ,HZ", help="rates of the loops, Hz")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, metavar="N", help="policy steps to time")
     parser.add_argument(
         "--realtime-priority", type=int, default=0, metavar="N", help="SCHED_FIFO priority of the loops, 1 to 99"
@@ -74,7 +73,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     if not args.seconds > 0 or not args.iterations > 0 or min(args.rates) <= 0:
         raise UsageError("--seconds, --iterations and --rates take numbers above 0.")
     with tempfile.TemporaryDirectory(prefix="gantry-bench-") as folder:
-        bundle = load_bundle(args.bundle) if args.bundle else built_in_bundle(Path(folder) / "built-in")
+        bundle = load_bundle(find_bundle(args.bundle)) if args.bundle else built_in_bundle(Path(folder) / "built-in")
         spec = robot_spec(bundle.contract.robot)
         machine = describe_machine()
         print(f"{machine['processor']}, {machine['cores']} cores, load {machine['load_1min']:.2f}")

@@ -275,7 +275,8 @@ class Controller:
 
     def _note_timing(self, step: PolicyStep | None, period_s: float, parts: dict[str, float]) -> None:
         for name, duration_s in parts.items():
-            self.timing.add(name, duration_s)
+            if name != "map" or self.map_source is not None:
+                self.timing.add(name, duration_s)
         if period_s > 0.0:
             self.timing.add("period", period_s)
             self.timing.add("jitter", abs(period_s - 1.0 / self.rate_hz))

@@ -61,7 +61,7 @@ class Recorder:
     """Writes one recording.
 
     Args:
-        path: The ``.mcap`` file; its folder is created, an older file is replaced.
+        path: The ``.mcap`` file; its folder exists, an older file is replaced.
         contract: Stored in the recording's metadata; None without a policy.
         spec: The robot.
         queue_size: Reports that may wait; 1000 are 20 s at 50 Hz.
@@ -102,7 +102,6 @@ class Recorder:
         self._lossless = lossless
         self._closed = False
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._sink = _Sink(self.path)
         except OSError as error:
             raise RecordingError(f"The recording {self.path} cannot be opened: {error.strerror}.") from error

@@ -121,6 +121,10 @@ def test_run_on_the_mock_goes_through_the_modes(bundle, tmp_path, capsys):
     # The mock's base stands still, so the errors are the command itself, as limited to the trained range.
     assert result["tracking"] == pytest.approx({"lin_vel_error_m_s": 0.5, "yaw_rate_error_rad_s": 1.0})
     assert "note: ang_vel_z_base_rad_s 2 is outside the trained range [-1, 1]" in out
+    # A policy without a map, on a clock that waits for the loop: nothing to say about either.
+    rows = {line.split()[0] for line in out.splitlines() if len(line.split()) == 4}
+    assert {"busy", "read", "infer"} <= rows
+    assert not {"map", "jitter", "period"} & rows
 
 
 def test_run_records_every_tick(bundle, tmp_path, contract, capsys):
@@ -165,6 +169,13 @@ def test_a_fault_is_told_and_is_exit_code_1(tmp_path, contract, capsys):
         (("--safety", "limit_ticks=true"), "Safety setting limit_ticks is True, expected int."),
         (("--command", "0.5,0"), "--command 0.5,0 has 2 numbers, expected 3: lin_vel_x_base_m_s"),
         (("--duration", "0"), "--duration is 0.0, expected more than 0 seconds."),
+        (("--record", "no/such.mcap"), "Argument --record: folder 'no' does not exist."),
+        (("--record", "run.txt"), "Argument --record: 'run.txt' does not end in .mcap."),
+        (("--mapping", "no.yaml"), "--mapping: there is no file no.yaml."),
+        (
+            ("--backend", "mock", "--option", "realtime=yes"),
+            "'realtime' of backend 'mock' is 'yes', expected true or",
+        ),
         (("--backend", "ros"), "Backend 'ros' may move a real robot: it would stand up and walk 20 s by itself."),
     ],
 )
@@ -188,5 +199,6 @@ def test_stopping_the_process_ends_the_run_in_order(bundle, number):
             break
     time.sleep(0.1)
     os.kill(process.pid, number)
-    _, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "Interrupted.\n")
+    assert out.endswith(f"DAMP: stopped by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}\n")

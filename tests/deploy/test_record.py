@@ -385,6 +385,8 @@ def test_recordings_that_cannot_be_opened_or_read_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordingError, match="cannot be opened"):
         Recorder(tmp_path / "file" / "run.mcap", CONTRACT, SPEC)
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        Recorder(tmp_path / "missing" / "run.mcap", CONTRACT, SPEC)
     with pytest.raises(RecordingError, match="cannot be opened: Is a directory"):
         Recorder(tmp_path, CONTRACT, SPEC)
     with pytest.raises(RecordingError, match="cannot be read: No such file"):

@@ -105,7 +105,7 @@ def test_scores_carry_their_verdict():
         "error|0.15 m/s|≤ 0.15 m/s|✓ pass",
         "falls|2.1 %|≤ 2 %|✗ fail",
         "speed|16\u202f213 steps/s|≥ 16\u202f000 steps/s|✓ pass",
-        "broken|nan|≤ 1|✗ fail",
+        "broken|not measured|≤ 1|✗ fail",
         "distance|3 m",
     ]
 

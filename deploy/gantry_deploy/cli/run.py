@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from gantry_deploy.cli.command import (
     add_json_option,
     choose,
     emit_result,
+    output_file,
     parse_key_value,
     parse_numbers,
 )
 from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.goals import Goal
+from gantry_deploy.locate import near_miss
 from gantry_deploy.loop import Controller
 from gantry_deploy.perception import make_map_source, map_values
 from gantry_deploy.rollout import perception_options
@@ -35,7 +38,7 @@ from gantry_deploy.safety import SafetyConfig, SafetyMachine
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_mapping.config import load_mapping_cfg
+from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +60,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="confirm that a real robot may move; needed unless the backend is simulated"
     )
-    parser.add_argument("--record", metavar="FILE", help="write everything that happens to an MCAP file")
+    parser.add_argument(
+        "--record", type=output_file(".mcap"), metavar="FILE", help="write everything that happens to an MCAP file"
+    )
     parser.add_argument(
         "--option",
         type=parse_key_value,
@@ -95,8 +100,8 @@ def _run(args: argparse.Namespace) -> int:
             f"Backend '{backend}' may move a real robot: it would stand up and walk {args.duration:g} s by itself. "
             "Give --yes if it has room and somebody is at the emergency stop."
         )
+    mapping = None if args.mapping is None else _mapping(args.mapping)
     robot = make_backend(backend, spec, **options)
-    mapping = None if args.mapping is None else load_mapping_cfg(args.mapping)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
@@ -126,6 +131,12 @@ def _run(args: argparse.Namespace) -> int:
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
+
+
+def _mapping(path: str) -> MappingCfg:
+    if not Path(path).is_file():
+        raise UsageError(f"--mapping: there is no file {path}.{near_miss(path)}")
+    return load_mapping_cfg(path)
 
 
 def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
@@ -191,7 +202,7 @@ def interrupt_on_terminate() -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("SIGTERM")
 
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -206,6 +217,7 @@ def _result(args: argparse.Namespace, bundle: Bundle, controller: Controller, se
         "robot": controller.robot.spec.name,
         "backend": args.backend,
         "options": dict(args.option),
+        "real_time": getattr(controller.robot, "realtime", True),
         "command": session.command,
         "duration_s": args.duration,
         "completed": session.completed,
@@ -222,7 +234,11 @@ def _print_summary(result: dict[str, Any]) -> None:
         f"{statistics['read_errors']} failed reads, {statistics['write_errors']} failed writes"
     )
     print(f"{'[ms]':>10} {'p50':>9} {'p99':>9} {'max':>9}")
+    # A clock that waits for the loop tells nothing of how evenly it ticks.
+    hidden = () if result["real_time"] else ("period", "jitter")
     for name, row in statistics["timing"].items():
+        if name in hidden:
+            continue
         print(f"{name:>10} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f} {1e3 * row['max_s']:9.3f}")
     tracking = result["tracking"]
     if tracking is not None:

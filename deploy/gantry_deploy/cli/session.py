@@ -61,7 +61,7 @@ class WalkSession:
         self._last_state: RobotState | None = None
 
     def run(self) -> None:
-        """Run to the end or to a fault; the robot is damped when this returns.
+        """Run to the end or to a fault; the robot is damped when this returns, and when Ctrl-C leaves it.
 
         Raises:
             SafetyError: If the robot may not stand up, and then nothing has moved, or if the policy may not start.
@@ -70,6 +70,10 @@ class WalkSession:
         self.controller.request(Event.STAND)
         try:
             self.controller.run(command_source=self._source, on_tick=self._on_tick)
+        except KeyboardInterrupt as interrupt:
+            if self._mode not in (None, Mode.PASSIVE):  # The loop has sent a damping command on its way out.
+                self._say(f"           {Mode.DAMP.value}: stopped by {next(iter(interrupt.args), 'Ctrl-C')}")
+            raise
         finally:
             try:
                 self.controller.last_words()

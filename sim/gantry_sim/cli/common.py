@@ -80,7 +80,7 @@ def steps(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: If it is none.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)([kM]?)", text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)([kM]?)", text)
     number = 0.0 if match is None else float(match[1]) * {"": 1.0, "k": 1e3, "M": 1e6}[match[2]]
     if number < 1.0 or not round(number, 3).is_integer():
         raise argparse.ArgumentTypeError(f"'{text}' is no number of steps; expected for example 200000, 200k or 1.5M")
