@@ -150,11 +150,30 @@ def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given,
         ("robot", {"bundle": "b", "realtime_priority": "high"}, "'high', expected an integer"),
         ("robot", {"bundle": "b", "config": "nowhere.yaml"}, "there is no file nowhere.yaml"),
         ("robot", {"bundel": "b"}, "Did you mean 'bundle'"),
+        ("robot", {"bundle": "pretrained:go2-wlak"}, "Did you mean 'go2-walk'"),
+        ("sim_walk", {"bundle": "b"}, "There is no bundle at b"),
+        ("sim_walk", {"bundle": "b", "robot": "go2", "profile": "hello"}, "Profile segment 'hello' is not of the form"),
+        ("sim_walk", {"bundle": "b", "robot": "go2", "options": '{"friction": "abc"}'}, "is 'abc', expected a number"),
+        ("sim_walk", {"bundle": "b", "robot": "go2", "options": "[1"}, "'options' is no JSON"),
+        (
+            "sim_map_walk",
+            {"bundle": "b", "robot": "go2", "drive": "true", "goal": "there"},
+            "'there' is not of the form",
+        ),
+        ("robot", {"bundle": "b", "record": "no/such.mcap"}, "'record': folder 'no' does not exist"),
+        ("robot", {"bundle": "b", "record": "walk.bag"}, "'walk.bag' does not end in .mcap"),
+        ("robot", {"bundle": "b", "statistics": "no/such.json"}, "'statistics': folder 'no' does not exist"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(name, given, text):
     with pytest.raises(GantryError, match=text):
         find_launch(name).nodes(given)
+
+
+def test_a_bundle_that_comes_along_is_named(tmp_path):
+    robot, policy = find_launch("sim_walk").nodes({"bundle": "pretrained:go2-walk"})
+    assert robot.parameters["robot"] == "go2"
+    assert (Path(str(policy.parameters["bundle"])) / "manifest.json").is_file()
 
 
 def test_a_command_line_keeps_types_and_reaches_every_setting():
@@ -349,6 +368,8 @@ def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
         timeout=120,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+    assert "WARN" not in result.stdout, result.stdout  # The policy damped before it left, as was to be expected.
+    assert result.stdout.endswith(f"Recording: {record}\nDone: every node ended well.\n")
     codes = json.loads(report.read_text())["nodes"]
     assert codes == {"sim_robot_node": 0, "policy_node": 0, "drive_node": 0}
     assert json.loads(statistics.read_text())["recording"]["dropped"] == 0

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli.command import output_trouble
+from gantry_deploy.locate import WHERE, find_bundle, named_path
+from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_ros.profile import parse_goal, parse_profile
+
+SIMULATOR = "mujoco"
+"""Backend of simulated robots, unless asked otherwise."""
 
 ParameterValue = bool | int | float | str
 
@@ -80,11 +87,11 @@ class Launch:
 
 
 COMMON_ARGUMENTS = (
-    Argument("bundle", "", "policy bundle, a folder or a .zip (required)"),
+    Argument("bundle", "", f"policy bundle (required): {WHERE}"),
     Argument("robot", "", "robot in the registry; the one in the bundle's contract if not given"),
     Argument("namespace", "", "namespace of every node, for several robots in one network"),
     Argument("config", "", "ROS parameter file, for example configs/ros/sim_walk.yaml"),
-    Argument("record", "", "MCAP file to record to"),
+    Argument("record", "", "MCAP file to record to; its folder exists"),
     Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
     Argument("realtime_priority", "", "SCHED_FIFO priority of the loops, 1 to 99"),
@@ -156,6 +163,10 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If the bundle is missing or not intact, or a value does not fit.
     """
     robot = args["robot"] or _robot_of(_bundle(args))
+    if args["options"]:
+        check_options(args["backend"] or SIMULATOR, _json_object(args, "options"))
+    if args["profile"]:
+        parse_profile(args["profile"])  # What the operator's node would refuse while the rest is running.
     nodes = [
         _node("sim_robot_node", args, {"robot": robot, **_given(args, "backend", "options"), **_schedule(args)}),
         _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
@@ -173,10 +184,11 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     """
     robot = args["robot"] or _robot_of(_bundle(args))
     options = _json_object(args, "options")
+    check_options(SIMULATOR, options)
     world: dict[str, ParameterValue] = {"camera": True, "camera_noise": _number(args, "camera_noise")}
     if args["terrain"]:
         world |= {"terrain": args["terrain"], "terrain_difficulty": _number(args, "terrain_difficulty")}
-    simulated = {"robot": robot, "backend": "mujoco", "options": json.dumps({**world, **options})}
+    simulated = {"robot": robot, "backend": SIMULATOR, "options": json.dumps({**world, **options})}
     simulated |= _schedule(args)
     mapping = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
     if args["mapping_statistics"]:
@@ -263,6 +275,9 @@ def _node(
 
 
 def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    for name, suffix in (("record", ".mcap"), ("statistics", ".json")):
+        if args[name] and (trouble := output_trouble(args[name], suffix)):
+            raise GantryError(f"Argument '{name}': {trouble}.")
     parameters: dict[str, ParameterValue] = {"bundle": _bundle(args)}
     parameters.update(_given(args, "robot", "record", "statistics", "public_key"))
     parameters.update(_schedule(args))
@@ -273,6 +288,8 @@ def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
 
 def _goal(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     parameters = _given(args, "goal")
+    if args["goal"]:
+        parse_goal(args["goal"])
     if args["goal_timeout"]:
         parameters["goal_timeout_s"] = _number(args, "goal_timeout")
     if _flag(args, "goal_hold"):
@@ -299,12 +316,12 @@ def _given(args: Mapping[str, str], *names: str) -> dict[str, ParameterValue]:
 
 def _bundle(args: Mapping[str, str]) -> str:
     if not args["bundle"]:
-        raise GantryError("Argument 'bundle' is missing: bundle:=PATH, a folder or a .zip.")
-    return args["bundle"]
+        raise GantryError(f"Argument 'bundle' is missing: bundle:=PATH, a {WHERE}.")
+    return str(named_path(args["bundle"]))
 
 
 def _robot_of(bundle: str) -> str:
-    return load_bundle(bundle).contract.robot
+    return load_bundle(find_bundle(bundle)).contract.robot
 
 
 def _existing(args: Mapping[str, str], name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import time
 from typing import Any
 
 from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
@@ -27,16 +29,32 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
     from gantry_bringup.processes import NodeGroup, node_command  # Not needed for `gantry --help`.
     from gantry_ros.availability import require_ros
 
-    specs = find_launch(args.name).nodes(_assignments(args.assignments))
+    given = _assignments(args.assignments)
+    specs = find_launch(args.name).nodes(given)
     if args.dry_run:
         for spec in specs:
             print(_shell_line(spec, node_command(spec)))
         return {"nodes": [{"name": spec.name, "command": node_command(spec)} for spec in specs]}
     require_ros()
     group = NodeGroup(specs)
-    code = group.run()
+    begin_s = time.time()
+    try:
+        code = group.run()
+    finally:
+        if _written_since(given.get("record", ""), begin_s):
+            print(f"Recording: {given['record']}", flush=True)
+    if code == 0:
+        print("Done: every node ended well.", flush=True)
     emit_result(args, {"launch": args.name, "exit_code": code, "nodes": group.exit_codes()})
     return code
+
+
+def _written_since(path: str, time_s: float) -> bool:
+    """Whether there is such a file, and not one from before; a second of slack for coarse clocks of file systems."""
+    try:
+        return bool(path) and os.stat(path).st_mtime >= time_s - 1.0
+    except OSError:
+        return False
 
 
 def _assignments(texts: list[str]) -> dict[str, str]:

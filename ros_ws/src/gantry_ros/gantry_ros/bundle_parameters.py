@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gantry_deploy.bundle import Bundle, load_bundle
+from gantry_deploy.locate import WHERE, find_bundle
 from gantry_hardware.errors import GantryError
 from gantry_ros.host import Parameter
 
 PARAMETERS = (
-    Parameter("bundle", "", "Path of the policy bundle, a folder or a .zip."),
+    Parameter("bundle", "", f"The policy bundle: {WHERE}."),
     Parameter("public_key", "", "Raw Ed25519 key, 64 hex digits; bundles that it did not sign are refused."),
 )
 """Of every node that reads a bundle."""
@@ -23,7 +24,7 @@ def load_named_bundle(values: dict[str, Any]) -> Bundle:
     """
     if not values["bundle"]:
         raise GantryError("Parameter 'bundle' is empty, expected the path of a policy bundle (-p bundle:=...).")
-    return load_bundle(values["bundle"], public_key=_public_key(values["public_key"]))
+    return load_bundle(find_bundle(values["bundle"]), public_key=_public_key(values["public_key"]))
 
 
 def _public_key(text: str) -> bytes | None:

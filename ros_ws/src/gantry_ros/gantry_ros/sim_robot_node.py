@@ -164,7 +164,11 @@ class SimRobotNode:
             return received.command
         if self._activity is not Activity.DAMPING:
             self._watchdog_trips += 1
-            self._log().warning(f"No joint command for {self._watchdog_s:g} s: damping.")
+            text = f"No joint command for {self._watchdog_s:g} s"
+            if _is_braking(received.command):  # Who damps the robot before he leaves, has left on purpose.
+                self._log().info(f"{text} since the one to damp: damping on.")
+            else:
+                self._log().warning(f"{text}: damping.")
         self._activity = Activity.DAMPING
         return self._damping
 
@@ -276,6 +280,10 @@ def main(arguments: list[str]) -> int:
         host.start()
         node.run()
         return 1 if host.failure is not None else 0
+
+
+def _is_braking(command: JointCommand) -> bool:
+    return not command.stiffness_nm_rad.any() and not command.effort_nm.any()
 
 
 def _relabel(message: JointState, fault: str) -> JointState:
