@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
 from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
+from gantry_sim.cli import demo_goals
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed
 from gantry_sim.tasks.names import require_task
 
@@ -50,11 +51,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained",
     )
+    demo_goals.add_arguments(parser)
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    config = configure(args)
+    bundle = _check(args)
+    if demo_goals.applies(args, bundle, _asked_for(args)):
+        assert bundle is not None
+        return demo_goals.run(args, bundle)
+    config = configure(args, bundle)
     from gantry_deploy.cli.run import interrupt_on_terminate
     from gantry_sim.demo.pipeline import REPORT, Demo, Display, Interrupted, as_result
 
@@ -84,13 +90,16 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if outcome.passed else 1
 
 
-def configure(args: argparse.Namespace) -> DemoConfig:
+def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
     """What the command line asks for.
 
+    Args:
+        args: The command line.
+        bundle: The policy to show; None to train one.
+
     Raises:
-        GantryError: If a number makes no sense, the policy is not there, or the folder is in use.
+        GantryError: If there is no such task, or no such field of its preset.
     """
-    bundle = _check(args)
     from gantry_sim.demo.pipeline import DemoConfig
     from gantry_sim.run_folder import RunCfg
     from gantry_sim.tasks.registry import find_task
@@ -132,6 +141,13 @@ def _check(args: argparse.Namespace) -> Path | None:
     return path
 
 
+def _asked_for(args: argparse.Namespace) -> tuple[str, ...]:
+    """Options that were given and that only a policy has which follows velocities."""
+    given = {"no-ros": args.no_ros, "episodes": args.episodes not in (0, EPISODES)}
+    given["check-episodes"] = args.check_episodes is not None
+    return tuple(name for name, was in given.items() if was)
+
+
 def _print_scores(outcome: Outcome) -> None:
     scores = outcome.scores()
     width = max(len(score.name) for score in scores)
@@ -163,5 +179,6 @@ COMMAND = Command(
     epilog="""examples:
   gantry demo
   gantry demo --pretrained
-  gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json""",
+  gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
+  gantry demo --bundle runs/student --terrain t1,t2""",
 )
