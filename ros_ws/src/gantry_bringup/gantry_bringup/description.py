@@ -121,6 +121,7 @@ SIM_MAP_WALK_ARGUMENTS = (
     Argument("camera_noise", "1.0", "depth noise in units of the usual one"),
     Argument("mapping", "", "mapping setup as YAML, see configs/mapping/go2.yaml"),
     Argument("mapping_statistics", "", "JSON file for the times of the mapping's frames at the end"),
+    Argument("robot_statistics", "", "JSON file for simulated against real time at the end"),
     Argument("goal", "6,0,0", "where to walk with drive:=true, x,y,yaw from the start, m and rad"),
     Argument("goal_timeout", "", "how long that may take, s"),
     Argument("goal_hold", "false", "stay under the policy until that time is over instead of ending at the goal"),
@@ -188,11 +189,13 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     world: dict[str, ParameterValue] = {"camera": True, "camera_noise": _number(args, "camera_noise")}
     if args["terrain"]:
         world |= {"terrain": args["terrain"], "terrain_difficulty": _number(args, "terrain_difficulty")}
-    simulated = {"robot": robot, "backend": SIMULATOR, "options": json.dumps({**world, **options})}
+    simulated: dict[str, ParameterValue] = {"robot": robot, "backend": SIMULATOR}
+    simulated["options"] = json.dumps({**world, **options})
     simulated |= _schedule(args)
-    mapping = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
-    if args["mapping_statistics"]:
-        mapping["statistics"] = args["mapping_statistics"]
+    mapping: dict[str, ParameterValue] = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
+    for name, parameters in (("robot_statistics", simulated), ("mapping_statistics", mapping)):
+        if args[name]:
+            parameters["statistics"] = args[name]
     nodes = [
         _node("sim_robot_node", args, simulated),
         _node("mapping_node", args, mapping),

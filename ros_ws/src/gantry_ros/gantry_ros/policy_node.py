@@ -192,11 +192,13 @@ class PolicyNode:
     def _on_goal(self, message: PoseStamped) -> None:
         frame = getattr(self._controller.robot, "odom_frame", ODOM_FRAME)
         try:
-            goal = convert_map.goal(message, frame)
+            goal, before = convert_map.goal(message, frame), self._controller.goal
             self._controller.set_goal(goal)
         except GantryError as error:
             self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
             return
+        if goal == before:
+            return  # Senders repeat it, as one message alone may get lost.
         place = f"x {goal.x_in_world_m:.2f} m, y {goal.y_in_world_m:.2f} m, yaw {goal.yaw_in_world_rad:.2f} rad"
         self._log().info(f"Goal: {place}.", throttle_duration_sec=1.0)
 

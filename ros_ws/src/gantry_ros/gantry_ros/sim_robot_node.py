@@ -31,7 +31,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros import convert, topics
 from gantry_ros.depth_publisher import depth_publisher
-from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals
+from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 
 NAME = "sim_robot_node"
 
@@ -59,6 +59,7 @@ PARAMETERS = (
         "realtime_priority", 0, "SCHED_FIFO priority of the stepping loop, 1 to 99; 0 for the default scheduler."
     ),
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
+    Parameter("statistics", "", "Path of a JSON file at the end, simulated against real time; empty for none."),
     Parameter("fault", "", f"Injected fault: {'; '.join(f'{k!r} {v}' for k, v in FAULTS.items())}.", read_only=False),
 )
 """Every parameter of this node."""
@@ -112,7 +113,8 @@ class SimRobotNode:
         self._damping = JointCommand.damping(self.spec)
         self._activity = Activity.WAITING
         self._refused = 0
-        self._overruns = 0
+        self._overruns = self._steps = 0
+        self._wall_s = 0.0
         self._last_stamp_s = -math.inf
         self._priority: int = values["realtime_priority"]
         self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
@@ -127,8 +129,18 @@ class SimRobotNode:
         finally:
             self._robot.close()
 
+    def statistics(self) -> dict[str, Any]:
+        """How long the loop ran and how much of that was simulated, s; plain data for JSON."""
+        return {
+            "wall_s": self._wall_s,
+            "simulated_s": self._steps * self._period_s,
+            "overruns": self._overruns,
+            "watchdog_trips": self._watchdog_trips,
+            "refused_commands": self._refused,
+        }
+
     def _loop(self) -> None:
-        next_s = time.monotonic()
+        begin_s = next_s = time.monotonic()
         robot_s = self._robot.now_s()
         while not self._host.stop.is_set():
             with self._robot_lock:
@@ -145,6 +157,7 @@ class SimRobotNode:
                 for frame, frame_age_s in frames:
                     self._eyes.publish(frame, frame_age_s, covered=self._fault == "covered")
             next_s += self._period_s
+            self._steps, self._wall_s = self._steps + 1, time.monotonic() - begin_s
             late_s = time.monotonic() - next_s
             if late_s > MAX_LAG_S:
                 self._overruns += 1
@@ -276,9 +289,12 @@ def main(arguments: list[str]) -> int:
         GantryError: If parameters or backend are refused.
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
-        node = SimRobotNode(host, host.declare(PARAMETERS))
+        values = host.declare(PARAMETERS)
+        node = SimRobotNode(host, values)
         host.start()
         node.run()
+        if values["statistics"]:
+            write_json(values["statistics"], node.statistics(), "statistics")
         return 1 if host.failure is not None else 0
 
 
