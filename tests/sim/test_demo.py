@@ -246,7 +246,7 @@ def test_a_short_walk_gets_no_verdict_on_its_velocity(outcome):
     assert not slow.passed
     short = replace(slow, profile=fitted(DEMO_PROFILE, 9.0, TRAINED))
     assert short.passed
-    assert "no verdict below 10 s" in short.score("over ROS 2: velocity error").note
+    assert "no verdict below 12 s" in short.score("over ROS 2: velocity error").note
     damped = replace(short, measured=replace(slow.measured, fault="It fell over."))
     assert not damped.passed
 

@@ -168,10 +168,16 @@ def print_scores(result: dict[str, Any], title: str = "") -> None:
 def print_verdicts(scores: dict[str, Any], acceptance: Acceptance) -> bool:
     """Say of each score that the contract has a threshold for whether it is met, as `gantry check` does.
 
+    Args:
+        scores: Of an evaluation.
+        acceptance: The contract's thresholds.
+
     Returns:
         Whether all are; true where nothing is asked for.
     """
     verdicts = verdicts_on(scores, acceptance)
+    if verdicts:
+        print(f"What is asked of this task, of the {scores['model']} model:")
     for verdict in verdicts:
         print(f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name:<28}{verdict.text}")
     return all(verdict.passed for verdict in verdicts)

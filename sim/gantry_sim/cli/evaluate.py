@@ -58,7 +58,6 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         return result | _suite(args.suite, source, args.episodes, seed)
     result |= _scores(args, source, seed)
     judged = JUDGED if JUDGED in result else "full_model"
-    print(f"What is asked of this task, by the {judged.replace('_', ' ')}:")
     result["passed"] = print_verdicts(result[judged], acceptance)
     emit_result(args, result)
     return 0 if result["passed"] else 1

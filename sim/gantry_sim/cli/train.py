@@ -153,7 +153,6 @@ def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner)
             number = counted(args.episodes, "held-out episode")
             print(f"{number}, {scores['model']} model, seed {scores['seed']}: {INTERVAL}")
             print_scores(scores)
-        print("What is asked of this task, by the training model:")
         acceptance = cfg.task.contract(cfg.preset.env).acceptance
         result["passed"] = print_verdicts(result["evaluation"]["training_model"], acceptance)
     if not args.no_export:

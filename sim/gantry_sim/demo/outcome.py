@@ -21,7 +21,7 @@ MAX_TRAINING_S = 240.0
 """Longest training on two cores that still counts as "while you wait"."""
 MAX_WALK_ERROR_M_S = 0.2
 """Largest mean planar velocity error of the recorded walk."""
-LEAST_JUDGED_S = 10.0
+LEAST_JUDGED_S = 12.0
 """A shorter walk is mostly changes of command, which no policy follows at once; its velocity error has no verdict."""
 
 
