@@ -40,7 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=20.0,
         metavar="S",
-        help="length of the recorded walk; its velocity error is judged from 10 s on",
+        help="length of the recorded walk; its velocity error is judged from 12 s on",
     )
     parser.add_argument("--no-ros", action="store_true", help="walk in this process, without ROS 2")
     parser.add_argument("--no-video", action="store_true", help="leave out the film")
