@@ -98,6 +98,10 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
     assert policy.parameters == {"bundle": bundle, "auto_start": True}
     assert drive.parameters == {"goal": "4,1,0"}
     assert all(node.environment == {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"} for node in (robot, mapping, drive))
+    more = {"goal_timeout": "16", "goal_hold": "true", "mapping_statistics": "m.json", "robot_statistics": "r.json"}
+    robot, mapping, _, drive = find_launch("sim_map_walk").nodes({**given, **more})
+    assert (robot.parameters["statistics"], mapping.parameters["statistics"]) == ("r.json", "m.json")
+    assert drive.parameters == {"goal": "4,1,0", "goal_timeout_s": 16.0, "goal_hold": True}
     flat = json.loads(find_launch("sim_map_walk").nodes({**given, "terrain": ""})[0].parameters["options"])
     assert "terrain" not in flat
     with pytest.raises(GantryError, match="expected a JSON object"):

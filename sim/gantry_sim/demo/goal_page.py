@@ -87,6 +87,7 @@ def crossing_result(crossing: Crossing) -> dict[str, Any]:
     result |= {name: None if found is None else getattr(found, name) for name in names}
     result["seconds"] = None if found is None else float(found.time_s[-1])
     result["maps"] = None if found is None else len(found.map_time_s)
+    result["blind_ticks"] = crossing.blind_ticks
     result["real_time"] = crossing.real_time
     result["rerun_difference"] = crossing.rerun
     result["timing"] = {name: _percentiles(values) for name, values in times_of(crossing).items()}
@@ -237,6 +238,8 @@ def _crossing(report: Report, crossing: Crossing) -> None:
         ("share of the window that was seen, mean", f"{100.0 * float(np.mean(seen)):.0f} %"),
         ("recorded actions and those of the network run again", f"differ by {crossing.rerun:.2g} at most"),
     ]
+    if crossing.blind_ticks is not None:
+        rows.append(("ticks that were shown unseen ground, as the map was too old", str(crossing.blind_ticks)))
     if crossing.real_time is not None:
         rows.append(("simulated seconds per second", f"{crossing.real_time:.2f}"))
     frames = {} if crossing.mapping is None else crossing.mapping.get("frames", {})

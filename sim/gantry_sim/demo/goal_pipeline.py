@@ -93,6 +93,8 @@ class Crossing:
     """Statistics of the mapping node; None if there are none."""
     robot: dict[str, Any] | None = None
     """Statistics of the simulated robot's node; None if there are none."""
+    loop: dict[str, Any] | None = None
+    """Statistics of the policy's node; None if there are none."""
     rerun: float | None = None
     """Largest difference of the recorded actions from those of the network run again."""
     gaze: GazeWalk | None = None
@@ -112,6 +114,11 @@ class Crossing:
         """Simulated seconds per second of the clock, below 1 on a machine that is too busy; None if unknown."""
         told = self.robot or {}
         return told["simulated_s"] / told["wall_s"] if told.get("wall_s") else None
+
+    @property
+    def blind_ticks(self) -> int | None:
+        """Ticks at which the newest map was too old to be shown to the policy; None if unknown."""
+        return None if self.loop is None else self.loop.get("map", {}).get("blind steps")
 
     @property
     def reason(self) -> str:
@@ -253,6 +260,7 @@ class GoalDemo:
             found=found,
             mapping=_read_statistics(folder / MAPPING),
             robot=_read_statistics(folder / ROBOT),
+            loop=_read_statistics(folder / walks.STATISTICS),
             rerun=rerun_difference(found, bundle),
             gaze=gaze,
             films=films,
