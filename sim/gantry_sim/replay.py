@@ -115,7 +115,7 @@ def film(
             data.qpos[3:7] = poses.quat_base_to_world_wxyz[row]
             data.qpos[index.joint_qpos] = poses.joint_pos_rad[row]
             mujoco.mj_kinematics(model, data)
-            yield camera.picture(data, poses.pos_base_in_world_m[row], *describe(row), ground_m=heights[row])
+            yield camera.picture(data, poses.pos_base_in_world_m[row], *describe(row), ground_m=float(heights[row]))
     finally:
         camera.close()
 

@@ -86,6 +86,22 @@ class Received:
     """Local monotonic time of its receipt."""
 
 
+@dataclass
+class Counts:
+    """What a simulated robot's node counts."""
+
+    steps: int = 0
+    """Turns of the loop, each of one period of simulated time."""
+    wall_s: float = 0.0
+    """How long they took."""
+    overruns: int = 0
+    """How often the loop was so far behind the clock that it started over from there."""
+    watchdog_trips: int = 0
+    """How often it damped by itself."""
+    refused: int = 0
+    """Joint commands that were none."""
+
+
 class SimRobotNode:
     """Steps a backend and speaks for it.
 
@@ -109,12 +125,9 @@ class SimRobotNode:
         self._received: Received | None = None
         self._fault: str = ""
         self._set_fault(values["fault"])
-        self._watchdog_trips = 0
         self._damping = JointCommand.damping(self.spec)
         self._activity = Activity.WAITING
-        self._refused = 0
-        self._overruns = self._steps = 0
-        self._wall_s = 0.0
+        self._counts = Counts()
         self._last_stamp_s = -math.inf
         self._priority: int = values["realtime_priority"]
         self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
@@ -132,11 +145,11 @@ class SimRobotNode:
     def statistics(self) -> dict[str, Any]:
         """How long the loop ran and how much of that was simulated, s; plain data for JSON."""
         return {
-            "wall_s": self._wall_s,
-            "simulated_s": self._steps * self._period_s,
-            "overruns": self._overruns,
-            "watchdog_trips": self._watchdog_trips,
-            "refused_commands": self._refused,
+            "wall_s": self._counts.wall_s,
+            "simulated_s": self._counts.steps * self._period_s,
+            "overruns": self._counts.overruns,
+            "watchdog_trips": self._counts.watchdog_trips,
+            "refused_commands": self._counts.refused,
         }
 
     def _loop(self) -> None:
@@ -157,10 +170,10 @@ class SimRobotNode:
                 for frame, frame_age_s in frames:
                     self._eyes.publish(frame, frame_age_s, covered=self._fault == "covered")
             next_s += self._period_s
-            self._steps, self._wall_s = self._steps + 1, time.monotonic() - begin_s
+            self._counts.steps, self._counts.wall_s = self._counts.steps + 1, time.monotonic() - begin_s
             late_s = time.monotonic() - next_s
             if late_s > MAX_LAG_S:
-                self._overruns += 1
+                self._counts.overruns += 1
                 next_s = time.monotonic()
             elif late_s < 0.0:
                 time.sleep(-late_s)
@@ -176,7 +189,7 @@ class SimRobotNode:
             self._activity = Activity.COMMANDED
             return received.command
         if self._activity is not Activity.DAMPING:
-            self._watchdog_trips += 1
+            self._counts.watchdog_trips += 1
             text = f"No joint command for {self._watchdog_s:g} s"
             if _is_braking(received.command):  # Who damps the robot before he leaves, has left on purpose.
                 self._log().info(f"{text} since the one to damp: damping on.")
@@ -232,7 +245,7 @@ class SimRobotNode:
         try:
             self._received = Received(self._codec.command(message), time.monotonic())
         except RobotError as error:
-            self._refused += 1
+            self._counts.refused += 1
             self._log().error(f"Refused: {error}", throttle_duration_sec=1.0)
 
     def _on_parameters(self, parameters: list[RclParameter]) -> SetParametersResult:
@@ -266,9 +279,9 @@ class SimRobotNode:
             "activity": self._activity,
             "backend": self._backend_name,
             "fault injected": FAULTS[self._fault],
-            "watchdog trips": self._watchdog_trips,
-            "refused commands": self._refused,
-            "overruns": self._overruns,
+            "watchdog trips": self._counts.watchdog_trips,
+            "refused commands": self._counts.refused,
+            "overruns": self._counts.overruns,
         }
         stamp = self._host.node.get_clock().now().to_msg()
         name = self._host.node.get_name()
