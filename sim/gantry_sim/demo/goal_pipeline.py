@@ -314,6 +314,8 @@ def walk_to_goal(config: GoalDemoConfig, terrain: str, goal: Goal, folder: Path,
     }
 
     def arguments(attempt: int) -> dict[str, Any]:
+        for name in (walks.RECORDING, walks.STATISTICS, MAPPING, ROBOT):
+            (folder / name).unlink(missing_ok=True)  # What an earlier attempt left is not of this one.
         nodes = {name: dict(values) for name, values in _PATIENCE.items()}
         for name, values in _LENIENT.items() if attempt else ():
             nodes.setdefault(name, {}).update(values)
