@@ -24,7 +24,7 @@ class AmeCfg:
     """Heads of the attention; they divide ``token_width``."""
     score_gain: float = 1.0
     """Factor on the attention's scores. Plain initial weights make scores that differ by a thousandth between cells, so
-    that attention is an average for millions of steps; a gain of some hundreds makes the differences about one."""
+    that attention is an average for millions of steps; a gain of some hundreds would make the differences about one."""
     global_width: int = 64
     """Width of the global feature and of the layer before it (step d)."""
     proprio_width: int = 128
@@ -56,7 +56,7 @@ class AmeCfg:
             kernel=3,
             token_width=32,
             heads=8,
-            score_gain=200.0,
+            score_gain=50.0,
             global_width=16,
             proprio_width=64,
             hidden=(128,),

@@ -66,11 +66,15 @@ class GroundCfg:
     """Length and width of a tile."""
     start_levels: int = 6
     """Robots start on this many of the lowest levels."""
+    school: tuple[str, ...] = ()
+    """Kinds or groups of terrain on which every robot of a curriculum begins, to be sent to its own column when it
+    does well and back when it fails there on the lowest level; empty for none."""
     held_out: tuple[str, ...] = ()
     """Held-out terrains to walk on instead; for evaluation alone."""
 
     def __post_init__(self) -> None:
         training_kinds(self.kinds or None)  # says what is unknown or held out
+        training_kinds(self.school or None)
         for name in self.held_out:
             if name not in TESTS:
                 raise UnknownNameError("test terrain", name, TESTS)

@@ -66,7 +66,11 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
         commands={"goal": GoalCommandCfg()},
         events=event_cfgs(cfg, robot, robot.foot_patterns(cfg.full_collisions)),
         rewards=_reward_cfgs(cfg, robot),
-        curriculum={"levels": CurriculumTermCfg(func=GoalLevels, params={"newest": cfg.promote_new})}
+        curriculum={
+            "levels": CurriculumTermCfg(
+                func=GoalLevels, params={"newest": cfg.promote_new, "school": cfg.ground.school}
+            )
+        }
         if cfg.curriculum
         else {},
         terminations=_termination_cfgs(cfg, robot),
