@@ -173,8 +173,9 @@ COMMAND = Command(
     description=(
         "Train a policy on this machine's CPU, score it on held-out episodes, export it as a bundle, put it through "
         "the gate, start a simulated robot and the policy as two ROS 2 nodes, drive them for a while, and write all "
-        "of it into one self-contained report.html. Exit code 0 if every threshold is met, 1 if one is missed; the "
-        "report is written either way."
+        "of it into one self-contained report.html. With the bundle of a policy that walks to goals by a map, camera, "
+        "mapping, policy and operator are ROS 2 nodes that cross held-out terrain. Exit code 0 if every threshold is "
+        "met, or every terrain crossed, 1 if one is not; the report is written either way."
     ),
     epilog="""examples:
   gantry demo
