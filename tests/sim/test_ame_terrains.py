@@ -179,18 +179,27 @@ def test_footholds_shrink():
 
 def test_rough_ground_and_obstacles_grow():
     mix = training_mix("go2")
-    spread = [np.ptp(rasterize(tile_of(mix["rough"], d)[0], (2, 2), (6, 6), 0.05).solid_m) for d in LEVELS]
+    spread = [np.ptp(rasterize(tile_of(mix["rough"], d)[0], (2, 2.6), (6, 5.4), 0.05).solid_m) for d in LEVELS]
     assert spread[0] == 0.0
     assert spread == sorted(spread)
     assert 0.8 * 2 * GO2.rough[1] < spread[-1] <= 2 * GO2.rough[1]
     counts = [(tile_of(mix["obstacles"], d)[0].geom_type == mujoco.mjtGeom.mjGEOM_BOX).sum() for d in LEVELS]
-    assert counts[0] == 0
+    assert counts[0] == 4  # two strips and two ramps
     assert counts == sorted(counts)
+
+
+def test_the_ridge_is_as_steep_as_its_slope_and_has_no_step():
+    cfg = replace(training_mix("go2")["obstacles"], density_m2=(0.0, 0.0), slope_rad=(0.2, 0.2))
+    model, _ = tile_of(cfg, 0.0)
+    heights = rasterize(model, (0.05, 4.0), (7.95, 4.05), 0.05).solid_m[:, 0]
+    x = 0.05 + 0.05 * np.arange(len(heights)) + 0.025
+    expected = np.tan(0.2) * np.clip(np.minimum(x - 1.6, 6.4 - x), 0.0, None)
+    np.testing.assert_allclose(heights, expected, atol=1e-5)
 
 
 def test_obstacles_leave_room_to_pass():
     model, _ = tile_of(training_mix("go2")["obstacles"], 1.0)
-    boxes = model.geom_type == mujoco.mjtGeom.mjGEOM_BOX
+    boxes = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_BOX)[4:]  # without strips and ramps
     centers, reach = model.geom_pos[boxes, :2], np.linalg.norm(model.geom_size[boxes, :2], axis=1)
     distance = np.linalg.norm(centers[:, None] - centers[None], axis=-1) - reach[:, None] - reach[None]
     assert distance[~np.eye(len(centers), dtype=bool)].min() > GO2.clearance[0]
@@ -208,15 +217,6 @@ def test_a_hand_made_tile_is_where_it_was_put():
     np.testing.assert_allclose(z[:4], [0.0, 0.3, 0.0, 0.2], atol=1e-6)
     # The upper face of the plank goes through (3, 0.5 + 0.1 sqrt(2)) with slope 1.
     np.testing.assert_allclose(z[4:], 0.5 + 0.1 * np.sqrt(2) + np.array([-0.2, 0.2]), atol=1e-5)
-
-
-def test_a_hand_made_height_field_keeps_its_directions():
-    spec = mujoco.MjSpec()
-    tile = Tile(spec, (6.0, 4.0), np.random.default_rng(0), 1.0)
-    x, y = np.linspace(0, 6, 7), np.linspace(0, 4, 5)
-    tile.field(0.1 * x[:, None] - 0.2 * y[None, :])
-    z = heights(spec.compile(), [(1.0, 3.0), (5.5, 0.25)])
-    np.testing.assert_allclose(z, [0.1 - 0.6, 0.55 - 0.05], atol=1e-5)
 
 
 def test_lookup_agrees_with_mujocos_rays_on_every_tile():

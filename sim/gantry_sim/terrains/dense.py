@@ -5,34 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gantry_sim.terrains.tile import Ends, GoalTerrainCfg, Tile, at
 
-_FADE_M = 0.3
 _TREAD_M = 0.05
+_RAMP_M = 0.5
 
 
 @dataclass(kw_only=True)
 class RoughCfg(GoalTerrainCfg):
-    """Random heights, smooth below the scale of ``feature_m``."""
+    """A causeway of blocks of random heights.
+
+    Blocks and not a height field: in MuJoCo a foot that presses on a height field also meets the inner walls of the
+    prisms it is made of, whose contacts push sideways, and is caught between them (docs/ame2.md).
+    """
 
     amplitude_m: tuple[float, float]
     """Heights are uniform within plus and minus this, easiest and hardest."""
-    feature_m: float = 0.25
-    """Distance between independent heights."""
-    spacing_m: float = 0.125
-    """Distance between the points of the height field."""
+    block_m: float = 0.4
+    """Edge of a block."""
+    lane_m: float = 3.2
+    """Width of the causeway."""
+    drop_m: float = 0.3
+    """Depth of the ground beside it below its lowest block."""
 
     def build(self, tile: Tile, difficulty: float) -> Ends:
         """Add the tile; see :meth:`GoalTerrainCfg.build`."""
         amplitude = at(self.amplitude_m, difficulty)
-        x, y = _axes(tile, self.spacing_m)
-        coarse = (int(np.ceil(tile.length_m / self.feature_m)) + 1, int(np.ceil(tile.width_m / self.feature_m)) + 1)
-        noise = tile.rng.uniform(-amplitude, amplitude, coarse)
-        heights = _interpolate(noise, x / self.feature_m, y / self.feature_m)
-        tile.field(heights * _fade(tile, x)[:, None])
-        return Ends(floor_z_m=-amplitude)
+        beside = -amplitude - self.drop_m
+        tile.slab((0.0, tile.start_m), 0.0)
+        tile.slab((tile.end_m, tile.length_m), 0.0)
+        tile.slab((tile.start_m, tile.end_m), beside)
+        x = np.linspace(tile.start_m, tile.end_m, round((tile.end_m - tile.start_m) / self.block_m) + 1)
+        half = 0.5 * self.lane_m
+        y = np.linspace(tile.mid_m - half, tile.mid_m + half, round(self.lane_m / self.block_m) + 1)
+        heights = tile.rng.uniform(-amplitude, amplitude, (len(x) - 1, len(y) - 1))
+        for i, row in enumerate(heights):
+            for j, top in enumerate(row):
+                tile.box((x[i], x[i + 1]), (y[j], y[j + 1]), float(top))
+        return Ends(floor_z_m=beside, lateral_m=half - 0.4)
 
 
 @dataclass(kw_only=True)
@@ -109,7 +120,7 @@ class BoxesCfg(GoalTerrainCfg):
 
 @dataclass(kw_only=True)
 class ObstaclesCfg(GoalTerrainCfg):
-    """Things to walk around, on a ridge."""
+    """Things to walk around, on a ridge of two ramps."""
 
     density_m2: tuple[float, float]
     """Obstacles per square metre of course, easiest and hardest."""
@@ -126,14 +137,11 @@ class ObstaclesCfg(GoalTerrainCfg):
         """Add the tile; see :meth:`GoalTerrainCfg.build`."""
         rng = tile.rng
         course = tile.end_m - tile.start_m
-        crest = np.tan(at(self.slope_rad, difficulty)) * course / np.pi
+        crest = _ridge(tile, at(self.slope_rad, difficulty))
 
-        def ground(x: NDArray[np.float64]) -> NDArray[np.float64]:
-            along = np.clip((x - tile.start_m) / course, 0.0, 1.0)
-            return 0.5 * crest * (1 - np.cos(2 * np.pi * along))
+        def ground(x: float) -> float:
+            return crest * (1.0 - abs(2.0 * (x - tile.start_m) / course - 1.0))
 
-        x = _axes(tile, 0.1)[0]
-        tile.field(np.repeat(ground(x)[:, None], 2, axis=1))
         placed: list[tuple[float, float, float]] = []
         wanted = round(at(self.density_m2, difficulty) * course * tile.width_m)
         for _ in range(20 * wanted):
@@ -142,7 +150,7 @@ class ObstaclesCfg(GoalTerrainCfg):
             px, py = _anywhere(tile, reach)
             if all(np.hypot(px - qx, py - qy) > reach + r + self.clearance_m for qx, qy, r in placed):
                 placed.append((px, py, reach))
-                foot = float(ground(np.array([px]))[0])
+                foot = ground(px)
                 top, bottom = foot + rng.uniform(*self.height_m), foot - 0.5
                 tile.turned_box(
                     (px, py, 0.5 * (top + bottom)), (*edges, top - bottom), (0.0, 0.0, rng.uniform(-np.pi, np.pi))
@@ -158,21 +166,16 @@ def _anywhere(tile: Tile, reach: float) -> tuple[float, float]:
     return float(x), float(tile.rng.uniform(reach, tile.width_m - reach))
 
 
-def _axes(tile: Tile, spacing_m: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """x and y of the points of a height field."""
-    x = np.linspace(0.0, tile.length_m, round(tile.length_m / spacing_m) + 1)
-    return x, np.linspace(0.0, tile.width_m, round(tile.width_m / spacing_m) + 1)
-
-
-def _fade(tile: Tile, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(x,) 0 on the strips, 1 on the course."""
-    return np.clip(np.minimum(x - tile.start_m, tile.end_m - x) / _FADE_M, 0.0, 1.0)
-
-
-def _interpolate(values: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bilinear: (len(x), len(y)) values at fractional indices."""
-    i, j = np.minimum(x.astype(int), values.shape[0] - 2), np.minimum(y.astype(int), values.shape[1] - 2)
-    u, v = (x - i)[:, None], (y - j)[None, :]
-    low = values[np.ix_(i, j)] * (1 - v) + values[np.ix_(i, j + 1)] * v
-    high = values[np.ix_(i + 1, j)] * (1 - v) + values[np.ix_(i + 1, j + 1)] * v
-    return low * (1 - u) + high * u
+def _ridge(tile: Tile, slope_rad: float) -> float:
+    """Level strips and two ramps over the whole width of the tile; height of the crest between them, m."""
+    tile.slab((0.0, tile.start_m), 0.0)
+    tile.slab((tile.end_m, tile.length_m), 0.0)
+    half = 0.5 * (tile.end_m - tile.start_m)
+    crest = float(np.tan(slope_rad)) * half
+    for start, up in ((tile.start_m, 1.0), (tile.start_m + half, -1.0)):
+        # The middle of the upper face, and half a thickness down along its normal.
+        x = start + 0.5 * half + 0.5 * _RAMP_M * up * np.sin(slope_rad)
+        z = 0.5 * crest - 0.5 * _RAMP_M * np.cos(slope_rad)
+        size = (half / float(np.cos(slope_rad)), tile.width_m, _RAMP_M)
+        tile.turned_box((float(x), tile.mid_m, float(z)), size, (0.0, -up * slope_rad, 0.0))
+    return crest

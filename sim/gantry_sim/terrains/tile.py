@@ -2,8 +2,8 @@
 
 Every tile is crossed along +x. Its obstacles span the tile's width, or a lane between two drops, so that the way over
 them is the short one, and a step, a gap or a plank is one box however wide the tile is: a simulation pays for every
-geom at every step. Only boxes and upright height fields are used, for which the height lookup
-(``gantry_sim.physics.heightmap``) is exact.
+geom at every step. Only boxes are used: the height lookup
+(``gantry_sim.physics.heightmap``) is exact for them, and feet are not caught between the prisms of a height field.
 
 The frame of a tile has its origin at the tile's corner with the smallest x and y; z = 0 is the height of a strip that
 is neither raised nor sunk, the same for all tiles.
@@ -22,7 +22,6 @@ from typing import ClassVar
 import mujoco
 import numpy as np
 from mjlab.terrains.terrain_generator import FlatPatchSamplingCfg, SubTerrainCfg, TerrainGeometry, TerrainOutput
-from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
 
@@ -117,33 +116,6 @@ class Tile:
             rgba=_rgba(z + 0.5 * size[2]),
         )
         self.geometries.append(TerrainGeometry(geom=geom))
-        return geom
-
-    def field(self, heights: NDArray[np.float64]) -> mujoco.MjsGeom:
-        """A height field over the whole tile.
-
-        Args:
-            heights: (along x, along y) heights at equal distances from edge to edge of the tile, m.
-        """
-        low, high = float(heights.min()), float(heights.max())
-        span = max(high - low, 1e-3)
-        shown = ((heights - low) / span).T  # MuJoCo's rows run along y
-        field = self.spec.add_hfield(
-            name=f"field_{len(self.spec.hfields)}",
-            size=[self.length_m / 2, self.width_m / 2, span, _SLAB_M],
-            nrow=shown.shape[0],
-            ncol=shown.shape[1],
-            userdata=shown.astype(np.float32).flatten().tolist(),
-        )
-        geom = self.spec.worldbody.add_geom(
-            name=self._next_name(),
-            type=mujoco.mjtGeom.mjGEOM_HFIELD,
-            hfieldname=field.name,
-            pos=[self.length_m / 2, self.width_m / 2, low],
-            group=GROUND_GROUP,
-            rgba=_rgba(0.0),
-        )
-        self.geometries.append(TerrainGeometry(geom=geom, hfield=field))
         return geom
 
     def _next_name(self) -> str:

@@ -56,8 +56,8 @@ def cpu(robot: str) -> Preset:
             learning_rate=1e-3,
             final_learning_rate_factor=0.3,
             gamma=0.99,
-            init_std=0.2,  # with more, the gait that walks by itself falls
-            entropy=0.0005,
+            init_std=0.35,
+            entropy=0.002,
             epochs=2,  # an update through the attention costs as much as the simulation
             network="ame2",
             ame=AmeCfg.small(),
