@@ -136,7 +136,7 @@ def test_one_field_is_changed_and_nothing_else(path, text, found):
 @pytest.mark.parametrize(
     ("path", "text", "message"),
     [
-        ("step", "3", r"Unknown field 'step'\. Did you mean 'steps'\? Available: env, steps\. \(in 'step'\)"),
+        ("step", "3", r"Unknown field 'step'\. Did you mean 'steps'\? Available: env, steps\."),
         ("num_envs", "3", r"Unknown field 'num_envs'\. .*Did you mean 'env\.num_envs'\?"),
         ("env.nois.width_m", "3", "Unknown field 'nois'. Did you mean 'noise'"),
         ("env.noise.width", "3", "Unknown field 'width'. Did you mean 'width_m'"),

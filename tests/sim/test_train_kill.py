@@ -145,11 +145,15 @@ def test_interrupted_it_saves_and_says_how_to_go_on(training, capsys):
     training.begin(total_steps=10**9, save_every_s=1e9)
     assert training.wait_until(lambda: len(training.rows()) >= 2), training.output()
     # While it runs, nobody else may train in its folder ...
-    for words in (["--resume", training.folder], ["velocity-flat-go2", "--run-dir", training.folder]):
+    held = f"is being trained by another process ({training.process.pid} on "
+    for words, reason in (
+        (["--resume", training.folder], held),
+        (["velocity-flat-go2", "--run-dir", training.folder], "already holds a run"),
+    ):
         assert cli.main(["train", *map(str, words)]) == 2
         message = capsys.readouterr().err
         assert message.startswith("Error: ")
-        assert f"is being trained by another process ({training.process.pid} on " in message
+        assert reason in message
         assert len(message.splitlines()) == 1
     # ... and Ctrl-C ends it after the iteration that it is in, which is saved.
     assert training.end(signal.SIGINT) == 130, training.output()

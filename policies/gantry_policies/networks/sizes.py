@@ -22,9 +22,6 @@ class AmeCfg:
     """Width of a token, and of the attention (steps c, g)."""
     heads: int = 32
     """Heads of the attention; they divide ``token_width``."""
-    score_gain: float = 1.0
-    """Factor on the attention's scores. Plain initial weights make scores that differ by a thousandth between cells, so
-    that attention is an average for millions of steps; a gain of some hundreds would make the differences about one."""
     global_width: int = 64
     """Width of the global feature and of the layer before it (step d)."""
     proprio_width: int = 128
@@ -41,6 +38,9 @@ class AmeCfg:
     """Newest frames that are taken in full."""
     short_width: int = 60
     """Width that these are reduced to."""
+    score_gain: float = 1.0
+    """Factor on the attention's scores. Plain initial weights make scores that differ by a thousandth between cells, so
+    that attention is an average for millions of steps; a gain of some hundreds would make the differences about one."""
 
     @classmethod
     def paper(cls) -> AmeCfg:
