@@ -119,7 +119,7 @@ def test_killed_at_random_moments_and_resumed_to_the_end(training):
         training.resume()
         some_more = min(ITERATIONS - 1, max(saved, before) + dice.randint(1, 8))
         alive = training.wait_until(lambda wanted=some_more: len(training.rows()) >= wanted)
-        if alive and kills < 5:
+        if alive and kills < 4:
             time.sleep(dice.uniform(0.0, 0.2))
             training.end(signal.SIGKILL)
             kills += 1
