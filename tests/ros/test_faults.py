@@ -11,8 +11,8 @@ pytest.importorskip("rclpy")
 
 from sensor_msgs.msg import JointState  # noqa: E402
 
-from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S  # noqa: E402
 from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.policy_node import NEWCOMER_S  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 
@@ -122,7 +122,7 @@ def test_a_passive_policy_sends_nothing_while_somebody_else_commands_the_robot(p
         return len(operator.commands) == count
 
     wait_until(lambda: not silent(), "limp commands of a policy that is alone")
-    time.sleep(DISCOVERY_S + LOOK_PERIOD_S)  # A newcomer would step back; it is none any more.
+    time.sleep(NEWCOMER_S)  # A newcomer steps back, with exit code 2; from now on it is none, whoever ran before.
     with NodeHost("vendor") as vendor:
         vendor.node.create_publisher(JointState, "joint_command", 1)
         wait_until(silent, "silence")

@@ -14,13 +14,7 @@ from gantry_sim.physics.agreement import AGREEMENT_TASKS
 NUM_ENVS = 8
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def build(make=unitree_go1_flat_env_cfg, seed=3, num_envs=NUM_ENVS, **switches):

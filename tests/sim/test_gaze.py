@@ -31,13 +31,7 @@ GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def network(encoder="ame2", contract=CONTRACT):

@@ -24,13 +24,7 @@ from gantry_sim.vec_env import GantryVecEnv
 GO2 = "velocity-flat-go2"
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def build(name=GO2, preset="cpu", num_envs=4, seed=1, **changes):
