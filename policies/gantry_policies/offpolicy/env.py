@@ -1,0 +1,63 @@
+"""What the off-policy learner trains on: parallel environments that say how an episode ended and what it ended in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from torch import Tensor
+
+Observation: TypeAlias = dict[str, Tensor]
+"""Observations by key, each ``(N, ...)``: ``state`` is flat float32, ``image/<camera>`` is uint8 ``(N, C, H, W)``."""
+
+STATE = "state"
+"""Key of the flat numbers of an observation."""
+IMAGE_PREFIX = "image/"
+"""Keys of camera images begin with it."""
+
+
+@dataclass(frozen=True)
+class EnvStep:
+    """What one step of N environments gave; environments whose episode ended have begun their next one already."""
+
+    obs: Observation
+    """``(N, ...)``: what is seen now; of environments whose episode ended, the first of the next episode."""
+    next_obs: Observation
+    """``(N, ...)``: what followed the action; of environments whose episode ended, the episode's last observation."""
+    reward: Tensor
+    """``(N,)`` float32."""
+    terminated: Tensor
+    """``(N,)`` bool: ended for good, by success or failure; nothing of value comes after it."""
+    truncated: Tensor
+    """``(N,)`` bool: out of time; the value of ``next_obs`` is bootstrapped by default."""
+    success: Tensor
+    """``(N,)`` bool: the task's own verdict at this step."""
+
+
+class StepEnv(Protocol):
+    """N environments that are stepped together and restart by themselves."""
+
+    num_envs: int
+    """N."""
+    device: str
+    """Where tensors live."""
+    action_size: int
+    """Numbers of an action."""
+    max_episode_steps: int
+    """Steps after which an episode is truncated."""
+    dt_s: float
+    """Time of a step, in s."""
+    obs_shapes: dict[str, tuple[int, ...]]
+    """Shape of one environment's observation, by key; see :data:`Observation`."""
+
+    def reset(self) -> Observation:
+        """Begin new episodes everywhere; returns their first observations."""
+        ...
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Apply actions, ``(N, action_size)`` in [-1, 1], without unit."""
+        ...
+
+    def close(self) -> None:
+        """Release what the environments hold."""
+        ...
