@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from gantry_deploy.arm_spec import OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
 from gantry_deploy.contract_parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -40,9 +41,13 @@ __all__ = [
     "CONTRACT_VERSION",
     "METADATA_KEY",
     "NORMALIZATION",
+    "OBJECT_GOAL",
+    "OBJECT_GOAL_NAMES",
     "Acceptance",
     "ActionSpec",
+    "ArmSpec",
     "BalanceSpec",
+    "CameraInput",
     "CarrotSpec",
     "CommandSpec",
     "GaitSpec",
@@ -98,6 +103,8 @@ class PolicyContract:
     """Gait clock, if the policy has one."""
     map_window: MapWindow | None = None
     """Elevation window, if the policy sees one."""
+    arm: ArmSpec | None = None
+    """Geometry and limits of an arm; None for robots that are none."""
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION
@@ -120,8 +127,11 @@ class PolicyContract:
             "effort_limit_nm",
         ):
             _require_length(name, getattr(self, name), n)
-        _require_length("action.scale", self.action.scale, n)
-        _require_length("action.offset_rad", self.action.offset_rad, n)
+        actions = n if self.arm is None else self.arm.action_size(self.action.kind, n)
+        _require_length("action.scale", self.action.scale, actions)
+        _require_length("action.offset_rad", self.action.offset_rad, actions)
+        if self.arm is not None:
+            self.arm.check_joints(self.joint_names)
         for name in ("lower", "upper", "max_rate"):
             _require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
         if self.gait is not None:
@@ -156,7 +166,7 @@ class PolicyContract:
     @property
     def action_size(self) -> int:
         """Numbers in the actor's output."""
-        return len(self.joint_names)
+        return len(self.action.scale)
 
     def to_json(self) -> str:
         """JSON in full precision: reading it back gives an equal contract."""
@@ -206,6 +216,10 @@ class PolicyContract:
                     raise ContractError(
                         f"Joint '{joint}': the contract's {mine} is {asked}, beyond the robot's {theirs} {allowed}."
                     )
+        if self.arm is not None and self.arm.chain != spec.chain:
+            raise ContractError(
+                f"The contract's arm has another geometry: {self.arm.chain}, '{spec.name}': {spec.chain}."
+            )
         self._check_gains(spec)
 
     def _check_gains(self, spec: RobotSpec) -> None:
@@ -250,7 +264,8 @@ def check_numbers(contract: PolicyContract) -> None:
             _require(value >= 1, f"{name} of observation '{term.name}'", value, "1 or more")
         _require(term.clip is None or term.clip > 0.0, f"clip of observation '{term.name}'", term.clip, "more than 0")
     command = contract.command
-    for kind, names in ((BODY_VELOCITY, BODY_VELOCITY_NAMES), (BODY_POSE, BODY_POSE_NAMES)):
+    known = ((BODY_VELOCITY, BODY_VELOCITY_NAMES), (BODY_POSE, BODY_POSE_NAMES), (OBJECT_GOAL, OBJECT_GOAL_NAMES))
+    for kind, names in known:
         if command.kind == kind:
             _require(command.names == names, "command.names", command.names, str(names))
     if command.carrot is not None:
@@ -259,8 +274,10 @@ def check_numbers(contract: PolicyContract) -> None:
     elif command.kind == BODY_POSE:
         _require(contract.gait is None, "command.carrot", None, "one, since a gait needs a velocity")
     for name, lower, upper in zip(command.names, command.lower, command.upper, strict=True):
-        # Zero is what a lost operator's command becomes, and a range without it would make that a motion.
-        _require(lower <= 0.0 <= upper, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")
+        # Zero is what a lost operator's command becomes, and a range without it would make that a motion. The place of
+        # an object is no motion, and is never forgotten.
+        holds = lower <= upper if command.kind == OBJECT_GOAL else lower <= 0.0 <= upper
+        _require(holds, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")
     if contract.gait is not None:
         _require(contract.gait.frequency_hz > 0.0, "gait.frequency_hz", contract.gait.frequency_hz, "more than 0")
         _require(0.0 < contract.gait.duty < 1.0, "gait.duty", contract.gait.duty, "between 0 and 1")

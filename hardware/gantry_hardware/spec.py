@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 FloatArray = NDArray[np.float64]
@@ -73,6 +74,8 @@ class RobotSpec:
     hold_gains: tuple[tuple[float, float], ...] = ()
     """Stiffness (N m/rad) and damping (N m s/rad) of every joint for holding a pose without a policy. Empty: the
     joints' own gains, which suffice where a robot need not balance on its ankles."""
+    chain: Chain | None = None
+    """An arm's geometry from its base to its end effector; None for robots that are no arms."""
 
     def __post_init__(self) -> None:
         if len(self.hold_gains) not in (0, len(self.joints)):
