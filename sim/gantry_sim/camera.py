@@ -17,6 +17,8 @@ from gantry_sim.looks import MAX_PICTURE_PX, VISUAL_GROUP
 
 COLLISION_GROUP = 3
 """Geom group of shapes that touch things; drawn only where a robot has nothing better to show."""
+ARM_HEIGHT_M = 0.25
+"""The height that an arm is looked at, whose base lies on the ground."""
 MAX_SHAPES = 2000
 """Shapes that one picture may hold."""
 ARROW_WIDTH_M = 0.012
@@ -44,7 +46,7 @@ class TrackingCamera:
         model: The compiled scene.
         width_px: Width of the pictures.
         height_px: Height of the pictures.
-        robot_height_m: Height of the robot's base, which sets the distance and what the camera looks at.
+        robot_height_m: Height of the robot's base, which sets the distance and what the camera looks at; 0 for an arm.
 
     Raises:
         GantryError: If the pictures would be too large, or if this machine cannot draw.
@@ -67,8 +69,9 @@ class TrackingCamera:
         self._camera = mujoco.MjvCamera()
         self._camera.azimuth = 50.0
         self._camera.elevation = -16.0
-        self._camera.distance = 0.85 + 2.2 * robot_height_m
-        self._look_height_m = 0.75 * robot_height_m
+        height_m = robot_height_m or ARM_HEIGHT_M
+        self._camera.distance = 0.85 + 2.2 * height_m
+        self._look_height_m = 0.75 * height_m
         self._option = mujoco.MjvOption()
         self._option.geomgroup[COLLISION_GROUP] = not (model.geom_group == VISUAL_GROUP).any()
 

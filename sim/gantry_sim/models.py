@@ -1,8 +1,9 @@
-"""MuJoCo models of the robots: each alone with a free base, or standing on a floor.
+"""MuJoCo models of the robots: each alone, with a free base unless it is an arm, or standing on a floor.
 
 A robot's model and its :class:`~gantry_hardware.spec.RobotSpec` share names: joints are called as in the spec, and
 every foot of the spec is a site at its sole. All models carry the sensors ``imu_ang_vel``, ``imu_lin_vel`` and
-``imu_lin_acc``. The model holds masses, shapes, joint ranges and friction; rotor inertias come from the spec.
+``imu_lin_acc``. The model holds masses, shapes, joint ranges and friction; rotor inertias come from the spec. An arm
+is screwed to the floor at the origin and has a site ``ee`` where its chain ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import mujoco
 
+from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_sim import looks
@@ -20,8 +22,11 @@ MODEL_FILES: dict[str, tuple[str, str]] = {
     "go1": ("mjlab", "asset_zoo/robots/unitree_go1/xmls/go1.xml"),
     "go2": ("gantry_sim", "assets/go2.xml"),
     "g1": ("mjlab", "asset_zoo/robots/unitree_g1/xmls/g1.xml"),
+    "yam": ("mjlab", "asset_zoo/robots/i2rt_yam/xmls/yam.xml"),
 }
 """Robot name to the package that carries its MJCF, and the file's path inside that package."""
+EE_SITE = "ee"
+"""Site at an arm's end effector."""
 
 
 def model_names() -> list[str]:
@@ -49,7 +54,7 @@ def model_file(name: str) -> Path:
 
 
 def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
-    """A robot alone: free base, collision shapes, sensors, rotor inertias of its spec; no floor and no actuators.
+    """A robot alone: base, collision shapes, sensors, rotor inertias of its spec; no floor and no actuators.
 
     Args:
         name: Robot name, one of :func:`model_names`.
@@ -59,11 +64,14 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
         UnknownNameError: If there is no such model.
     """
     model = mujoco.MjSpec.from_file(str(model_file(name)))
-    for joint in robot_spec(name).joints:
+    spec = robot_spec(name)
+    for joint in spec.joints:
         found = model.joint(joint.name)
         if found is None:
             raise UnknownNameError(f"joint in the model of {name}", joint.name, actuated_joint_names(model))
         found.armature = joint.armature_kg_m2
+    if spec.chain is not None:
+        _make_arm(model, spec.chain)
     if not visuals:
         looks.remove_visuals(model)
     elif name == "go2":
@@ -102,16 +110,45 @@ def scene_model(
     return model
 
 
+def _make_arm(model: mujoco.MjSpec, chain: Chain) -> None:
+    """What a model of an arm lacks: end effector, sensors of the base, and the controller that carries its weight."""
+    for light in list(model.lights):
+        model.delete(light)
+    last = model.joint(chain.joint_names[-1]).parent
+    last.add_site(name=EE_SITE, pos=list(chain.pos_ee_m), quat=list(chain.quat_ee_wxyz), group=5)
+    base = model.joint(chain.joint_names[0]).parent.parent
+    base.add_site(name="imu", group=5)
+    for name, kind in (
+        ("imu_ang_vel", mujoco.mjtSensor.mjSENS_GYRO),
+        ("imu_lin_vel", mujoco.mjtSensor.mjSENS_VELOCIMETER),
+        ("imu_lin_acc", mujoco.mjtSensor.mjSENS_ACCELEROMETER),
+    ):
+        model.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="imu")
+    for body in model.bodies:
+        body.gravcomp = 1.0
+    for geom in model.geoms:
+        if geom.contype:  # An arm touches what is not itself; that it cannot touch itself saves most of the checks.
+            geom.contype, geom.conaffinity = 0, 1
+
+
 def base_body(model: mujoco.MjSpec) -> mujoco.MjsBody:
-    """The body that carries the free joint, that is the robot's base.
+    """The robot's base: the body that carries the free joint, or of an arm the one that its first joint turns on.
 
     Raises:
-        GantryError: If no body has a free joint.
+        GantryError: If the model has no joint.
     """
-    for joint in model.joints:
+    joints = model.joints
+    for joint in joints:
         if joint.type == mujoco.mjtJoint.mjJNT_FREE:
             return joint.parent
-    raise GantryError("The model has no free joint, so it has no base; give the robot's root body a <freejoint/>.")
+    if not joints:
+        raise GantryError("The model has no joint, so it has no base.")
+    return joints[0].parent.parent
+
+
+def has_free_base(model: mujoco.MjSpec) -> bool:
+    """Whether the robot's base floats."""
+    return any(joint.type == mujoco.mjtJoint.mjJNT_FREE for joint in base_body(model).joints)
 
 
 def actuated_joint_names(model: mujoco.MjSpec) -> tuple[str, ...]:

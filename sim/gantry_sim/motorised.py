@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
-from gantry_sim.models import base_body, scene_model
+from gantry_sim.models import base_body, has_free_base, scene_model
 
 FloatArray = NDArray[np.float64]
 
@@ -50,12 +50,17 @@ def robot_with_motors(
         GantryError: If the base would weigh nothing, or a number makes no sense.
     """
     scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
-    base = base_body(scene)
-    if not base.mass + added_mass_kg > 0.0:
+    base, floats = base_body(scene), has_free_base(scene)
+    if not floats and added_mass_kg:
+        raise GantryError(
+            f"'{spec.name}' is fixed to the ground, where 'added_mass_kg' = {added_mass_kg} changes nothing."
+        )
+    if floats and not base.mass + added_mass_kg > 0.0:
         raise GantryError(
             f"'{spec.name}' cannot carry 'added_mass_kg' = {added_mass_kg}: its base weighs {base.mass:.3f} kg."
         )
-    base.mass += added_mass_kg
+    if floats:
+        base.mass += added_mass_kg
     if terrain:
         from gantry_sim.terrain_scene import TerrainCfg, add_terrain  # Loads torch, which a flat floor does not need.
 
@@ -70,7 +75,7 @@ def robot_with_motors(
             forcelimited=True,
             forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
         )
-    if fixed_base:
+    if fixed_base and floats:
         _hang(scene, base, spec.base_height_m + HANGING_CLEARANCE_M)
     # A state that has blown up must be seen as such, not quietly put back to the start.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
