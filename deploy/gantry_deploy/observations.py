@@ -16,7 +16,9 @@ from gantry_deploy import gait as gait_clock
 from gantry_deploy.commands import shorten_goal
 from gantry_deploy.contract import ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.kinematics import ArmKinematics
 from gantry_hardware.errors import UnknownNameError
+from gantry_mapping.frames import rotation_matrix
 
 Array = Any
 
@@ -43,6 +45,12 @@ class Signals:
     """Shape (N, 3), where the robot knows it."""
     elevation_map: Array | None = None
     """Shape (N, rows, cols, channels), the contract's map window, where the policy looks at one."""
+    joint_target_rad: Array | None = None
+    """Shape (N, n), the last joint targets, where a term asks for them."""
+    object_pose_in_base: Array | None = None
+    """Shape (N, 7), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame."""
+    ee_pose_in_base: tuple[Array, Array] | None = None
+    """Place (N, 3), m, and rotation (N, 3, 3) of an arm's end effector; found from the joints if it is not given."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,10 @@ class TermConstants:
     """The contract that is being obeyed."""
     default_pos_rad: Array
     """Shape (1, n)."""
+    kinematics: ArmKinematics | None = None
+    """Of the contract's arm."""
+    chain_joints: Array | None = None
+    """Shape (joints of the chain,), their places among the contract's joints."""
 
 
 def joint_pos(signals: Signals, constants: TermConstants) -> Array:
@@ -129,6 +141,65 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
     return array_namespace(values).reshape(values, (values.shape[0], -1))
 
 
+def joint_lead(signals: Signals, constants: TermConstants) -> Array:
+    """How far the last joint targets are ahead of the joints, (N, n), rad; an arm that is held up shows it here."""
+    return _given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
+
+
+def ee_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Place of the end effector in the base frame, (N, 3), m."""
+    return _ee_pose(signals, constants)[0]
+
+
+def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
+    """Orientation of the end effector: its x and y axes in the base frame, (N, 6), which know no jumps."""
+    rotation = _ee_pose(signals, constants)[1]
+    return array_namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+
+
+def object_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Place of the object in the base frame, (N, 3), m."""
+    return _given(signals.object_pose_in_base, "object_pos", "an object's pose")[:, :3]
+
+
+def object_rotation(signals: Signals, constants: TermConstants) -> Array:
+    """Orientation of the object: its x and y axes in the base frame, (N, 6)."""
+    quat = _given(signals.object_pose_in_base, "object_rotation", "an object's pose")[:, 3:]
+    rotation = rotation_matrix(quat)
+    return array_namespace(quat).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+
+
+def object_from_ee(signals: Signals, constants: TermConstants) -> Array:
+    """From the end effector to the object, along the base's axes, (N, 3), m."""
+    return object_pos(signals, constants) - ee_pos(signals, constants)
+
+
+def object_goal(signals: Signals, constants: TermConstants) -> Array:
+    """Where the object belongs, in the base frame, (N, 3), m."""
+    return signals.command
+
+
+def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
+    """From the object to where it belongs, along the base's axes, (N, 3), m."""
+    return signals.command - object_pos(signals, constants)
+
+
+def _given(value: Array | None, term: str, what: str) -> Array:
+    if value is None:
+        raise ContractError(f"The observation '{term}' needs {what}; there is none.")
+    return value
+
+
+def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
+    if signals.ee_pose_in_base is None:
+        if constants.kinematics is None:
+            raise ContractError("The pose of an end effector needs an arm in the contract; it has none.")
+        xp = array_namespace(signals.joint_pos_rad)
+        joints = xp.take(signals.joint_pos_rad, constants.chain_joints, axis=1)
+        signals.ee_pose_in_base = constants.kinematics.forward(joints)
+    return signals.ee_pose_in_base
+
+
 @dataclass(frozen=True)
 class TermInfo:
     """A term's function and what the contract says of its raw signal."""
@@ -154,6 +225,14 @@ TERMS: dict[str, TermInfo] = {
     "base_lin_vel": TermInfo(base_lin_vel, "state/body/linear_velocity", "base", "m/s"),
     "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1"),
     "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m"),
+    "joint_lead": TermInfo(joint_lead, "", "", "rad"),
+    "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
+    "ee_rotation": TermInfo(ee_rotation, "state/body/rotation", "base", ""),
+    "object_pos": TermInfo(object_pos, "state/body/position", "base", "m"),
+    "object_rotation": TermInfo(object_rotation, "state/body/rotation", "base", ""),
+    "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m"),
+    "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
+    "goal_from_object": TermInfo(goal_from_object, "", "base", "m"),
 }
 """Every term that a contract may name."""
 
@@ -216,7 +295,7 @@ class ObservationBuilder:
         for term in contract.observations:
             check_term(term)
         self._functions = [term_info(term.name).function for term in contract.observations]
-        self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))
+        self._constants = self._make_constants()
         sizes = [term.size for term in contract.observations]
         scales = [term.scale for term in contract.observations for _ in range(term.size)]
         bounds = [term.clip for term in contract.observations for _ in range(term.size)]
@@ -281,6 +360,15 @@ class ObservationBuilder:
             columns[i] = xp.reshape(block, (frame.shape[0], terms[i].history * terms[i].size))
             start += terms[i].size
         return xp.concat(columns, axis=-1)
+
+    def _make_constants(self) -> TermConstants:
+        contract, arm = self.contract, self.contract.arm
+        default = self._asarray([contract.default_pos_rad])
+        if arm is None:
+            return TermConstants(contract, default)
+        ids = [contract.joint_names.index(name) for name in arm.chain.joint_names]
+        joints = self._xp.asarray(ids, dtype=self._xp.int64, device=device(self._like))
+        return TermConstants(contract, default, ArmKinematics(arm.chain, self._like), joints)
 
     def _asarray(self, values: list[Any]) -> Array:
         return self._xp.asarray(values, dtype=self._like.dtype, device=device(self._like))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from gantry_deploy.arm import BOUND_TOLERANCE_M, ArmDecoder
 from gantry_deploy.arm_spec import BODY_TARGET, JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec
 from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract, check_numbers
 from gantry_deploy.errors import ContractError
+from gantry_deploy.observations import ObservationBuilder, Signals, make_term
 from gantry_deploy.testing import contract_for
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M
@@ -206,3 +207,51 @@ def test_the_place_of_an_object_may_be_away_from_the_base():
         check_numbers(arm_contract(command=replace(goal, lower=(0.5, -0.2, 0.0))))
     with pytest.raises(ContractError, match=r"command\.names"):
         check_numbers(arm_contract(command=replace(goal, names=("x", "y", "z"))))
+
+
+def test_what_an_arm_observes_by_hand():
+    n = YAM.num_joints
+    terms = [("joint_pos", n), ("joint_lead", n), ("ee_pos", 3), ("ee_rotation", 6), ("object_pos", 3)]
+    terms += [("object_rotation", 6), ("object_from_ee", 3), ("object_goal", 3), ("goal_from_object", 3)]
+    goal = CommandSpec(OBJECT_GOAL, OBJECT_GOAL_NAMES, (0.2, -0.2, 0.0), (0.4, 0.2, 0.2), (0.0,) * 3)
+    contract = arm_contract(command=goal, observations=tuple(make_term(name, size) for name, size in terms))
+    quarter = np.sqrt(0.5)
+    signals = Signals(
+        joint_pos_rad=HOME[None],
+        joint_vel_rad_s=np.zeros((1, n)),
+        quat_base_to_world_wxyz=np.array([[1.0, 0.0, 0.0, 0.0]]),
+        ang_vel_base_in_base_rad_s=np.zeros((1, 3)),
+        command=np.array([[0.3, 0.1, 0.05]]),
+        last_action=np.zeros((1, 4)),
+        time_s=np.zeros(1),
+        joint_target_rad=HOME[None] + 0.01,
+        object_pose_in_base=np.array([[0.35, 0.0, 0.02, quarter, 0.0, 0.0, quarter]]),  # a quarter of a turn about z
+    )
+    as_torch = {
+        item.name: None if (value := getattr(signals, item.name)) is None else torch.as_tensor(np.array(value))
+        for item in fields(Signals)
+    }
+    both = ObservationBuilder(contract, np.zeros((1, 1)))(signals)[0]
+    theirs = ObservationBuilder(contract, torch.zeros(1, 1, dtype=torch.float64))(Signals(**as_torch))
+    np.testing.assert_allclose(theirs.numpy()[0], both, atol=1e-12)
+    built = np.split(both, np.cumsum([size for _, size in terms]))
+    tilt = np.radians(40.0)
+    wanted = [
+        np.zeros(n),
+        np.full(n, 0.01),
+        [0.30, 0.0, 0.17],
+        [-np.cos(tilt), 0.0, -np.sin(tilt), 0.0, 1.0, 0.0],
+        [0.35, 0.0, 0.02],
+        [0.0, 1.0, 0.0, -1.0, 0.0, 0.0],
+        [0.05, 0.0, -0.15],
+        [0.3, 0.1, 0.05],
+        [-0.05, 0.1, 0.03],
+    ]
+    for (name, _), ours, theirs in zip(terms, built[:-1], wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-3, err_msg=name)
+    with pytest.raises(ContractError, match="'object_pos' needs an object's pose"):
+        ObservationBuilder(contract, np.zeros((1, 1)))(replace(signals, object_pose_in_base=None))
+    with pytest.raises(ContractError, match="needs an arm in the contract"):
+        ObservationBuilder(
+            replace(joint_contract(), arm=None, observations=(make_term("ee_pos", 3),)), np.zeros((1, 1))
+        )(replace(signals, ee_pose_in_base=None))
