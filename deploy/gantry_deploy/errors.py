@@ -21,5 +21,9 @@ class RecordingError(GantryError):
     """A recording cannot be written or read."""
 
 
+class DatasetError(GantryError):
+    """A dataset of episodes cannot be written or read, or a frame does not fit it."""
+
+
 class SafetyError(GantryError):
     """A request that the safety state machine does not grant in its present mode."""

@@ -14,7 +14,7 @@ GROUP = "gantry.commands"
 DISTRIBUTION = "gantry-rl"
 """This project's distribution; its commands win over others of the same name."""
 
-_ORDER = ("demo", "tasks", "train", "eval", "play", "export", "inspect", "check", "run", "launch", "bench")
+_ORDER = ("demo", "tasks", "train", "eval", "play", "export", "inspect", "check", "run", "launch", "data", "bench")
 """The way through a project; the commands of other packages follow in the alphabet's order."""
 
 _EXTRAS = {
@@ -24,6 +24,7 @@ _EXTRAS = {
     ),
     "ros": ("rclpy", "sensor_msgs", "geometry_msgs", "nav_msgs", "std_msgs", "std_srvs", "diagnostic_msgs"),
     "robot": ("cv2",),
+    "data": ("pyarrow", "av"),
     "dev": ("pytest",),
 }
 

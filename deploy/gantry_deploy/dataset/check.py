@@ -1,0 +1,158 @@
+"""Looks for everything that can be wrong with a dataset, whoever wrote it, and never stops at the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from gantry_deploy.dataset.check_frames import FrameChecker
+from gantry_deploy.dataset.check_videos import check_videos
+from gantry_deploy.dataset.findings import RECORD_AGAIN, REPAIR, Finding, Findings
+from gantry_deploy.dataset.layout import (
+    EPISODES,
+    INFO,
+    TASKS,
+    EpisodeRow,
+    Info,
+    read_parquet,
+    read_tasks,
+)
+from gantry_deploy.dataset.resume import load_tails
+from gantry_deploy.dataset.stats import Stats, from_columns
+from gantry_deploy.dataset.storage import TEMPORARY, FolderLock
+from gantry_deploy.errors import DatasetError
+
+_FIX_INFO = "correct the file by hand, or take it from a backup"
+
+
+def check_dataset(folder: str | Path, *, decode: bool = False) -> list[Finding]:
+    """Check a dataset: files, rows, timestamps, videos, numbers, statistics, tasks.
+
+    Args:
+        folder: Of the dataset.
+        decode: Also decode every picture, and compare the cameras' statistics with what they show. Takes long.
+
+    Returns:
+        What is wrong; empty if nothing is.
+    """
+    folder = Path(folder)
+    found = Findings()
+    try:
+        info = Info.read(folder)
+    except DatasetError as error:
+        found.add(INFO, str(error), _FIX_INFO)
+        return found.all()
+    for path in sorted(folder.rglob(f"*{TEMPORARY}")):
+        found.add(str(path.relative_to(folder)), "is left over from a writer that was killed", REPAIR)
+    tasks = _check_tasks(folder, info, found)
+    episodes = _check_episodes(folder, info, tasks, found)
+    FrameChecker(folder, info, tasks, found).check(episodes, decode=decode)
+    check_videos(folder, info, [row for row, _ in episodes], found)
+    _check_strays(folder, info, [row for row, _ in episodes], found)
+    return found.all()
+
+
+def repair_dataset(folder: str | Path) -> None:
+    """Remove what belongs to no whole episode: files and rows that a killed writer left behind.
+
+    Raises:
+        DatasetError: If something that does belong to an episode is missing, or somebody writes into the folder.
+    """
+    folder = Path(folder)
+    info = Info.read(folder)
+    lock = FolderLock(folder)
+    try:
+        load_tails(folder, info)
+    finally:
+        lock.release()
+
+
+def _check_tasks(folder: Path, info: Info, found: Findings) -> list[str]:
+    """The tasks by their index; empty if they cannot be read."""
+    if not info.total_episodes and not (folder / TASKS).is_file():
+        return []
+    try:
+        tasks = read_tasks(folder / TASKS)
+    except DatasetError as error:
+        found.add(TASKS, str(error), _FIX_INFO)
+        return []
+    if len(tasks) != info.total_tasks:
+        found.add(INFO, f"total_tasks is {info.total_tasks}, and {TASKS} holds {len(tasks)}", REPAIR)
+    for task in sorted({task for task in tasks if tasks.count(task) > 1}):
+        found.add(TASKS, f"the task '{task}' stands there {tasks.count(task)} times, expected once", _FIX_INFO)
+    return tasks
+
+
+def _check_episodes(folder: Path, info: Info, tasks: list[str], found: Findings) -> list[tuple[EpisodeRow, Stats]]:
+    """Rows of ``meta/episodes`` that can be used, with their statistics."""
+    rows: list[tuple[EpisodeRow, Stats]] = []
+    paths = sorted((folder / EPISODES).glob("*/*.parquet"))
+    if not paths and info.total_episodes:
+        found.add(EPISODES, f"there is no file, and {INFO} counts {info.total_episodes} episodes", _FIX_INFO)
+    for path in paths:
+        place = str(path.relative_to(folder))
+        try:
+            table = read_parquet(path)
+        except DatasetError as error:
+            found.add(place, str(error), "take the file from a backup; a writer that never finished it lost its end")
+            continue
+        rows += _rows_of(table, place, info, found)
+    _check_order(info, rows, found)
+    for row, _ in rows:
+        for task in row.tasks:
+            if tasks and task not in tasks:
+                found.add(f"{EPISODES}: episode {row.index}", f"its task '{task}' is not in {TASKS}", _FIX_INFO)
+    return rows
+
+
+def _rows_of(table: pa.Table, place: str, info: Info, found: Findings) -> list[tuple[EpisodeRow, Stats]]:
+    rows, left_over = [], 0
+    for data in table.to_pylist():
+        try:
+            row = EpisodeRow.from_columns(data, info.video_keys)
+        except DatasetError as error:
+            found.add(place, str(error), RECORD_AGAIN)
+            continue
+        if row.index >= info.total_episodes:
+            left_over += 1
+        else:
+            rows.append((row, from_columns(data)))
+    if left_over:
+        found.add(place, f"{left_over} rows of episodes that {INFO} does not count", REPAIR)
+    return rows
+
+
+def _check_order(info: Info, rows: list[tuple[EpisodeRow, Stats]], found: Findings) -> None:
+    """Episodes are numbered without gaps, and so are their frames."""
+    numbers = [row.index for row, _ in rows]
+    if numbers != list(range(info.total_episodes)):
+        missing = sorted(set(range(info.total_episodes)) - set(numbers))
+        said = f"episodes {missing[:10]} are missing" if missing else "episodes are out of order or there twice"
+        found.add(EPISODES, f"{said}; expected 0 to {info.total_episodes - 1}", _FIX_INFO)
+    start = 0
+    for row, _ in rows:
+        if row.start != start or row.stop - row.start != row.length or row.length < 1:
+            found.add(
+                f"{EPISODES}: episode {row.index}",
+                f"has frames {row.start} to {row.stop} and length {row.length}, expected to begin at {start}",
+                _FIX_INFO,
+            )
+        start = row.stop
+    total = sum(row.length for row, _ in rows)
+    if total != info.total_frames:
+        found.add(INFO, f"total_frames is {info.total_frames}, and the episodes have {total}", _FIX_INFO)
+
+
+def _check_strays(folder: Path, info: Info, episodes: list[EpisodeRow], found: Findings) -> None:
+    """Files that no episode refers to; LeRobot reads every data file that it finds, and counts on."""
+    used = {info.data_file(row.data_file) for row in episodes}
+    for path in sorted((folder / "data").glob("*/*.parquet")):
+        name = str(path.relative_to(folder))
+        if name not in used:
+            found.add(name, "belongs to no episode, and LeRobot would read it all the same", REPAIR)
+    videos = {info.video_file(key, span.file) for row in episodes for key, span in row.videos.items()}
+    for path in sorted((folder / "videos").glob("*/*/*.mp4")):
+        name = str(path.relative_to(folder))
+        if name not in videos:
+            found.add(name, "belongs to no episode", REPAIR)

@@ -1,0 +1,178 @@
+"""Taking up a dataset where its last whole episode ended, whatever happened to who wrote it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from gantry_deploy.dataset import stats as statistics
+from gantry_deploy.dataset.features import DEFAULT_FEATURES
+from gantry_deploy.dataset.layout import (
+    EPISODES,
+    EPISODES_PATH,
+    INFO,
+    TASKS,
+    EpisodeRow,
+    FileIndex,
+    Info,
+    next_file,
+    read_episode_tables,
+    read_parquet,
+    read_tasks,
+)
+from gantry_deploy.dataset.storage import remove_leftovers, replace_files
+from gantry_deploy.dataset.tails import TableTail, VideoTail
+from gantry_deploy.dataset.video import join_videos, video_facts
+from gantry_deploy.errors import DatasetError
+
+_LOG = logging.getLogger("gantry.dataset")
+
+
+@dataclass
+class Tails:
+    """What a writer must know of a dataset to append to it."""
+
+    data: TableTail = field(default_factory=TableTail)
+    """The newest data file."""
+    meta: TableTail = field(default_factory=TableTail)
+    """The newest file of ``meta/episodes``."""
+    videos: dict[str, VideoTail] = field(default_factory=dict)
+    """The newest video of each camera."""
+    tasks: list[str] = field(default_factory=list)
+    """Tasks in the order of their index."""
+    stats: statistics.Stats = field(default_factory=dict)
+    """Statistics of all episodes."""
+
+
+def check_same(folder: Path, found: Info, asked: Info) -> None:
+    """Refuse to append frames of another kind.
+
+    Raises:
+        DatasetError: With both sides of everything that differs.
+    """
+    differences = []
+    for name in ("fps", "robot_type"):
+        if getattr(found, name) != getattr(asked, name):
+            differences.append(f"{name} is {getattr(found, name)!r} there and {getattr(asked, name)!r} here")
+    for name in dict.fromkeys([*found.features, *asked.features]):
+        there, here = found.features.get(name), asked.features.get(name)
+        if there is None or here is None:
+            differences.append(f"'{name}' is {'missing there' if there is None else 'missing here'}")
+        elif (
+            name not in DEFAULT_FEATURES
+            and there != here
+            and not (there.is_image and (there.dtype, there.shape) == (here.dtype, here.shape))
+        ):
+            differences.append(f"'{name}' is {there} there and {here} here")
+    if differences:
+        raise DatasetError(f"'{folder}' cannot be continued with other frames: {'; '.join(differences)}.")
+
+
+def load_tails(folder: Path, info: Info) -> Tails:
+    """Read what is needed to append, and remove what never became an episode.
+
+    Raises:
+        DatasetError: If files that count are missing or cannot be read.
+    """
+    removed = remove_leftovers(folder)
+    tables = read_episode_tables(folder)
+    rows = [(EpisodeRow.from_columns(row, info.video_keys), row) for _, table in tables for row in table.to_pylist()]
+    rows = [item for item in rows if item[0].index < info.total_episodes]
+    if [row.index for row, _ in rows] != list(range(info.total_episodes)):
+        raise DatasetError(
+            f"'{folder}' cannot be continued: {INFO} counts {info.total_episodes} episodes, and {EPISODES} describes "
+            f"{len(rows)} of them. 'gantry data check {folder}' says what is wrong."
+        )
+    if not rows:
+        removed += _remove_later(folder, info, None, None)
+        _report(folder, removed)
+        return Tails(videos={key: VideoTail() for key in info.video_keys})
+    last, last_row = rows[-1]
+    meta_file = (int(last_row["meta/episodes/chunk_index"]), int(last_row["meta/episodes/file_index"]))
+    removed += _remove_later(folder, info, last, meta_file)
+    inside = [row for row, _ in rows if row.data_file == last.data_file]
+    data = _data_tail(folder, info, inside, removed)
+    meta = _meta_tail(folder, info, meta_file, removed)
+    videos = {key: _video_tail(folder, info, key, [row for row, _ in rows], removed) for key in info.video_keys}
+    _report(folder, removed)
+    return Tails(
+        data=data,
+        meta=meta,
+        videos=videos,
+        tasks=read_tasks(folder / TASKS),
+        stats=statistics.aggregate(statistics.from_columns(row) for _, row in rows),
+    )
+
+
+def _data_tail(folder: Path, info: Info, inside: Sequence[EpisodeRow], removed: list[str]) -> TableTail:
+    """The newest data file, cut to the frames that count."""
+    file = inside[-1].data_file
+    path = info.data_file(file)
+    table = read_parquet(folder / path)
+    count = sum(row.length for row in inside)
+    if table.num_rows < count:
+        raise DatasetError(f"{folder / path} has {table.num_rows} rows, expected {count}; it cannot be appended to.")
+    parts, start = [], 0
+    for row in inside:
+        parts.append(table.slice(start, row.length))
+        start += row.length
+    tail = TableTail(file, tuple(parts), sum(part.nbytes for part in parts))
+    if table.num_rows > count:
+        replace_files(folder, {path: tail.content()}, last=path)
+        removed.append(f"{table.num_rows - count} rows of {path}")
+    return tail
+
+
+def _meta_tail(folder: Path, info: Info, file: FileIndex, removed: list[str]) -> TableTail:
+    """The newest file of ``meta/episodes``, cut to the episodes that count."""
+    path = EPISODES_PATH.format(chunk_index=file[0], file_index=file[1])
+    table = read_parquet(folder / path)
+    kept = sum(index < info.total_episodes for index in table["episode_index"].to_pylist())
+    tail = TableTail(file, (table.slice(0, kept),), table.slice(0, kept).nbytes)
+    if kept < table.num_rows:
+        replace_files(folder, {path: tail.content()}, last=path)
+        removed.append(f"{table.num_rows - kept} rows of {path}")
+    return tail
+
+
+def _video_tail(folder: Path, info: Info, key: str, rows: Sequence[EpisodeRow], removed: list[str]) -> VideoTail:
+    """The newest video of a camera, cut to the pictures that count where that is possible."""
+    file = rows[-1].videos[key].file
+    frames = sum(row.length for row in rows if row.videos[key].file == file)
+    path = info.video_file(key, file)
+    there = len(video_facts(folder / path).frame_times_s)
+    if there < frames:
+        raise DatasetError(f"{folder / path} has {there} pictures, expected {frames}; it cannot be appended to.")
+    if there > frames and (cut := join_videos(folder / path, frames, [], info.fps)) is not None:
+        replace_files(folder, {path: cut}, last=path)
+        removed.append(f"{there - frames} pictures of {path}")
+    return VideoTail(file, frames, (folder / path).stat().st_size)
+
+
+def _remove_later(folder: Path, info: Info, last: EpisodeRow | None, meta_file: FileIndex | None) -> list[str]:
+    """Delete files after the newest that counts: a writer was killed while it put them into place.
+
+    LeRobot reads every data file that it finds, so these would shift its frames.
+    """
+    ends: list[tuple[FileIndex | None, Callable[[FileIndex], str]]] = [
+        (None if last is None else last.data_file, info.data_file),
+        (meta_file, lambda file: EPISODES_PATH.format(chunk_index=file[0], file_index=file[1])),
+    ]
+    for key in info.video_keys:
+        ends.append((None if last is None else last.videos[key].file, partial(info.video_file, key)))
+    removed = []
+    for newest, path_of in ends:
+        file = (0, 0) if newest is None else next_file(newest, info.chunks_size)
+        while (folder / path_of(file)).is_file():
+            (folder / path_of(file)).unlink()
+            removed.append(path_of(file))
+            file = next_file(file, info.chunks_size)
+    return removed
+
+
+def _report(folder: Path, removed: list[str]) -> None:
+    if removed:
+        _LOG.warning("'%s': removed what belongs to no whole episode: %s.", folder, ", ".join(removed))
