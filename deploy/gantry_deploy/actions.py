@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
+from gantry_deploy import footing
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
@@ -14,6 +15,12 @@ Array = Any
 
 DECODER_INPUTS = ("time_s", "command", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
 """Names of what :class:`ActionDecoder` takes beside the action, in order, in signals and recordings."""
+
+
+def decoder_inputs(contract: PolicyContract) -> tuple[str, ...]:
+    """:data:`DECODER_INPUTS` of a contract: the map as well, where the gait follows the ground."""
+    ground = contract.gait is not None and contract.gait.ground is not None
+    return (*DECODER_INPUTS, "elevation_map") if ground else DECODER_INPUTS
 
 
 class ActionDecoder:
@@ -48,6 +55,8 @@ class ActionDecoder:
                 self._stride_y = asarray([contract.gait.stride_y_rad_m])
             self._sway = asarray([contract.gait.sway_rad]) if contract.gait.sway_rad else None
             self._stride_yaw = asarray([contract.gait.stride_yaw]) if contract.gait.stride_yaw else None
+            ground = contract.gait.ground
+            self._lift = asarray([ground.lift_rad_m]) if ground is not None else None
             balance = contract.gait.balance
             if balance is not None:
                 self._axis = asarray(balance.joint_axis, xp.int64)
@@ -66,6 +75,7 @@ class ActionDecoder:
         command: Array,
         quat_base_to_world_wxyz: Array | None = None,
         ang_vel_base_in_base_rad_s: Array | None = None,
+        elevation_map: Array | None = None,
     ) -> Array:
         """Joint position targets.
 
@@ -75,12 +85,13 @@ class ActionDecoder:
             command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
             quat_base_to_world_wxyz: Shape (N, 4), as the observation saw it; a gait that balances needs it.
             ang_vel_base_in_base_rad_s: Shape (N, 3), likewise.
+            elevation_map: Shape (N, rows, cols, channels), likewise; a gait that follows the ground needs it.
 
         Returns:
             Shape (N, n), rad, within the contract's joint limits.
 
         Raises:
-            ContractError: If the gait balances and is not told how the base leans.
+            ContractError: If the gait balances and is not told how the base leans, or follows a ground it is not shown.
         """
         xp = self._xp
         target = self._offset + self._scale * self.clip(action)
@@ -95,6 +106,11 @@ class ActionDecoder:
                 ahead, aside = gait_clock.foot_displacement(gait, phase, drive * runs, self._foot_x, self._foot_y)
                 target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
                 target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
+            if self._lift is not None:
+                rise = self._rise(
+                    phase, drive * runs, elevation_map, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s
+                )
+                target = target + xp.take(rise, self._joint_foot, axis=1) * self._lift
             if self._sway is not None:
                 target = target + (gait_clock.sway(gait, time_s + gait.lead_s)[:, None] * runs) * self._sway
             if self._stride_yaw is not None:
@@ -106,6 +122,16 @@ class ActionDecoder:
                 swings = (phase >= gait.duty) & (runs > 0.0)
                 target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
         return xp.minimum(xp.maximum(target, self._lower), self._upper)
+
+    def _rise(
+        self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None
+    ) -> Array:
+        """How far each foot is raised for the ground's sake, (N, feet), m."""
+        gait, window = self._contract.gait, self._contract.map_window
+        if gait is None or window is None or elevation_map is None or quat is None or ang_vel is None:
+            raise ContractError("A gait that follows the ground needs the elevation map and how the base leans.")
+        feet = self._foot_x, self._foot_y
+        return footing.foot_lift(gait, window, phase, drive, *feet, elevation_map, gait_clock.tilt(quat), ang_vel)
 
     def _balance(self, swings: Array, quat: Array, ang_vel: Array) -> Array:
         """Answers to tilt and turning rate, (N, n), rad; ``swings`` is (N, feet), bool."""

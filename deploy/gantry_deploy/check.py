@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.actions import DECODER_INPUTS, ActionDecoder
+from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.bundle import GOLDEN, Bundle
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.errors import PolicyError
@@ -186,7 +186,7 @@ def _observation(bundle: Bundle) -> tuple[None, str, float]:
 def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
     golden, contract = golden_arrays(bundle), bundle.contract
     decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
-    inputs = [golden[name].astype(np.float32) for name in ("action", *DECODER_INPUTS)]
+    inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
     rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
     expected = golden["joint_target_rad"]
     difference = _compare("joint target", np.concatenate(rows), expected, list(contract.joint_names))

@@ -23,6 +23,7 @@ from gantry_deploy.contract_parts import (
     CarrotSpec,
     CommandSpec,
     GaitSpec,
+    GroundSpec,
     MapWindow,
     ObservationTerm,
     Provenance,
@@ -51,6 +52,7 @@ __all__ = [
     "CarrotSpec",
     "CommandSpec",
     "GaitSpec",
+    "GroundSpec",
     "MapWindow",
     "ObservationTerm",
     "PolicyContract",
@@ -150,6 +152,10 @@ class PolicyContract:
             if self.gait.balance is not None:
                 for name, values in vars(self.gait.balance).items():
                     _require_length(f"gait.balance.{name}", values, n)
+            if self.gait.ground is not None:
+                _require_length("gait.ground.lift_rad_m", self.gait.ground.lift_rad_m, n)
+                if self.map_window is None or not self.gait.foot_x_m:
+                    raise ContractError("A gait that follows the ground needs 'map_window' and 'gait.foot_x_m'.")
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
 
@@ -287,6 +293,10 @@ def check_numbers(contract: PolicyContract) -> None:
         if contract.gait.balance is not None:
             for joint, axis in zip(contract.joint_names, contract.gait.balance.joint_axis, strict=True):
                 _require(0 <= axis <= 1, f"gait.balance.joint_axis of '{joint}'", axis, "0 or 1")
+        if contract.gait.ground is not None:
+            for name in ("rise_m", "drop_m", "deep_m", "level_tilt", "level_rate_s", "level_m"):
+                value = getattr(contract.gait.ground, name)
+                _require(value >= 0.0, f"gait.ground.{name}", value, "0 or more")
 
 
 def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:

@@ -73,6 +73,31 @@ class BalanceSpec:
 
 
 @dataclass(frozen=True)
+class GroundSpec:
+    """Feet that stand higher where the ground is higher, as the contract's map window shows it.
+
+    What counts is the ground under a foot over the mean of all feet, so that a map whose height has drifted does no
+    harm. A swinging foot clears the highest of where it is, where it will land, and half way.
+    """
+
+    lift_rad_m: tuple[float, ...]
+    """Per joint, rad per metre that its foot is raised."""
+    rise_m: float = 0.25
+    """Feet are raised by no more than this."""
+    drop_m: float = 0.25
+    """Feet are lowered by no more than this."""
+    deep_m: float = 0.35
+    """Ground that lies deeper than this below the highest foot's is taken to lie there: a foot in the air over a hole
+    shall not draw the others down."""
+    level_tilt: float = 0.0
+    """Standing feet on the side that the base leans to are pushed down, as if it leant this share of its tilt more."""
+    level_rate_s: float = 0.0
+    """Likewise per rad/s of turning rate. The loop's delay limits it: twice what helps topples the robot."""
+    level_m: float = 0.08
+    """Feet are moved by no more than this to level the base."""
+
+
+@dataclass(frozen=True)
 class GaitSpec:
     """A clock that lifts the feet in turn; it feeds the observation and is added to the joint targets."""
 
@@ -112,6 +137,8 @@ class GaitSpec:
     body leans into it."""
     balance: BalanceSpec | None = None
     """Answers to tilt and turning rate; None for none."""
+    ground: GroundSpec | None = None
+    """Answers to the height of the ground under the feet; None for none. It takes strides and a map window."""
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ class PolicyRunner:
             self._command,
             signals.quat_base_to_world_wxyz,
             signals.ang_vel_base_in_base_rad_s,
+            signals.elevation_map,
         )
         self._last_action = self._decoder.clip(action)
         self._ticks += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gantry_deploy.actions import DECODER_INPUTS, ActionDecoder
+from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract import (
     BODY_POSE,
@@ -244,5 +244,5 @@ def with_actions(contract: PolicyContract, model_bytes: bytes, golden: dict[str,
     policy = OnnxPolicy(model_bytes, contract)
     action = np.concatenate([policy(row[None]) for row in golden["observation"]])
     decoder = ActionDecoder(contract, action)
-    inputs = (golden[name] for name in DECODER_INPUTS)
+    inputs = (golden[name] for name in decoder_inputs(contract))
     return {**golden, "action": action, "joint_target_rad": decoder(action, *inputs)}

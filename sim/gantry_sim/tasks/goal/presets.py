@@ -15,7 +15,7 @@ from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GroundCfg, RandomizeCfg, climber_of, maps_in_loop
+from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GoalNoiseCfg, GroundCfg, RandomizeCfg, climber_of, maps_in_loop
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
@@ -41,10 +41,10 @@ def cpu(robot: str) -> Preset:
             window=WINDOW_SMALL,
             carrot=CarrotSpec(),
             scaled=True,
-            episode_s=12.0,
             promote_new=0.6,
             ground=GroundCfg(levels=6, columns=16, tile_m=(8.0, 8.0), start_levels=2, school=("dense",)),
             ends=EndsCfg(thigh_acc_m_s2=0.0),
+            noise=GoalNoiseCfg(map_z_m=0.02),  # the gait's feet follow each cell, not what a network makes of many
             randomize=RandomizeCfg(start_vel_m_s=0.2, ramp_steps=3000),
             # Table I pays 150 for the last four seconds and next to nothing for the way; few samples then learn about
             # standing, and that not to walk is the surest way not to fall.

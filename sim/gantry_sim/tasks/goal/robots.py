@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
+from gantry_deploy.contract import GroundSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion.robots import Walker, walker
+
+LINK_M = 0.213
+"""Go2's thigh and calf (Unitree's description)."""
+THIGH_RAD = 0.9
+"""Go2's thigh in the default pose, half of what the calf is folded by."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,8 @@ def _upright(body: Walker) -> Walker:
 
     On the spec's gains the legs sag by 5 cm and the strides reach a third of their speed. Somewhat stiffer knees and
     thighs, a straighter leg at zero action and longer strides make up for that, which saves the samples that learning
-    it would take. The numbers are from a search over gaits alone, as the share of goals they reach (docs/ame2.md).
+    it would take. The feet follow the ground. The numbers are from a search over gaits alone, as the share of goals
+    they reach (docs/ame2.md).
     """
     kinds = [joint.split("_")[1] for joint in body.spec.joint_names]
 
@@ -74,11 +82,14 @@ def _upright(body: Walker) -> Walker:
         return tuple({"hip": hip, "thigh": thigh, "calf": calf}[kind] for kind in kinds)
 
     stride = tuple(1.2 * gain for gain in body.gait.stride_x_rad_m)
+    # Two links of equal length, folded by twice the thigh's angle: this draws the foot up and keeps it below the hip.
+    up = 1.0 / (2.0 * LINK_M * math.sin(THIGH_RAD))
+    ground = GroundSpec(by_joint(0.0, up, -2.0 * up), level_tilt=0.4, level_rate_s=0.08)
     return replace(
         body,
         bandwidth=by_joint(1.2, 1.25, 1.25),
         offset_rad=by_joint(0.0, -0.08, 0.22),
-        gait=replace(body.gait, stride_x_rad_m=stride),
+        gait=replace(body.gait, stride_x_rad_m=stride, ground=ground),
     )
 
 

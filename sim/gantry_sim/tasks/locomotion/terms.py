@@ -105,7 +105,12 @@ class ContractAction(ActionTerm):
         state = LocomotionState.of(env)
         seen = state.measured or state.signals()
         self._targets = self._decoder(
-            actions, state.time_s, state.command, seen.quat_base_to_world_wxyz, seen.ang_vel_base_in_base_rad_s
+            actions,
+            state.time_s,
+            state.command,
+            seen.quat_base_to_world_wxyz,
+            seen.ang_vel_base_in_base_rad_s,
+            seen.elevation_map,
         )
 
     def apply_actions(self) -> None:

@@ -1,0 +1,104 @@
+"""The ground under the feet of a gait, from the map window, once for training and robot (Array API standard)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from gantry_deploy import gait as gait_clock
+from gantry_deploy.contract import GaitSpec, MapWindow
+
+Array = Any
+
+
+def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> Array:
+    """Elevation between cell centres, bilinear; the outermost cells go on beyond the window.
+
+    Args:
+        window: Which cells they are.
+        elevation: Shape (N, rows, cols), m.
+        x_m: Shape (N, k), forward in the base's yaw frame.
+        y_m: Shape (N, k), to the left.
+
+    Returns:
+        Shape (N, k), m.
+    """
+    xp = array_namespace(elevation)
+    rows, cols = window.rows, window.cols
+    u = (x_m - window.center_x_m) / window.resolution_m + 0.5 * (rows - 1)
+    v = (y_m - window.center_y_m) / window.resolution_m + 0.5 * (cols - 1)
+    i, u = _cell(u, rows)
+    j, v = _cell(v, cols)
+    count = x_m.shape[0]
+    start = xp.arange(count, dtype=xp.int64, device=device(elevation))[:, None] * (rows * cols)
+    corner = start + i * cols + j
+    flat = xp.reshape(elevation, (-1,))
+
+    def corner_height(offset: int) -> Array:
+        return xp.reshape(xp.take(flat, xp.reshape(corner + offset, (-1,)), axis=0), x_m.shape)
+
+    near = corner_height(0) * (1.0 - v) + corner_height(1) * v
+    far = corner_height(cols) * (1.0 - v) + corner_height(cols + 1) * v
+    return near * (1.0 - u) + far * u
+
+
+def _cell(place: Array, count: int) -> tuple[Array, Array]:
+    """The cell below a place in cells, and how far it is towards the next one, in [0, 1]."""
+    xp = array_namespace(place)
+    place = xp.clip(place, 0.0, float(count - 1))
+    cell = xp.clip(xp.astype(xp.floor(place), xp.int64), 0, count - 2)
+    return cell, place - xp.astype(cell, place.dtype)
+
+
+def foot_lift(
+    gait: GaitSpec,
+    window: MapWindow,
+    phase: Array,
+    drive: Array,
+    foot_x_m: Array,
+    foot_y_m: Array,
+    elevation_map: Array,
+    tilt: Array,
+    ang_vel_base_in_base_rad_s: Array,
+) -> Array:
+    """How much each foot is to be raised for the ground's sake: see :class:`~gantry_deploy.contract.GroundSpec`.
+
+    Args:
+        gait: The clock, with ``ground``.
+        window: The map's cells.
+        phase: Shape (N, feet).
+        drive: Shape (N, 3), the velocity that the gait is to walk at, m/s and rad/s; zero while it rests.
+        foot_x_m: Shape (feet,), ``gait.foot_x_m`` as an array.
+        foot_y_m: Shape (feet,), ``gait.foot_y_m`` as an array.
+        elevation_map: Shape (N, rows, cols, channels), elevation first, m.
+        tilt: Shape (N, 2), :func:`gantry_deploy.gait.tilt`.
+        ang_vel_base_in_base_rad_s: Shape (N, 3).
+
+    Returns:
+        Shape (N, feet), m, positive up.
+    """
+    ground = gait.ground
+    assert ground is not None
+    xp = array_namespace(phase)
+    elevation = elevation_map[..., 0]
+    ahead, aside = gait_clock.foot_displacement(gait, phase, drive, foot_x_m, foot_y_m)
+    x, y = foot_x_m[None, :] + ahead, foot_y_m[None, :] + aside
+    touch = xp.zeros_like(phase)  # the clock's phase at touch-down
+    land_ahead, land_aside = gait_clock.foot_displacement(gait, touch, drive, foot_x_m, foot_y_m)
+    # The body goes on until the foot lands.
+    left_s = (1.0 - xp.clip(phase, gait.duty, 1.0)) / gait.frequency_hz
+    land_x = foot_x_m[None, :] + land_ahead + left_s * (drive[:, 0:1] - drive[:, 2:3] * foot_y_m[None, :])
+    land_y = foot_y_m[None, :] + land_aside + left_s * (drive[:, 1:2] + drive[:, 2:3] * foot_x_m[None, :])
+    here = heights_at(window, elevation, x, y)
+    lowest = xp.max(here, axis=1, keepdims=True) - ground.deep_m
+    here = xp.maximum(here, lowest)
+    mean = xp.mean(here, axis=1, keepdims=True)
+    land = xp.maximum(heights_at(window, elevation, land_x, land_y), lowest)
+    middle = heights_at(window, elevation, 0.5 * (x + land_x), 0.5 * (y + land_y))
+    clears = xp.maximum(xp.maximum(here, middle), land)
+    swings = (phase >= gait.duty) & xp.any(drive != 0.0, axis=1, keepdims=True)
+    rise = xp.clip(xp.where(swings, clears, here) - mean, -ground.drop_m, ground.rise_m)
+    leans = ground.level_tilt * tilt + ground.level_rate_s * ang_vel_base_in_base_rad_s[:, :2]
+    push = leans[:, 1:2] * foot_x_m[None, :] - leans[:, 0:1] * foot_y_m[None, :]
+    return rise - xp.where(swings, xp.zeros_like(push), xp.clip(push, -ground.level_m, ground.level_m))
