@@ -269,9 +269,8 @@ def test_a_goal_becomes_the_command_that_leads_there(walking):
     assert mode == "POLICY"
     # It stands near the origin and looks along x, within what settling on the ground has moved it.
     assert command == pytest.approx([3.0, 1.0, 1.0, 0.0], abs=0.25)
-    values = walking.values("policy_node")
-    assert int(values["maps received"]) > 3
-    assert values["goal"] == "3.000, 1.000, 1.571"
+    assert walking.values("policy_node")["goal"] == "3.000, 1.000, 1.571"
+    wait_until(lambda: int(walking.values("policy_node")["maps received"]) > 3, "maps")
 
 
 def test_a_goal_in_another_frame_is_refused(walking):
