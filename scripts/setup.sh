@@ -48,8 +48,8 @@ if [ -n "${PYTHON:-}" ] && [ "$(version "$PYTHON")" != "$(version "$venv/bin/pyt
 fi
 
 say "Installing Gantry and what it needs into $venv (about 3 GB; a minute or a few, once)."
-"$venv/bin/python" -m pip install --quiet --upgrade pip
-"$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[all]'
+# Python compiles what it imports; compiling all that is installed, most of it never imported, takes half a minute.
+"$venv/bin/python" -m pip install --quiet --no-compile -c constraints.txt -e '.[all]'
 if ! "$venv/bin/python" -c 'import ctypes; ctypes.CDLL("libEGL.so.1"); ctypes.CDLL("libGL.so.1")' 2>/dev/null; then
     say "Note: videos are rendered with libEGL and libGL, and they are not installed; the rest works without."
     say "On Debian or Ubuntu:  sudo apt install libegl1 libgl1 libgl1-mesa-dri"
