@@ -21,6 +21,7 @@ from gantry_deploy.contract_parts import (
     ActionSpec,
     BalanceSpec,
     CarrotSpec,
+    ChunkSpec,
     CommandSpec,
     GaitSpec,
     GroundSpec,
@@ -50,6 +51,7 @@ __all__ = [
     "BalanceSpec",
     "CameraInput",
     "CarrotSpec",
+    "ChunkSpec",
     "CommandSpec",
     "GaitSpec",
     "GroundSpec",
@@ -107,6 +109,8 @@ class PolicyContract:
     """Elevation window, if the policy sees one."""
     arm: ArmSpec | None = None
     """Geometry and limits of an arm; None for robots that are none."""
+    chunk: ChunkSpec | None = None
+    """How many actions are planned at once; None for a policy that is asked in every step."""
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION

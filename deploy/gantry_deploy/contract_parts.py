@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gantry_deploy.errors import ContractError
 from gantry_mapping.config import MappingCfg
 
 BODY_VELOCITY = "command/body/velocity"
@@ -204,6 +205,37 @@ class MapWindow:
     where the map was made of the true ground."""
     mapper_sha256: str = ""
     """SHA-256 of that mapping's network; empty for one without a network."""
+
+
+@dataclass(frozen=True)
+class ChunkSpec:
+    """A policy that plans several actions at once and executes the first of them before it plans again.
+
+    The graphs are stateless: who runs them keeps the queue, and empties it whenever the policy starts or an episode
+    begins. ``policy.onnx`` gives the plan, (1, steps, n) actions. With ``residual`` it is ``base.onnx`` that gives the
+    plan, and ``policy.onnx`` is asked in every step with the plan's action of that step as its further input
+    ``base_action`` (1, n); it answers with the action to execute (1, n), the sum and its limits inside the graph
+    (ResFiT, arXiv 2509.19301).
+    """
+
+    steps: int
+    """Actions in a plan."""
+    execute: int
+    """How many of them are executed before the next plan."""
+    ensemble_decay: float | None = None
+    """Where plans overlap, the i-th oldest counts exp(-decay i); None follows the newest alone."""
+    residual: bool = False
+    """Whether a second network corrects the plan in every step."""
+    base_sha256: str = ""
+    """SHA-256 of ``base.onnx``; empty without ``residual``, and until the export knows it."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.execute <= self.steps:
+            raise ContractError(f"chunk.execute is {self.execute}, expected 1 to chunk.steps, which is {self.steps}.")
+        if self.ensemble_decay is not None and not self.ensemble_decay >= 0.0:
+            raise ContractError(f"chunk.ensemble_decay is {self.ensemble_decay}, expected 0 or more.")
+        if self.base_sha256 and not self.residual:
+            raise ContractError("chunk.base_sha256 is given, and chunk.residual is false: there is no base then.")
 
 
 @dataclass(frozen=True)

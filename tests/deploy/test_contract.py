@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantry_deploy.contract import CONTRACT_VERSION, MapWindow, PolicyContract, Provenance
+from gantry_deploy.contract import CONTRACT_VERSION, ChunkSpec, MapWindow, PolicyContract, Provenance
 from gantry_deploy.errors import ContractError
 from gantry_deploy.testing import contract_for, tiny_robot
 
@@ -69,6 +69,26 @@ def test_sizes():
 def test_strict_reading(edit, text):
     with pytest.raises(ContractError, match=text):
         PolicyContract.from_json(changed(edit))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "text"),
+    [
+        ({"steps": 8, "execute": 9}, "chunk.execute is 9, expected 1 to chunk.steps, which is 8"),
+        ({"steps": 8, "execute": 0}, "chunk.execute is 0, expected 1"),
+        ({"steps": 8, "execute": 4, "base_sha256": "ab"}, "chunk.residual is false"),
+        ({"steps": 8, "execute": 4, "ensemble_decay": -0.1}, "chunk.ensemble_decay is -0.1, expected 0 or more"),
+    ],
+)
+def test_a_plan_that_cannot_be_executed_is_refused(chunk, text):
+    with pytest.raises(ContractError, match=text):
+        PolicyContract.from_json(changed(lambda data: data.update(chunk=chunk)))
+
+
+def test_a_contract_from_before_chunks_has_none_and_one_with_a_chunk_keeps_it():
+    assert PolicyContract.from_json(changed(lambda data: data.pop("chunk"))).chunk is None
+    contract = replace(CONTRACT, chunk=ChunkSpec(16, 8, residual=True, base_sha256="ab"))
+    assert PolicyContract.from_json(contract.to_json()) == contract
 
 
 def test_a_newer_version_is_refused_before_its_unknown_fields_are_looked_at():
