@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gantry_deploy.dataset import stats as statistics
 from gantry_deploy.dataset.features import DEFAULT_FEATURES
@@ -14,14 +15,18 @@ from gantry_deploy.dataset.layout import (
     EPISODES,
     EPISODES_PATH,
     INFO,
+    STATS,
     TASKS,
     EpisodeRow,
     FileIndex,
     Info,
+    json_bytes,
     next_file,
     read_episode_tables,
+    read_json,
     read_parquet,
     read_tasks,
+    task_table,
 )
 from gantry_deploy.dataset.storage import remove_leftovers, replace_files
 from gantry_deploy.dataset.tails import TableTail, VideoTail
@@ -97,14 +102,10 @@ def load_tails(folder: Path, info: Info) -> Tails:
     data = _data_tail(folder, info, inside, removed)
     meta = _meta_tail(folder, info, meta_file, removed)
     videos = {key: _video_tail(folder, info, key, [row for row, _ in rows], removed) for key in info.video_keys}
+    tasks = _tasks(folder, info, removed)
+    stats = _stats(folder, info, [row for _, row in rows], removed)
     _report(folder, removed)
-    return Tails(
-        data=data,
-        meta=meta,
-        videos=videos,
-        tasks=read_tasks(folder / TASKS),
-        stats=statistics.aggregate(statistics.from_columns(row) for _, row in rows),
-    )
+    return Tails(data, meta, videos, tasks, stats)
 
 
 def _data_tail(folder: Path, info: Info, inside: Sequence[EpisodeRow], removed: list[str]) -> TableTail:
@@ -150,6 +151,28 @@ def _video_tail(folder: Path, info: Info, key: str, rows: Sequence[EpisodeRow], 
         replace_files(folder, {path: cut}, last=path)
         removed.append(f"{there - frames} pictures of {path}")
     return VideoTail(file, frames, (folder / path).stat().st_size)
+
+
+def _tasks(folder: Path, info: Info, removed: list[str]) -> list[str]:
+    """Tasks that count."""
+    tasks = read_tasks(folder / TASKS)
+    kept = tasks[: info.total_tasks]
+    if kept != tasks:
+        replace_files(folder, {TASKS: TableTail(parts=(task_table(kept),)).content()}, last=TASKS)
+        removed.append(f"{len(tasks) - len(kept)} rows of {TASKS}")
+    return kept
+
+
+def _stats(folder: Path, info: Info, rows: Sequence[Mapping[str, Any]], removed: list[str]) -> statistics.Stats:
+    """Statistics as stored, if they are of as many frames as count, else made of the episodes' own."""
+    stored = statistics.from_plain(read_json(folder / STATS)) if (folder / STATS).is_file() else {}
+    count = stored.get("index", {}).get("count")
+    if count is not None and count.tolist() == [info.total_frames]:
+        return stored
+    stats = statistics.aggregate(statistics.from_columns(row) for row in rows)
+    replace_files(folder, {STATS: json_bytes(statistics.to_plain(stats))}, last=STATS)
+    removed.append(f"what {STATS} said of other frames")
+    return stats
 
 
 def _remove_later(folder: Path, info: Info, last: EpisodeRow | None, meta_file: FileIndex | None) -> list[str]:

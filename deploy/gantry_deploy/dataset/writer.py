@@ -22,7 +22,7 @@ from gantry_deploy.dataset.episode_buffer import EpisodeBuffer, FinishedEpisode
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature, check_features
 from gantry_deploy.dataset.layout import EPISODES_PATH, INFO, STATS, TASKS, EpisodeRow, Info, json_bytes, task_table
 from gantry_deploy.dataset.resume import Tails, check_same, load_tails
-from gantry_deploy.dataset.storage import FolderLock, replace_files
+from gantry_deploy.dataset.storage import FolderLock, interrupts_later, replace_files
 from gantry_deploy.dataset.tails import TableTail, VideoPlan, VideoTail, plan_videos
 from gantry_deploy.dataset.video import VideoCodec, VideoEncoder, video_facts
 from gantry_deploy.errors import DatasetError
@@ -173,9 +173,10 @@ class DatasetWriter:
             return []
         finished = [buffer.finish() for buffer, _ in episodes]
         first = self.num_episodes
-        self._store(finished, [task for _, task in episodes])
-        for buffer, _ in episodes:
-            buffer.clear()
+        with interrupts_later():  # What the disk holds and what the writer believes change together.
+            self._store(finished, [task for _, task in episodes])
+            for buffer, _ in episodes:
+                buffer.clear()
         return list(range(first, self.num_episodes))
 
     def finalize(self) -> None:

@@ -1,0 +1,170 @@
+"""Full disks, Ctrl-C and killed processes cost at most the episode that was not finished."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter, storage
+from gantry_deploy.dataset.check import check_dataset, repair_dataset
+from gantry_deploy.dataset.testing import FEATURES, FRONT, assert_holds, make_frames, write_episodes
+from gantry_deploy.dataset.video import VideoEncoder
+from gantry_deploy.errors import DatasetError
+
+FEW = {key: FEATURES[key] for key in ("observation.state", "action", "next.success", FRONT)}
+
+
+def writer_in(folder, **options):
+    return DatasetWriter(folder, 20, FEW, "tiny", codec=LOSSLESS, **options)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from test_faults import MOMENTS, writer_in
+from gantry_deploy.dataset import storage
+from gantry_deploy.dataset.testing import write_episodes
+for moment in MOMENTS:
+    if os.fork():
+        os.wait()
+        continue
+    writer = writer_in(f"{sys.argv[2]}/{moment}")
+    write_episodes(writer, (4,))
+    steps = iter(range(1000))
+    def counted(real):
+        def step(*arguments):
+            if next(steps) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments)
+        return step
+    storage.os.fsync, storage.os.replace = counted(os.fsync), counted(os.replace)
+    write_episodes(writer, (3,), 1)
+    os._exit(0)
+"""
+MOMENTS = {4: 1, 8: 1, 10: 1, 15: 1, 16: 2}
+"""When the writer is killed, and the episodes that count then. Six files are written and flushed (0 to 5), five put
+into place (6 to 10), four folders flushed (11 to 14), and the description put into its place (15)."""
+
+
+def test_a_writer_killed_at_any_moment_leaves_every_whole_episode(tmp_path):
+    here = os.path.dirname(__file__)
+    subprocess.run([sys.executable, "-c", KILLED, here, str(tmp_path)], check=True, timeout=120)
+    for moment, episodes in MOMENTS.items():
+        folder = tmp_path / str(moment)
+        assert_holds(Dataset(folder), (4, 3)[:episodes])
+        assert [
+            item.advice for item in check_dataset(folder) if "--repair" not in item.advice and "anew" not in item.advice
+        ] == []
+        repair_dataset(folder)
+        assert check_dataset(folder) == [], moment
+        if moment == 10:
+            with writer_in(folder, resume=True) as writer:
+                write_episodes(writer, (3, 2), 1)
+            assert_holds(Dataset(folder), (4, 3, 2))
+            assert check_dataset(folder) == []
+
+
+def test_a_full_disk_changes_nothing_and_the_episode_can_be_stored_later(tmp_path):
+    folder = tmp_path / "d"
+    with writer_in(folder) as writer:
+        write_episodes(writer, (5, 1))
+        before = contents(folder)
+        for frame in make_frames(8, 2, FEW):
+            writer.add_frame(frame)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            # A limit on the size of files stands in for a full disk; Python turns it into an OSError.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limit[1]))
+            with pytest.raises(DatasetError, match=r"could not be written: File too large. Nothing in it has changed"):
+                writer.end_episode("push")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert contents(folder) == before
+        assert writer.end_episode("push") == 2
+    assert_holds(Dataset(folder), (5, 1, 8))
+
+
+def test_ctrl_c_in_mid_episode_loses_that_episode_alone(tmp_path, caplog):
+    def record():
+        with writer_in(tmp_path / "d") as writer:
+            write_episodes(writer, (4, 2))
+            writer.add_frame(make_frames(3, 2, FEW)[0])
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        record()
+    assert "unfinished episode of 1 frames was left out" in caplog.text
+    assert_holds(Dataset(tmp_path / "d"), (4, 2))
+    assert check_dataset(tmp_path / "d") == []
+
+
+def test_ctrl_c_while_an_episode_is_stored_waits_until_it_is(tmp_path, monkeypatch):
+    real = os.replace
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(storage.os, "replace", real)
+        signal.raise_signal(signal.SIGINT)
+        real(*arguments)
+
+    with writer_in(tmp_path / "d") as writer:
+        write_episodes(writer, (4,))
+        monkeypatch.setattr(storage.os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_episodes(writer, (2, 3), 1)
+    assert_holds(Dataset(tmp_path / "d"), (4, 2))
+    assert check_dataset(tmp_path / "d") == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_between_two_cameras_leaves_no_crooked_episode(tmp_path, monkeypatch):
+    def interrupted(self, image):
+        raise KeyboardInterrupt
+
+    frames = make_frames(2, 0, FEW)
+    with writer_in(tmp_path / "d") as writer:
+        writer.add_frame(frames[0])
+        monkeypatch.setattr(VideoEncoder, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.add_frame(frames[1])
+        monkeypatch.undo()
+        with pytest.raises(DatasetError, match="interrupted; the episode cannot be stored"):
+            writer.end_episode("push")
+        writer.discard_episode()
+        write_episodes(writer, (2,))
+    assert_holds(Dataset(tmp_path / "d"), (2,))
+
+
+def test_one_writer_at_a_time(tmp_path):
+    with writer_in(tmp_path / "d"), pytest.raises(DatasetError, match="is being written by somebody else"):
+        writer_in(tmp_path / "d", resume=True)
+    writer_in(tmp_path / "d", resume=True).finalize()
+
+
+def test_nothing_is_lost_silently_at_the_end(tmp_path):
+    writer = writer_in(tmp_path / "d")
+    with pytest.raises(DatasetError, match="has no frame"):
+        writer.end_episode("push")
+    writer.add_frame(make_frames(1, 0, FEW)[0])
+    with pytest.raises(DatasetError, match="The task is '', expected"):
+        writer.end_episode("")
+    with pytest.raises(DatasetError, match="An episode of 1 frames is open"):
+        writer.finalize()
+    writer.end_episode("push")
+    writer.finalize()
+    with pytest.raises(DatasetError, match="was finalized; open it again with resume=True"):
+        writer.add_frame(make_frames(1, 0, FEW)[0])
+
+
+def test_a_dataset_whose_episodes_are_gone_is_not_continued(tmp_path):
+    with writer_in(tmp_path / "d") as writer:
+        write_episodes(writer, (2, 2))
+    (tmp_path / "d/meta/episodes/chunk-000/file-000.parquet").unlink()
+    with pytest.raises(DatasetError, match="counts 2 episodes, and meta/episodes describes 0"):
+        writer_in(tmp_path / "d", resume=True)
