@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +253,10 @@ class ReplayBuffer:
         """``(m,)`` int64: every slot that is a transition; oldest first only while the ring has not come round."""
         return self._rows["is_transition"].nonzero().squeeze(1)
 
+    def stored(self, key: str) -> Tensor:
+        """``(m, ...)``: what was observed at the beginning of every transition."""
+        return self._frames[key][self.transitions()]
+
     def save(self, path: Path) -> None:
         """Write everything into a file, whole or not at all; arrays only, nothing that could run.
 
@@ -262,6 +266,8 @@ class ReplayBuffer:
         used = self._touched * self.num_envs
         arrays = {f"frame:{key}": memory[:used] for key, memory in self._frames.items()}
         arrays |= {f"row:{key}": memory[:used] for key, memory in self._rows.items()}
+        arrays |= {f"shape:{key}": torch.tensor(memory.shape[1:]) for key, memory in self._frames.items()}
+        arrays |= {"shape:action": torch.tensor(self._rows["action"].shape[1:])}
         arrays |= {"cursor": self._cursor, "open": self._open, "slots": torch.tensor([self.slots, self.num_envs])}
         part = path.with_suffix(".part")
         try:
@@ -276,34 +282,42 @@ class ReplayBuffer:
                 part.unlink(missing_ok=True)
             raise ReplayError(f"Cannot write the replay buffer {path}: {error.strerror or error}.") from error
 
+    @classmethod
+    def loaded(cls, path: Path, device: str = "cpu") -> ReplayBuffer:
+        """A buffer as it was saved.
+
+        Raises:
+            ReplayError: If the file is missing or damaged.
+        """
+        with _reading(path), np.load(path, allow_pickle=False) as file:
+            slots, num_envs = (int(number) for number in file["slots"])
+            shapes = {key[6:]: tuple(int(n) for n in file[key]) for key in file.files if key.startswith("shape:")}
+        (action_size,) = shapes.pop("action")
+        with_base = shapes.pop(_BASE, None) is not None
+        buffer = cls(slots * num_envs, num_envs, shapes, action_size, with_base, device)
+        buffer.load(path)
+        return buffer
+
     def load(self, path: Path) -> None:
         """Become what was saved.
 
         Raises:
             ReplayError: If the file is missing or damaged, or of a buffer of another size.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                size = [int(number) for number in file["slots"]]
-                names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows}
-                if size != [self.slots, self.num_envs] or not names <= set(file.files):
-                    here = f"{self.slots} frames of {self.num_envs} environments with {sorted(names)}"
-                    raise ReplayError(
-                        f"{path} has {size[0]} frames of {size[1]} with {sorted(file.files)}; here: {here}."
-                    )
-                for kind, memories in (("frame", self._frames), ("row", self._rows)):
-                    for key, memory in memories.items():
-                        values = torch.from_numpy(file[f"{kind}:{key}"])
-                        memory.zero_()
-                        memory[: values.shape[0]] = values.to(self.device)
-                        self._touched = values.shape[0] // self.num_envs
-                self._cursor.copy_(torch.from_numpy(file["cursor"]))
-                self._open.copy_(torch.from_numpy(file["open"]))
-        except ReplayError:
-            raise
-        except Exception as error:  # numpy and zipfile raise many kinds for damaged files
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ReplayError(f"Cannot read the replay buffer {path}: {reason}") from error
+        with _reading(path), np.load(path, allow_pickle=False) as file:
+            size = [int(number) for number in file["slots"]]
+            names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows}
+            if size != [self.slots, self.num_envs] or not names <= set(file.files):
+                here = f"{self.slots} frames of {self.num_envs} environments with {sorted(names)}"
+                raise ReplayError(f"{path} has {size[0]} frames of {size[1]} with {sorted(file.files)}; here: {here}.")
+            for kind, memories in (("frame", self._frames), ("row", self._rows)):
+                for key, memory in memories.items():
+                    values = torch.from_numpy(file[f"{kind}:{key}"])
+                    memory.zero_()
+                    memory[: values.shape[0]] = values.to(self.device)
+                    self._touched = values.shape[0] // self.num_envs
+            self._cursor.copy_(torch.from_numpy(file["cursor"]))
+            self._open.copy_(torch.from_numpy(file["open"]))
 
     def _frame(self, obs: Observation, base_action: Tensor | None) -> Observation:
         if self.with_base != (base_action is not None):
@@ -342,3 +356,14 @@ class ReplayBuffer:
             index[missed] = torch.randint(used, (missed.numel(),), generator=generator, device=self.device)
             missed = missed[~is_transition[index[missed]]]
         return index
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ReplayError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many kinds for damaged files
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ReplayError(f"Cannot read the replay buffer {path}: {reason}") from error

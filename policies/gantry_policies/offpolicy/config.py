@@ -1,0 +1,259 @@
+"""What the off-policy learner can be told: frozen numbers, checked where they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+ACTORS = ("sac", "td3")
+"""Actors: a squashed Gaussian with automatic temperature, or a deterministic one with smoothed targets."""
+REDUCTIONS = ("ensemble_mean", "min_random_pair", "q1")
+"""What of the critic's heads the actor climbs."""
+CRITIC_LOSSES = ("mean_square", "squared_mean")
+"""The mean over heads of squared errors; or the square of the heads' mean error, as in ResFiT's published numbers."""
+ENCODERS = ("conv", "vit")
+"""Image encoders: two convolutions, or those and a transformer block."""
+TRUNKS = ("summary", "spatial")
+"""How a critic reads tokens: all in a few numbers; or channel by channel along with the action, as ResFiT."""
+WARMUPS = ("base_noise", "uniform", "policy")
+"""Who collects before learning: the base with noise, chance, or the frozen policy as it is."""
+
+
+@dataclass(frozen=True)
+class EncoderCfg:
+    """Image encoder, one per camera; of no effect without cameras."""
+
+    kind: str = "conv"
+    """A name of :data:`ENCODERS`."""
+    stem_width: int = 16
+    """Channels of the first convolution."""
+    width: int = 32
+    """Channels of the last one, the numbers of a token."""
+    attention_heads: int = 4
+    """Of a transformer block."""
+    shift_pixels: int = 4
+    """Largest random shift of images while learning; 0 for none."""
+    learning_rate: float = 3e-4
+    """Of AdamW."""
+
+    def __post_init__(self) -> None:
+        _known("encoder.kind", self.kind, ENCODERS)
+        _at_least("encoder", self, 1, "stem_width", "width", "attention_heads")
+        _at_least("encoder", self, 0, "shift_pixels")
+        _positive("encoder", self, "learning_rate")
+
+
+@dataclass(frozen=True)
+class CriticCfg:
+    """An ensemble of action values (REDQ, arXiv 2101.05982; with LayerNorm as in RLPD, arXiv 2302.02948)."""
+
+    heads: int = 10
+    """K, networks of the ensemble."""
+    target_heads: int = 2
+    """M, heads drawn at random for each target, whose smallest value counts."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of a head."""
+    layer_norm: bool = True
+    """Normalise hidden layers, which keeps values of unseen actions from running away."""
+    learning_rate: float = 3e-4
+    """Of AdamW."""
+    weight_decay: float = 0.0
+    """Of AdamW."""
+    tau: float = 0.005
+    """Share of the way that the target moves with every update."""
+    loss: str = "mean_square"
+    """A name of :data:`CRITIC_LOSSES`."""
+    target_range: tuple[float, float] | None = None
+    """Clamp targets to it, where the rewards bound the returns; None for not."""
+    trunk: str = "summary"
+    """A name of :data:`TRUNKS`; of no effect without cameras."""
+    trunk_size: int = 64
+    """Numbers that a trunk gives."""
+
+    def __post_init__(self) -> None:
+        _at_least("critic", self, 1, "heads", "target_heads", "trunk_size")
+        if self.target_heads > self.heads:
+            raise GantryError(
+                f"critic.target_heads is {self.target_heads}, expected at most critic.heads {self.heads}."
+            )
+        _widths("critic", self.hidden)
+        _positive("critic", self, "learning_rate", "tau")
+        _not_negative("critic", self, "weight_decay")
+        _known("critic.loss", self.loss, CRITIC_LOSSES)
+        _known("critic.trunk", self.trunk, TRUNKS)
+        if self.target_range is not None and not self.target_range[0] < self.target_range[1]:
+            raise GantryError(f"critic.target_range is {self.target_range}, expected a smaller and a larger number.")
+
+
+@dataclass(frozen=True)
+class TemperatureCfg:
+    """Weight of the entropy, for a ``sac`` actor."""
+
+    initial: float = 0.01
+    """At the start. Where a success is worth 1 and nothing else is, much more drowns what actions are worth."""
+    learning_rate: float = 3e-4
+    """Of Adam on its logarithm; 0 keeps it."""
+    entropy_per_action: float = -0.5
+    """Entropy to aim at, for each number of an action."""
+    backup: bool = False
+    """Count the entropy of the next action in targets."""
+
+    def __post_init__(self) -> None:
+        _positive("temperature", self, "initial")
+        _not_negative("temperature", self, "learning_rate")
+
+
+@dataclass(frozen=True)
+class ActorCfg:
+    """The policy that is learned, or the residual over a base."""
+
+    kind: str = "td3"
+    """A name of :data:`ACTORS`."""
+    residual: bool = False
+    """Correct a frozen base policy: the actor sees its action, and starts at a correction of exactly zero."""
+    action_scale: float = 1.0
+    """Largest correction, in units of the scaled action; 1 for an actor without a base."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers."""
+    layer_norm: bool = True
+    """Normalise hidden layers."""
+    learning_rate: float = 3e-4
+    """Of AdamW. A residual wants little: with much it saturates before the critic knows anything."""
+    weight_decay: float = 0.0
+    """Of AdamW."""
+    tau: float = 0.005
+    """Share of the way that the target actor (``td3``) moves whenever the actor has."""
+    gradient: str = "ensemble_mean"
+    """What the actor climbs, a name of :data:`REDUCTIONS`."""
+    explore_std: float = 0.1
+    """Of the noise on ``td3`` actions in training, in units of the scaled action and so independent of
+    ``action_scale``."""
+    target_std: float = 0.1
+    """Of the noise on ``td3`` target actions."""
+    target_std_clip: float = 0.3
+    """Target noise is clipped to it."""
+    progressive_updates: int = 0
+    """Actor updates over which the largest correction grows from zero to ``action_scale``; 0 for at once."""
+    penalty: float = 0.0
+    """Weight of the mean square of the correction in the actor's loss."""
+    image_size: int = 64
+    """Numbers that the actor makes of all image tokens."""
+    temperature: TemperatureCfg = field(default_factory=TemperatureCfg)
+    """Of a ``sac`` actor."""
+
+    def __post_init__(self) -> None:
+        _known("actor.kind", self.kind, ACTORS)
+        _known("actor.gradient", self.gradient, REDUCTIONS)
+        _widths("actor", self.hidden)
+        _positive("actor", self, "action_scale", "learning_rate", "tau", "target_std_clip")
+        _not_negative("actor", self, "weight_decay", "explore_std", "target_std", "penalty")
+        _at_least("actor", self, 0, "progressive_updates")
+        _at_least("actor", self, 1, "image_size")
+        if not self.residual and self.action_scale != 1.0:
+            raise GantryError(f"actor.action_scale is {self.action_scale}, expected 1 for an actor without a base.")
+
+
+@dataclass(frozen=True)
+class LearnerCfg:
+    """Networks, targets and samples of an update."""
+
+    actor: ActorCfg = field(default_factory=ActorCfg)
+    """The policy."""
+    critic: CriticCfg = field(default_factory=CriticCfg)
+    """The values."""
+    encoder: EncoderCfg = field(default_factory=EncoderCfg)
+    """The eyes."""
+    gamma: float = 0.99
+    """Discount of a control step."""
+    n_step: int = 3
+    """Rewards summed into a target before the critic is asked."""
+    batch_size: int = 256
+    """Transitions of an update."""
+    demo_fraction: float = 0.5
+    """Share of demonstrations in a batch, if there are any."""
+    critic_updates: int = 4
+    """Critic updates in a call of ``update``, which ends in one of the actor."""
+    max_grad_norm: float = 1.0
+    """Gradients of each network are scaled down to this norm."""
+    timeout_is_terminal: bool = False
+    """Take running out of time for an end for good, as ResFiT's code does, instead of bootstrapping."""
+
+    def __post_init__(self) -> None:
+        _at_least("learner", self, 1, "n_step", "batch_size", "critic_updates")
+        _positive("learner", self, "max_grad_norm")
+        for name in ("gamma", "demo_fraction"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number from 0 to 1.")
+
+
+@dataclass(frozen=True)
+class TrainCfg:
+    """A training: what is collected, when it is learned from, when it is looked at."""
+
+    learner: LearnerCfg
+    """How to learn."""
+    total_steps: int = 100_000
+    """Environment steps of all environments together, warm-up included."""
+    updates_per_step: float = 1.0
+    """Critic updates per environment step (UTD)."""
+    capacity: int = 200_000
+    """Frames in the replay buffer."""
+    warmup: str = "base_noise"
+    """Who collects the first steps, a name of :data:`WARMUPS`."""
+    warmup_steps: int = 2_000
+    """Environment steps of this warm-up."""
+    warmup_noise: float = 0.2
+    """Half-width of the uniform noise around the base's action, in units of the scaled action."""
+    critic_warmup_updates: int = 0
+    """Critic updates before the actor's first, with the actor as it is and targets without noise."""
+    pretrain_updates: int = 0
+    """Updates of actor and critic on demonstrations alone, before anything is collected."""
+    clone_weight: float = 1.0
+    """Weight of cloning the demonstrated action against the normalised value, in these updates only."""
+    scale_actions: bool = True
+    """Scale actions to the demonstrated range, widened by ``action_scale``; the environment's own range if not."""
+    eval_every_steps: int = 10_000
+    """Environment steps between evaluations, of which the first comes before any learning; 0 for none."""
+    eval_episodes: int = 50
+    """Episodes of an evaluation."""
+    log_every_steps: int = 1_000
+    """Environment steps between rows of metrics."""
+    save_every_s: float = 120.0
+    """Time between checkpoints; the end of a training always leaves one."""
+    seed: int = 0
+    """Of networks, samples and noise."""
+
+    def __post_init__(self) -> None:
+        _at_least("train", self, 1, "total_steps", "capacity", "eval_episodes", "log_every_steps")
+        _at_least("train", self, 0, "warmup_steps", "critic_warmup_updates", "pretrain_updates", "eval_every_steps")
+        _not_negative("train", self, "updates_per_step", "warmup_noise", "clone_weight", "save_every_s")
+        _known("train.warmup", self.warmup, WARMUPS)
+
+
+def _known(field_name: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise UnknownNameError(field_name, name, names)
+
+
+def _at_least(group: str, cfg: object, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(cfg, name) < least:
+            raise GantryError(f"{group}.{name} is {getattr(cfg, name)}, expected at least {least}.")
+
+
+def _positive(group: str, cfg: object, *names: str) -> None:
+    for name in names:
+        if not getattr(cfg, name) > 0.0:
+            raise GantryError(f"{group}.{name} is {getattr(cfg, name)}, expected a number > 0.")
+
+
+def _not_negative(group: str, cfg: object, *names: str) -> None:
+    for name in names:
+        if not getattr(cfg, name) >= 0.0:
+            raise GantryError(f"{group}.{name} is {getattr(cfg, name)}, expected a number >= 0.")
+
+
+def _widths(group: str, hidden: tuple[int, ...]) -> None:
+    if not hidden or min(hidden) < 1:
+        raise GantryError(f"{group}.hidden is {list(hidden)}, expected widths of at least 1.")

@@ -1,0 +1,70 @@
+"""The course of a training as JSON lines; a resumed training goes on where its checkpoint is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+METRICS_FILE = "metrics.jsonl"
+"""One JSON object a line; ``kind`` says what it is: ``train`` or ``eval``."""
+
+
+class MetricsLog:
+    """Appends rows; each is on its way to the disk when :meth:`write` returns.
+
+    Args:
+        run_dir: Folder of the run; None to write nothing.
+        rows: Rows that belong to what is continued from; what an earlier session wrote beyond them is left out.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+
+    def __init__(self, run_dir: Path | None, rows: int) -> None:
+        self.rows = rows
+        self._file = None
+        if run_dir is None:
+            return
+        run_dir.mkdir(parents=True, exist_ok=True)
+        path = run_dir / METRICS_FILE
+        kept = path.read_text().splitlines(keepends=True)[:rows] if rows and path.is_file() else []
+        part = path.with_suffix(".part")
+        part.write_text("".join(kept))
+        os.replace(part, path)
+        self._file = path.open("a")
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Add one row of plain values; numbers that are not finite become null, as JSON has none.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        self.rows += 1
+        if self._file is not None:
+            self._file.write(json.dumps(_finite(row)) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file of metrics; a last line that a kill has cut is left out."""
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

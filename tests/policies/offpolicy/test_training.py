@@ -1,0 +1,236 @@
+"""Trainings: phases, what is learned, and going on exactly where one was stopped."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.checkpoint import CheckpointError
+from gantry_policies.offpolicy.config import LearnerCfg
+from gantry_policies.offpolicy.evaluation import evaluate
+from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
+from gantry_policies.offpolicy.presets import resfit, rlpd, wsrl
+from gantry_policies.offpolicy.training import DivergedError, Trainer
+
+
+def small(cfg, hidden=(32,), batch=32, actor=None, critic=None, learner=None, **train):
+    """A preset for a toy."""
+    inner = cfg.learner
+    inner = replace(
+        inner,
+        batch_size=batch,
+        actor=replace(inner.actor, hidden=hidden, **(actor or {})),
+        critic=replace(inner.critic, hidden=hidden, heads=3, **(critic or {})),
+        **(learner or {}),
+    )
+    return replace(cfg, learner=inner, **train)
+
+
+SHORT = {
+    "total_steps": 120,
+    "warmup_steps": 40,
+    "eval_every_steps": 40,
+    "eval_episodes": 8,
+    "log_every_steps": 20,
+    "updates_per_step": 0.5,
+}
+
+
+def short_resfit(**options):
+    return small(resfit(), hidden=(8,), batch=8, **(SHORT | {"critic_warmup_updates": 5} | options))
+
+
+def make(reach, make_base, demos, cfg, run_dir=None, env=None, **options):
+    env = env or reach(4)
+    return Trainer(env, cfg, run_dir, base=make_base(4), demos=demos(3), **options)
+
+
+def weights(trainer):
+    networks = trainer.learner.state_dict()["networks"]
+    return torch.cat([value.flatten().float() for state in networks.values() for value in state.values()])
+
+
+def test_a_residual_over_a_mediocre_base_learns_to_hit(reach, make_base, demos):
+    cfg = small(
+        resfit(),
+        hidden=(64,),
+        batch=64,
+        actor={"learning_rate": 1e-3},
+        critic={"learning_rate": 1e-3},
+        learner={"gamma": 0.9},
+        total_steps=2000,
+        warmup_steps=800,
+        critic_warmup_updates=200,
+        updates_per_step=0.5,
+        eval_every_steps=2000,
+        eval_episodes=100,
+    )
+    seen = []
+    trainer = Trainer(
+        reach(16), cfg, base=make_base(16), demos=demos(20), eval_env=reach(50, 9), eval_base=make_base(50)
+    )
+    assert trainer.train(seen.append)
+    before, after = (progress.evaluation for progress in seen if progress.evaluation)
+    alone = evaluate(reach(50, 9), make_base(50), 100)
+    assert before == alone  # at the start it is the base
+    assert before.success_at_end.mean < 0.45
+    assert after.success_at_end.low > before.success_at_end.high + 0.2
+
+
+def test_rlpd_learns_from_demonstrations_and_its_own_attempts(reach, demos, monkeypatch):
+    monkeypatch.setattr(f"{reach.__module__}.REACH_M", 0.2)
+    cfg = small(
+        rlpd(),
+        hidden=(64,),
+        batch=64,
+        actor={"learning_rate": 1e-3},
+        critic={"learning_rate": 1e-3},
+        learner={"gamma": 0.9},
+        total_steps=1800,
+        warmup_steps=200,
+        updates_per_step=0.5,
+        eval_every_steps=1800,
+        eval_episodes=50,
+    )
+    seen = []
+    Trainer(reach(8), cfg, demos=demos(20), eval_env=reach(50, 9)).train(seen.append)
+    before, after = (progress.evaluation for progress in seen if progress.evaluation)
+    assert after.success_at_end.low > before.success_at_end.high + 0.1
+
+
+def test_phases_come_in_order_and_do_what_they_say(reach, make_base, demos):
+    seen = []
+    trainer = make(reach, make_base, demos, short_resfit(critic_warmup_updates=25))
+    trainer.train(seen.append)
+    phases = [(p.phase, p.env_steps, p.updates, p.evaluation is not None) for p in seen]
+    assert phases[:4] == [
+        ("warmup", 0, 0, True),
+        ("warmup", 20, 0, False),
+        ("warmup", 40, 0, False),
+        ("critic_warmup", 40, 20, False),
+    ]
+    assert phases[4:] == [
+        ("learn", 60, 33, False),  # 20 steps of which each earns half an update, in groups of four
+        ("learn", 80, 45, False),
+        ("learn", 80, 45, True),
+        ("learn", 100, 53, False),
+        ("learn", 120, 65, False),
+        ("learn", 120, 65, True),
+    ]
+    assert trainer.learner.actor_updates == 10
+    assert len(trainer.replay) == 120
+    assert len(trainer.demos) == sum(demo.action.shape[0] for demo in demos(3))
+
+
+def test_wsrl_learns_from_demonstrations_first_and_then_forgets_them(reach, demos):
+    cfg = small(wsrl(), hidden=(8,), batch=16, pretrain_updates=6, **SHORT)
+    seen = []
+    trainer = Trainer(reach(4), cfg, demos=demos(3))
+    trainer.train(seen.append)
+    assert trainer.learner.actor_updates == 6 + 10
+    assert not trainer.learner.draw(trainer.replay, trainer.demos).is_demo.any()
+    evaluated = [p.env_steps for p in seen if p.evaluation]
+    assert evaluated == [0, 80, 120]  # between 0 and 40 the policy is frozen
+
+
+@pytest.mark.parametrize("stop_at", ["pretrain", "warmup", "critic_warmup", "learn"])
+def test_a_training_goes_on_exactly_where_it_was_stopped(stop_at, reach, make_base, demos, tmp_path):
+    cfg = short_resfit(pretrain_updates=4, critic_warmup_updates=20, log_every_steps=4)
+
+    def train(folder, stop=None, resume=False):
+        torch.manual_seed(11)
+        trainer = make(reach, make_base, demos, cfg, tmp_path / folder, eval_env=reach(4, 5), eval_base=make_base(4))
+        if resume:
+            trainer.resume()
+
+        def watch(progress):
+            seen.append(progress)
+            if progress.phase == stop and progress.evaluation is None and (stop != "learn" or progress.env_steps > 70):
+                trainer.stop()
+
+        seen = []
+        assert trainer.train(watch) == (stop is None)
+        return trainer
+
+    straight = train("straight")
+    train("stopped", stop=stop_at)
+    torch.manual_seed(99)
+    resumed = train("stopped", resume=True)
+    assert resumed.collector.env_steps == straight.collector.env_steps == 120
+    assert torch.equal(weights(resumed), weights(straight))
+    for key in ("action", "reward", "is_transition"):
+        assert torch.equal(resumed.replay._rows[key], straight.replay._rows[key])
+    rows = [read_metrics(tmp_path / folder / METRICS_FILE) for folder in ("straight", "stopped")]
+    for row in (*rows[0], *rows[1]):
+        row.pop("wall_s")
+    assert rows[0] == rows[1]
+
+
+def test_environments_that_cannot_be_restored_begin_new_episodes_after_a_resume(reach, make_base, demos, tmp_path):
+    class Forgetful(reach):
+        training_state = None
+
+    cfg = short_resfit(eval_every_steps=0)
+    trainer = make(reach, make_base, demos, cfg, tmp_path, Forgetful(4))
+    trainer.train(lambda progress: progress.phase == "learn" and trainer.stop())
+    again = make(reach, make_base, demos, cfg, tmp_path, Forgetful(4, seed=3))
+    again.resume()
+    assert not again.replay._open.any()
+    assert again.train()
+    assert again.collector.env_steps == 120
+
+
+def test_rows_beyond_the_checkpoint_are_left_out_and_old_buffers_removed(reach, make_base, demos, tmp_path):
+    cfg = short_resfit(eval_every_steps=0, save_every_s=0.0)
+    trainer = make(reach, make_base, demos, cfg, tmp_path)
+    trainer.train()
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["demos.npz", "model_116.pt", "model_120.pt", "replay_116.npz", "replay_120.npz"]
+    (tmp_path / "checkpoints" / "model_120.pt").write_bytes(b"damaged")
+    again = make(reach, make_base, demos, cfg, tmp_path)
+    assert again.resume().name == "model_116.pt"
+    again.train()
+    rows = [json.loads(line) for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
+    assert [row["env_steps"] for row in rows] == [20, 40, 60, 80, 100, 120]
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(reach, make_base, demos, tmp_path):
+    trainer = make(reach, make_base, demos, short_resfit(total_steps=8, eval_every_steps=0), tmp_path)
+    trainer.train()
+    other = make(reach, make_base, demos, small(resfit(), hidden=(9,), **SHORT), tmp_path)
+    with pytest.raises(CheckpointError, match="does not fit this run's configuration"):
+        other.resume()
+    with pytest.raises(CheckpointError, match="No usable checkpoint"):
+        make(reach, make_base, demos, short_resfit(), tmp_path / "nowhere").resume()
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_checkpoint(reach, make_base, demos, tmp_path):
+    trainer = make(reach, make_base, demos, short_resfit(eval_every_steps=0), tmp_path)
+    trainer.learner.critic.ensemble.last.bias.data.fill_(torch.nan)
+    with pytest.raises(DivergedError, match="stopped being finite after 1 updates"):
+        trainer.train()
+    assert not (tmp_path / "checkpoints" / "model_40.pt").exists()
+
+
+def test_states_are_scaled_by_the_warm_up_where_there_are_no_demonstrations(reach):
+    cfg = small(rlpd(), hidden=(8,), batch=8, **(SHORT | {"eval_every_steps": 0, "total_steps": 40}))
+    trainer = Trainer(reach(4), cfg)
+    trainer.train()
+    seen = trainer.replay.stored("state")
+    assert torch.equal(trainer.learner.state_scaler.mean, seen.mean(0))
+    assert seen.shape == (40, 4)
+
+
+def test_what_is_missing_is_said_before_anything_begins(reach, make_base, demos):
+    with pytest.raises(GantryError, match="needs a base policy, but there is none"):
+        Trainer(reach(4), short_resfit())
+    with pytest.raises(GantryError, match="acts for 3 environments, expected 4"):
+        Trainer(reach(4), short_resfit(), base=make_base(3))
+    with pytest.raises(GantryError, match="pretrain_updates is 5000, but there are no demonstrations"):
+        Trainer(reach(4), wsrl())
+    with pytest.raises(GantryError, match="base of their own"):
+        Trainer(reach(4), short_resfit(), base=make_base(4), eval_env=reach(4))
+    with pytest.raises(GantryError, match="'base_noise', but there is no base"):
+        Trainer(reach(4), replace(short_resfit(), learner=LearnerCfg()))
