@@ -60,7 +60,7 @@ class TrackingCamera:
             )
         self.size_px = (width_px, height_px)
         self._model = model
-        self._context, self._target = _drawing_context(model, width_px, height_px)
+        self._context, self._target = drawing_context(model, width_px, height_px)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._target)
         self._scene = mujoco.MjvScene(model, maxgeom=MAX_SHAPES)
         # Shadows and reflections cost fifteen times the rest where there is no graphics card.
@@ -128,7 +128,7 @@ class TrackingCamera:
             self._context = None
 
 
-def _drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tuple[Any, mujoco.MjrContext]:
+def drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tuple[Any, mujoco.MjrContext]:
     """An off-screen drawing context with the model's shapes in it: EGL on Linux, MuJoCo's own choice elsewhere.
 
     EGL is asked for directly, since whoever imported MuJoCo first may have settled it for another way of drawing.

@@ -124,8 +124,12 @@ def _make_arm(model: mujoco.MjSpec, chain: Chain) -> None:
         ("imu_lin_acc", mujoco.mjtSensor.mjSENS_ACCELEROMETER),
     ):
         model.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="imu")
+    for geom in base.geoms:
+        geom.pos[2] += 0.001  # The drawn base lies in the floor, and either would show through the other.
     for body in model.bodies:
         body.gravcomp = 1.0
+    for coupling in model.equalities:  # One crank moves both fingers; as soft as by default they would part by 1 mm.
+        coupling.solref[:] = (0.01, 1.0)
     for geom in model.geoms:
         if geom.contype:  # An arm touches what is not itself; that it cannot touch itself saves most of the checks.
             geom.contype, geom.conaffinity = 0, 1

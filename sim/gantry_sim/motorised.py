@@ -50,17 +50,8 @@ def robot_with_motors(
         GantryError: If the base would weigh nothing, or a number makes no sense.
     """
     scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
-    base, floats = base_body(scene), has_free_base(scene)
-    if not floats and added_mass_kg:
-        raise GantryError(
-            f"'{spec.name}' is fixed to the ground, where 'added_mass_kg' = {added_mass_kg} changes nothing."
-        )
-    if floats and not base.mass + added_mass_kg > 0.0:
-        raise GantryError(
-            f"'{spec.name}' cannot carry 'added_mass_kg' = {added_mass_kg}: its base weighs {base.mass:.3f} kg."
-        )
-    if floats:
-        base.mass += added_mass_kg
+    floats = has_free_base(scene)
+    _load_base(scene, spec.name, added_mass_kg)
     if terrain:
         from gantry_sim.terrain_scene import TerrainCfg, add_terrain  # Loads torch, which a flat floor does not need.
 
@@ -76,10 +67,27 @@ def robot_with_motors(
             forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
         )
     if fixed_base and floats:
-        _hang(scene, base, spec.base_height_m + HANGING_CLEARANCE_M)
+        _hang(scene, base_body(scene), spec.base_height_m + HANGING_CLEARANCE_M)
     # A state that has blown up must be seen as such, not quietly put back to the start.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     return scene.compile()
+
+
+def _load_base(scene: mujoco.MjSpec, name: str, added_mass_kg: float) -> None:
+    """Put a payload onto the base.
+
+    Raises:
+        GantryError: If the base would weigh nothing, or is fixed to the ground.
+    """
+    base = base_body(scene)
+    if has_free_base(scene):
+        if not base.mass + added_mass_kg > 0.0:
+            raise GantryError(
+                f"'{name}' cannot carry 'added_mass_kg' = {added_mass_kg}: its base weighs {base.mass:.3f} kg."
+            )
+        base.mass += added_mass_kg
+    elif added_mass_kg:
+        raise GantryError(f"'{name}' is fixed to the ground, where 'added_mass_kg' = {added_mass_kg} changes nothing.")
 
 
 class SceneIndex:

@@ -36,7 +36,7 @@ CRANK_M_RAD = 0.071 / 2.7
 """Mean travel of a finger per angle of the gripper's motor."""
 GRIPPER_EFFORT_N = 0.1 * SMALL_EFFORT_NM / CRANK_M_RAD
 """Force limit of the driven finger, a tenth of what the motor could."""
-GRIPPER_STIFFNESS_N_M, GRIPPER_DAMPING_N_S_M = 1500.0, 130.0
+GRIPPER_STIFFNESS_N_M, GRIPPER_DAMPING_N_S_M = 4000.0, 210.0
 """Gains of the gripper, derived above."""
 GRIPPER_JOINT = "left_finger"
 """The joint of the driven finger."""

@@ -9,6 +9,14 @@ from gantry_hardware.errors import UnknownNameError
 GROUP = "gantry.tasks"
 """Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""
 
+ARM_GROUP = "gantry.arm_tasks"
+"""Entry-point group: name -> :class:`gantry_sim.tasks.manipulation.registry.ArmTask`."""
+
+
+def arm_task_names() -> list[str]:
+    """Names of all installed manipulation tasks, sorted."""
+    return sorted({entry.name for entry in entry_points(group=ARM_GROUP)})
+
 
 def task_names() -> list[str]:
     """Names of all installed tasks, sorted."""

@@ -1,0 +1,123 @@
+"""A manipulation task as the parallel environments that off-policy learners train on.
+
+mjlab restarts an episode inside the step that ends it, and what the episode ended in is gone. Here the environment is
+told not to: the last observation is taken first, then the ended episodes begin anew.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE, EnvStep, Observation
+from gantry_sim.env import GantryEnv
+from gantry_sim.quiet import quietly
+from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.env import STATE_GROUP, make_arm_env
+from gantry_sim.tasks.manipulation.state import ArmState
+from gantry_sim.torch_threads import torch_threads
+
+
+class Eyes(Protocol):
+    """What takes the pictures of all environments."""
+
+    def see(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Pictures (k, 3, height, width), uint8, by camera, of some environments (k,) or of all."""
+        ...
+
+    def close(self) -> None:
+        """Release what drawing holds."""
+        ...
+
+
+class ArmStepEnv:
+    """Implements :class:`gantry_policies.offpolicy.env.StepEnv`.
+
+    Args:
+        cfg: The task.
+        seed: Of the episodes; the same seed gives the same ones.
+        device: ``cpu`` or a CUDA device.
+
+    Raises:
+        GantryError: If images are asked for and this machine cannot draw them.
+    """
+
+    def __init__(self, cfg: ArmCfg, seed: int = 0, device: str = "cpu") -> None:
+        self.cfg = cfg
+        self.num_envs = cfg.num_envs
+        self.device = device
+        with quietly(), torch.random.fork_rng():
+            self.env: GantryEnv = make_arm_env(cfg, device, seed)
+        self.state: ArmState = self.env.task_state
+        """What the simulator knows; a scripted expert reads it."""
+        self.action_size = self.state.contract.action_size
+        self.max_episode_steps = int(self.env.max_episode_length)
+        self.dt_s = self.env.step_dt
+        self._eyes = _make_eyes(self.env, cfg)
+        pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
+        self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
+        self._obs: Observation = {}
+
+    def reset(self) -> Observation:
+        """Begin new episodes everywhere; returns their first observations."""
+        with torch_threads(1):
+            observed, _ = self.env.reset()
+            self._obs = self._observation(observed)
+        return self._obs
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Apply actions, (N, action_size) in [-1, 1], without unit.
+
+        Raises:
+            GantryError: If the action has another shape, or the environments were never reset.
+        """
+        if tuple(action.shape) != (self.num_envs, self.action_size):
+            raise GantryError(
+                f"The action has shape {tuple(action.shape)}, expected ({self.num_envs}, {self.action_size})."
+            )
+        if not self._obs:
+            raise GantryError("The environments were never reset; call reset() before the first step().")
+        with torch_threads(1):
+            observed, reward, terminated, timed_out, _ = self.env.step(action)
+            self.state.refresh()
+            success = self.state.rule.success(self.state)
+            next_obs = self._observation(observed)
+            ended = terminated | timed_out
+            # The environment's own buffers change in the reset below.
+            reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
+            self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
+        return EnvStep(self._obs, next_obs, reward, terminated, truncated, success)
+
+    def close(self) -> None:
+        """Release physics and drawing."""
+        if self._eyes is not None:
+            self._eyes.close()
+        self.env.close()
+
+    def _restart(self, ended: Tensor, last: Observation) -> Observation:
+        """Begin new episodes where the last one ended; returns what is seen everywhere then."""
+        ids = ended.nonzero().flatten()
+        observed, _ = self.env.reset(env_ids=ids)
+        state = torch.where(ended[:, None], observed[STATE_GROUP], last[STATE])  # type: ignore[arg-type]
+        first: Observation = {STATE: state}
+        if self._eyes is not None:
+            for name, pictures in self._eyes.see(ids).items():
+                first[f"{IMAGE_PREFIX}{name}"] = last[f"{IMAGE_PREFIX}{name}"].index_copy(0, ids, pictures)
+        return first
+
+    def _observation(self, observed: dict) -> Observation:  # type: ignore[type-arg]
+        seen: Observation = {STATE: observed[STATE_GROUP].clone()}
+        if self._eyes is not None:
+            seen |= {f"{IMAGE_PREFIX}{name}": pictures for name, pictures in self._eyes.see().items()}
+        return seen
+
+
+def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> Eyes | None:
+    if not cfg.seen_cameras:
+        return None
+    from gantry_sim.tasks.manipulation.eyes import BenchCameras
+
+    return BenchCameras(env, cfg.seen_cameras, cfg.image_px)

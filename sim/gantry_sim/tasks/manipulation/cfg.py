@@ -1,0 +1,126 @@
+"""Everything about a manipulation task that differs between tasks, policies and experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.structured import ConfigError
+from gantry_sim.tasks.manipulation.workbench import BENCHES, CAMERAS
+
+ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
+"""What an action moves: the end effector with its orientation kept, the end effector with rotation, the joints by
+steps, the joints to places. A gripper comes last in each."""
+REWARDS = ("sparse", "dense")
+OBSERVERS = ("state", "camera")
+"""What the policy knows: where the object is, or what its cameras show."""
+
+
+@dataclass(frozen=True)
+class RandomizeCfg:
+    """What differs between episodes; pairs are ranges."""
+
+    object_x_m: tuple[float, float] = (0.24, 0.40)
+    """Where the object lies, ahead of the base."""
+    object_y_m: tuple[float, float] = (-0.14, 0.14)
+    """The same to the left."""
+    object_yaw_rad: float = 0.35
+    """Half width of the object's heading; the gripper keeps its own."""
+    goal_x_m: tuple[float, float] = (0.26, 0.40)
+    """Where the object belongs, in tasks with a goal."""
+    goal_y_m: tuple[float, float] = (-0.14, 0.14)
+    """The same to the left."""
+    start_m: float = 0.03
+    """Half width of the end effector's start along each axis."""
+    held_shift_m: float = 0.003
+    """Half width of where an object that begins in the hand is held, along the fingers and across."""
+    held_tilt_rad: float = 0.03
+    """Half width of its tilt in the hand."""
+    mass: tuple[float, float] = (0.6, 1.6)
+    """Factor on the object's mass."""
+    friction: tuple[float, float] = (0.7, 1.2)
+    """Sliding friction of the pads and, times 0.6, of table and object."""
+    stiffness: tuple[float, float] = (0.9, 1.1)
+    """Factor on the position gains of all joints."""
+    damping: tuple[float, float] = (0.85, 1.15)
+    """Factor on their velocity gains."""
+
+    def __post_init__(self) -> None:
+        for name in ("object_x_m", "object_y_m", "goal_x_m", "goal_y_m", "mass", "friction", "stiffness", "damping"):
+            low, high = getattr(self, name)
+            if not low <= high:
+                raise ConfigError(f"env.randomize.{name} is [{low}, {high}], expected the smaller number first.")
+
+
+@dataclass(frozen=True)
+class ArmCfg:
+    """A manipulation task."""
+
+    task: str
+    """A name of :data:`gantry_sim.tasks.manipulation.workbench.BENCHES`."""
+    num_envs: int = 16
+    """Environments side by side."""
+    robot: str = "yam"
+    """Robot name."""
+    action: str = "ee"
+    """What an action moves, a name of :data:`ACTIONS`."""
+    observer: str = "state"
+    """What the policy knows, a name of :data:`OBSERVERS`."""
+    cameras: tuple[str, ...] = ()
+    """Images beside the state; with the observer ``camera``, all of them if none is named."""
+    image_px: int = 84
+    """Rows and columns of an image."""
+    meshes: bool = False
+    """Images show the arm as it looks; otherwise simple shapes stand for it, which are drawn four times as fast."""
+    rate_hz: float = 20.0
+    """Control rate."""
+    physics_dt_s: float = 0.005
+    """Physics step; twice as long, and a grasped cube slips."""
+    episode_s: float = 5.0
+    """Length of an episode."""
+    reward: str = "sparse"
+    """``sparse``: 1 in a step that succeeds, otherwise 0. ``dense``: the task's own, 0 to 1 in every step."""
+    end_on_success: bool = True
+    """Success ends the episode; otherwise it runs on, for success at its end."""
+    step_m: float = 0.02
+    """Largest step of the end effector's target per action."""
+    step_rad: float = 0.1
+    """Largest turn of it, or of a joint's target, per action."""
+    max_turn_rad: float = 0.6
+    """Farthest that an end effector which turns leaves its orientation."""
+    max_lead_m: float = 0.04
+    """Farthest that the target runs ahead of the end effector."""
+    object_noise_m: float = 0.0
+    """Half width of the noise on the object's observed place, drawn every step."""
+    randomize: RandomizeCfg = field(default_factory=RandomizeCfg)
+    """What differs between episodes."""
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("manipulation task", self.task, BENCHES),
+            ("action", self.action, ACTIONS),
+            ("observer", self.observer, OBSERVERS),
+            ("reward", self.reward, REWARDS),
+            *(("camera", name, CAMERAS) for name in self.cameras),
+        ):
+            if value not in known:
+                raise UnknownNameError(kind, value, known)
+        for name in ("num_envs", "image_px", "rate_hz", "physics_dt_s", "episode_s", "step_m", "step_rad"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"env.{name} is {getattr(self, name)}, expected more than 0.")
+        steps = 1.0 / (self.rate_hz * self.physics_dt_s)
+        if abs(steps - round(steps)) > 1e-6 or steps < 1:
+            raise ConfigError(
+                f"env.rate_hz {self.rate_hz} and env.physics_dt_s {self.physics_dt_s} give {steps:g} physics steps per "
+                "control step, expected a whole number."
+            )
+
+    @property
+    def seen_cameras(self) -> tuple[str, ...]:
+        """Cameras whose images are observed."""
+        return self.cameras or (CAMERAS if self.observer == "camera" else ())
+
+    @property
+    def decimation(self) -> int:
+        """Physics steps per control step."""
+        return round(1.0 / (self.rate_hz * self.physics_dt_s))

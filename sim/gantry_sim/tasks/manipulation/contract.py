@@ -1,0 +1,114 @@
+"""The contracts of manipulation policies."""
+
+from __future__ import annotations
+
+import math
+
+from gantry_deploy.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
+from gantry_deploy.contract import (
+    OBJECT_GOAL,
+    OBJECT_GOAL_NAMES,
+    Acceptance,
+    ActionSpec,
+    CameraInput,
+    CommandSpec,
+    ObservationTerm,
+    PolicyContract,
+)
+from gantry_deploy.observations import make_term
+from gantry_hardware.robots import robot_spec
+from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
+from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.workbench import BENCHES
+
+LOWER_EE_M, UPPER_EE_M = (0.2, -0.2, 0.015), (0.45, 0.2, 0.25)
+"""Workspace of the end effector's target in the base frame; the finger tips stay 3 mm above the table."""
+JOINT_REACH_RAD = 1.0
+"""Distance from the default pose of a joint whose action is a place and at its end."""
+
+
+def has_goal(cfg: ArmCfg) -> bool:
+    """Whether the task says where the object belongs."""
+    return bool(BENCHES[cfg.task].fixture)
+
+
+def arm_contract(cfg: ArmCfg) -> PolicyContract:
+    """The contract of a policy of the task."""
+    spec = robot_spec(cfg.robot)
+    assert spec.chain is not None
+
+    def floats(name: str) -> tuple[float, ...]:
+        return tuple(float(value) for value in spec.array(name))
+
+    # A turn about y by half a circle less the tilt: fingers down and forward, x towards the base.
+    half = 0.5 * (math.pi - TOOL_TILT_RAD)
+    goal = has_goal(cfg)
+    return PolicyContract(
+        robot=spec.name,
+        rate_hz=cfg.rate_hz,
+        joint_names=spec.joint_names,
+        joint_lower_rad=floats("lower_rad"),
+        joint_upper_rad=floats("upper_rad"),
+        default_pos_rad=floats("default_rad"),
+        stiffness_nm_rad=floats("stiffness_nm_rad"),
+        damping_nm_s_rad=floats("damping_nm_s_rad"),
+        effort_limit_nm=floats("effort_limit_nm"),
+        observations=observation_terms(cfg, spec.num_joints),
+        action=_action(cfg, floats("default_rad")),
+        command=CommandSpec(
+            kind=OBJECT_GOAL if goal else "",
+            names=OBJECT_GOAL_NAMES if goal else (),
+            lower=(*LOWER_EE_M[:2], 0.0) if goal else (),
+            upper=UPPER_EE_M if goal else (),
+            max_rate=(0.0,) * 3 if goal else (),
+        ),
+        arm=ArmSpec(
+            chain=spec.chain,
+            lower_ee_in_base_m=LOWER_EE_M,
+            upper_ee_in_base_m=UPPER_EE_M,
+            quat_ee_to_base_wxyz=(math.cos(half), 0.0, math.sin(half), 0.0),
+            max_turn_rad=cfg.max_turn_rad if cfg.action == "ee-turn" else 0.0,
+            max_lead_m=cfg.max_lead_m,
+            gripper_joint=GRIPPER_JOINT,
+            gripper_closed_m=GRIPPER_CLOSED_M,
+            gripper_open_m=GRIPPER_OPEN_M,
+            relative=cfg.action != "joint-absolute",
+            cameras=tuple(CameraInput(name, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras),
+        ),
+        acceptance=Acceptance(min_success_rate=0.8),
+    )
+
+
+def _action(cfg: ArmCfg, default: tuple[float, ...]) -> ActionSpec:
+    middle, half = 0.5 * (GRIPPER_OPEN_M + GRIPPER_CLOSED_M), 0.5 * (GRIPPER_OPEN_M - GRIPPER_CLOSED_M)
+    if cfg.action in ("ee", "ee-turn"):
+        turns = 3 if cfg.action == "ee-turn" else 0
+        scale = (cfg.step_m,) * 3 + (cfg.step_rad,) * turns
+        return ActionSpec(BODY_TARGET, (*scale, half), (0.0,) * len(scale) + (middle,), clip=1.0)
+    joints = len(default) - 1
+    if cfg.action == "joint":
+        return ActionSpec(JOINT_TARGET, (cfg.step_rad,) * joints + (half,), (0.0,) * joints + (middle,), clip=1.0)
+    return ActionSpec(JOINT_TARGET, (JOINT_REACH_RAD,) * joints + (half,), (*default[:joints], middle), clip=1.0)
+
+
+def observation_terms(cfg: ArmCfg, num_joints: int) -> tuple[ObservationTerm, ...]:
+    """What the policy sees beside images, scaled to about one."""
+    terms = [
+        make_term("joint_pos", num_joints),
+        make_term("joint_vel", num_joints, scale=0.2),
+        make_term("joint_lead", num_joints, scale=5.0),
+        make_term("ee_pos", 3, scale=5.0),
+    ]
+    if cfg.action != "ee":
+        terms.append(make_term("ee_rotation", 6))
+    if cfg.observer == "state":
+        terms += [
+            make_term("object_pos", 3, scale=5.0),
+            make_term("object_rotation", 6),
+            make_term("object_from_ee", 3, scale=10.0),
+        ]
+    if has_goal(cfg):
+        terms.append(make_term("object_goal", 3, scale=5.0))
+        if cfg.observer == "state":
+            terms.append(make_term("goal_from_object", 3, scale=10.0))
+    return tuple(terms)

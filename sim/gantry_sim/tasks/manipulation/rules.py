@@ -1,0 +1,199 @@
+"""The tasks' own rules: where an episode begins, when it has succeeded, when it is lost, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.draws import Draws, turn_about
+from gantry_sim.tasks.manipulation.workbench import (
+    BENCHES,
+    GOAL_RADIUS_M,
+    HOLE_DEPTH_M,
+    STAND_HALF_M,
+    Workbench,
+)
+
+if TYPE_CHECKING:
+    from gantry_sim.tasks.manipulation.state import ArmState
+
+LIFT_M = 0.10
+"""The cube is lifted when its middle is this far above where it lay."""
+PLACE_RADIUS_M = 0.02
+"""The cube is placed when it lies this close to the middle of the stand, let go, at rest."""
+INSERT_DEPTH_M = 0.025
+"""The peg is in when its tip is this far below the edge of the hole."""
+REACH_M = ((0.12, 0.58), (-0.34, 0.34))
+"""An object outside these ranges along x and y is out of reach."""
+DROPPED_M = 0.10
+"""An object that begins in the hand and is this far from it has been dropped."""
+PEG_BELOW_EE_M = 0.02
+"""The peg's middle lies so far below the end effector that holds it."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where k episodes begin; places in the arm's base frame, m."""
+
+    object_pos_m: Tensor
+    """(k, 3)."""
+    object_quat_wxyz: Tensor
+    """(k, 4)."""
+    goal_m: Tensor
+    """(k, 3), where the object's middle belongs; (k, 0) without a goal."""
+    fixture_m: Tensor
+    """(k, 3), on the table under the goal; (k, 0) without a fixture."""
+    gripper_m: Tensor | None = None
+    """(k,), place of the driven finger; None for open."""
+
+
+class Rule:
+    """One task.
+
+    Args:
+        cfg: Its configuration.
+    """
+
+    def __init__(self, cfg: ArmCfg) -> None:
+        self.cfg = cfg
+        self.bench: Workbench = BENCHES[cfg.task]
+        self.half_m = self.bench.half_m
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """Where episodes begin, with the end effector at (k, 3)."""
+        raise NotImplementedError
+
+    def success(self, state: ArmState) -> Tensor:
+        """(N,) bool."""
+        raise NotImplementedError
+
+    def progress(self, state: ArmState) -> Tensor:
+        """(N,), 0 to 1, for the dense reward."""
+        raise NotImplementedError
+
+    def lost(self, state: ArmState) -> Tensor:
+        """(N,) bool: the object is out of reach."""
+        (x_low, x_high), (y_low, y_high) = REACH_M
+        x, y, z = state.object_pos.unbind(-1)
+        return (x < x_low) | (x > x_high) | (y < y_low) | (y > y_high) | (z < -0.05)
+
+    def _on_table(self, draws: Draws) -> tuple[Tensor, Tensor]:
+        """Place and heading of an object that lies on the table."""
+        chance = self.cfg.randomize
+        x, y = draws.uniform(*chance.object_x_m), draws.uniform(*chance.object_y_m)
+        pos = torch.stack((x, y, torch.full_like(x, self.half_m[2])), dim=-1)
+        return pos, turn_about(2, draws.within(chance.object_yaw_rad))
+
+    def _goal(self, draws: Draws, height_m: float) -> tuple[Tensor, Tensor]:
+        """Goal at a height, and the place of the fixture below it."""
+        chance = self.cfg.randomize
+        x, y = draws.uniform(*chance.goal_x_m), draws.uniform(*chance.goal_y_m)
+        goal = torch.stack((x, y, torch.full_like(x, height_m)), dim=-1)
+        fixture = goal.clone()
+        fixture[:, 2] = 0.0
+        return goal, fixture
+
+
+class Lift(Rule):
+    """Grasp a cube that lies on the table and lift it."""
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """Begin with the cube on the table."""
+        none = ee_pos_m[:, :0]
+        return Start(*self._on_table(draws), none, none)
+
+    def success(self, state: ArmState) -> Tensor:
+        """High enough, and in the hand."""
+        high = state.object_pos[:, 2] >= self.half_m[2] + LIFT_M
+        return high & (state.object_from_ee.norm(dim=-1) < 0.05)
+
+    def progress(self, state: ArmState) -> Tensor:
+        """Near the cube, then its height."""
+        height = (state.object_pos[:, 2] - self.half_m[2]) / LIFT_M
+        return 0.4 * _near(state.object_from_ee, 0.1) + 0.6 * height.clamp(0.0, 1.0)
+
+
+class Push(Rule):
+    """Push a cube to a disc on the table."""
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """Begin with the cube on the table and the disc beyond it."""
+        del ee_pos_m
+        return Start(*self._on_table(draws), *self._goal(draws, self.half_m[2]))
+
+    def success(self, state: ArmState) -> Tensor:
+        """The cube's middle over the disc, on the table."""
+        away = state.goal_from_object[:, :2].norm(dim=-1)
+        return (away < GOAL_RADIUS_M) & (state.object_pos[:, 2] < 1.5 * self.half_m[2])
+
+    def progress(self, state: ArmState) -> Tensor:
+        """Near the cube, and the cube near the goal."""
+        return 0.3 * _near(state.object_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.1)
+
+
+class PickPlace(Rule):
+    """Put a cube onto a stand and let go of it."""
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """Begin with the cube on the table and the stand beside it."""
+        del ee_pos_m
+        return Start(*self._on_table(draws), *self._goal(draws, 2 * STAND_HALF_M[2] + self.half_m[2]))
+
+    def _lies_there(self, state: ArmState) -> Tensor:
+        away = state.goal_from_object
+        return (away[:, :2].norm(dim=-1) < PLACE_RADIUS_M) & (away[:, 2].abs() < 0.01)
+
+    def success(self, state: ArmState) -> Tensor:
+        """On the stand, let go, at rest."""
+        let_go = state.gripper_m > self.half_m[1] + 0.005
+        return self._lies_there(state) & let_go & (state.object_speed < 0.05)
+
+    def progress(self, state: ArmState) -> Tensor:
+        """Near the cube, the cube near the goal, and let go there."""
+        open_share = ((state.gripper_m - self.half_m[1]) / 0.01).clamp(0.0, 1.0)
+        there = self._lies_there(state) * open_share
+        return 0.2 * _near(state.object_from_ee, 0.1) + 0.5 * _near(state.goal_from_object, 0.15) + 0.3 * there
+
+
+class Insert(Rule):
+    """Put a peg that is in the hand into a hole that is little wider."""
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """Begin with the upright peg in the hand, held a little off and askew."""
+        chance = self.cfg.randomize
+        shift = torch.stack(
+            (draws.within(chance.held_shift_m), torch.zeros(len(draws)), draws.within(chance.held_shift_m)), -1
+        )
+        shift[:, 2] -= PEG_BELOW_EE_M
+        quat = turn_about(1, draws.within(chance.held_tilt_rad))
+        height = HOLE_DEPTH_M - INSERT_DEPTH_M + self.half_m[2] - 0.005
+        goal, fixture = self._goal(draws, height)
+        grip = torch.full((len(draws),), self.half_m[1] - 0.0006)
+        return Start(ee_pos_m + shift.to(ee_pos_m.device), quat, goal, fixture, grip)
+
+    def success(self, state: ArmState) -> Tensor:
+        """In the hole, deep enough."""
+        away = state.goal_from_object
+        return (away[:, :2].norm(dim=-1) < 0.005) & (away[:, 2] > -0.005)
+
+    def lost(self, state: ArmState) -> Tensor:
+        """Out of reach, or no longer in the hand."""
+        return super().lost(state) | (state.object_from_ee.norm(dim=-1) > DROPPED_M)
+
+    def progress(self, state: ArmState) -> Tensor:
+        """The peg over the hole, then in it."""
+        away = state.goal_from_object
+        return 0.4 * _near(away[:, :2], 0.05) + 0.6 * _near(away, 0.05)
+
+
+RULES: dict[str, type[Rule]] = {"lift": Lift, "push": Push, "pick-place": PickPlace, "insert": Insert}
+"""Each task's rule, under the names of the workbenches."""
+
+
+def _near(vector: Tensor, scale_m: float) -> Tensor:
+    """1 at zero distance, falling to 0 over a few times the scale."""
+    return 1.0 - torch.tanh(vector.norm(dim=-1) / scale_m)

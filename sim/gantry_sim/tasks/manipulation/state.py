@@ -1,0 +1,128 @@
+"""What the terms of a manipulation task read: computed once per change of the physics state and shared."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.arm import ArmDecoder
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.kinematics import damped_step, rotation_error
+from gantry_deploy.observations import Signals
+from gantry_hardware.robots.yam import GRIPPER_JOINT
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.rules import RULES
+from gantry_sim.tasks.manipulation.workbench import OBJECT
+
+STARTS = 256
+"""Poses of the arm that episodes begin in; each is solved once."""
+
+
+class ArmState:
+    """Arm, object and goal in all environments; n joints, N environments. The arm's base is the world's origin.
+
+    Everything comes from ``qpos`` and ``qvel`` and, of the end effector, from the runtime's own kinematics, so that it
+    is always current.
+
+    Args:
+        env: The environment.
+        cfg: The task.
+        contract: Of its policies.
+        seed: Of the episodes.
+    """
+
+    def __init__(self, env: GantryEnv, cfg: ArmCfg, contract: PolicyContract, seed: int) -> None:
+        self.cfg, self.contract, self.seed = cfg, contract, seed
+        self.rule = RULES[cfg.task](cfg)
+        self._env, self._version = env, -1
+        device, model = env.device, env.sim.mj_model
+        joints = [model.joint(f"robot/{name}") for name in contract.joint_names]
+        self.qpos_ids = torch.tensor([int(joint.qposadr[0]) for joint in joints], device=device)
+        self._qvel_ids = torch.tensor([int(joint.dofadr[0]) for joint in joints], device=device)
+        free = model.joint(OBJECT)
+        self.object_qpos = slice(int(free.qposadr[0]), int(free.qposadr[0]) + 7)
+        self._object_qvel = slice(int(free.dofadr[0]), int(free.dofadr[0]) + 6)
+        self._gripper = contract.joint_names.index(GRIPPER_JOINT)
+        self.decoder = ArmDecoder(contract, torch.zeros(1, 1, device=device))
+        self.goal = torch.zeros(env.num_envs, len(contract.command.names), device=device)
+        """(N, 3) where the object's middle belongs, m; (N, 0) without a goal."""
+        self.episodes = [0] * env.num_envs
+        """Episodes begun in each environment."""
+        self.starts = self._solve_starts()
+        self._noise = torch.Generator(device=device).manual_seed(seed)
+        self._ones = torch.ones(env.num_envs, 1, device=device)
+        self.joint_pos = self.joint_vel = self.object_pose = self.ee_pos = self.ee_rotation = torch.empty(0)
+
+    @classmethod
+    def of(cls, env: GantryEnv) -> ArmState:
+        """The environment's state, up to date."""
+        state: ArmState = env.task_state
+        state.refresh()
+        return state
+
+    def refresh(self) -> None:
+        """Read the simulation again if it has changed since the last call."""
+        if self._version == self._env.state_version:
+            return
+        self._version = self._env.state_version
+        qpos, qvel = self._env.sim.data.qpos, self._env.sim.data.qvel
+        self.joint_pos = qpos[:, self.qpos_ids]
+        self.joint_vel = qvel[:, self._qvel_ids]
+        self.object_pose = qpos[:, self.object_qpos].clone()
+        self.object_speed = qvel[:, self._object_qvel][:, :3].norm(dim=-1)
+        self.ee_pos, self.ee_rotation = self.decoder.ee_pose(self.joint_pos)
+        self.object_from_ee = self.object_pos - self.ee_pos
+        self.goal_from_object = self.goal - self.object_pos if self.goal.shape[1] else self.goal
+
+    @property
+    def object_pos(self) -> Tensor:
+        """Place of the object, (N, 3), m."""
+        return self.object_pose[:, :3]
+
+    @property
+    def gripper_m(self) -> Tensor:
+        """Place of the driven finger, half of the gripper's opening, (N,), m."""
+        return self.joint_pos[:, self._gripper]
+
+    @property
+    def gripper(self) -> int:
+        """Column of the gripper among the joints."""
+        return self._gripper
+
+    def signals(self, last_action: Tensor) -> Signals:
+        """What the policy's observation is made of."""
+        targets = self.decoder.targets
+        still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
+        seen = self.object_pose
+        if self.cfg.object_noise_m > 0.0:
+            noise = torch.rand(len(seen), 3, generator=self._noise, device=seen.device) * 2.0 - 1.0
+            seen = torch.cat((seen[:, :3] + self.cfg.object_noise_m * noise, seen[:, 3:]), dim=-1)
+        return Signals(
+            joint_pos_rad=self.joint_pos,
+            joint_vel_rad_s=self.joint_vel,
+            quat_base_to_world_wxyz=torch.cat((self._ones, still), dim=-1),
+            ang_vel_base_in_base_rad_s=still,
+            command=self.goal,
+            last_action=last_action,
+            time_s=self._env.episode_length_buf * self._env.step_dt,
+            joint_target_rad=self.joint_pos if targets is None else targets,
+            object_pose_in_base=seen,
+            ee_pose_in_base=(self.ee_pos, self.ee_rotation),
+        )
+
+    def _solve_starts(self) -> Tensor:
+        """(STARTS, n) joints with the end effector spread around its place in the default pose, gripper open."""
+        device, cfg = self._env.device, self.cfg
+        draw = torch.Generator().manual_seed(self.seed)
+        spread = (torch.rand(STARTS, 3, generator=draw) * 2.0 - 1.0) * cfg.randomize.start_m
+        joints = torch.tensor([self.contract.default_pos_rad], device=device).repeat(STARTS, 1)
+        arm = self.decoder.kinematics
+        chain = slice(0, arm.num_joints)  # a spec lists the chain's joints before its gripper
+        home, rest = arm.forward(joints[:, chain])
+        goal = home + spread.to(device)
+        for _ in range(20):
+            pos, rotation, jacobian = arm.jacobian(joints[:, chain])
+            error = torch.cat((goal - pos, rotation_error(rotation, rest)), dim=-1)
+            joints[:, chain] += damped_step(jacobian, error, 0.02)
+        return joints

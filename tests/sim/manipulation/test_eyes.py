@@ -1,0 +1,61 @@
+"""Pictures of the workbench, where this machine can draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_hardware.errors import GantryError
+from gantry_sim.arm_env import ArmStepEnv
+from gantry_sim.tasks.manipulation.presets import LIFT
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def env():
+    try:
+        made = ArmStepEnv(replace(LIFT.make_cfg(), num_envs=2, observer="camera", episode_s=0.15), seed=2)
+    except GantryError as error:
+        pytest.skip(str(error))
+    yield made
+    made.close()
+
+
+def red(picture):
+    """(rows, columns) bool: the cube's pixels."""
+    red, green, blue = picture.numpy().astype(int)
+    return (red > 110) & (red > 2 * green) & (red > 2 * blue)
+
+
+def test_pictures_show_the_scene_and_the_end_of_an_episode_is_the_old_one(env):
+    first = env.reset()
+    assert env.obs_shapes["image/wrist"] == env.obs_shapes["image/front"] == (3, 84, 84)
+    for name, shape in env.obs_shapes.items():
+        assert first[name].shape == (2, *shape)
+    assert first["image/front"].dtype == torch.uint8
+    fronts = [red(picture) for picture in first["image/front"]]
+    assert all(10 < shown.sum() < 400 for shown in fronts)  # the cube, 4 cm of a picture 65 cm wide
+    # The camera looks at the robot: what is to its left, y > 0, is right in the picture, and each cube is elsewhere.
+    columns = [np.argwhere(shown)[:, 1].mean() for shown in fronts]
+    y = env.state.object_pos[:, 1]
+    assert (columns[0] > columns[1]) == bool(y[0] > y[1])
+    for _ in range(3):
+        step = env.step(torch.tensor([[0.0, 0.0, 1.0, 1.0]]).repeat(2, 1))
+    assert step.truncated.all()
+    last, new = step.next_obs["image/front"], step.obs["image/front"]
+    shift = np.abs(red(last[0]).astype(int) - fronts[0].astype(int)).sum()
+    assert shift <= 4  # in the last picture of the episode the cube still lies where it lay in the first
+    assert np.abs(red(new[0]).astype(int) - fronts[0].astype(int)).sum() > 10  # and elsewhere in the next episode
+    assert not torch.equal(step.next_obs["image/wrist"][0], first["image/wrist"][0])  # the hand has moved
+
+
+def test_a_single_environment_that_ends_is_drawn_anew_alone(env):
+    env.reset()
+    env.env.episode_length_buf[1] = 2
+    step = env.step(torch.zeros(2, 4))
+    assert step.truncated.tolist() == [False, True]
+    for name in ("image/wrist", "image/front"):
+        assert torch.equal(step.obs[name][0], step.next_obs[name][0])
+        assert not torch.equal(step.obs[name][1], step.next_obs[name][1])
