@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-from gantry_deploy.dataset.features import Feature, camera, rl_features, scalar, vector
+from gantry_deploy.dataset.features import Feature, camera, joint_targets_of, rl_features, scalar, vector
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.recorder import StepRecorder
 from gantry_deploy.dataset.video import LOSSLESS, VideoCodec
@@ -28,6 +28,7 @@ __all__ = [
     "StepRecorder",
     "VideoCodec",
     "camera",
+    "joint_targets_of",
     "rl_features",
     "scalar",
     "vector",

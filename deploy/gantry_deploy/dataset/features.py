@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.spec import RobotSpec
 
 STATE, ENVIRONMENT_STATE, ACTION = "observation.state", "observation.environment_state", "action"
 """What the robot feels of itself, what only a simulator knows, and what the robot is told."""
@@ -115,6 +116,11 @@ def vector(names: int | Sequence[str], *, dtype: str = "float32", kind: str = ""
     if isinstance(names, int):
         return Feature(dtype, (names,), kind=kind, unit=unit)
     return Feature(dtype, (len(names),), tuple(names), kind=kind, unit=unit)
+
+
+def joint_targets_of(spec: RobotSpec) -> Feature:
+    """An action that is a position for every joint of a robot, in rad (m where a joint slides); it can be replayed."""
+    return vector(spec.joint_names, kind=JOINT_POSITION_TARGET, unit="rad")
 
 
 def camera(height: int, width: int, *, video: bool = True) -> Feature:

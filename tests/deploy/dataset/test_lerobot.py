@@ -48,6 +48,16 @@ def smooth(frames):
     return frames
 
 
+def record(theirs, frames, task):
+    """An episode through LeRobot, which wants single values as arrays."""
+    for frame in frames:
+        for key, item in FEATURES.items():
+            if item.shape == (1,) and item.is_number:
+                frame[key] = np.array([frame[key]], dtype=item.dtype)
+        theirs.add_frame({**frame, "task": task})
+    theirs.save_episode(parallel_encoding=False)
+
+
 def test_lerobot_reads_ours_with_equal_frames_and_statistics(stored):
     ours, theirs = Dataset(stored), opened(stored)
     assert (theirs.num_episodes, len(theirs), theirs.fps) == (ours.num_episodes, ours.num_frames, ours.fps)
@@ -92,16 +102,9 @@ def test_what_lerobot_wrote_is_read_continued_and_checked(tmp_path):
     folder = tmp_path / "d"
     features = {**FEATURES, FRONT: camera(64, 96)}  # The encoder that LeRobot uses crashes with tiny pictures.
     described = {name: {**item.to_json(), "shape": item.shape} for name, item in features.items()}
-    theirs = LeRobotDataset.create(
-        "someone/something", fps=20, features=described, root=folder, robot_type="tiny", vcodec="libsvtav1"
-    )
+    theirs = LeRobotDataset.create("someone/something", fps=20, features=described, root=folder, robot_type="tiny")
     for number, length in enumerate(LENGTHS):
-        for frame in smooth(make_frames(length, number)):
-            for key, item in FEATURES.items():
-                if item.shape == (1,) and item.is_number:
-                    frame[key] = np.array([frame[key]], dtype=item.dtype)
-            theirs.add_frame({**frame, "task": TASKS[number % 2]})
-        theirs.save_episode(parallel_encoding=False)
+        record(theirs, smooth(make_frames(length, number)), TASKS[number % 2])
     theirs.finalize()
 
     ours = Dataset(folder)
@@ -131,6 +134,25 @@ def test_what_lerobot_wrote_is_read_continued_and_checked(tmp_path):
     np.testing.assert_array_equal(again[19]["action"].numpy(), make_frames(4, 3)[-1]["action"])
     assert again[19][FRONT].shape == (3, 64, 96)
     assert [again[index]["task"] for index in (0, 5, 19)] == ["push", "lift the cube", "pull"]
+
+
+def test_lerobot_continues_ours(tmp_path):
+    folder = tmp_path / "d"
+    with DatasetWriter(folder, 20, {**FEATURES, FRONT: camera(64, 96)}, "tiny") as writer:
+        for frame in smooth(make_frames(4)):
+            writer.add_frame(frame)
+        writer.end_episode("push")
+    if hasattr(LeRobotDataset, "resume"):
+        theirs = LeRobotDataset.resume("someone/something", root=folder)
+    else:
+        theirs = opened(folder)
+        theirs.episode_buffer = theirs.create_episode_buffer()
+    record(theirs, smooth(make_frames(3, 1)), "pull")
+    theirs.finalize()
+    ours = Dataset(folder)
+    assert ([row.length for row in ours.episodes], ours.tasks) == ([4, 3], ["push", "pull"])
+    np.testing.assert_array_equal(ours.frames(1)["action"], [frame["action"] for frame in make_frames(3, 1)])
+    assert check_dataset(folder) == []
 
 
 def test_lerobot_reads_what_a_killed_writer_left_behind(tmp_path):

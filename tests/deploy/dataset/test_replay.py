@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli import main as cli
-from gantry_deploy.dataset import Dataset, DatasetWriter, vector
+from gantry_deploy.dataset import Dataset, DatasetWriter, joint_targets_of, vector
 from gantry_deploy.dataset.features import JOINT_POSITION_TARGET
 from gantry_deploy.dataset.film import film, text_curve
 from gantry_deploy.dataset.replay import APPROACH_S, APPROACH_SPEED, replay_episode
@@ -156,7 +156,10 @@ def test_replay_shows_films_and_sends(stored, tmp_path, capsys):
     assert success == ["next.success", "0", "1", "▁▁▁▁▁▁▁█"]
     assert len(video_facts(path).frame_times_s) == 8
     spec = robot_spec("go2")
-    recorded(tmp_path / "go2", spec, np.tile(spec.array("default_rad"), (5, 1)).astype(np.float32))
+    with DatasetWriter(tmp_path / "go2", FPS, {"action": joint_targets_of(spec)}, "go2") as writer:
+        for _ in range(5):
+            writer.add_frame({"action": spec.array("default_rad").astype(np.float32)})
+        writer.end_episode("stand")
     code, out, _ = run(capsys, "data", "replay", tmp_path / "go2", "--backend", "mock", "--json", "-")
     assert (code, json.loads(out)["robot"]["actions"]) == (0, 5)
     code, _, err = run(capsys, "data", "replay", tmp_path / "go2", "--backend", "ros")
