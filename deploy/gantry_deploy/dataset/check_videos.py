@@ -28,8 +28,7 @@ def _check_file(folder: Path, info: Info, key: str, name: str, inside: list[Epis
     except DatasetError as error:
         found.add(name, str(error), "take the file from a backup")
         return
-    shape = info.features[key].shape
-    height, width = shape[:2] if shape[2] == 3 else shape[1:]
+    height, width = info.features[key].image_size
     if (facts.height, facts.width) != (height, width):
         found.add(name, f"is {facts.height} x {facts.width} pixels, expected {height} x {width}", RECORD_AGAIN)
     if abs(facts.fps - info.fps) > 0.01 * info.fps:

@@ -62,6 +62,11 @@ class Feature:
         return self.dtype in IMAGE_DTYPES
 
     @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of a camera's pictures, also where LeRobot's older datasets put the channels first."""
+        return (self.shape[0], self.shape[1]) if self.shape[2] == 3 else (self.shape[1], self.shape[2])
+
+    @property
     def is_number(self) -> bool:
         """Whether it is an array of numbers or truth values."""
         return self.dtype in NUMBER_DTYPES

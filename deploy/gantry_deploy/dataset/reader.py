@@ -135,7 +135,7 @@ class Dataset:
                 result[name] = self.images(episode, name)
                 continue
             values = column_values(name, feature, table[name])
-            result[name] = np.stack([decode_image(data) for data in values]) if feature.dtype == "image" else values
+            result[name] = _decoded(values, feature) if feature.dtype == "image" else values
         return result
 
     def iter_frames(self, episode: int, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -175,14 +175,12 @@ class Dataset:
         feature = self.info.features[key]
         if feature.dtype == "image":
             table = self._rows(row, [key])
-            return np.stack([decode_image(data) for data in column_values(key, feature, table[key])[start:stop]])
+            return _decoded(column_values(key, feature, table[key])[start:stop], feature)
         span = row.videos[key]
         path = self.folder / self.info.video_file(key, span.file)
-        height, width = (feature.shape[:2]) if feature.shape[2] == 3 else feature.shape[1:]
-        pictures = np.empty((stop - start, height, width, 3), dtype=np.uint8)
-        for index, picture in enumerate(decode_video(path, span.from_s + start / self.fps, stop - start, self.fps)):
-            if picture.shape != pictures.shape[1:]:
-                raise DatasetError(f"{path}: pictures have shape {picture.shape}, expected {pictures.shape[1:]}.")
+        size, from_s, count = feature.image_size, span.from_s + start / self.fps, stop - start
+        pictures = np.empty((count, *size, 3), dtype=np.uint8)
+        for index, picture in enumerate(decode_video(path, from_s, count, self.fps, size)):
             pictures[index] = picture
         return pictures
 
@@ -218,6 +216,14 @@ class Dataset:
                 f"'{self.folder}': {INFO} counts {self.info.total_episodes} episodes, and {EPISODES} describes "
                 f"{[row.index for row in rows[:10]]}{' ...' if len(rows) > 10 else ''}; expected 0, 1, 2, ... in order."
             )
+        start = 0
+        for row in rows:
+            if row.start != start or row.stop != start + row.length or row.length < 1:
+                raise DatasetError(
+                    f"'{self.folder}': episode {row.index} has frames {row.start} to {row.stop} and length "
+                    f"{row.length}, expected to begin at {start}. 'gantry data check {self.folder}' says more."
+                )
+            start = row.stop
         return rows
 
     def _checked(self, episode: int) -> int:
@@ -256,3 +262,7 @@ class Dataset:
                 f"'gantry data check {self.folder}' says what is wrong."
             )
         return table
+
+
+def _decoded(encoded: Sequence[bytes | None], feature: Feature) -> Image:
+    return np.stack([decode_image(data or b"", feature.image_size) for data in encoded])

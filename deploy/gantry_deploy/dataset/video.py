@@ -178,7 +178,7 @@ def join_videos(first: bytes | Path, frames: int, others: Sequence[bytes], fps: 
     return output.getvalue()
 
 
-def decode_video(path: Path, from_s: float, count: int, fps: float) -> Iterator[Image]:
+def decode_video(path: Path, from_s: float, count: int, fps: float, size: tuple[int, int]) -> Iterator[Image]:
     """Pictures of a video from a time on.
 
     Args:
@@ -186,13 +186,15 @@ def decode_video(path: Path, from_s: float, count: int, fps: float) -> Iterator[
         from_s: Time of the first picture in the file.
         count: How many pictures, at 1 / fps from each other.
         fps: Of the dataset.
+        size: Height and width that are expected.
 
     Raises:
-        DatasetError: If it is no video, or a picture is not where it should be.
+        DatasetError: If it is no video, its pictures are of another size, or one is not where it should be.
     """
     done = 0
     with _Opened(path) as container:
         stream = container.streams.video[0]
+        _check_size(str(path), stream, size)
         stream.thread_type = "AUTO" if count > 64 else "SLICE"
         base = stream.time_base
         # A key frame before the time that is wanted; seeking exactly to a frame may end behind it by rounding.
@@ -225,19 +227,27 @@ def encode_png(image: Image) -> bytes:
     return b"".join(bytes(packet) for packet in [*context.encode(frame), *context.encode(None)])
 
 
-def decode_image(data: bytes) -> Image:
-    """A picture from PNG, JPEG or whatever else FFmpeg knows.
+def decode_image(data: bytes, size: tuple[int, int]) -> Image:
+    """A picture of a height and width from PNG, JPEG or whatever else FFmpeg knows.
 
     Raises:
-        DatasetError: If it is none.
+        DatasetError: If it is none, or one of another size.
     """
     try:
         with av.open(io.BytesIO(data), "r") as container:
+            _check_size(f"A picture of {len(data)} bytes", container.streams.video[0], size)
             for frame in container.decode(video=0):
                 return np.asarray(frame.to_ndarray(format="rgb24"), dtype=np.uint8)
     except (OSError, ValueError, IndexError) as error:
         raise DatasetError(f"A picture of {len(data)} bytes cannot be decoded: {_reason(error)}.") from error
     raise DatasetError(f"A picture of {len(data)} bytes holds nothing.")
+
+
+def _check_size(name: str, stream: Any, size: tuple[int, int]) -> None:
+    """Look at the header before anything is decoded: a few bytes may promise gigabytes."""
+    if (stream.height, stream.width) != size:
+        found, expected = f"{stream.height} x {stream.width}", f"{size[0]} x {size[1]}"
+        raise DatasetError(f"{name} has {found} pixels, expected {expected}.")
 
 
 class _Opened:

@@ -11,7 +11,7 @@ import pytest
 from gantry_deploy.dataset import LOSSLESS, DatasetWriter, camera
 from gantry_deploy.dataset.check import check_dataset
 from gantry_deploy.dataset.testing import FRONT, WRIST
-from gantry_deploy.dataset.video import VideoEncoder, join_videos
+from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
 
 INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
@@ -75,6 +75,7 @@ def _json(path, change):
     path.write_text(json.dumps(data))
 
 
+SMALL = {"bytes": encode_png(np.zeros((4, 4, 3), np.uint8)), "path": ""}
 NAN = [float("nan"), 0.0, 0.0]
 CASES = {
     "no description": (missing(INFO), INFO, "is no dataset", "backup"),
@@ -111,6 +112,7 @@ CASES = {
     "end in the middle": (cell(DATA, "next.done", 8, True), "episode 2", "true in frames 2, before the last", "again"),
     "cut off, not ended": (cell(DATA, "next.truncated", 8, True), "episode 2", "is true where 'next.done'", "again"),
     "no picture": (cell(DATA, WRIST, 6, {"bytes": b"PNG", "path": ""}), "episode 2", "cannot be decoded", "again"),
+    "picture size": (*(cell(DATA, WRIST, 6, SMALL), "episode 2", "has 4 x 4 pixels, expected 7 x 9"), "again"),
     "no video": (missing(VIDEO), VIDEO, "does not exist", "backup"),
     "video cut off": (spoilt(VIDEO), VIDEO, "is no video", "backup"),
     "pictures missing": (shorter_video, VIDEO, "has 15 pictures, and its episodes 17", "backup"),

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -168,6 +170,19 @@ def test_replay_shows_films_and_sends(stored, tmp_path, capsys):
     assert (code, "The dataset is of robot 'go2', and this is 'go1'" in err) == (2, True)
     code, _, err = run(capsys, "data", "replay", stored, "--backend", "mock", "--feature", "acton")
     assert (code, "Did you mean 'action'" in err) == (2, True)
+
+
+@pytest.mark.parametrize("module", ["av", "pyarrow"])
+def test_a_missing_package_is_one_line_with_its_extra(stored, module):
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; from gantry_deploy.cli.main import main; "
+        f"sys.exit(main(['data', 'info', {str(stored)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert module in done.stderr
+    assert "pip install 'gantry-rl[data]'" in done.stderr
 
 
 def test_what_a_newcomer_gets_wrong_is_answered(tmp_path, stored, capsys):

@@ -20,7 +20,7 @@ from gantry_deploy.dataset import (
 )
 from gantry_deploy.dataset import stats as statistics
 from gantry_deploy.dataset.features import Feature
-from gantry_deploy.dataset.testing import FEATURES, LENGTHS, assert_holds, make_frames, write_episodes
+from gantry_deploy.dataset.testing import FEATURES, FRONT, LENGTHS, WRIST, assert_holds, make_frames, write_episodes
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import GantryError, UnknownNameError
 
@@ -287,6 +287,18 @@ def test_descriptions_from_anywhere_are_not_trusted(tmp_path, stored, change, me
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DatasetError, match=message):
         Dataset(tmp_path / "d")
+
+
+def test_pictures_of_another_size_are_not_decoded(tmp_path, stored):
+    shutil.copytree(stored, tmp_path / "d")
+    path = tmp_path / "d/meta/info.json"
+    info = json.loads(path.read_text())
+    for key, shape in ((FRONT, [8, 24, 3]), (WRIST, [7, 7, 3])):
+        info["features"][key]["shape"] = shape
+    path.write_text(json.dumps(info))
+    for key, message in ((FRONT, "has 16 x 24 pixels, expected 8 x 24"), (WRIST, "has 7 x 9 pixels, expected 7 x 7")):
+        with pytest.raises(DatasetError, match=message):
+            Dataset(tmp_path / "d").images(0, key)
 
 
 def test_environments_fill_one_dataset_with_whole_episodes(tmp_path):
