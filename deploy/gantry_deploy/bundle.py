@@ -11,12 +11,10 @@ import binascii
 import hashlib
 import io
 import json
-import lzma
 import os
 import re
 import stat
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
+from gantry_deploy.npz import ZIP_ERRORS, read_npz
 
 FORMAT = 1
 """Newest manifest format that this runtime understands."""
@@ -38,6 +37,8 @@ SIGNATURE_TAG = b"gantry policy bundle\0"
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
 MAPPER = "mapper.onnx"
 """The mapping network of a policy that looks at a map; a bundle without one is mapped for without a network."""
+BASE = "base.onnx"
+"""The network that plans the actions which a residual policy corrects."""
 REQUIRED = (MODEL, CONTRACT, GOLDEN)
 """Files without which a bundle is none."""
 
@@ -45,11 +46,6 @@ MAX_BYTES = 256 * 2**20
 """Largest bundle, and largest golden data, once unpacked; a policy network is a few megabytes."""
 MAX_FILES = 16
 """Largest number of files."""
-# Everything that zipfile raises on damaged, encrypted or exotic archives.
-_ZIP_ERRORS = (
-    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
-    *(OSError, EOFError, RuntimeError, ValueError),
-)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -73,6 +69,8 @@ class Bundle:
     """Whether a public key was given, and the signature is its owner's."""
     mapper_bytes: bytes | None = None
     """The ONNX file of the mapping network, if there is one."""
+    base_bytes: bytes | None = None
+    """The ONNX file of the network that a residual policy corrects, if it is one."""
 
     @property
     def is_signed(self) -> bool:
@@ -105,9 +103,11 @@ def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
         _verify_signature(path, manifest, public_key)
     contract = PolicyContract.from_json(_text(path, CONTRACT, files[CONTRACT]))
     card = _json_object(path, CARD, files[CARD]) if CARD in files else None
-    golden = _read_arrays(path, files[GOLDEN])
-    _check_mapper(path, contract, files.get(MAPPER))
-    return Bundle(path, contract, files[MODEL], golden, card, manifest, public_key is not None, files.get(MAPPER))
+    golden = _golden(path, files[GOLDEN])
+    mapper, base = files.get(MAPPER), files.get(BASE)
+    _check_mapper(path, contract, mapper)
+    _check_base(path, contract, base)
+    return Bundle(path, contract, files[MODEL], golden, card, manifest, public_key is not None, mapper, base)
 
 
 def seal_bundle(folder: str | Path, *, private_key: bytes | None = None) -> dict[str, Any]:
@@ -140,6 +140,7 @@ def write_bundle(
     card: Mapping[str, Any] | None = None,
     private_key: bytes | None = None,
     mapper_bytes: bytes | None = None,
+    base_bytes: bytes | None = None,
 ) -> Path:
     """Write and seal a bundle; files of an older bundle in the folder are replaced.
 
@@ -151,11 +152,16 @@ def write_bundle(
         card: Measured scores, if they exist already.
         private_key: Raw Ed25519 key, 32 bytes, to sign with.
         mapper_bytes: The ONNX file of the mapping network, for a policy that looks at a map.
+        base_bytes: The ONNX file of the network that a residual policy corrects.
 
     Returns:
         The folder.
+
+    Raises:
+        BundleError: If the contract names another base than that; nothing is written then.
     """
     folder = Path(folder)
+    _check_base(folder, contract, base_bytes)
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **dict(golden))
@@ -163,7 +169,7 @@ def write_bundle(
     _replace(folder / CONTRACT, contract.to_json().encode())
     _replace(folder / GOLDEN, buffer.getvalue())
     card_bytes = None if card is None else json.dumps(card, indent=1).encode()
-    for name, data in ((CARD, card_bytes), (MAPPER, mapper_bytes)):
+    for name, data in ((CARD, card_bytes), (MAPPER, mapper_bytes), (BASE, base_bytes)):
         if data is not None:
             _replace(folder / name, data)
         else:
@@ -242,7 +248,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
                 if info.filename in files:
                     raise BundleError(f"{path}: '{info.filename}' is in the archive twice.")
                 files[info.filename] = archive.read(info)
-    except _ZIP_ERRORS as error:
+    except ZIP_ERRORS as error:
         raise BundleError(f"{path} is no readable zip of a bundle: {error}.") from error
     return files
 
@@ -298,6 +304,21 @@ def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) ->
         raise BundleError(f"{path}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}.")
 
 
+def _check_base(path: Path, contract: PolicyContract, base: bytes | None) -> None:
+    """Refuse a residual policy without the network that it corrects, or with another one; and a base without one."""
+    if contract.chunk is None or not contract.chunk.residual:
+        if base is not None:
+            raise BundleError(f"{path} has {BASE}, and its contract describes no residual policy (chunk.residual).")
+        return
+    wanted = contract.chunk.base_sha256
+    if base is None or not wanted:
+        lacking = f"there is no {BASE}" if base is None else "the contract's chunk.base_sha256 is empty"
+        raise BundleError(f"{path}: the policy corrects the plans of {BASE}, and {lacking}.")
+    found = hashlib.sha256(base).hexdigest()
+    if found != wanted:
+        raise BundleError(f"{path}: the policy was trained on {BASE} {wanted[:12]}, this one is {found[:12]}.")
+
+
 def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dict[str, Any]:
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -349,34 +370,11 @@ def _json_object(path: Path, name: str, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an npz, without pickle and without trusting the sizes that it claims."""
-    arrays: dict[str, np.ndarray] = {}
+def _golden(path: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            total = sum(info.file_size for info in archive.infolist())
-            if total > MAX_BYTES:
-                raise BundleError(f"{path}: {GOLDEN} unpacks to {total} bytes, allowed are {MAX_BYTES}.")
-            for info in archive.infolist():
-                arrays[info.filename.removesuffix(".npy")] = _read_array(archive.read(info))
-    except _ZIP_ERRORS as error:
+        return read_npz(data, MAX_BYTES)
+    except ZIP_ERRORS as error:
         raise BundleError(f"{path}: {GOLDEN} is not readable: {error}.") from error
-    return arrays
-
-
-def _read_array(data: bytes) -> np.ndarray:
-    """One array; a header that claims more than the data holds is refused before anything is allocated."""
-    stream = io.BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"array format {version} is not one of {sorted(readers)}")
-    shape, _, dtype = readers[version](stream)
-    needed = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if dtype.hasobject or needed != len(data) - stream.tell():
-        raise ValueError(f"an array of shape {shape} and type {dtype} does not fit its {len(data)} bytes")
-    stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _zip_bytes(files: Mapping[str, bytes]) -> bytes:

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.actions import ActionDecoder
+from gantry_deploy.arm import ArmDecoder
+from gantry_deploy.arm_spec import BODY_TARGET, JOINT_TARGET
 from gantry_deploy.bundle import Bundle
+from gantry_deploy.chunked import ChunkedPolicy
 from gantry_deploy.commands import shape_command
+from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations import ObservationBuilder, Signals
-from gantry_deploy.onnx_policy import OnnxPolicy
+from gantry_deploy.onnx_policy import Images, OnnxPolicy
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -39,6 +43,8 @@ class PolicyStep:
     """Time that building the observation took."""
     infer_s: float
     """Time that the network and the decoding of its action took."""
+    base_action: FloatArray | None = None
+    """Shape (n,), of a residual policy what its base would have done."""
 
 
 class PolicyRunner:
@@ -56,26 +62,35 @@ class PolicyRunner:
     def __init__(self, bundle: Bundle, spec: RobotSpec) -> None:
         contract = bundle.contract
         contract.check_robot(spec)
-        if contract.action.kind != "target/joint/position":
-            raise PolicyError(f"The policy's output is '{contract.action.kind}', expected 'target/joint/position'.")
+        kinds = (JOINT_TARGET,) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
+        if contract.action.kind not in kinds:
+            raise PolicyError(f"The policy's output is '{contract.action.kind}', expected {' or '.join(kinds)}.")
         self.contract = contract
         self.spec = spec
         self.mapper_model = bundle.mapper_bytes
         """The bundle's mapping network, ONNX; None without one."""
         like = np.zeros((1, 1), dtype=np.float32)
-        self._policy = OnnxPolicy(bundle.model_bytes, contract)
+        # A policy is asked in every step or plans ahead, and moves legs or an arm; None for what it does not.
+        self._planner = None if contract.chunk is None else ChunkedPolicy(bundle)
+        self._policy = OnnxPolicy(bundle.model_bytes, contract) if self._planner is None else self._planner.policy
         self._builder = ObservationBuilder(contract, like)
-        self._decoder = ActionDecoder(contract, like)
+        self._arm = None if contract.arm is None else ArmDecoder(contract, like)
+        self._decoder = ActionDecoder(contract, like) if self._arm is None else None
         self._stiffness = _constant(contract.stiffness_nm_rad)
         self._damping = _constant(contract.damping_nm_s_rad)
-        self._zeros = _constant((0.0,) * contract.action_size)
+        self._zeros = _constant((0.0,) * len(contract.joint_names))
         self._wrap_s = _WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
         self.reset()
         self._rehearse()
 
     def reset(self) -> None:
-        """Start over: time zero, no history, no last action, command at rest."""
+        """Start over: time zero, no history, no last action, nothing planned, command at rest.
+
+        An arm's targets begin where its joints are in the next step.
+        """
         self._builder.reset()
+        if self._planner is not None:
+            self._planner.reset()
         self._ticks = 0
         self._last_action = np.zeros((1, self.contract.action_size), dtype=np.float32)
         self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
@@ -87,21 +102,11 @@ class PolicyRunner:
 
     def _rehearse(self) -> None:
         """One tick at rest before the robot moves: nonsense in network or contract shows, and first calls allocate."""
-        n = self.spec.num_joints
-        rest = RobotState(
-            stamp_s=0.0,
-            joint_pos_rad=np.array(self.contract.default_pos_rad),
-            joint_vel_rad_s=np.zeros(n),
-            joint_effort_nm=np.zeros(n),
-            quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
-            ang_vel_base_in_base_rad_s=np.zeros(3),
-            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
-            lin_vel_base_in_base_m_s=np.zeros(3),
-        )
         window = self.contract.map_window
         flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
         try:
-            target = self.step(rest, np.zeros(len(self.contract.command.names)), flat).target
+            command = np.zeros(len(self.contract.command.names))
+            target = self.step(rest_state(self.contract), command, flat, blank_images(self.contract)).target
         except (IndexError, ValueError) as error:
             raise PolicyError(f"The contract contradicts itself, a first step at rest fails: {error}.") from error
         if not target.is_finite():
@@ -113,6 +118,7 @@ class PolicyRunner:
         state: RobotState,
         requested_command: NDArray[np.floating],
         elevation_map: NDArray[np.floating] | None = None,
+        images: Images | None = None,
     ) -> PolicyStep:
         """One tick, ``contract.dt_s`` after the last one.
 
@@ -122,10 +128,11 @@ class PolicyRunner:
                 :func:`gantry_deploy.commands.goal_command` makes it from the newest reading.
             elevation_map: Shape (rows, cols, channels), the contract's map window around the robot, for a policy that
                 looks at one.
+            images: Picture (3, height, width) of each camera that the contract names.
 
         Raises:
-            PolicyError: If the command has another size, or the action is not finite.
-            ContractError: If the policy needs a map or a velocity that is not there.
+            PolicyError: If the command has another size, an image is missing, or the action is not finite.
+            ContractError: If the policy needs a map, a velocity or an object's pose that is not there.
         """
         start = time.perf_counter()
         requested = np.asarray(requested_command, dtype=np.float32)
@@ -136,10 +143,32 @@ class PolicyRunner:
             )
         self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
         signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map)
+        if self._arm is not None:
+            if self._ticks == 0:
+                self._arm.reset(signals.joint_pos_rad)
+            signals.joint_target_rad = self._arm.targets
         observation = self._builder(signals)
         observed = time.perf_counter()
-        action = self._policy(observation)
-        target = self._decoder(
+        base_action = None
+        if self._planner is not None:
+            action, base_action = self._planner(observation, images)
+        else:
+            action = self._policy(observation) if images is None else self._policy(observation, images)
+        target = self._decode(action, signals)
+        self._ticks += 1
+        command = JointCommand(target[0].astype(np.float64), self._zeros, self._zeros, self._stiffness, self._damping)
+        done = time.perf_counter()
+        base = None if base_action is None else base_action[0]
+        return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed, base)
+
+    def _decode(self, action: FloatArray, signals: Signals) -> FloatArray:
+        """Joint targets (1, n) of an action (1, a), which is remembered after the clip."""
+        if self._decoder is None:
+            assert self._arm is not None
+            self._last_action = self._arm.clip(action)
+            return self._arm(action, signals.joint_pos_rad)
+        self._last_action = self._decoder.clip(action)
+        return self._decoder(
             action,
             signals.time_s,
             self._command,
@@ -147,11 +176,30 @@ class PolicyRunner:
             signals.ang_vel_base_in_base_rad_s,
             signals.elevation_map,
         )
-        self._last_action = self._decoder.clip(action)
-        self._ticks += 1
-        command = JointCommand(target[0].astype(np.float64), self._zeros, self._zeros, self._stiffness, self._damping)
-        done = time.perf_counter()
-        return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed)
+
+
+def rest_state(contract: PolicyContract) -> RobotState:
+    """A robot at rest in the contract's default pose; before an arm lies something to handle."""
+    n = len(contract.joint_names)
+    ahead = None if contract.arm is None else np.array([0.3, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    return RobotState(
+        stamp_s=0.0,
+        joint_pos_rad=np.array(contract.default_pos_rad),
+        joint_vel_rad_s=np.zeros(n),
+        joint_effort_nm=np.zeros(n),
+        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
+        ang_vel_base_in_base_rad_s=np.zeros(3),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_vel_base_in_base_m_s=np.zeros(3),
+        object_pose_in_base=ahead,
+    )
+
+
+def blank_images(contract: PolicyContract) -> Images | None:
+    """A black picture of each of the contract's cameras; None without any."""
+    if contract.arm is None or not contract.arm.cameras:
+        return None
+    return {item.name: np.zeros((3, item.height, item.width), np.uint8) for item in contract.arm.cameras}
 
 
 def signals_of(
@@ -170,7 +218,7 @@ def signals_of(
         time_s: Since the policy started.
         elevation_map: Shape (rows, cols, channels), where there is one.
     """
-    velocity = state.lin_vel_base_in_base_m_s
+    velocity, place = state.lin_vel_base_in_base_m_s, state.object_pose_in_base
     return Signals(
         joint_pos_rad=_row(state.joint_pos_rad),
         joint_vel_rad_s=_row(state.joint_vel_rad_s),
@@ -181,6 +229,7 @@ def signals_of(
         time_s=np.array([time_s], dtype=np.float32),
         lin_vel_base_in_base_m_s=None if velocity is None else _row(velocity),
         elevation_map=None if elevation_map is None else elevation_map.astype(np.float32)[None],
+        object_pose_in_base=None if place is None else _row(place),
     )
 
 

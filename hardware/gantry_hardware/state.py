@@ -40,6 +40,10 @@ class RobotState:
     """Shape (4,), orientation in the frame of ``pos_base_in_world_m``, where the odometry has a heading of its own;
     None where that is the one of ``quat_base_to_world_wxyz``."""
 
+    object_pose_in_base: FloatArray | None = None
+    """Shape (7,), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame; None where
+    nobody sees it."""
+
     @property
     def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:
         """Position (3,) and orientation (4,) in one frame, for places in the world; None without finite odometry."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import torch
 
-from gantry_deploy.bundle import CARD, MANIFEST, MAPPER, REQUIRED, write_bundle
+from gantry_deploy.bundle import BASE, CARD, MANIFEST, MAPPER, REQUIRED, write_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
-from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OnnxPolicy
+from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OBSERVATION, OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.export import to_onnx
@@ -58,7 +58,7 @@ def export_bundle(
             disagree, or the folder holds anything but a bundle; nothing is written then.
         BundleError: If the disk does not take it.
     """
-    _refuse_foreign_files(Path(folder))
+    refuse_foreign_files(Path(folder))
     observations = np.asarray(golden["observation"], dtype=np.float32)
     if len(observations) < MIN_OBSERVATIONS:
         raise PolicyError(f"{len(observations)} observations recorded, an export compares at least {MIN_OBSERVATIONS}.")
@@ -67,7 +67,8 @@ def export_bundle(
     with torch.inference_mode():
         outputs = graph(torch.from_numpy(observations))
     expected, *shown = (part.numpy() for part in (outputs if attention else (outputs,)))
-    model_bytes = _onnx_bytes(graph, contract, ["action", ATTENTION_OUTPUT] if attention else ["action"])
+    inputs = {OBSERVATION: torch.zeros(1, contract.observation_size)}
+    model_bytes = onnx_bytes(graph, contract, inputs, ["action", ATTENTION_OUTPUT] if attention else ["action"])
     difference = compare(model_bytes, contract, observations, expected, *shown)
     if not difference <= MAX_DIFFERENCE:
         raise PolicyError(
@@ -119,23 +120,43 @@ def _with_attention(actor: torch.nn.Module) -> torch.nn.Module:
         raise PolicyError(str(error)) from error
 
 
-def _refuse_foreign_files(folder: Path) -> None:
-    """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it."""
+def refuse_foreign_files(folder: Path) -> None:
+    """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it.
+
+    Raises:
+        PolicyError: If the folder holds anything that no bundle holds.
+    """
     if folder.is_dir():
-        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, MAPPER, *REQUIRED})
+        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, MAPPER, BASE, *REQUIRED})
         if foreign:
             raise PolicyError(
                 f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one."
             )
 
 
-def _onnx_bytes(actor: torch.nn.Module, contract: PolicyContract, outputs: list[str]) -> bytes:
-    example = torch.zeros(1, contract.observation_size)
+def onnx_bytes(
+    net: torch.nn.Module,
+    contract: PolicyContract | None,
+    inputs: Mapping[str, torch.Tensor],
+    outputs: Sequence[str] = ("action",),
+) -> bytes:
+    """A module as an ONNX file.
+
+    Args:
+        net: On the CPU, in evaluation mode; takes the inputs in their order.
+        contract: Goes into the file's metadata; None for a network without one.
+        inputs: An example of each input, by name.
+        outputs: Names of the outputs.
+
+    Raises:
+        PolicyError: If torch cannot express the network in ONNX.
+    """
     try:
-        model = to_onnx(actor, example, "observation", outputs)
+        model = to_onnx(net, tuple(inputs.values()), list(inputs), list(outputs))
     except MappingError as error:
         raise PolicyError(str(error)) from error
-    entry = model.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, contract.to_json()
+    if contract is not None:
+        entry = model.metadata_props.add()
+        entry.key, entry.value = METADATA_KEY, contract.to_json()
     onnx.checker.check_model(model)
     return model.SerializeToString()
