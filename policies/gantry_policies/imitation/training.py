@@ -1,0 +1,331 @@
+"""Behaviour cloning from the first update to the last policy; can be stopped and continued anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.checkpoint import (
+    CheckpointError,
+    load_newest,
+    save_checkpoint,
+)
+from gantry_policies.imitation.config import BcCfg
+from gantry_policies.imitation.data import ChunkData, Chunks, Shuffle
+from gantry_policies.imitation.policy import BcPolicy, make_base, save_policy
+from gantry_policies.offpolicy.augment import shifted
+from gantry_policies.offpolicy.env import STATE, StepEnv
+from gantry_policies.offpolicy.evaluation import Evaluation, evaluate
+from gantry_policies.offpolicy.metrics_log import MetricsLog
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a run's checkpoints."""
+_MAY_CHANGE = ("eval_every_steps", "eval_episodes", "log_every_steps", "save_every_s")
+"""What a continuation may do differently; everything else would change what is learned."""
+
+
+@dataclass(frozen=True)
+class BcProgress:
+    """Where a training is."""
+
+    step: int
+    """Updates so far, resumed sessions included."""
+    total_steps: int
+    """Updates to be done."""
+    wall_s: float
+    """Time so far without evaluations, resumed sessions included."""
+    metrics: dict[str, float]
+    """Means since the last row, ``validation_l1`` if there are episodes for it, and the learning rate."""
+    evaluation: Evaluation | None = None
+    """What an evaluation that was just done gave."""
+
+
+class BcTrainer:
+    """Clones demonstrations.
+
+    Args:
+        data: To learn from.
+        cfg: How.
+        run_dir: Folder for metrics, checkpoints and policies; None to write nothing.
+        validation: Other episodes, to see how well they are foretold.
+        eval_env: Environments to evaluate in; None for none.
+        provenance: What is known of the data, as JSON can hold it; goes into every policy.
+        device: Of the network; the data is wherever it is.
+        threads: Threads of torch while learning.
+
+    Raises:
+        GantryError: If the data does not fit the configuration, or validation or environments do not fit the data.
+    """
+
+    def __init__(
+        self,
+        data: ChunkData,
+        cfg: BcCfg,
+        run_dir: Path | None = None,
+        *,
+        validation: ChunkData | None = None,
+        eval_env: StepEnv | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        device: str = "cpu",
+        threads: int = 1,
+    ) -> None:
+        _check(data, cfg, validation, eval_env)
+        self.cfg, self.run_dir, self.data = cfg, run_dir, data
+        self.step = 0
+        """Updates so far."""
+        with torch.random.fork_rng():
+            torch.manual_seed(cfg.seed)
+            self.policy = BcPolicy(cfg, data.obs_shapes, data.action_size).to(device)
+        self.policy.fit(data)
+        self._validation, self._eval_env = validation, eval_env
+        self._provenance = dict(provenance or {})
+        self._device, self._threads = device, threads
+        self._optimizer = torch.optim.AdamW(_groups(self.policy, cfg), weight_decay=cfg.weight_decay)
+        self._order = Shuffle(len(data), cfg.seed)
+        self._noise = torch.Generator(device)
+        self._wall_s, self._rows = 0.0, 0
+        self._sums: dict[str, float] = {}
+        self._summed = 0
+        self._stop = False
+        self._log = MetricsLog(None, 0)
+
+    def stop(self) -> None:
+        """End after the current update, checkpoint included; safe to call from a signal handler."""
+        self._stop = True
+
+    def train(self, on_progress: Callable[[BcProgress], None] | None = None) -> bool:
+        """Train to the end or until :meth:`stop`.
+
+        Args:
+            on_progress: Called with every row of metrics.
+
+        Returns:
+            Whether the training is complete; the last policy is written then.
+
+        Raises:
+            GantryError: If the loss is not finite any more.
+            CheckpointError: If a checkpoint or a policy cannot be written.
+            OSError: If the metrics cannot be written.
+        """
+        cfg, threads = self.cfg, torch.get_num_threads()
+        torch.set_num_threads(self._threads)
+        self._log = MetricsLog(self.run_dir, self._rows)
+        tell = on_progress or (lambda progress: None)
+        saved = began = time.perf_counter()
+        try:
+            while self.step < cfg.steps and not self._stop:
+                self._update()
+                last = self.step == cfg.steps
+                due = cfg.log_every_steps and self.step % cfg.log_every_steps == 0
+                metrics = self._metrics() if due or last else None
+                self._wall_s += time.perf_counter() - began
+                if metrics is not None:
+                    self._write(BcProgress(self.step, cfg.steps, self._wall_s, metrics), tell)
+                if last or (cfg.eval_every_steps and self.step % cfg.eval_every_steps == 0):
+                    self._keep(tell)
+                if time.perf_counter() - saved > cfg.save_every_s:
+                    self.save_checkpoint()
+                    saved = time.perf_counter()
+                began = time.perf_counter()
+        finally:
+            self._log.close()
+            torch.set_num_threads(threads)
+        self.save_checkpoint()
+        return self.step >= cfg.steps
+
+    def evaluate(self, episodes: int | None = None) -> Evaluation:
+        """The policy as it is in the environments.
+
+        Args:
+            episodes: How many; as configured if None.
+
+        Raises:
+            GantryError: If there are no environments.
+        """
+        if self._eval_env is None:
+            raise GantryError("There are no environments to evaluate in; the training was made without eval_env.")
+        # Whatever the environments draw from torch's global generator must not change what is learned.
+        with torch.random.fork_rng():
+            base = make_base(self.policy, self._eval_env.num_envs, device=self._device)
+            return evaluate(self._eval_env, base, episodes or self.cfg.eval_episodes)
+
+    @torch.no_grad()
+    def validate(self) -> float | None:
+        """Mean absolute error on the other episodes, in units of the actions' standard deviations; None without any."""
+        if self._validation is None:
+            return None
+        self.policy.eval()
+        total, count = 0.0, 0
+        for begin in range(0, len(self._validation), self.cfg.batch_size):
+            frames = torch.arange(begin, min(begin + self.cfg.batch_size, len(self._validation)))
+            chunks = self._at_device(self._validation.chunks(frames, self.cfg.chunk_steps))
+            steps = int(chunks.real.sum())
+            total, count = total + float(self.policy.losses(chunks)["l1"]) * steps, count + steps
+        return total / count
+
+    def save_checkpoint(self) -> None:
+        """Write everything that an exact continuation needs: network, optimiser, counters.
+
+        Chance needs nothing there, since each update draws from its own number.
+        """
+        if self.run_dir is None:
+            return
+        self._rows = self._log.rows
+        state = {
+            "cfg": json.dumps(asdict(self.cfg)),
+            "frames": len(self.data),
+            "policy": self.policy.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "step": self.step,
+            "wall_s": self._wall_s,
+            "rows": self._rows,
+            "sums": self._sums,
+            "summed": self._summed,
+        }
+        save_checkpoint(self.run_dir / CHECKPOINTS, self.step, state, keep=2)
+
+    def resume(self) -> Path:
+        """Continue from the newest readable checkpoint of the run folder.
+
+        Raises:
+            CheckpointError: If there is none, or it belongs to another configuration or other data.
+        """
+        if self.run_dir is None:
+            raise CheckpointError("There is nothing to resume without a folder of the run.")
+        path, state = load_newest(self.run_dir / CHECKPOINTS)
+        try:
+            self._refuse_other(path, state)
+            self.policy.load_state_dict(state["policy"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self.step, self._wall_s, self._rows = state["step"], state["wall_s"], state["rows"]
+            self._sums, self._summed = dict(state["sums"]), state["summed"]
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            text = " ".join(str(error).split())
+            raise CheckpointError(f"Checkpoint {path} does not fit this training: {text}") from error
+        return path
+
+    def _refuse_other(self, path: Path, state: dict[str, Any]) -> None:
+        mine, theirs = json.loads(json.dumps(asdict(self.cfg))), json.loads(state["cfg"])
+        other = [name for name in mine if name not in _MAY_CHANGE and mine[name] != theirs.get(name)]
+        if other:
+            name = other[0]
+            raise CheckpointError(
+                f"Checkpoint {path} was trained with bc.{name} {theirs.get(name)}, expected {mine[name]} as now."
+            )
+        if state["frames"] != len(self.data):
+            raise CheckpointError(
+                f"Checkpoint {path} was trained on {state['frames']} frames, expected {len(self.data)} as now."
+            )
+
+    def _update(self) -> None:
+        cfg, begin = self.cfg, self.step * self.cfg.batch_size
+        frames = self._order.numbers(begin, begin + cfg.batch_size)
+        # Seeded by the update's number, so that a continuation draws what would have been drawn.
+        seed = cfg.seed * 1_000_003 + self.step
+        self._noise.manual_seed(seed)
+        chunks = self._blurred(self._at_device(self.data.chunks(frames, cfg.chunk_steps)))
+        share = learning_rate_share(cfg, self.step)
+        for group in self._optimizer.param_groups:
+            group["lr"] = group["highest"] * share
+        self.policy.train()
+        with torch.random.fork_rng([] if self._device == "cpu" else [self._device]):
+            torch.manual_seed(seed)  # Dropout and styles know only the global generator.
+            losses = self.policy.losses(chunks)
+        self._optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), cfg.max_grad_norm)
+        self._optimizer.step()
+        self.step += 1
+        for name, value in {**losses, "grad_norm": norm}.items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(value.detach())
+        self._summed += 1
+        if not math.isfinite(self._sums["loss"]):
+            raise GantryError(f"The loss stopped being finite at update {self.step}; a lower learning rate may help.")
+
+    def _blurred(self, chunks: Chunks) -> Chunks:
+        """With shifted images and noise on the states."""
+        cfg = self.cfg
+        obs = shifted(chunks.obs, cfg.network.eyes.shift_pixels, self._noise)
+        if cfg.state_noise:
+            state = obs[STATE]
+            noise = torch.randn(state.shape, generator=self._noise, device=state.device)
+            obs = {**obs, STATE: state + cfg.state_noise * self.policy.state_scaler.std * noise}
+        return Chunks(obs, chunks.action, chunks.real)
+
+    def _at_device(self, chunks: Chunks) -> Chunks:
+        obs = {key: value.to(self._device) for key, value in chunks.obs.items()}
+        return Chunks(obs, chunks.action.to(self._device), chunks.real.to(self._device))
+
+    def _metrics(self) -> dict[str, float]:
+        means = {name: total / self._summed for name, total in self._sums.items()}
+        self._sums, self._summed = {}, 0
+        foretold = self.validate()
+        others = {} if foretold is None else {"validation_l1": foretold}
+        return {**means, **others, "learning_rate": float(self._optimizer.param_groups[0]["lr"])}
+
+    def _keep(self, tell: Callable[[BcProgress], None]) -> None:
+        """Write the policy as it is, and say how it does."""
+        if self.run_dir is not None:
+            save_policy(self.policy, self.run_dir, self.step, self._provenance)
+        if self._eval_env is not None:
+            done = BcProgress(self.step, self.cfg.steps, self._wall_s, {}, self.evaluate())
+            self._write(done, tell)
+
+    def _write(self, progress: BcProgress, tell: Callable[[BcProgress], None]) -> None:
+        evaluated = progress.evaluation
+        self._log.write(
+            {
+                "kind": "train" if evaluated is None else "eval",
+                "step": progress.step,
+                "wall_s": round(progress.wall_s, 3),
+                **(progress.metrics if evaluated is None else asdict(evaluated)),
+            }
+        )
+        tell(progress)
+
+
+def learning_rate_share(cfg: BcCfg, step: int) -> float:
+    """Learning rate of an update as a share of the highest: a linear rise, then half a cosine to zero."""
+    if step < cfg.warmup_steps:
+        return (step + 1) / cfg.warmup_steps
+    done = (step - cfg.warmup_steps) / max(1, cfg.steps - cfg.warmup_steps)
+    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+def _groups(policy: BcPolicy, cfg: BcCfg) -> list[dict[str, Any]]:
+    """Parameters with their highest learning rates; images have their own."""
+    eyes: list[Tensor] = list(policy.network.eyes.parameters())
+    seen = {id(parameter) for parameter in eyes}
+    rest = [parameter for parameter in policy.parameters() if id(parameter) not in seen]
+    groups = [{"params": rest, "highest": cfg.learning_rate}]
+    return groups + ([{"params": eyes, "highest": cfg.network.eyes.learning_rate}] if eyes else [])
+
+
+def _check(data: ChunkData, cfg: BcCfg, validation: ChunkData | None, eval_env: StepEnv | None) -> None:
+    if validation is not None and (validation.obs_shapes, validation.action_size) != (
+        data.obs_shapes,
+        data.action_size,
+    ):
+        raise GantryError(
+            f"Validation has {validation.obs_shapes}, expected {data.obs_shapes} as what is learned from."
+        )
+    if eval_env is None:
+        if cfg.eval_every_steps:
+            raise GantryError(
+                f"bc.eval_every_steps is {cfg.eval_every_steps}, but there are no environments (eval_env)."
+            )
+        return
+    for key, shape in data.obs_shapes.items():
+        if eval_env.obs_shapes.get(key) != shape:
+            raise GantryError(f"The environments observe {eval_env.obs_shapes}, the data has {key} of shape {shape}.")
+    if eval_env.action_size != data.action_size:
+        raise GantryError(f"Actions of the environments have {eval_env.action_size} numbers, data {data.action_size}.")
