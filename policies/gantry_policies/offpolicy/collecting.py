@@ -11,7 +11,7 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_policies.offpolicy.bases import BasePolicy
 from gantry_policies.offpolicy.config import WARMUPS
-from gantry_policies.offpolicy.env import EnvStep, Observation, StepEnv
+from gantry_policies.offpolicy.env import EnvStep, Observation, StepEnv, on_device
 from gantry_policies.offpolicy.learner import Learner
 from gantry_policies.offpolicy.replay import ReplayBuffer
 
@@ -96,7 +96,7 @@ class Collector:
             self.reset()
         assert self._obs is not None
         action = self._choose(self._obs, how, noise)
-        step = self.env.step(self.learner.action_scaler.unscale(action))
+        step = self.env.step(self.learner.action_scaler.unscale(action).to(self.env.device))
         if not bool(torch.isfinite(action).all() and torch.isfinite(step.reward).all()):
             raise GantryError(f"An action or a reward is not finite after {self.env_steps} environment steps.")
         next_base, now_base = self._base_after(step)
@@ -139,8 +139,10 @@ class Collector:
             self.replay.end_episodes()
             self._obs = None
             return
-        self._obs, self._base_action = inside["obs"], inside["base_action"]
-        self._succeeded = inside["succeeded"]
+        self._obs = on_device(inside["obs"], self.env.device)
+        wanted = inside["base_action"]
+        self._base_action = None if wanted is None else wanted.to(self.learner.device)
+        self._succeeded = inside["succeeded"].to(self.env.device)
         if isinstance(self.env, Resumable):
             self.env.restore_training_state(inside["env"])
         if isinstance(self.base, Resumable):
@@ -148,10 +150,10 @@ class Collector:
 
     def _choose(self, obs: Observation, how: str | None, noise: float) -> Tensor:
         """``(N, n)``: scaled actions as they are executed, so as they are stored."""
-        shape, device = (self.env.num_envs, self.env.action_size), self.env.device
         if how in (None, WARMUPS[2]):
-            return self.learner.act(obs, self._base_action, explore=True)
-        drawn = 2.0 * torch.rand(shape, generator=self._generator, device=device) - 1.0
+            return self.learner.act(on_device(obs, self.learner.device), self._base_action, explore=True)
+        shape, device = (self.env.num_envs, self.env.action_size), self.env.device
+        drawn = (2.0 * torch.rand(shape, generator=self._generator, device=device) - 1.0).to(self.learner.device)
         if how == WARMUPS[1]:
             return drawn
         if self._base_action is None:
@@ -159,7 +161,10 @@ class Collector:
         return (self._base_action + noise * drawn).clamp(-1.0, 1.0)
 
     def _base_acts(self, obs: Observation) -> Tensor | None:
-        return None if self.base is None else self.learner.action_scaler.scale(self.base.act(obs))
+        return None if self.base is None else self._scaled(self.base.act(obs))
+
+    def _scaled(self, action: Tensor) -> Tensor:
+        return self.learner.action_scaler.scale(action.to(self.learner.device))
 
     def _base_after(self, step: EnvStep) -> tuple[Tensor | None, Tensor | None]:
         """The base's scaled actions at ``next_obs``, and at ``obs`` with which the next step begins."""
@@ -170,15 +175,15 @@ class Collector:
         peeked = None
         if late.numel():
             at_end = {key: value[late] for key, value in step.next_obs.items()}
-            peeked = self.learner.action_scaler.scale(self.base.peek(at_end, late))
+            peeked = self._scaled(self.base.peek(at_end, late))
         if ended.numel():
             self.base.reset(ended)
         now = self._base_acts(step.obs)
         assert now is not None
         following = now.clone()
-        following[ended] = 0.0  # of no effect after an end for good
+        following[ended.to(now.device)] = 0.0  # of no effect after an end for good
         if peeked is not None:
-            following[late] = peeked
+            following[late.to(now.device)] = peeked
         return following, now
 
     def _count(self, step: EnvStep) -> None:

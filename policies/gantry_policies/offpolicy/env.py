@@ -16,6 +16,11 @@ IMAGE_PREFIX = "image/"
 """Keys of camera images begin with it."""
 
 
+def on_device(obs: Observation, device: str) -> Observation:
+    """The observation on a device; itself if it is there."""
+    return {key: value.to(device) for key, value in obs.items()}
+
+
 @dataclass(frozen=True)
 class EnvStep:
     """What one step of N environments gave; environments whose episode ended have begun their next one already."""

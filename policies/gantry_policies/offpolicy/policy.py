@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.offpolicy.bases import BasePolicy
-from gantry_policies.offpolicy.env import STATE, Observation
+from gantry_policies.offpolicy.env import STATE, Observation, on_device
 from gantry_policies.offpolicy.learner import Learner
 
 
@@ -66,7 +66,8 @@ class LearnedPolicy:
     @torch.no_grad()
     def act(self, obs: Observation) -> Tensor:
         """``(N, n)`` in the environment's range."""
-        scaler = self.learner.action_scaler
+        scaler, device = self.learner.action_scaler, self.learner.device
         self.last_base_action = None if self.base is None else self.base.act(obs)
-        scaled = None if self.last_base_action is None else scaler.scale(self.last_base_action)
-        return scaler.unscale(self.learner.act(obs, scaled))
+        scaled = None if self.last_base_action is None else scaler.scale(self.last_base_action.to(device))
+        seen_on = next(iter(obs.values())).device
+        return scaler.unscale(self.learner.act(on_device(obs, device), scaled)).to(seen_on)

@@ -139,6 +139,19 @@ def test_trap_7_a_reset_between_phases_begins_an_episode_for_base_and_buffer():
     assert told(batch.base_action)[-1] == (100, 0)
 
 
+def test_trap_7_also_where_the_new_episode_looks_like_the_old_one():
+    class Blind(Script):
+        def _observe(self):
+            return {"state": torch.zeros(self.num_envs, 1)}
+
+    collector = collector_of(Blind([(9, True)]), base=False, actor=ActorCfg(hidden=(8,)))
+    run(collector, 2)
+    collector.reset()
+    run(collector, 2)
+    batch = collector.replay.gather(collector.replay.transitions(), Lookahead(4, 0.5))
+    assert batch.discount.tolist() == [0.25, 0.5, 0.25, 0.5]
+
+
 def test_warm_up_by_the_base_by_chance_and_by_the_policy():
     batch = run(collector_of(Script([(9, True)])), 80, how="base_noise", noise=0.2)
     off = batch.action - batch.base_action

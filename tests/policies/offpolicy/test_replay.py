@@ -80,69 +80,82 @@ def test_trap_7_no_window_goes_on_past_a_reset_between_phases():
     assert batch.next_obs["state"][:, 1].tolist() == [2.0, 2.0, 4.0, 4.0]
 
 
-def test_every_sample_agrees_with_a_plain_list_of_episodes_while_rings_come_round_many_times():
-    """Three environments, some steps in one alone, random ends, resets, and data that does not follow."""
-    envs, ahead = 3, Lookahead(4, 0.8)
-    torch.manual_seed(3)
-    buffer = ReplayBuffer(3 * 17, envs, SHAPES, 1, with_base=True)
-    number, episodes = [0] * envs, [[[]] for _ in range(envs)]
+class Life:
+    """Random ends, resets, steps of some environments alone, data that does not follow; a plain list is told too."""
 
-    def act(env):
-        return torch.tensor([env * 0.1 + number[env] * 1e-4])
+    def __init__(self, buffer):
+        self.buffer, envs = buffer, range(buffer.num_envs)
+        self.number, self.episodes = [0 for _ in envs], [[[]] for _ in envs]
 
-    for turn in range(160):
-        ids = torch.tensor([env for env in range(envs) if torch.rand(()) < 0.8])
-        if not ids.numel():
-            continue
+    def act(self, env):
+        return torch.tensor([env * 0.1 + self.number[env] * 1e-4])
+
+    def see(self, envs):
+        return [frame(env, self.number[env]) for env in envs], [self.act(env) for env in envs]
+
+    def turn(self, turn):
+        envs = [env for env in range(len(self.number)) if torch.rand(()) < 0.8]
+        if not envs:
+            return
+        ids = torch.tensor(envs)
+        for env in envs:
+            if turn % 37 == 20:
+                self.episodes[env].append([])
+            if turn % 41 == 30:  # what comes now does not follow, and nobody says so
+                self.number[env] += 100
+                self.episodes[env].append([])
         if turn % 37 == 20:
-            buffer.end_episodes(ids)
-            [episodes[env].append([]) for env in ids.tolist()]
-        if turn % 41 == 30:  # what comes now does not follow, and nobody says so
-            for env in ids.tolist():
-                number[env] += 100
-                episodes[env].append([])
-        now, now_base = [frame(env, number[env]) for env in ids.tolist()], [act(env) for env in ids.tolist()]
-        reward, kind = torch.rand(len(ids)), torch.rand(len(ids))
-        terminated, truncated = kind < 0.1, (kind > 0.85)
-        for env in ids.tolist():
-            number[env] += 1
-        then, then_base = [frame(env, number[env]) for env in ids.tolist()], [act(env) for env in ids.tolist()]
-        buffer.add(
+            self.buffer.end_episodes(ids)
+        reward, kind = torch.rand(len(envs)), torch.rand(len(envs))
+        terminated, truncated = kind < 0.1, kind > 0.85
+        now, now_base = self.see(envs)
+        for env in envs:
+            self.number[env] += 1
+        then, then_base = self.see(envs)
+        self.buffer.add(
             stack(now), torch.stack(now_base) * 2, reward, stack(then), terminated, truncated,
             base_action=torch.stack(now_base), next_base_action=torch.stack(then_base), env_ids=ids,
         )  # fmt: skip
-        for row, env in enumerate(ids.tolist()):
-            episodes[env][-1].append((now[row], reward[row], terminated[row], then[row], then_base[row]))
+        for row, env in enumerate(envs):
+            self.episodes[env][-1].append((now[row], reward[row], terminated[row], then[row], then_base[row]))
             if terminated[row] or truncated[row]:
-                number[env] += 1000
-                episodes[env].append([])
+                self.number[env] += 1000
+                self.episodes[env].append([])
 
-    where = {
-        (env, int(step[0]["state"][1])): (episode, place)
-        for env in range(envs)
-        for episode in episodes[env]
-        for place, step in enumerate(episode)
-    }
+    def steps_from(self, env, number, count):
+        """The next steps of an episode, of those that there are."""
+        for episode in self.episodes[env]:
+            for place, step in enumerate(episode):
+                if step[0]["state"][1] == number:
+                    return episode[place : place + count]
+        raise AssertionError(f"{env} never saw {number}")
+
+
+@pytest.mark.parametrize("turns", [12, 60, 160])
+def test_every_sample_agrees_with_a_plain_list_of_episodes_while_rings_come_round(turns):
+    torch.manual_seed(3)
+    buffer = ReplayBuffer(3 * 17, 3, SHAPES, 1, with_base=True)
+    life = Life(buffer)
+    for turn in range(turns):
+        life.turn(turn)
     slots = buffer.transitions()
-    batch = buffer.gather(slots, ahead)
-    assert len(slots) == len(buffer) > 30
+    batch = buffer.gather(slots, Lookahead(4, 0.8))
+    assert len(slots) == len(buffer) > (20 if turns < 20 else 30)
     for row in range(len(slots)):
         env, at = (int(value) for value in batch.obs["state"][row])
-        episode, place = where[env, at]
-        steps = episode[place : place + 4]
+        steps = life.steps_from(env, at, 4)
         expected = sum(0.8**k * float(step[1]) for k, step in enumerate(steps))
         assert float(batch.returns[row]) == pytest.approx(expected, rel=1e-5)
         assert float(batch.discount[row]) == pytest.approx(0.0 if steps[-1][2] else 0.8 ** len(steps), rel=1e-5)
         for key in SHAPES:
             assert torch.equal(batch.obs[key][row], steps[0][0][key])
             assert torch.equal(batch.next_obs[key][row], steps[-1][3][key])
-        assert batch.base_action is not None
-        assert batch.next_base_action is not None
         assert torch.equal(batch.next_base_action[row], steps[-1][4])
         assert torch.equal(batch.action[row], 2 * batch.base_action[row])
-    newest = {env: max(at for (e, at) in where if e == env) for env in range(envs)}
     kept = {(int(env), int(at)) for env, at in batch.obs["state"].tolist()}
-    assert all((env, at) in kept for env, at in newest.items())
+    for env, episodes in enumerate(life.episodes):
+        newest = [step for episode in episodes for step in episode][-10:]
+        assert {(env, int(step[0]["state"][1])) for step in newest} <= kept
 
 
 def test_a_frame_that_goes_on_is_stored_once_and_memory_is_bounded():

