@@ -302,6 +302,23 @@ def test_a_held_peg_stays_in_the_hand_until_it_is_let_go():
     assert step.terminated.tolist() == [True, False]
 
 
+def test_motors_that_obey_late_move_a_step_later():
+    moves = []
+    for share in (0.0, 1.0):
+        chance = RandomizeCfg(late_share=share, stiffness=(1.0, 1.0), damping=(1.0, 1.0))
+        env = ArmStepEnv(replace(SHORT, num_envs=1, randomize=chance), seed=7)
+        env.reset()
+        heights = [float(env.state.ee_pos[0, 2])]
+        for _ in range(5):
+            env.step(torch.tensor([[0.0, 0.0, 1.0, 1.0]]))
+            heights.append(float(env.state.ee_pos[0, 2]))
+        moves.append(np.diff(heights))
+    prompt, late = moves
+    assert abs(late[0]) < 1e-4 < prompt[0]
+    # Not quite the same motion a step later: the target may lead the arm by so much only.
+    np.testing.assert_allclose(late[1:3], prompt[:2], atol=2e-3)
+
+
 def test_noise_on_the_object_is_seen_and_not_felt():
     env = ArmStepEnv(replace(SHORT, object_noise_m=0.01), seed=7)
     contract = env.state.contract

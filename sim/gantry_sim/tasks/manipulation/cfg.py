@@ -44,6 +44,8 @@ class RandomizeCfg:
     """Factor on the position gains of all joints."""
     damping: tuple[float, float] = (0.85, 1.15)
     """Factor on their velocity gains."""
+    late_share: float = 0.0
+    """Share of episodes in which the motors obey a whole control step late."""
 
     def __post_init__(self) -> None:
         for name in ("object_x_m", "object_y_m", "goal_x_m", "goal_y_m", "mass", "friction", "stiffness", "damping"):

@@ -34,6 +34,9 @@ DROPPED_M = 0.10
 PEG_BELOW_EE_M = 0.02
 """The peg's middle lies so far below the end effector that holds it."""
 
+TIP_GAP_M = -0.0002
+"""Distance of a finger's foremost points from the middle when it is at zero."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -165,15 +168,14 @@ class Insert(Rule):
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
         """Begin with the upright peg in the hand, held a little off and askew."""
         chance = self.cfg.randomize
-        shift = torch.stack(
-            (draws.within(chance.held_shift_m), torch.zeros(len(draws)), draws.within(chance.held_shift_m)), -1
-        )
-        shift[:, 2] -= PEG_BELOW_EE_M
+        shift = torch.zeros_like(ee_pos_m)
+        shift[:, 0] = draws.within(chance.held_shift_m)
+        shift[:, 2] = draws.within(chance.held_shift_m) - PEG_BELOW_EE_M
         quat = turn_about(1, draws.within(chance.held_tilt_rad))
         height = HOLE_DEPTH_M - INSERT_DEPTH_M + self.half_m[2] - 0.005
         goal, fixture = self._goal(draws, height)
-        grip = torch.full((len(draws),), self.half_m[1] - 0.0006)
-        return Start(ee_pos_m + shift.to(ee_pos_m.device), quat, goal, fixture, grip)
+        grip = torch.full_like(ee_pos_m[:, 0], self.half_m[1] - TIP_GAP_M - 0.0001)
+        return Start(ee_pos_m + shift, quat, goal, fixture, grip)
 
     def success(self, state: ArmState) -> Tensor:
         """In the hole, deep enough."""

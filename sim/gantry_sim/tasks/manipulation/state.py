@@ -50,7 +50,8 @@ class ArmState:
         self.episodes = [0] * env.num_envs
         """Episodes begun in each environment."""
         self.starts = self._solve_starts()
-        self._noise = torch.Generator(device=device).manual_seed(seed)
+        self.noise = torch.Generator(device=device).manual_seed(seed)
+        """Of what the policy sees wrongly."""
         self._ones = torch.ones(env.num_envs, 1, device=device)
         self.joint_pos = self.joint_vel = self.object_pose = self.ee_pos = self.ee_rotation = torch.empty(0)
 
@@ -96,7 +97,7 @@ class ArmState:
         still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         seen = self.object_pose
         if self.cfg.object_noise_m > 0.0:
-            noise = torch.rand(len(seen), 3, generator=self._noise, device=seen.device) * 2.0 - 1.0
+            noise = torch.rand(len(seen), 3, generator=self.noise, device=seen.device) * 2.0 - 1.0
             seen = torch.cat((seen[:, :3] + self.cfg.object_noise_m * noise, seen[:, 3:]), dim=-1)
         return Signals(
             joint_pos_rad=self.joint_pos,

@@ -44,6 +44,9 @@ class ArmAction(ActionTerm):
         ids = [self._entity.find_joints(f"^{name}$")[0][0] for name in cfg.contract.joint_names]
         self._joint_ids = torch.tensor(ids, device=self.device)
         self._targets = torch.zeros(self.num_envs, len(ids), device=self.device)
+        self._obeyed = torch.zeros_like(self._targets)
+        self.late = torch.zeros(self.num_envs, 1, dtype=torch.bool, device=self.device)
+        """(N, 1) whether the motors obey one control step late in this episode."""
 
     @property
     def action_dim(self) -> int:
@@ -64,18 +67,21 @@ class ArmAction(ActionTerm):
         """Decode once per control step."""
         state = ArmState.of(self._env)  # type: ignore[arg-type]
         self._raw[:] = state.decoder.clip(actions)
-        self._targets = state.decoder(actions, state.joint_pos)
+        before, self._targets = self._targets, state.decoder(actions, state.joint_pos)
+        self._obeyed = torch.where(self.late, before, self._targets)
 
     def apply_actions(self) -> None:
         """Hand the targets to the actuators."""
-        self._entity.set_joint_position_target(self._targets, joint_ids=self._joint_ids)
+        self._entity.set_joint_position_target(self._obeyed, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
         """Begin anew with targets where the joints are."""
         rows = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         rows[slice(None) if env_ids is None else env_ids] = True
         state: ArmState = self._env.task_state  # type: ignore[attr-defined]
-        state.decoder.reset(self._env.sim.data.qpos[:, state.qpos_ids], rows)
+        joints = self._env.sim.data.qpos[:, state.qpos_ids]
+        state.decoder.reset(joints, rows)
+        self._targets = torch.where(rows[:, None], joints, self._targets)
         self._raw[rows] = 0.0
 
 
@@ -146,6 +152,8 @@ def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
         mocap = int(env.sim.mj_model.body(FIXTURE).mocapid[0])
         data.mocap_pos[env_ids, mocap] = start.fixture_m
     _choose_physics(env, env_ids, draws, state.cfg.randomize)
+    action: Any = env.action_manager.get_term(ACTION)
+    action.late[env_ids, 0] = draws.uniform(0.0, 1.0) < state.cfg.randomize.late_share
 
 
 def _other_finger(env: GantryEnv) -> int:

@@ -18,8 +18,11 @@ OBJECT, FIXTURE, TABLE = "object", "fixture", "table"
 WRIST, FRONT = "wrist", "front"
 CAMERAS = (WRIST, FRONT)
 """Cameras: one on the hand, and one that looks at the robot from ahead."""
-PADS = ("lf_down4_collision", "rf_down4_collision")
-"""The shapes of the fingers that grasp: flat boxes."""
+TIPS = tuple(f"{side}f_down{number}_collision" for side in "lr" for number in range(6, 12))
+"""Small spheres on the fingers' inner faces, six each, which grasp: whatever is held has several points of contact on
+each side, in every simulator. Flat boxes alone meet in a single one in MuJoCo Warp, about which things turn."""
+PADS = (*TIPS, "lf_down4_collision", "rf_down4_collision")
+"""The shapes of the fingers that touch things: the spheres, and the flat boxes behind them."""
 
 CUBE_HALF_M = (0.02, 0.02, 0.02)
 PEG_HALF_M = (0.008, 0.008, 0.04)
@@ -92,7 +95,7 @@ def add_workbench(scene: mujoco.MjSpec, bench: Workbench, prefix: str = "") -> N
     for name in PADS:
         pad = scene.geom(prefix + name)
         pad.friction[:] = PAD_FRICTION
-        pad.condim, pad.priority = 4, 1  # The pads' friction counts, whatever the object's is.
+        pad.condim, pad.priority = 3, 1  # The pads' friction counts, whatever the object's is.
         pad.solref[:] = (0.01, 1.0)
 
 
