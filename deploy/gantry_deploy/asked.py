@@ -1,11 +1,12 @@
-"""What the operator asks for: a command that gets old, or a goal that stays until it is taken back."""
+"""What the operator asks for: a command that gets old, a goal that stays until it is taken back, or the place where an
+object belongs, which stays for good."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gantry_deploy.contract import BODY_POSE, PolicyContract
+from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.goals import Goal
 from gantry_hardware.state import RobotState
@@ -16,12 +17,13 @@ class Asked:
 
     Args:
         contract: The policy's; None for a loop without one.
-        timeout_s: A command that is older becomes zero.
+        timeout_s: A command that is older becomes zero, unless it says where an object belongs.
     """
 
     def __init__(self, contract: PolicyContract | None, timeout_s: float) -> None:
         self._takes_goals = contract is not None and contract.command.kind == BODY_POSE
-        self._timeout_s = timeout_s
+        self._is_place = contract is not None and contract.command.kind == OBJECT_GOAL
+        self._timeout_s = np.inf if self._is_place else timeout_s
         self.nothing = np.zeros(3 if contract is None else len(contract.command.names))
         """Shape (c,), the command that asks for nothing."""
         self.nothing.setflags(write=False)
@@ -45,6 +47,13 @@ class Asked:
         if not np.isfinite((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad)).all():
             raise SafetyError(f"{goal} is not finite.")
         self._newest = goal
+
+    def missing(self) -> str | None:
+        """What the operator must say before the policy can start, or None."""
+        newest = self._newest
+        if not self._is_place or isinstance(newest, Goal) or np.isfinite(newest[1]):
+            return None
+        return "nobody has said yet where the object belongs."
 
     @property
     def goal(self) -> Goal | None:

@@ -7,8 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from gantry_deploy.asked import Asked
 from gantry_deploy.goals import Goal
 from gantry_deploy.perception import MapSource, require_source
+from gantry_deploy.pictures import make_picture_source
 from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
-from gantry_deploy.standing import Stand
+from gantry_deploy.standing import Postures
+from gantry_deploy.ticks import TickRecorder, TickReport
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.backend import Robot, SharedRobot
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.state import JointCommand, RobotState
+
+__all__ = ["Controller", "TickRecorder", "TickReport"]
 
 _LOG = logging.getLogger("gantry.loop")
 
@@ -33,42 +36,6 @@ DEFAULT_RATE_HZ = 50.0
 
 CommandSource = Callable[[float], ArrayLike | None]
 """From the time since the run's start in seconds to the requested command (c,), or None for nothing new."""
-
-
-@dataclass(frozen=True)
-class TickReport:
-    """What one tick of the loop found and did."""
-
-    time_s: float
-    """Start of the tick on the robot's clock."""
-    mode: Mode
-    """Mode that decided what was sent."""
-    fault: Fault | None
-    """In DAMP what led there; in PASSIVE what would keep the robot from standing."""
-    state: RobotState | None
-    """What was read; None if the robot reported nothing."""
-    requested: NDArray[np.float64]
-    """Shape (c,), what the operator asked for, zero if that was too old."""
-    step: PolicyStep | None
-    """What the policy saw and did; None unless it ran."""
-    sent: JointCommand | None
-    """What was really sent; None if nothing was: the robot took nothing, or a limp command was withheld."""
-    period_s: float
-    """Time since the last tick began, on the robot's clock; 0 for the first."""
-    busy_s: float
-    """Wall-clock time that the tick took, before recording."""
-
-
-class TickRecorder(Protocol):
-    """Takes note of ticks; :class:`gantry_deploy.record.Recorder` is one. It must neither block nor raise."""
-
-    def record(self, report: TickReport) -> None:
-        """Take one report."""
-        ...
-
-    def statistics(self) -> dict[str, Any]:
-        """Plain data for JSON: what was written and what was lost."""
-        ...
 
 
 class Controller:
@@ -83,7 +50,7 @@ class Controller:
         map_source: From :func:`gantry_deploy.perception.make_map_source`, for a policy that looks at a map.
 
     Raises:
-        ContractError: If the policy looks at a map and there is none.
+        ContractError: If the policy looks at a map and there is none, or at pictures and the robot takes none.
     """
 
     def __init__(
@@ -103,13 +70,12 @@ class Controller:
         self.safety = safety
         self.recorder = recorder
         self.map_source = map_source
+        self._pictures = None if runner is None else make_picture_source(runner.contract, robot)
         self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
         self.timing = TimingLog(
             ("period", "jitter", "busy", "read", "map", "safety", "observe", "infer", "step", "write")
         )
-        self._stand = Stand(robot.spec, runner, safety)
-        self._passive = JointCommand.passive(robot.spec)
-        self._damping = JointCommand.damping(robot.spec)
+        self._postures = Postures(robot.spec, runner, safety)
         self._asked = Asked(None if runner is None else runner.contract, safety.config.command_timeout_s)
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
@@ -143,6 +109,11 @@ class Controller:
             SafetyError: If the policy does not walk to goals.
         """
         self._asked.set_goal(goal)
+
+    @property
+    def stand_duration_s(self) -> float:
+        """How long the newest way to the standing pose takes; an arm may need longer than the setting."""
+        return self._postures.stand.duration_s
 
     @property
     def goal(self) -> Goal | None:
@@ -230,7 +201,7 @@ class Controller:
         except BaseException:
             # Whatever stopped the loop, the robot must not keep following the last target.
             if self._is_powered():
-                self._write(self._damping, self.robot.now_s())
+                self._write(self._brake(), self.robot.now_s())
             raise
         finally:
             gc.unfreeze()
@@ -244,7 +215,7 @@ class Controller:
         if not self._is_powered():
             return
         for _ in range(LAST_WORDS):
-            self.robot.write(self._damping)
+            self._sent = self._send(self._brake())
             self.robot.sleep_until(self.robot.now_s() + 1.0 / self.rate_hz)
 
     def statistics(self) -> dict[str, Any]:
@@ -317,9 +288,8 @@ class Controller:
         if entry != self._entry:
             if mode is Mode.DAMP or self._mode is Mode.POLICY:
                 self._asked.drop_goal()  # A policy that starts again must not set off for where it was once sent.
+            self._postures.begin(mode, self._mode, state, self._sent, now_s, entry)
             self._entry, self._mode = entry, mode
-            if mode is Mode.STAND and state is not None:
-                self._stand.begin(state, self._sent, now_s, entry)
             if mode is Mode.POLICY and self.runner is not None:
                 self.runner.reset()
         return mode
@@ -329,7 +299,8 @@ class Controller:
             return None
         try:
             window = None if self.map_source is None else self.map_source.window(state, now_s)
-            step = self.runner.step(state, requested, window)
+            images = None if self._pictures is None else self._pictures.newest(now_s)
+            step = self.runner.step(state, requested, window, images)
         except GantryError as error:
             self.safety.report(Fault(FaultCode.POLICY, str(error), now_s))
             return None
@@ -342,28 +313,33 @@ class Controller:
             self.safety.report(fault)
         return step
 
-    def _choose(self, step: PolicyStep | None, now_s: float) -> tuple[Mode, JointCommand]:
+    def _choose(self, step: PolicyStep | None, now_s: float) -> tuple[Mode, JointCommand | None]:
         """The command of this tick's mode, unless a fault or an emergency stop came in while the tick was busy.
 
         Other requests take effect in the next tick, which prepares for them.
         """
         mode = Mode.DAMP if self.safety.mode is Mode.DAMP else self._mode
         if mode is Mode.POLICY and step is not None:
+            self._postures.release()
             return mode, step.target
-        if mode is Mode.STAND:
-            return mode, self._stand.command(now_s)
-        if mode is Mode.PASSIVE:
-            return mode, self._passive
-        return Mode.DAMP, self._damping
+        if mode in (Mode.STAND, Mode.PASSIVE):
+            return mode, self._postures.command(mode, now_s)
+        return Mode.DAMP, self._brake()
 
-    def _write(self, command: JointCommand, now_s: float) -> JointCommand | None:
+    def _brake(self) -> JointCommand | None:
+        return self._postures.brake(self._state, self._sent, self.robot.now_s())
+
+    def _send(self, command: JointCommand | None) -> JointCommand | None:
+        return None if command is None else self.robot.write(command)
+
+    def _write(self, command: JointCommand | None, now_s: float) -> JointCommand | None:
         try:
-            return self.robot.write(command)
+            return self._send(command)
         except RobotError as error:
             self._counts["write_errors"] += 1
             self.safety.report(Fault(FaultCode.WRITE, f"The robot took no command: {error}", now_s))
         try:
-            return self.robot.write(self._damping)
+            return self._send(self._brake())
         except RobotError:
             return None
 
@@ -394,4 +370,6 @@ class Controller:
             return "no policy is loaded."
         if self.map_source is not None and self.map_source.lost(self.robot.now_s()):
             return "the policy looks at a map, and none has come for a while."
-        return self._stand.refusal(self._state, self.robot.now_s())
+        if (missing := self._asked.missing()) is not None:
+            return missing
+        return self._postures.stand.refusal(self._state, self.robot.now_s())

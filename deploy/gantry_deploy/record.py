@@ -23,7 +23,7 @@ from mcap.records import DataEnd, Footer
 from mcap.writer import MCAP0_MAGIC, CompressionType, Writer
 
 from gantry_deploy import ros_messages
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract import OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import TickReport
 from gantry_deploy.perception import MapSource
@@ -48,13 +48,18 @@ TOPICS: dict[str, str] = {
     "/elevation_map": "sensor_msgs/msg/PointCloud2",
     "/goal_command": "std_msgs/msg/Float32MultiArray",
     "/policy/observation": "std_msgs/msg/Float32MultiArray",
+    "/object_goal": "std_msgs/msg/Float32MultiArray",
+    "/object_pose": "std_msgs/msg/Float32MultiArray",
     "/policy/action": "std_msgs/msg/Float32MultiArray",
+    "/policy/base_action": "std_msgs/msg/Float32MultiArray",
     "/policy/command": "std_msgs/msg/Float32MultiArray",
     "/gantry/status": "diagnostic_msgs/msg/DiagnosticArray",
 }
 """Topics of a recording and their types. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
 each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
-``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news."""
+``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news.
+``/object_goal`` and ``/object_pose`` are an arm's, and ``/policy/base_action`` is what a residual policy corrected.
+Pictures are not recorded."""
 
 
 class Recorder:
@@ -217,7 +222,9 @@ class Recorder:
             messages["/joint_command"] = ros_messages.joint_state(
                 now_ns, self._command_names, ros_messages.command_values(report.sent), zeros, zeros
             )
-        if report.requested.shape == (3,):
+        if self._contract is not None and self._contract.command.kind == OBJECT_GOAL:
+            messages["/object_goal"] = ros_messages.float32_array("goal", report.requested)
+        elif report.requested.shape == (3,):
             x, y, yaw = report.requested.tolist()
             messages["/cmd_vel"] = ros_messages.twist((x, y, 0.0), (0.0, 0.0, yaw))
         elif report.requested.shape == (4,):
@@ -225,6 +232,8 @@ class Recorder:
         if report.step is not None:
             for name in ("observation", "action", "command"):
                 messages[f"/policy/{name}"] = ros_messages.float32_array(name, getattr(report.step, name))
+            if report.step.base_action is not None:
+                messages["/policy/base_action"] = ros_messages.float32_array("base_action", report.step.base_action)
         return messages
 
     def _state_messages(self, state: RobotState, now_ns: int) -> dict[str, bytes]:
@@ -247,6 +256,8 @@ class Recorder:
                 unknown if lin_vel is None else lin_vel,
                 ang_vel,
             )
+        if state.object_pose_in_base is not None:
+            messages["/object_pose"] = ros_messages.float32_array("pose", state.object_pose_in_base)
         if state.foot_contact is not None:
             messages["/foot_contacts"] = ros_messages.float32_array("foot", state.foot_contact)
         return messages

@@ -38,6 +38,8 @@ class Recording:
     ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the odometry's frame,
     once per new frame.
     ``/goal_command``: data (T, 4), :func:`gantry_deploy.commands.goal_command`, of a policy that walks to goals.
+    ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
+    frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
     ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,).
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
@@ -226,8 +228,11 @@ _ROWS: dict[str, Callable[[Any], Row]] = {
     "/cmd_vel": _cmd_vel,
     "/elevation_map": _elevation_map,
     "/goal_command": _data,
+    "/object_goal": _data,
+    "/object_pose": _data,
     "/policy/observation": _data,
     "/policy/action": _data,
+    "/policy/base_action": _data,
     "/policy/command": _data,
     "/gantry/status": _status,
 }

@@ -288,7 +288,7 @@ class EpisodeWatch:
     def _while_standing(self, report: TickReport) -> None:
         if self._standing_since_s is None:
             self._standing_since_s = report.time_s
-        over_s = report.time_s - self._standing_since_s - self.controller.safety.config.stand_duration_s
+        over_s = report.time_s - self._standing_since_s - self.controller.stand_duration_s
         if over_s < 0.0:
             return
         try:

@@ -1,7 +1,8 @@
 """Who may move the robot, and when it must stop: a table of transitions and a judge of faults.
 
 PASSIVE sends no torque, STAND moves to the default pose, POLICY runs the network, DAMP brakes every joint and stays
-until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered.
+until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered. An arm is left alone
+in PASSIVE and held in DAMP, see :mod:`gantry_deploy.standing`.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ class SafetyConfig:
     """Time in which STAND moves from the measured pose to the default pose."""
     stand_tolerance_rad: float = 0.7
     """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
+    arm_speed_rad_s: float = 0.5
+    """An arm's joints move no faster than this on the way to the standing pose, however long it takes."""
 
     def __post_init__(self) -> None:
         zero_allowed = ("require_heartbeat", "require_accelerometer", "joint_pos_margin_rad", "max_missed_deadlines")
@@ -142,6 +145,9 @@ REST_ACCELERATION_SHARE = 0.15
 REST_ANG_VEL_RAD_S = 0.3
 """At rest the gyroscope reads less than this."""
 
+SHORT_RANGE_SHARE = 0.25
+"""A joint may be beyond its limit by no more than this share of its range."""
+
 Guard = Callable[[], str | None]
 """Why an event is not granted now, or None."""
 
@@ -157,12 +163,14 @@ class SafetyMachine:
     def __init__(self, spec: RobotSpec, config: SafetyConfig | None = None) -> None:
         self.spec = spec
         self.config = config or SafetyConfig()
-        margin = self.config.joint_pos_margin_rad
-        self._lower = spec.array("lower_rad") - margin
-        self._upper = spec.array("upper_rad") + margin
+        lower, upper = spec.array("lower_rad"), spec.array("upper_rad")
+        # A gripper slides, over less than the margin of a joint that turns.
+        margin = np.minimum(self.config.joint_pos_margin_rad, SHORT_RANGE_SHARE * (upper - lower))
+        self._lower, self._upper = lower - margin, upper + margin
         self._speed = spec.array("velocity_limit_rad_s") * self.config.joint_vel_factor
         self._effort = spec.array("effort_limit_nm") * self.config.joint_effort_factor
         self._min_cos_tilt = math.cos(self.config.max_tilt_rad)
+        self._stands = not is_arm(spec)
         self._beyond = 0
         self._mode = Mode.PASSIVE
         self._fault: Fault | None = None
@@ -283,7 +291,8 @@ class SafetyMachine:
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
         fault = self._judge_limits(state, now_s)
         # Impacts shake an accelerometer; before standing up it can be believed.
-        return self._imu(state, now_s) if fault is None and self._mode is Mode.PASSIVE else fault
+        looks = fault is None and self._stands and self._mode is Mode.PASSIVE
+        return self._imu(state, now_s) if looks else fault
 
     def judge_target(self, target: JointCommand, now_s: float) -> Fault | None:
         """Whether joint targets may be sent at all: a number that is not finite never may."""
@@ -298,7 +307,7 @@ class SafetyMachine:
 
     def _judge_limits(self, state: RobotState, now_s: float) -> Fault | None:
         """Tilt and joint limits, once they have been exceeded for long enough."""
-        fault = self._tilt(state, now_s) or self._joints(state, now_s)
+        fault = (self._tilt(state, now_s) if self._stands else None) or self._joints(state, now_s)
         self._beyond = 0 if fault is None else self._beyond + 1
         enough = self.config.limit_ticks if self._mode in (Mode.STAND, Mode.POLICY) else 1
         return fault if self._beyond >= enough else None
@@ -365,6 +374,11 @@ class SafetyMachine:
 
     def _because(self) -> str:
         return f" ({self._fault.text})" if self._fault is not None else ""
+
+
+def is_arm(spec: RobotSpec) -> bool:
+    """Whether a robot is an arm: screwed down, so that it cannot tilt, and held where others are damped."""
+    return spec.kind == "arm"
 
 
 def _numbers(values: np.ndarray) -> str:

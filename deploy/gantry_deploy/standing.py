@@ -1,19 +1,26 @@
-"""Standing up: from where the robot is held to the default pose, and whether a policy may take over from there."""
+"""What is sent while no policy runs: the way to the default pose, nothing or no torque, and the brake.
+
+A legged robot without torque sinks to the ground it stands on, and damping lets it sink slowly. An arm without torque
+falls onto whatever it works on and drops what it holds, and so does a damped one, only slower. So an arm is held: DAMP
+keeps the joints where they are and the gripper closed around what it had, and PASSIVE sends nothing, which leaves the
+arm to whoever holds it, its brakes or its own controller. That is also what position controllers do when commands end.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyMachine
+from gantry_deploy.safety import Mode, SafetyMachine, is_arm
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
 
 class Stand:
-    """Moves from where the robot is held to the default pose, then holds it.
+    """Moves from where the robot is held to the default pose, then holds it; an arm takes the time that it needs.
 
     Args:
         spec: The robot.
@@ -26,26 +33,41 @@ class Stand:
         self._safety = safety
         # The policy's own pose, so that nothing jumps when it takes over, with the robot's holding gains.
         pose = spec.array("default_rad") if runner is None else np.array(runner.contract.default_pos_rad)
-        self._goal = JointCommand.position(spec, pose)
-        self._duration_s = safety.config.stand_duration_s
+        self._default = JointCommand.position(spec, pose)
+        self._goal = self._default
+        self.duration_s = safety.config.stand_duration_s
+        """How long the newest stand takes."""
         self._from = self._goal.pos_rad
         self._start_s = 0.0
         self._entry = -1
 
-    def begin(self, state: RobotState, last: JointCommand | None, now_s: float, entry: int) -> None:
+    def begin(
+        self, state: RobotState, last: JointCommand | None, now_s: float, entry: int, *, keeps_grip: bool = False
+    ) -> None:
         """Start with the torque that ``last``, what was sent before, asks for at the measured pose.
 
         From a limp robot that is the measured pose itself. A policy's target lies beyond the measured pose by what
         carries the weight; a start without that would drop the robot. ``entry`` is the safety machine's count.
+        ``keeps_grip`` leaves a gripper as it was told last.
         """
         self._from, self._start_s, self._entry = state.joint_pos_rad.copy(), now_s, entry
         if last is not None:
             share = last.stiffness_nm_rad / np.maximum(self._goal.stiffness_nm_rad, 1e-9)
             self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
+        if not is_arm(self._spec):
+            return
+        pose = self._default.pos_rad
+        if keeps_grip and last is not None:
+            pose = np.where(_of_gripper(self._spec), last.pos_rad, pose)
+        self._goal = self._default.with_pos(pose)
+        # A cosine ramp is pi / 2 times as fast in its middle as on average.
+        way = np.where(_of_gripper(self._spec), 0.0, np.abs(pose - self._from)).max()
+        config = self._safety.config
+        self.duration_s = max(config.stand_duration_s, 0.5 * math.pi * float(way) / config.arm_speed_rad_s)
 
     def command(self, now_s: float) -> JointCommand:
         """The pose of now, along a cosine ramp that starts and ends at rest."""
-        share = min(1.0, max(0.0, (now_s - self._start_s) / self._duration_s))
+        share = min(1.0, max(0.0, (now_s - self._start_s) / self.duration_s))
         blend = 0.5 - 0.5 * math.cos(math.pi * share)
         return self._goal.with_pos(self._from + blend * (self._goal.pos_rad - self._from))
 
@@ -53,7 +75,7 @@ class Stand:
         """Why the policy may not take over yet, or None."""
         # A stand that was granted but not ticked yet has another count than the last one that began.
         begun = self._entry == self._safety.entries
-        left_s = self._start_s + self._duration_s - now_s if begun else self._duration_s
+        left_s = self._start_s + self.duration_s - now_s if begun else self.duration_s
         if left_s > 1e-6 or state is None:
             return f"the robot is still standing up, {left_s:.1f} s to go."
         error = np.abs(state.joint_pos_rad - self._goal.pos_rad)
@@ -64,3 +86,78 @@ class Stand:
                 f"allowed are {self._safety.config.stand_tolerance_rad} rad."
             )
         return None
+
+
+class Postures:
+    """The command of every mode but POLICY.
+
+    Args:
+        spec: The robot.
+        runner: The policy that will take over, if there is one.
+        safety: The judge; its settings and its count of modes entered.
+    """
+
+    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
+        self.stand = Stand(spec, runner, safety)
+        """The way to the default pose."""
+        self._spec, self._safety = spec, safety
+        self._is_arm = is_arm(spec)
+        self._passive = None if self._is_arm else JointCommand.passive(spec)
+        self._damping = JointCommand.damping(spec)
+        self._hold: JointCommand | None = None
+
+    def begin(
+        self, mode: Mode, before: Mode, state: RobotState | None, last: JointCommand | None, now_s: float, entry: int
+    ) -> None:
+        """A mode is entered.
+
+        Args:
+            mode: The new one.
+            before: The old one.
+            state: The newest reading.
+            last: What was sent last.
+            now_s: On the robot's clock.
+            entry: The safety machine's count.
+        """
+        if mode is Mode.STAND and state is not None:
+            self.stand.begin(state, last, now_s, entry, keeps_grip=before is Mode.POLICY)
+
+    def command(self, mode: Mode, now_s: float) -> JointCommand | None:
+        """What STAND and PASSIVE send; None for nothing."""
+        self.release()
+        return self.stand.command(now_s) if mode is Mode.STAND else self._passive
+
+    def release(self) -> None:
+        """The robot does something else than braking: the next brake holds it where it is then."""
+        self._hold = None
+
+    def brake(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
+        """What DAMP sends: damping, or an arm held where it was when it was first asked to brake.
+
+        Where an arm's state is old or no state, it is held at what was sent last, which was a good target then. One
+        that nobody commands is left alone.
+
+        Args:
+            state: The newest reading.
+            last: What was sent last, None for nothing.
+            now_s: On the robot's clock.
+        """
+        if not self._is_arm:
+            return self._damping
+        if self._hold is None and last is not None:
+            self._hold = JointCommand.position(self._spec, self._held(state, last, now_s))
+        return self._hold
+
+    def _held(self, state: RobotState | None, last: JointCommand, now_s: float) -> NDArray[np.float64]:
+        """The pose to hold, (n,)."""
+        fresh = state is not None and abs(now_s - state.stamp_s) <= self._safety.config.state_timeout_s
+        if state is None or not fresh or not np.isfinite(state.joint_pos_rad).all():
+            return last.pos_rad
+        # An arm that presses on something stops pressing; a gripper goes on, or it would drop what it holds.
+        return np.where(_of_gripper(self._spec), last.pos_rad, state.joint_pos_rad)
+
+
+def _of_gripper(spec: RobotSpec) -> NDArray[np.bool_]:
+    """Shape (n,), the joints that no part of an arm's chain are."""
+    chain = () if spec.chain is None else spec.chain.joint_names
+    return np.array([name not in chain for name in spec.joint_names])

@@ -31,7 +31,8 @@ from gantry_mapping.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)
-WALKED = set(TOPICS) - {"/elevation_map", "/goal_command"}
+ARM = {"/object_goal", "/object_pose", "/policy/base_action"}
+WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM}
 """Topics of a policy that follows velocities and looks at no map."""
 
 

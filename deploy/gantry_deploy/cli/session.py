@@ -131,7 +131,7 @@ class WalkSession:
             if since_s >= SETTLE_S:
                 self.controller.stop()
             return
-        stand_s = self.controller.safety.config.stand_duration_s
+        stand_s = self.controller.stand_duration_s
         if since_s < stand_s:
             return
         try:
