@@ -132,7 +132,7 @@ class ArmDecoder:
         xp, arm = self._xp, self._arm
         step = self._scale * action
         joints = xp.take(last, self._ids, axis=1)
-        pos, rotation = self.kinematics.forward(joints)
+        pos, rotation, jacobian = self.kinematics.jacobian(joints)
         here, _ = self.ee_pose(joint_pos_rad)
         goal = here + _shorten(xp, pos + step[:, :3] - here, arm.max_lead_m)
         goal = self._limit(goal, *self._box)
@@ -142,8 +142,9 @@ class ArmDecoder:
             turn = _shorten(xp, rotation_error(wanted, turned), arm.max_turn_rad)
             wanted = rotation_of_vector(turn) @ wanted
         moved = joints
-        for _ in range(IK_STEPS):
-            pos, rotation, jacobian = self.kinematics.jacobian(moved)
+        for step_number in range(IK_STEPS):
+            if step_number > 0:
+                pos, rotation, jacobian = self.kinematics.jacobian(moved)
             error = xp.concat((goal - pos, rotation_error(rotation, wanted)), axis=-1)
             moved = self._limit(moved + damped_step(jacobian, error, arm.damping), *self._chain_limits)
         # All joints are slowed down alike, so that a fast motion keeps its direction.
