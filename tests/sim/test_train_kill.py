@@ -1,10 +1,10 @@
 """``gantry train`` as a real process: killed, interrupted, and started twice in one folder."""
 
 import csv
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
@@ -27,6 +27,19 @@ CONFIG = {
 }
 PATIENCE_S = 120.0
 
+# Processes that are forked from one that has imported the simulator: importing it anew in each would take most of the
+# time of these tests.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["gantry_sim.train", "gantry_sim.tasks.locomotion.presets"])
+
+
+def run_command(words, log):
+    """What a process of its own does: the command, its output in a file."""
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(cli.main(words))
+
 
 class Training:
     """A process of ``gantry train`` and the files that it leaves."""
@@ -44,17 +57,15 @@ class Training:
         return self.start("--resume", self.folder, "--episodes", 0, "--no-export")
 
     def start(self, *words):
-        # A file for the output: a full pipe would stop the process, and so would its reader's end.
-        self.log = self.folder.with_suffix(".log").open("w+")
-        env = os.environ | {"OMP_NUM_THREADS": "1"}  # the networks are too small to share out
-        command = [sys.executable, "-m", "gantry_deploy.cli.main", "train", *map(str, words)]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=env)
+        command = ["train", *map(str, words)]
+        self.process = FORKS.Process(target=run_command, args=(command, self.folder.with_suffix(".log")))
+        self.process.start()
         return self
 
     def wait_until(self, condition):
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            if self.process.poll() is not None:
+            if not self.process.is_alive():
                 return False
             assert time.monotonic() < deadline, self.output()
             time.sleep(0.01)
@@ -62,13 +73,12 @@ class Training:
 
     def end(self, number=None):
         if number is not None:
-            self.process.send_signal(number)
-        return self.process.wait(PATIENCE_S)
+            os.kill(self.process.pid, number)
+        self.process.join(PATIENCE_S)
+        return self.process.exitcode
 
     def output(self):
-        self.log.flush()
-        self.log.seek(0)
-        return self.log.read()
+        return self.folder.with_suffix(".log").read_text()
 
     def rows(self):
         """Whole lines of the learning curve; a kill may have cut the last one."""
@@ -95,13 +105,21 @@ class Training:
         return int(found[-1].stem.partition("_")[2]) if found else 0
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread_each():
+    """The networks are too small to share out; the server of forks takes this over when it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
 @pytest.fixture
 def training(tmp_path):
     training = Training(tmp_path / "run")
     yield training
-    if training.process is not None and training.process.poll() is None:
+    if training.process is not None and training.process.is_alive():
         training.process.kill()
-        training.process.wait()
+        training.process.join()
 
 
 @pytest.mark.slow
@@ -128,9 +146,9 @@ def test_killed_at_random_moments_and_resumed_to_the_end(training):
         training.check_files()
         assert training.newest() >= saved  # no checkpoint is lost
         saved = training.newest()
-        if training.process.returncode == 0:
+        if training.process.exitcode == 0:
             break
-        assert training.process.returncode == -signal.SIGKILL, training.output()
+        assert training.process.exitcode == -signal.SIGKILL, training.output()
     assert kills >= 2
     assert len(training.rows()) == ITERATIONS
     path, state = load_newest(training.folder / "checkpoints")
