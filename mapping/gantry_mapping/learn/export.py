@@ -7,7 +7,7 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,18 @@ def _random_frames(grid: GridSpec) -> torch.Tensor:
 
 
 def to_onnx(
-    net: torch.nn.Module, example: torch.Tensor, name: str, outputs: list[str], dynamic_shapes: object = None
+    net: torch.nn.Module,
+    example: torch.Tensor | tuple[torch.Tensor, ...],
+    name: str | Sequence[str],
+    outputs: list[str],
+    dynamic_shapes: object = None,
 ) -> onnx.ModelProto:
-    """A network with one input as ONNX, without what the exporter notes about this machine.
+    """A network as ONNX, without what the exporter notes about this machine.
 
     Args:
         net: On the CPU, in evaluation mode.
-        example: An input.
-        name: Of the input.
+        example: An input, or one example of each.
+        name: Of the input, or of each in order.
         outputs: Names of the outputs.
         dynamic_shapes: As for ``torch.onnx.export``.
 
@@ -110,8 +114,8 @@ def to_onnx(
         try:
             program = torch.onnx.export(
                 net,
-                (example,),
-                input_names=[name],
+                (example,) if isinstance(example, torch.Tensor) else example,
+                input_names=[name] if isinstance(name, str) else list(name),
                 output_names=outputs,
                 dynamic_shapes=dynamic_shapes,  # type: ignore[arg-type]
                 dynamo=True,

@@ -1,0 +1,209 @@
+"""Policies that plan chunks as bundles: stateless graphs, compared number by number before anything is written.
+
+The queue of a plan stays outside of the graphs, in the runtime (:mod:`gantry_deploy.chunked`). A residual on top of a
+cloned base is a second graph, which takes the base's action of the step as an input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gantry_deploy.action_queue import ActionQueue
+from gantry_deploy.bundle import write_bundle
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.errors import BundleError, PolicyError
+from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
+from gantry_policies.export import MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
+from gantry_policies.imitation.policy import BcPolicy
+from gantry_policies.offpolicy.env import STATE
+
+MIN_IMAGES = 50
+"""Fewest recorded observations that an export of a policy with cameras compares."""
+
+
+def export_chunks(
+    policy: BcPolicy,
+    contract: PolicyContract,
+    golden: Mapping[str, np.ndarray],
+    folder: str | Path,
+    *,
+    residual: nn.Module | None = None,
+    card: Mapping[str, Any] | None = None,
+    private_key: bytes | None = None,
+) -> Path:
+    """Write a bundle of a policy that plans chunks, with or without a residual on top.
+
+    Args:
+        policy: Plans; as trained, since the residual learned on exactly this one.
+        contract: What it was trained with; its ``chunk`` says how much of a plan is executed. With a residual the
+            base's hash is filled in.
+        golden: Recorded steps as :mod:`gantry_deploy.golden` describes them, at least 1000, or 50 with cameras.
+            ``action`` and ``base_action`` are computed here.
+        folder: Where to write.
+        residual: Module ``(observations by key (1, ...), base_action (1, n)) -> (1, n)``, scalers, sum and limits
+            inside; None for a policy that executes its plans as they are.
+        card: What the bundle says of itself from the beginning.
+        private_key: Raw Ed25519 key to sign with.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PolicyError: If policy and contract do not fit, too little was recorded, torch cannot express a network in
+            ONNX, or onnxruntime and torch disagree; nothing is written then.
+        BundleError: If the disk does not take it.
+    """
+    refuse_foreign_files(Path(folder))
+    _check(policy, contract, residual)
+    rows = _recorded(contract, golden)
+    arrays = {name: np.asarray(values) for name, values in golden.items()}
+    with _on_cpu(policy, residual):
+        planner = _Planner(policy, list(rows))
+        plans, base_bytes = _answers(planner, rows), None
+        queued = _queued(contract, plans, arrays["episode_start"])
+        if residual is None:
+            net, inputs, expected = planner, rows, plans
+        else:
+            base_bytes = onnx_bytes(planner, None, _first(rows))
+            _compare(OnnxBase(base_bytes, contract), rows, plans)
+            contract = _with_base(contract, base_bytes)
+            net, inputs = _Corrector(residual, list(rows)), {**rows, BASE_ACTION: torch.from_numpy(queued)}
+            arrays[BASE_ACTION], expected = queued, _answers(net, inputs)
+        model_bytes = onnx_bytes(net, contract, _first(inputs))
+    _compare(OnnxPolicy(model_bytes, contract), inputs, expected)
+    arrays["action"] = queued if residual is None else expected
+    parts: dict[str, Any] = {"card": card, "private_key": private_key, "base_bytes": base_bytes}
+    try:
+        return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, **parts)
+    except OSError as error:
+        raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
+
+
+class _Planner(nn.Module):
+    """A cloned policy with its inputs one by one, as a graph has them."""
+
+    def __init__(self, policy: BcPolicy, names: list[str]) -> None:
+        super().__init__()
+        self.policy, self.keys = policy, _keys(names)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.policy(dict(zip(self.keys, inputs, strict=True)))
+
+
+class _Corrector(nn.Module):
+    """A residual with its inputs one by one; the base's action comes last."""
+
+    def __init__(self, residual: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.residual, self.keys = residual, _keys(names)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.residual(dict(zip(self.keys, inputs[:-1], strict=True)), inputs[-1])
+
+
+def _keys(names: list[str]) -> list[str]:
+    """Keys of an observation by the names of a graph's inputs."""
+    return [STATE if name == OBSERVATION else name for name in names]
+
+
+@contextlib.contextmanager
+def _on_cpu(*modules: nn.Module | None) -> Iterator[None]:
+    """Modules on the CPU and in evaluation mode; where they were afterwards."""
+    places = [(module, next(module.parameters()).device) for module in modules if module is not None]
+    try:
+        for module, _ in places:
+            module.to("cpu").eval()
+        yield
+    finally:
+        for module, device in places:
+            module.to(device)
+
+
+def _check(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | None) -> None:
+    """Refuse a contract that says something else than what was trained."""
+    chunk = contract.chunk
+    if chunk is None or chunk.steps != policy.cfg.chunk_steps or chunk.residual != (residual is not None):
+        residual_text = "a residual" if residual is not None else "no residual"
+        raise PolicyError(
+            f"The contract's chunk is {chunk}, expected {policy.cfg.chunk_steps} steps and {residual_text}, as trained."
+        )
+    cameras = () if contract.arm is None else contract.arm.cameras
+    shapes = {STATE: (contract.observation_size,)}
+    shapes |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in cameras}
+    if shapes != policy.obs_shapes or contract.action_size != policy.action_size:
+        raise PolicyError(
+            f"The contract observes {shapes} and acts with {contract.action_size} numbers; the policy was trained on "
+            f"{policy.obs_shapes} and {policy.action_size}."
+        )
+
+
+def _recorded(contract: PolicyContract, golden: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Recorded inputs ``(M, ...)`` by their names in the graph, the observation first."""
+    cameras = () if contract.arm is None else contract.arm.cameras
+    names = [OBSERVATION, *(IMAGE_PREFIX + item.name for item in cameras)]
+    missing = [name for name in (*names, "episode_start") if name not in golden]
+    if missing:
+        raise PolicyError(f"What was recorded lacks {', '.join(missing)}; it holds: {', '.join(sorted(golden))}.")
+    count, least = len(golden[OBSERVATION]), MIN_IMAGES if cameras else MIN_OBSERVATIONS
+    if count < least:
+        raise PolicyError(f"{count} observations recorded, an export compares at least {least}.")
+    rows = {name: torch.from_numpy(np.ascontiguousarray(golden[name])) for name in names}
+    return {**rows, OBSERVATION: rows[OBSERVATION].float()}
+
+
+def _answers(net: nn.Module, rows: Mapping[str, Tensor]) -> np.ndarray:
+    """``(M, ...)``: what torch answers, row by row as the runtime asks."""
+    with torch.inference_mode():
+        return torch.cat([net(*inputs) for inputs in _each(rows)]).numpy()
+
+
+def _each(rows: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    for index in range(len(rows[OBSERVATION])):
+        yield tuple(values[index : index + 1] for values in rows.values())
+
+
+def _first(rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: values[:1] for name, values in rows.items()}
+
+
+def _compare(policy: OnnxPolicy, rows: Mapping[str, Tensor], expected: np.ndarray) -> None:
+    """Refuse a network that answers something else than torch."""
+    worst = 0.0
+    for inputs, wanted in zip(_each(rows), expected, strict=True):
+        named = {name: values.numpy() for name, values in zip(rows, inputs, strict=True)}
+        images = {name.removeprefix(IMAGE_PREFIX): v[0] for name, v in named.items() if name.startswith(IMAGE_PREFIX)}
+        found = policy(named[OBSERVATION], images, named.get(BASE_ACTION))[0]
+        worst = max(worst, float(np.abs(found - wanted).max()))
+    if not worst <= MAX_DIFFERENCE:
+        raise PolicyError(
+            f"onnxruntime and torch differ by {worst:.2e} on {len(expected)} observations of {policy.FILE}, "
+            f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
+        )
+
+
+def _queued(contract: PolicyContract, plans: np.ndarray, episode_start: np.ndarray) -> np.ndarray:
+    """``(M, n)``: what the runtime's queue makes of plans ``(M, T, n)``, one for each recorded row."""
+    assert contract.chunk is not None
+    queue, actions = ActionQueue(contract.chunk.execute, contract.chunk.ensemble_decay), []
+    for plan, begins in zip(plans, episode_start, strict=True):
+        if begins:
+            queue.reset()
+        if queue.wants_chunk:
+            queue.push(plan)
+        actions.append(queue.pop())
+    return np.stack(actions)
+
+
+def _with_base(contract: PolicyContract, base_bytes: bytes) -> PolicyContract:
+    assert contract.chunk is not None
+    digest = hashlib.sha256(base_bytes).hexdigest()
+    return replace(contract, chunk=replace(contract.chunk, base_sha256=digest))
