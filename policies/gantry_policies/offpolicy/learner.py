@@ -129,7 +129,7 @@ class Learner:
         with fast_products():
             for left in reversed(range(self.cfg.critic_updates)):
                 batch = self.draw(replay, demos)
-                features, metrics = self._update_critic(batch, smooth=True)
+                features, metrics = self._update_critic(batch, smooth=True, told=not left)
                 if not left:
                     metrics |= self._update_actor(batch, features.detached())
         return metrics
@@ -233,7 +233,7 @@ class Learner:
         noise = Noise(cfg.target_std, cfg.target_std_clip, self.generator)
         return self.actor_target.sample(features, base, scale, noise)
 
-    def _update_critic(self, batch: Batch, smooth: bool) -> tuple[Features, dict[str, Tensor]]:
+    def _update_critic(self, batch: Batch, smooth: bool, told: bool = True) -> tuple[Features, dict[str, Tensor]]:
         cfg = self.cfg
         target = self.targets(batch, smooth)
         features = self.encoder.features(self._prepared(batch.obs, shift=True))
@@ -243,12 +243,14 @@ class Learner:
         norm = self._descend(loss, *trained)
         self._follow("critic", cfg.critic.tau)
         self.critic_updates += 1
+        if not told:
+            return features, {}
         values = values.detach()
         return features, {
             "critic_loss": loss.detach(),
             "critic_grad_norm": norm,
             "value": values.mean(),
-            "value_spread": values.std(0, unbiased=False).mean(),
+            "value_spread": (values.amax(0) - values.amin(0)).mean(),
             "target": target.mean(),
         }
 

@@ -12,13 +12,16 @@ REACH_M = 0.06
 
 
 class Reach:
-    """Success is to be within REACH_M of the goal at the end of a step; it ends the episode."""
+    """Success is to be within REACH_M of the goal at the end of a step; it ends the episode.
+
+    Goals lie in a square of half-width ``goals``, in m.
+    """
 
     action_size, dt_s, device = 2, 0.1, "cpu"
     obs_shapes = {"state": (4,)}  # noqa: RUF012
 
-    def __init__(self, num_envs=8, seed=0, max_episode_steps=20):
-        self.num_envs, self.max_episode_steps = num_envs, max_episode_steps
+    def __init__(self, num_envs=8, seed=0, max_episode_steps=20, goals=1.0):
+        self.num_envs, self.max_episode_steps, self.goals = num_envs, max_episode_steps, goals
         self.draw = torch.Generator().manual_seed(seed)
         self.pos, self.goal = torch.zeros(num_envs, 2), torch.zeros(num_envs, 2)
         self.time = torch.zeros(num_envs, dtype=torch.int64)
@@ -29,7 +32,7 @@ class Reach:
     def _begin(self, which):
         count = int(which.sum())
         self.pos[which] = torch.rand(count, 2, generator=self.draw) * 2 - 1
-        self.goal[which] = torch.rand(count, 2, generator=self.draw) * 2 - 1
+        self.goal[which] = self.goals * (torch.rand(count, 2, generator=self.draw) * 2 - 1)
         self.time[which] = 0
 
     def reset(self):
@@ -69,9 +72,9 @@ def mediocre_chunk(obs):
     return torch.stack(steps, dim=1)
 
 
-def good_demos(count, seed=7):
+def good_demos(count, seed=7, goals=1.0):
     """Straight to the goal, not too fast."""
-    env, demos = Reach(1, seed), []
+    env, demos = Reach(1, seed, goals=goals), []
     while len(demos) < count:
         obs, states, actions, rewards = env.reset(), [], [], []
         while True:
@@ -97,7 +100,7 @@ def reach():
 
 @pytest.fixture
 def demos():
-    """``demos(count)`` gives good demonstrations."""
+    """``demos(count, goals=...)`` gives good demonstrations."""
     return good_demos
 
 

@@ -52,52 +52,37 @@ def weights(trainer):
     return torch.cat([value.flatten().float() for state in networks.values() for value in state.values()])
 
 
+QUICK = {
+    "hidden": (32,),
+    "batch": 32,
+    "actor": {"learning_rate": 1e-3},
+    "critic": {"learning_rate": 1e-3},
+    "learner": {"gamma": 0.9},
+    "updates_per_step": 0.5,
+    "eval_episodes": 50,
+}
+
+
 def test_a_residual_over_a_mediocre_base_learns_to_hit(reach, make_base, demos):
-    cfg = small(
-        resfit(),
-        hidden=(64,),
-        batch=64,
-        actor={"learning_rate": 1e-3},
-        critic={"learning_rate": 1e-3},
-        learner={"gamma": 0.9},
-        total_steps=2000,
-        warmup_steps=800,
-        critic_warmup_updates=200,
-        updates_per_step=0.5,
-        eval_every_steps=2000,
-        eval_episodes=100,
-    )
+    cfg = small(resfit(), total_steps=1200, warmup_steps=400, critic_warmup_updates=100, eval_every_steps=1200, **QUICK)
+    here = {"demos": demos(20, goals=0.0), "eval_env": reach(50, 9, goals=0.0), "eval_base": make_base(50)}
     seen = []
-    trainer = Trainer(
-        reach(16), cfg, base=make_base(16), demos=demos(20), eval_env=reach(50, 9), eval_base=make_base(50)
-    )
-    assert trainer.train(seen.append)
+    assert Trainer(reach(8, goals=0.0), cfg, base=make_base(8), **here).train(seen.append)
     before, after = (progress.evaluation for progress in seen if progress.evaluation)
-    alone = evaluate(reach(50, 9), make_base(50), 100)
+    alone = evaluate(reach(50, 9, goals=0.0), make_base(50), 50)
     assert before == alone  # at the start it is the base
-    assert before.success_at_end.mean < 0.45
+    assert before.success_at_end.mean < 0.5
     assert after.success_at_end.low > before.success_at_end.high
 
 
 def test_rlpd_learns_from_demonstrations_and_its_own_attempts(reach, demos, monkeypatch):
-    monkeypatch.setattr(f"{reach.__module__}.REACH_M", 0.2)
-    cfg = small(
-        rlpd(),
-        hidden=(64,),
-        batch=64,
-        actor={"learning_rate": 1e-3},
-        critic={"learning_rate": 1e-3},
-        learner={"gamma": 0.9},
-        total_steps=1800,
-        warmup_steps=200,
-        updates_per_step=0.5,
-        eval_every_steps=1800,
-        eval_episodes=50,
-    )
+    monkeypatch.setattr(f"{reach.__module__}.REACH_M", 0.1)
+    cfg = small(rlpd(), total_steps=1000, warmup_steps=200, eval_every_steps=1000, **QUICK)
     seen = []
-    Trainer(reach(8), cfg, demos=demos(20), eval_env=reach(50, 9)).train(seen.append)
+    trainer = Trainer(reach(8, goals=0.0), cfg, demos=demos(20, goals=0.0), eval_env=reach(50, 9, goals=0.0))
+    assert trainer.train(seen.append)
     before, after = (progress.evaluation for progress in seen if progress.evaluation)
-    assert after.success_at_end.low > before.success_at_end.high
+    assert after.success_at_end.low > before.success_at_end.high + 0.2
 
 
 def test_phases_come_in_order_and_do_what_they_say(reach, make_base, demos):
