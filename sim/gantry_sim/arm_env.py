@@ -6,8 +6,12 @@ told not to: the last observation is taken first, then the ended episodes begin 
 
 from __future__ import annotations
 
+import contextlib
+import random
+from collections.abc import Iterator
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,7 +53,7 @@ class ArmStepEnv:
         self.cfg = cfg
         self.num_envs = cfg.num_envs
         self.device = device
-        with quietly(), torch.random.fork_rng():
+        with quietly(), _random_numbers_kept():
             self.env: GantryEnv = make_arm_env(cfg, device, seed)
         self.state: ArmState = self.env.task_state
         """What the simulator knows; a scripted expert reads it."""
@@ -113,6 +117,16 @@ class ArmStepEnv:
         if self._eyes is not None:
             seen |= {f"{IMAGE_PREFIX}{name}": pictures for name, pictures in self._eyes.see().items()}
         return seen
+
+
+@contextlib.contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """mjlab seeds everybody's random numbers while it builds; afterwards they go on as before."""
+    plain, arrays = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(plain)
+    np.random.set_state(arrays)
 
 
 def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> Eyes | None:

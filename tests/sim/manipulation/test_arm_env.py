@@ -1,5 +1,6 @@
 """Manipulation environments: episodes, their ends and their seeds, and the runtime's own code inside them."""
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -151,11 +152,19 @@ def test_the_seed_decides_the_episodes_whatever_the_policy_does_and_a_learner_dr
 
 
 def test_building_an_environment_leaves_the_learners_random_numbers_alone():
-    torch.manual_seed(5)
-    wanted = torch.rand(3)
-    torch.manual_seed(5)
+    def draw():
+        return float(torch.rand(1)), float(np.random.rand()), random.random()
+
+    def seed():
+        torch.manual_seed(5)
+        np.random.seed(5)
+        random.seed(5)
+
+    seed()
+    wanted = draw()
+    seed()
     ArmStepEnv(replace(SHORT, num_envs=1))
-    assert torch.equal(torch.rand(3), wanted)
+    assert draw() == wanted
 
 
 def test_physics_differs_between_environments_and_episodes_within_its_ranges(short):
@@ -189,7 +198,7 @@ def test_the_runtime_decodes_and_observes_as_training_does(action):
     contract = PolicyContract.from_json(env.state.contract.to_json())
     like = np.zeros((1, 1), dtype=np.float32)
     decoder, builder = ArmDecoder(contract, like), ObservationBuilder(contract, like)
-    random = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for _ in range(12):
         state = env.state
         joints, targets = state.joint_pos[:1].numpy(), state.decoder.targets[:1].numpy()
@@ -205,7 +214,7 @@ def test_the_runtime_decodes_and_observes_as_training_does(action):
             object_pose_in_base=state.object_pose[:1].numpy(),
         )
         np.testing.assert_allclose(builder(signals)[0], seen[STATE][0].numpy(), atol=1e-5)
-        act = torch.rand(2, env.action_size, generator=random) * 3.0 - 1.5
+        act = torch.rand(2, env.action_size, generator=generator) * 3.0 - 1.5
         decoder.reset(targets)
         seen = env.step(act).next_obs
         mine = decoder(act[:1].numpy(), joints)
