@@ -32,11 +32,21 @@ def random_shift(image: Tensor, pixels: int, generator: torch.Generator) -> Tens
         pixels: Padding on each side.
         generator: Of the draws, on the images' device.
     """
+    count, height, width = image.shape[0], *image.shape[-2:]
+    down, right = torch.randint(0, 2 * pixels + 1, (2, count), generator=generator, device=image.device)
+    # A view of every crop there is, of which one is copied for each image.
+    crops = _padded(image, pixels).unfold(2, height, 1).unfold(3, width, 1)
+    return crops[torch.arange(count, device=image.device), :, down, right]
+
+
+def _padded(image: Tensor, pixels: int) -> Tensor:
+    """``(B, C, H + 2 p, W + 2 p)``; torch's own padding does not take whole numbers."""
     count, channels, height, width = image.shape
-    device = image.device
-    offset = torch.randint(-pixels, pixels + 1, (2, count, 1), generator=generator, device=device)
-    rows = (torch.arange(height, device=device) + offset[0]).clamp_(0, height - 1)
-    columns = (torch.arange(width, device=device) + offset[1]).clamp_(0, width - 1)
-    which = torch.arange(count, device=device).view(-1, 1, 1, 1)
-    channel = torch.arange(channels, device=device).view(1, -1, 1, 1)
-    return image[which, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    inner = slice(pixels, -pixels)
+    padded = image.new_empty(count, channels, height + 2 * pixels, width + 2 * pixels)
+    padded[..., inner, inner] = image
+    padded[..., :pixels, inner] = image[..., :1, :]
+    padded[..., -pixels:, inner] = image[..., -1:, :]
+    padded[..., :pixels] = padded[..., pixels : pixels + 1]
+    padded[..., -pixels:] = padded[..., -pixels - 1 : -pixels]
+    return padded
