@@ -288,7 +288,7 @@ class Controller:
         if entry != self._entry:
             if mode is Mode.DAMP or self._mode is Mode.POLICY:
                 self._asked.drop_goal()  # A policy that starts again must not set off for where it was once sent.
-            self._postures.begin(mode, self._mode, state, self._sent, now_s, entry)
+            self._postures.begin(mode, state, self._sent, now_s, entry)
             self._entry, self._mode = entry, mode
             if mode is Mode.POLICY and self.runner is not None:
                 self.runner.reset()

@@ -4,6 +4,7 @@ A legged robot without torque sinks to the ground it stands on, and damping lets
 falls onto whatever it works on and drops what it holds, and so does a damped one, only slower. So an arm is held: DAMP
 keeps the joints where they are and the gripper closed around what it had, and PASSIVE sends nothing, which leaves the
 arm to whoever holds it, its brakes or its own controller. That is also what position controllers do when commands end.
+No mode but POLICY opens a gripper.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine, is_arm
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+
+WIDE_OPEN = 0.9
+"""A gripper that is open by this share holds nothing."""
 
 
 class Stand:
@@ -35,20 +39,19 @@ class Stand:
         pose = spec.array("default_rad") if runner is None else np.array(runner.contract.default_pos_rad)
         self._default = JointCommand.position(spec, pose)
         self._goal = self._default
+        arm = None if runner is None else runner.contract.arm
+        self._grip = None if arm is None or not arm.gripper_joint else (arm.gripper_closed_m, arm.gripper_open_m)
         self.duration_s = safety.config.stand_duration_s
         """How long the newest stand takes."""
         self._from = self._goal.pos_rad
         self._start_s = 0.0
         self._entry = -1
 
-    def begin(
-        self, state: RobotState, last: JointCommand | None, now_s: float, entry: int, *, keeps_grip: bool = False
-    ) -> None:
+    def begin(self, state: RobotState, last: JointCommand | None, now_s: float, entry: int) -> None:
         """Start with the torque that ``last``, what was sent before, asks for at the measured pose.
 
         From a limp robot that is the measured pose itself. A policy's target lies beyond the measured pose by what
         carries the weight; a start without that would drop the robot. ``entry`` is the safety machine's count.
-        ``keeps_grip`` leaves a gripper as it was told last.
         """
         self._from, self._start_s, self._entry = state.joint_pos_rad.copy(), now_s, entry
         if last is not None:
@@ -56,14 +59,25 @@ class Stand:
             self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
         if not is_arm(self._spec):
             return
-        pose = self._default.pos_rad
-        if keeps_grip and last is not None:
-            pose = np.where(_of_gripper(self._spec), last.pos_rad, pose)
-        self._goal = self._default.with_pos(pose)
+        gripper = _of_gripper(self._spec)
+        self._goal = self._default.with_pos(np.where(gripper, self._keep(state, last), self._default.pos_rad))
+        # At once, or what it holds would slip while it closes slowly.
+        self._from = np.where(gripper, self._goal.pos_rad, self._from)
         # A cosine ramp is pi / 2 times as fast in its middle as on average.
-        way = np.where(_of_gripper(self._spec), 0.0, np.abs(pose - self._from)).max()
+        way = np.abs(self._goal.pos_rad - self._from).max()
         config = self._safety.config
         self.duration_s = max(config.stand_duration_s, 0.5 * math.pi * float(way) / config.arm_speed_rad_s)
+
+    def _keep(self, state: RobotState, last: JointCommand | None) -> NDArray[np.float64]:
+        """Where a gripper goes, (n,): it is left as it was told last, so that it drops nothing. Where nobody has told
+        it anything and it is not wide open, something may be between its fingers, and it is told to close."""
+        if last is not None:
+            return last.pos_rad
+        if self._grip is None:
+            return state.joint_pos_rad
+        closed, opened = self._grip
+        share = (state.joint_pos_rad - closed) / (opened - closed)
+        return np.where(share > WIDE_OPEN, state.joint_pos_rad, closed)
 
     def command(self, now_s: float) -> JointCommand:
         """The pose of now, along a cosine ramp that starts and ends at rest."""
@@ -106,21 +120,18 @@ class Postures:
         self._damping = JointCommand.damping(spec)
         self._hold: JointCommand | None = None
 
-    def begin(
-        self, mode: Mode, before: Mode, state: RobotState | None, last: JointCommand | None, now_s: float, entry: int
-    ) -> None:
+    def begin(self, mode: Mode, state: RobotState | None, last: JointCommand | None, now_s: float, entry: int) -> None:
         """A mode is entered.
 
         Args:
             mode: The new one.
-            before: The old one.
             state: The newest reading.
             last: What was sent last.
             now_s: On the robot's clock.
             entry: The safety machine's count.
         """
         if mode is Mode.STAND and state is not None:
-            self.stand.begin(state, last, now_s, entry, keeps_grip=before is Mode.POLICY)
+            self.stand.begin(state, last, now_s, entry)
 
     def command(self, mode: Mode, now_s: float) -> JointCommand | None:
         """What STAND and PASSIVE send; None for nothing."""

@@ -15,7 +15,7 @@ import numpy as np
 from gantry_deploy.arm import ArmDecoder
 from gantry_deploy.arm_spec import BODY_TARGET, ArmSpec, CameraInput
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
-from gantry_deploy.contract import METADATA_KEY, ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.contract import METADATA_KEY, ActionSpec, ChunkSpec, CommandSpec, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.golden import OBJECT_ARRAY
 from gantry_deploy.observations import ObservationBuilder, Signals, make_term
@@ -233,3 +233,33 @@ def _signals(
         time_s=np.array([time_s], np.float32),
         object_pose_in_base=place.astype(np.float32)[None],
     )
+
+
+PHASES = {"across": 10, "down": 12, "close": 10, "up": 20}
+"""Steps of each part of :func:`grasping_plan`."""
+
+
+def grasping_contract(spec: RobotSpec, **changes: Any) -> PolicyContract:
+    """A contract of a policy that sees where the object is from its end effector, and plans a whole grasp at once."""
+    steps = sum(PHASES.values())
+    seen = (make_term("object_from_ee", 3),)
+    return arm_contract_for(spec, **{"observations": seen, "chunk": ChunkSpec(steps, steps), **changes})
+
+
+def grasping_plan(steps_m: float = STEP_M) -> tuple[np.ndarray, np.ndarray]:
+    """Weight (3, k) and bias (k,) of a plan that grasps and lifts: over the object, down to it, close, up.
+
+    It is made blindly from the first look, so it is linear in where the object is.
+
+    Args:
+        steps_m: Largest step of the end effector per unit of action.
+    """
+    total = sum(PHASES.values())
+    weight, bias = np.zeros((3, total, 4)), np.zeros((total, 4))
+    across, down, close = np.cumsum(list(PHASES.values()))[:3]
+    for axis in (0, 1):
+        weight[axis, :across, axis] = 1.0 / (PHASES["across"] * steps_m)
+    weight[2, across:down, 2] = 1.0 / (PHASES["down"] * steps_m)
+    bias[:down, 3], bias[down:, 3] = 1.0, -1.0
+    bias[close:, 2] = 0.5
+    return weight.reshape(3, -1), bias.ravel()

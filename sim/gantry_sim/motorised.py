@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ def robot_with_motors(
     terrain: str = "",
     terrain_difficulty: float = 0.5,
     terrain_seed: int = 0,
+    furnish: Callable[[mujoco.MjSpec], None] = lambda scene: None,
 ) -> mujoco.MjModel:
     """The robot on a floor or on terrain, one motor per joint in the spec's order, its torque clipped to the limit.
 
@@ -44,6 +47,7 @@ def robot_with_motors(
         terrain: Name of a terrain, see :class:`gantry_sim.terrain_scene.TerrainCfg`; empty for a flat floor.
         terrain_difficulty: 0 to 1.
         terrain_seed: Of the terrain.
+        furnish: Lays further things into the scene.
 
     Raises:
         UnknownNameError: If the robot has no MuJoCo model, or if there is no such terrain.
@@ -56,6 +60,7 @@ def robot_with_motors(
         from gantry_sim.terrain_scene import TerrainCfg, add_terrain  # Loads torch, which a flat floor does not need.
 
         add_terrain(scene, spec.name, TerrainCfg(terrain, terrain_difficulty, terrain_seed))
+    furnish(scene)
     for joint in spec.joints:
         scene.add_actuator(
             name=joint.name,

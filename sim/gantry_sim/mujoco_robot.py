@@ -115,11 +115,10 @@ class MujocoRobot:
             terrain=terrain,
             terrain_difficulty=terrain_difficulty,
             terrain_seed=terrain_seed,
+            furnish=self._furnish,
         )
         self.depth_cameras = (head_camera(spec.name),) if camera else ()
-        """Depth cameras that are on."""
-        depth_noise = DepthNoise.usual(camera_noise)
-        sensor = (camera_rate_hz, camera_delay_s, depth_noise)
+        sensor = (camera_rate_hz, camera_delay_s, DepthNoise.usual(camera_noise))
         self._depth = [DepthSensor(self.model, item, *sensor) for item in self.depth_cameras]
         self.data = mujoco.MjData(self.model)
         self._index = SceneIndex(self.model, spec)
@@ -310,6 +309,9 @@ class MujocoRobot:
                 self._camera = TrackingCamera(self.model, width, height, self.spec.base_height_m)
             mujoco.mj_kinematics(self.model, self.data)
             return self._camera.picture(self.data, self.pos_base_in_world_m)
+
+    def _furnish(self, scene: mujoco.MjSpec) -> None:
+        """Lay further things into the scene; for robots that stand somewhere else than on a floor."""
 
     # -- physics -------------------------------------------------------------------------------------------------
 

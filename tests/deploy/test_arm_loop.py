@@ -220,12 +220,16 @@ def test_a_stopped_policy_keeps_its_grip_and_begins_anew_at_the_arm(moving):
     assert report.mode is Mode.POLICY
     # The first target is one step from where the arm is, not where the policy was stopped.
     assert np.abs(report.sent.pos_rad - report.state.joint_pos_rad)[:GRIPPER].max() < 0.12
-    moving.request("stop")
-    moving.tick()
-    moving.request("stop")
-    moving.tick()
-    moving.request("stand")
-    assert run(moving, 2.5)[-1].sent.pos_rad[GRIPPER] == pytest.approx(HOME[GRIPPER])
+
+
+def test_only_a_policy_opens_a_gripper(tmp_path):
+    half = HOME.copy()
+    half[GRIPPER] = 0.02
+    for start, stays in ((HOME, HOME[GRIPPER]), (half, YAM.array("lower_rad")[GRIPPER])):
+        loop = controller(constant(tmp_path), MockRobot(YAM, joint_pos_rad=start))
+        loop.tick()
+        loop.request("stand")
+        assert run(loop, 2.5)[-1].sent.pos_rad[GRIPPER] == pytest.approx(stays)
 
 
 def test_the_place_of_an_object_is_waited_for_and_never_forgotten(tmp_path):

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
 from gantry_sim.arm_env import ArmStepEnv
+from gantry_sim.bench_robot import BenchRobot
 from gantry_sim.tasks.manipulation.presets import LIFT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,3 +61,19 @@ def test_a_single_environment_that_ends_is_drawn_anew_alone(env):
     for name in ("image/wrist", "image/front"):
         assert torch.equal(step.obs[name][0], step.next_obs[name][0])
         assert not torch.equal(step.obs[name][1], step.next_obs[name][1])
+
+
+def test_the_simulated_robot_of_the_runtime_takes_the_pictures_that_training_sees(env):
+    robot = BenchRobot(robot_spec("yam"), pictures_px=84)
+    robot.connect()
+    pictures, qpos = robot.read_pictures(), robot.data.qpos.copy()
+    robot.close()
+    env.reset()
+    assert env.env.sim.data.qpos.shape[1] == qpos.size
+    env.env.sim.data.qpos[0] = torch.from_numpy(qpos)
+    seen = env._eyes.see(torch.tensor([0]))
+    assert set(pictures) == {"wrist", "front"}
+    for name, picture in pictures.items():
+        difference = np.abs(picture.pixels.astype(int) - seen[name][0].numpy().astype(int))
+        assert (difference > 2).mean() < 0.01, name
+        assert picture.pixels.std() > 10.0

@@ -63,7 +63,7 @@ FIXTURES = ("", "disc", "stand", "hole")
 
 
 def add_workbench(scene: mujoco.MjSpec, bench: Workbench, prefix: str = "") -> None:
-    """Lay table, object, fixture and cameras into a scene that has the arm.
+    """Lay table, object, fixture and cameras into a scene that has the arm; a floor becomes the table.
 
     Args:
         scene: The scene, changed.
@@ -76,7 +76,10 @@ def add_workbench(scene: mujoco.MjSpec, bench: Workbench, prefix: str = "") -> N
     if bench.fixture not in FIXTURES:
         raise UnknownNameError("fixture", bench.fixture, FIXTURES)
     world = scene.worldbody
-    if scene.geom("floor") is None:
+    floor = scene.geom("floor")
+    if floor is not None:
+        floor.material, floor.rgba[:], floor.friction[:] = "", _WOOD, TABLE_FRICTION
+    else:
         looks.add_sky_and_light(scene)
         world.add_geom(
             name=TABLE,
