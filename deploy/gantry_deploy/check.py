@@ -228,6 +228,7 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
         window = golden[MAP_ARRAY][i] if MAP_ARRAY in golden else None
         images = recorded_images(golden, i)
         steps.append(runner.step(recorded_state(golden, i), golden["command"][i], window, images))
+        runner.follow(golden["joint_target_rad"][i])
     runner.reset()
     tables = [
         ("observation", [step.observation for step in steps], observation_labels(contract)),

@@ -95,6 +95,15 @@ class PolicyRunner:
         self._last_action = np.zeros((1, self.contract.action_size), dtype=np.float32)
         self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
 
+    def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
+        """Take these joint targets (n,) for an arm's last ones, where a recording is repeated step by step.
+
+        An arm's targets continue, and its policy may well answer a difference in them with a larger one: what rounds
+        otherwise here than where it was recorded must not grow over a whole episode.
+        """
+        if self._arm is not None:
+            self._arm.reset(_row(joint_target_rad))
+
     @property
     def time_s(self) -> float:
         """Time since the reset, in ticks of the contract's rate; wraps after 1024 gait periods."""

@@ -83,6 +83,8 @@ def _run(args: argparse.Namespace) -> int:
 
     try:
         bundle, runner = check_static(lambda: open_bundle(args), note)
+        if bundle.contract.arm is not None:
+            return _without_rollout(args, stages, note)
         result = _rollout(runner, config)
     except GantryError as error:
         print("REFUSED", flush=True)
@@ -99,6 +101,14 @@ def _run(args: argparse.Namespace) -> int:
         _write_card(args.bundle, bundle, report)
     emit_result(args, {"bundle": args.bundle, **report})
     return 0 if report["verdict"] == "passed" else 1
+
+
+def _without_rollout(args: argparse.Namespace, stages: list[Stage], note: Callable[[Stage], None]) -> int:
+    """An arm neither walks nor falls; whether it does its task shows where its task is."""
+    note(Stage("success rate", True, "an arm's task is scored by 'gantry eval'", skipped=True))
+    print("PASSED")
+    emit_result(args, {"bundle": args.bundle, "verdict": "passed", "stages": stages})
+    return 0
 
 
 def _config(args: argparse.Namespace) -> RolloutConfig:

@@ -76,7 +76,7 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
     """The tables that ``gantry inspect`` prints."""
     contract = bundle.contract
     parts: list[RenderableType] = [_overview(bundle, result)]
-    parts += _titled(f"Joints ({contract.action_size})", _joints(contract))
+    parts += _titled(f"Joints ({len(contract.joint_names)})", _joints(contract))
     parts += _titled(f"Observation ({contract.observation_size} numbers)", _observations(contract, result))
     parts += _titled("Action", _action(contract))
     parts += _titled(f"Command ({contract.command.kind})", _commands(contract))
@@ -125,21 +125,22 @@ def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
 
 
 def _joints(contract: PolicyContract) -> Table:
-    table = _table("joint", "default", "lower", "upper", "stiffness", "damping", "effort", "scale", "offset")
-    table.add_row("", "rad", "rad", "rad", "Nm/rad", "Nm s/rad", "Nm", "rad/unit", "rad", style="dim")
-    rows = zip(
-        contract.joint_names,
-        contract.default_pos_rad,
-        contract.joint_lower_rad,
-        contract.joint_upper_rad,
-        contract.stiffness_nm_rad,
-        contract.damping_nm_s_rad,
-        contract.effort_limit_nm,
-        contract.action.scale,
-        contract.action.offset_rad,
-        strict=True,
-    )
-    for name, *numbers in rows:
+    columns = {
+        "default": ("rad", contract.default_pos_rad),
+        "lower": ("rad", contract.joint_lower_rad),
+        "upper": ("rad", contract.joint_upper_rad),
+        "stiffness": ("Nm/rad", contract.stiffness_nm_rad),
+        "damping": ("Nm s/rad", contract.damping_nm_s_rad),
+        "effort": ("Nm", contract.effort_limit_nm),
+    }
+    if contract.action_size == len(contract.joint_names):  # An action that moves an end effector has its own axes.
+        columns |= {
+            "scale": ("rad/unit", contract.action.scale),
+            "offset": ("rad", contract.action.offset_rad),
+        }
+    table = _table("joint", *columns)
+    table.add_row("", *(unit for unit, _ in columns.values()), style="dim")
+    for name, *numbers in zip(contract.joint_names, *(values for _, values in columns.values()), strict=True):
         table.add_row(name, *(f"{number:.4g}" for number in numbers))
     return table
 
