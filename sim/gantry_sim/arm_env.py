@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -63,13 +63,20 @@ class ArmStepEnv:
         self._eyes = _make_eyes(self.env, cfg)
         pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
         self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
+        self.joint_targets = torch.zeros(self.num_envs, len(self.state.contract.joint_names), device=device)
+        """(N, n) joint targets of the step just taken, rad and, of the gripper, m."""
         self._obs: Observation = {}
+        self._actions: list[Tensor] = []
+        """(N, a) each, since the beginning of the oldest episode that still runs."""
+        self._ages = [0] * self.num_envs
+        """Steps of the running episodes."""
 
     def reset(self) -> Observation:
         """Begin new episodes everywhere; returns their first observations."""
         with torch_threads(1):
             observed, _ = self.env.reset()
             self._obs = self._observation(observed)
+        self._actions, self._ages = [], [0] * self.num_envs
         return self._obs
 
     def step(self, action: Tensor) -> EnvStep:
@@ -87,12 +94,15 @@ class ArmStepEnv:
         with torch_threads(1):
             observed, reward, terminated, timed_out, _ = self.env.step(action)
             self.state.refresh()
+            assert self.state.decoder.targets is not None
+            self.joint_targets = self.state.decoder.targets.clone()
             success = self.state.rule.success(self.state)
             next_obs = self._observation(observed)
             ended = terminated | timed_out
             # The environment's own buffers change in the reset below.
             reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
             self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
+        self._remember(action, ended)
         return EnvStep(self._obs, next_obs, reward, terminated, truncated, success)
 
     def close(self) -> None:
@@ -100,6 +110,51 @@ class ArmStepEnv:
         if self._eyes is not None:
             self._eyes.close()
         self.env.close()
+
+    def training_state(self) -> dict[str, Any]:
+        """What leads back to this very moment: which episodes are running, and what was done in them so far."""
+        actions = torch.stack(self._actions) if self._actions else torch.zeros(0, self.num_envs, self.action_size)
+        return {
+            "begun": bool(self._obs),
+            "episodes": [count - 1 for count in self.state.episodes],
+            "ages": list(self._ages),
+            "actions": actions.cpu(),
+            "noise": self.state.noise.get_state(),
+        }
+
+    def restore_training_state(self, state: dict[str, Any]) -> None:
+        """Come back to such a moment, by living through its episodes again: they depend on nothing but their actions.
+
+        Raises:
+            GantryError: If it is one of environments of another number or with other actions.
+        """
+        actions, ages, episodes = state["actions"].to(self.device), state["ages"], state["episodes"]
+        if tuple(actions.shape[1:]) != (self.num_envs, self.action_size):
+            raise GantryError(
+                f"The saved actions have shape {tuple(actions.shape)}, expected (steps, {self.num_envs}, "
+                f"{self.action_size})."
+            )
+        self.state.episodes[:] = episodes
+        if state["begun"]:
+            self.reset()
+            # Who began later lives through something else until then.
+            for step in range(len(actions) + 1):
+                begin = [len(actions) - age == step > 0 for age in ages]
+                for row in (row for row, begins in enumerate(begin) if begins):
+                    self.state.episodes[row] = episodes[row]
+                if any(begin):
+                    self._obs = self._restart(torch.tensor(begin, device=self.device), self._obs)
+                if step < len(actions):
+                    self.step(actions[step])
+            self._actions, self._ages = list(actions), list(ages)
+        else:
+            self.state.episodes[:] = [count + 1 for count in episodes]
+        self.state.noise.set_state(state["noise"])
+
+    def _remember(self, action: Tensor, ended: Tensor) -> None:
+        self._actions.append(action.detach().clone())
+        self._ages = [0 if over else age + 1 for age, over in zip(self._ages, ended.tolist(), strict=True)]
+        del self._actions[: len(self._actions) - max(self._ages)]
 
     def _restart(self, ended: Tensor, last: Observation) -> Observation:
         """Begin new episodes where the last one ended; returns what is seen everywhere then."""

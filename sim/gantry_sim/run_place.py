@@ -12,7 +12,9 @@ from gantry_hardware.errors import GantryError
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
-_BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER}
+ARM_FILES = ("base", "demos.npz", "contract.json")
+"""What a run of a manipulation task keeps of what it learns from, and the contract of its policy."""
+_BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *ARM_FILES}
 """What lies in a run folder before its first iteration."""
 
 
@@ -42,9 +44,14 @@ def require_fresh(folder: Path) -> None:
     raise RunError(f"'{folder}' is in use already; name another folder.")
 
 
-def _holds_configuration(folder: Path) -> bool:
+def trained_task(folder: Path) -> str:
+    """Name of the task that a run folder is about; empty where it does not say."""
     try:
         data = json.loads((folder / RUN_CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(data, dict) and "task" in data
+        return ""
+    return str(data.get("task", "")) if isinstance(data, dict) else ""
+
+
+def _holds_configuration(folder: Path) -> bool:
+    return bool(trained_task(folder))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
 from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.guided import load_teacher
+from gantry_sim.interrupts import stop_on_interrupt
 from gantry_sim.quiet import quietly
 from gantry_sim.run_folder import (
     BUNDLE_FOLDER,
@@ -87,7 +85,7 @@ def train(
             runner.resume()
         if resume:
             add_session(folder, runner.iteration)
-        with _stop_on_interrupt(runner.stop):
+        with stop_on_interrupt(runner.stop):
             return runner, runner.train(on_progress)
 
 
@@ -151,24 +149,3 @@ def open_run(folder: Path) -> tuple[RunCfg, Runner]:
     runner = build_runner(replace(cfg, preset=small, teacher=None), folder)
     runner.resume(policy_only=True)
     return cfg, runner
-
-
-@contextlib.contextmanager
-def _stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C asks for a stop, the second one interrupts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def on_signal(number: int, frame: object) -> None:
-        stop()
-        signal.signal(number, previous[number])
-
-    for number in previous:
-        signal.signal(number, on_signal)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -6,10 +6,15 @@ import argparse
 import re
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import UsageError, choose
+from gantry_deploy.locate import is_run
 from gantry_deploy.metrics import verdicts_on
+from gantry_sim.run_place import trained_task
+from gantry_sim.tasks.names import arm_task_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +22,17 @@ if TYPE_CHECKING:
     from gantry_deploy.contract import Acceptance
     from gantry_policies.runner import Progress
     from gantry_sim.tasks.registry import Preset
+
+
+def is_about_arms(path: Path) -> bool:
+    """Whether a run folder or a bundle is about manipulation, found without loading the learning libraries.
+
+    Raises:
+        BundleError: If it is no run folder and no intact bundle.
+    """
+    if is_run(path):
+        return trained_task(path) in arm_task_names()
+    return load_bundle(path).contract.arm is not None
 
 
 def add_task_argument(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +127,8 @@ class ProgressBar:
             parts.append(f"reward {progress.metrics['reward_per_s']:.2f}/s")
         if "lin_vel_error_m_s" in progress.metrics:
             parts.append(f"velocity error {progress.metrics['lin_vel_error_m_s']:.3f} m/s")
-        parts.append(f"{_clock(progress.wall_s)} + {_clock(progress.remaining_s)} left")
-        text = f"{self._title} {_bar(share)} {100 * share:3.0f} %  " + "  ".join(parts)
+        parts.append(f"{clock(progress.wall_s)} + {clock(progress.remaining_s)} left")
+        text = f"{self._title} {bar(share)} {100 * share:3.0f} %  " + "  ".join(parts)
         if self._live:
             sys.stderr.write(f"\r\x1b[2K{text}" + ("\n" if last else ""))
         else:
@@ -125,7 +141,7 @@ class ProgressBar:
         if not self._live or (share < 1.0 and now - self._shown < 0.2):
             return
         self._shown = now
-        sys.stderr.write(f"\r\x1b[2K{self._title} {_bar(share)} {100 * share:3.0f} %" + ("\n" if share >= 1.0 else ""))
+        sys.stderr.write(f"\r\x1b[2K{self._title} {bar(share)} {100 * share:3.0f} %" + ("\n" if share >= 1.0 else ""))
         sys.stderr.flush()
 
     def close(self) -> None:
@@ -134,12 +150,14 @@ class ProgressBar:
             sys.stderr.write("\n")
 
 
-def _bar(share: float, width: int = 24) -> str:
+def bar(share: float, width: int = 24) -> str:
+    """A share as a row of blocks."""
     full = round(width * share)
     return "█" * full + "░" * (width - full)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time as minutes and seconds, with hours where there are some."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

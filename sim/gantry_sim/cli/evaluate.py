@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result
 from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.cli.common import INTERVAL, ProgressBar, print_scores, print_verdicts, whole
+from gantry_sim.cli import arm_evaluate
+from gantry_sim.cli.common import INTERVAL, ProgressBar, is_about_arms, print_scores, print_verdicts, whole
 
 if TYPE_CHECKING:
     from gantry_sim.sources import Source
@@ -27,17 +28,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         choices=("training", "full", "both"),
-        default="both",
-        help="simulate the training model, the full one (every collision shape, finer physics), or both",
+        help="simulate the training model, the full one (every collision shape, finer physics), or both (default)",
     )
     parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
+    arm_evaluate.add_arguments(parser)
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     if args.episodes < 1:
         raise UsageError("--episodes is 0, expected at least 1.")
+    if args.expert is not None:
+        return arm_evaluate.evaluate(args, None)
     path = find_source(args.source)
+    if is_about_arms(path):
+        return arm_evaluate.evaluate(args, path)
+    if args.hold:
+        raise UsageError("--hold is for manipulation tasks.")
+    args.model = args.model or "both"
     from gantry_sim.evaluate import EVALUATION_SEED
     from gantry_sim.sources import open_source
 
@@ -117,5 +125,7 @@ COMMAND = Command(
     epilog="""examples:
   gantry eval runs/walk
   gantry eval pretrained:go2-walk --episodes 50 --model training
-  gantry eval runs/ame2 --suite ame2""",
+  gantry eval runs/ame2 --suite ame2
+  gantry eval runs/lift-resfit --episodes 200
+  gantry eval yam-lift --expert 0.3""",
 )

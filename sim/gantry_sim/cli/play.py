@@ -12,6 +12,7 @@ from gantry_deploy.cli.command import (
     Command,
     UsageError,
     add_json_option,
+    counted,
     emit_result,
     output_file,
     parse_key_value,
@@ -20,7 +21,7 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli import attention
-from gantry_sim.cli.common import ProgressBar
+from gantry_sim.cli.common import ProgressBar, is_about_arms
 
 if TYPE_CHECKING:
     from gantry_deploy.bundle import Bundle
@@ -57,6 +58,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     if not args.seconds > 0:
         raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
     source = find_source(args.source)
+    if is_about_arms(source):
+        return _film_arm(args, source)
     from gantry_deploy.cli.run import command_array, interrupt_on_terminate
     from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
 
@@ -74,6 +77,26 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
         print(KEY_HELP, flush=True)
         LiveWalk(bundle, dict(args.option), lambda text: print(text, flush=True)).run(command)
     return 0
+
+
+def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    if args.video is None or args.attention or args.command is not None or args.option:
+        raise UsageError(
+            "Policies of arms are filmed in the environment that they were trained in: give --video FILE.mp4, and "
+            "neither --command nor --option nor --attention."
+        )
+    from gantry_sim.arm.film import film_source
+    from gantry_sim.arm.sources import open_arm_source
+
+    source = open_arm_source(path)
+    video, played = film_source(source, args.seconds, on_progress=ProgressBar("film").share)
+    try:
+        args.video.write_bytes(video)
+    except OSError as error:
+        raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
+    print(f"{source.task.name}: {counted(played.episodes, 'episode')}, {played.succeeded} with success")
+    print(f"Film: {args.video.resolve()} ({len(video) / 1e6:.1f} MB)")
+    return {"video": str(args.video.resolve()), "episodes": played.episodes, "succeeded": played.succeeded}
 
 
 def has_display() -> bool:
@@ -112,12 +135,13 @@ COMMAND = Command(
         "interactive window, driven by the keyboard. With --video: an MP4 of a course in every direction, or of one "
         "command, drawn off screen. A run folder is exported first, from its newest checkpoint. With --attention: a "
         "policy that walks to goals crosses terrain, and is drawn from above with its map, how unsure the map is, and "
-        "where the policy looks."
+        "where the policy looks. Policies of arms are filmed in the environment that they were trained in."
     ),
     epilog="""examples:
   gantry play runs/walk
   gantry play walk.zip --video walk.mp4 --command 0.8,0,0.3 --seconds 8
   gantry play walk.zip --video ice.mp4 --option friction=0.3
   gantry play runs/ame2 --attention --terrain t1 --video t1.mp4
-  gantry play ame2.zip --attention --report ame2.html --scores eval.json""",
+  gantry play ame2.zip --attention --report ame2.html --scores eval.json
+  gantry play runs/lift-resfit --video lift.mp4 --seconds 15""",
 )

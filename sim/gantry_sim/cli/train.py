@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_deploy.locate import find_run
+from gantry_sim.cli import arm_train
 from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
@@ -22,8 +23,8 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.run_place import RunError, require_fresh
-from gantry_sim.tasks.names import require_task
+from gantry_sim.run_place import RunError, require_fresh, trained_task
+from gantry_sim.tasks.names import arm_task_names, require_task
 
 if TYPE_CHECKING:
     from gantry_policies.runner import Runner
@@ -36,7 +37,11 @@ STEPS_FIELD = "learner.total_steps"
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", nargs="?", help="task name; see `gantry tasks`")
-    parser.add_argument("--preset", metavar="NAME", help="cpu or gpu; chosen by the device if not given")
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="cpu or gpu, chosen by the device if not given; of manipulation tasks a method, see `gantry tasks TASK`",
+    )
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
     parser.add_argument(
@@ -52,6 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
+    arm_train.add_arguments(parser)
     add_json_option(parser)
 
 
@@ -83,7 +89,7 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
     if args.resume is not None:
         others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher, args.steps)
-        if args.changes or any(value is not None for value in others):
+        if args.changes or any(value is not None for value in (*others, args.demos, args.base, args.minutes)):
             raise UsageError(
                 "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, "
                 "teacher, --steps and --set."
@@ -93,6 +99,11 @@ def _check(args: argparse.Namespace) -> None:
     if args.task is None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
     require_task(args.task)
+    if args.task in arm_task_names():
+        return
+    for name in ("demos", "base", "minutes"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} is for manipulation tasks: {', '.join(arm_task_names())}.")
     if args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes):
         raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
     if args.run_dir is not None:
@@ -102,6 +113,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
+    _check(args)
+    if args.task in arm_task_names() or (args.resume is not None and trained_task(args.resume) in arm_task_names()):
+        return arm_train.train(args)
     cfg, folder, resume = configure(args)
     from gantry_sim.train import train
 
@@ -178,5 +192,7 @@ COMMAND = Command(
   gantry train velocity-flat-go1 --seed 3 --set env.num_envs=512 --set learner.gamma=0.98
   gantry train --resume runs/velocity-flat-go2-cpu-s1-20260101-120000
   gantry train velocity-flat-g1 --device cuda:0
-  gantry train ame2-go2-student --teacher runs/ame2-go2-cpu-s1-20260101-120000""",
+  gantry train ame2-go2-student --teacher runs/ame2-go2-cpu-s1-20260101-120000
+  gantry train yam-lift --demos demos/lift --run-dir runs/lift-bc
+  gantry train yam-lift --preset resfit --base runs/lift-bc --minutes 60""",
 )

@@ -24,11 +24,12 @@ def task_names() -> list[str]:
 
 
 def require_task(name: str) -> str:
-    """The name itself.
+    """The name itself, of a task of either kind.
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
     """
-    if name not in task_names():
-        raise UnknownNameError("task", name, task_names())
+    known = [*task_names(), *arm_task_names()]
+    if name not in known:
+        raise UnknownNameError("task", name, known)
     return name

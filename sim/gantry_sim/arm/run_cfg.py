@@ -1,0 +1,257 @@
+"""A training of a manipulation task on disk: what was asked for, and its own copies of all that it learns from."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.locate import RUN_CONFIG
+from gantry_hardware.errors import GantryError
+from gantry_hardware.structured import from_plain
+from gantry_policies.imitation.config import BcCfg
+from gantry_policies.offpolicy.config import TrainCfg
+from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_method, preset_of
+from gantry_sim.run_folder import EVALUATION_SEED, git_commit, hold_run, write_json
+from gantry_sim.run_place import ARM_FILES, RunError, require_fresh, trained_task
+from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
+from gantry_sim.tasks.names import arm_task_names
+
+BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = ARM_FILES
+"""In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
+whatever becomes of theirs, and the contract of its policy."""
+_SAME = ("robot", "joint_names", "rate_hz", "observations", "action", "command", "arm")
+"""What of a contract makes a policy mean something else."""
+
+
+@dataclass(frozen=True)
+class ArmRun:
+    """One training of a manipulation task."""
+
+    task: ArmTask
+    """What is learned."""
+    preset_name: str
+    """Preset that the configuration started from."""
+    preset: ArmPreset
+    """The configuration, changes included."""
+    seed: int
+    """Of everything random."""
+    device: str = "cpu"
+    """Of the networks; the environments are on the CPU."""
+    learn_threads: int = 1
+    """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
+    minutes: float = 0.0
+    """Time to learn, without evaluations; 0 for as long as it takes."""
+    demos: str = ""
+    """Where the demonstrations came from."""
+    base: str = ""
+    """Where the base policy came from."""
+
+    @property
+    def method(self) -> Method:
+        """What the preset is for."""
+        return find_method(self.task, self.preset_name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data of the whole configuration."""
+        return {
+            "task": self.task.name,
+            "preset": self.preset_name,
+            "device": self.device,
+            "seed": self.seed,
+            "learn_threads": self.learn_threads,
+            "minutes": self.minutes,
+            "demos": self.demos,
+            "base": self.base,
+            **{name: asdict(part) for name, part in vars(self.preset).items()},
+        }
+
+    def contract(self) -> PolicyContract:
+        """Of the policy."""
+        return self.task.contract(self.preset.env)
+
+
+def is_arm_run(folder: Path) -> bool:
+    """Whether a folder holds a training of a manipulation task."""
+    return trained_task(folder) in arm_task_names()
+
+
+def check_arm_run(run: ArmRun) -> None:
+    """Refuse what cannot work before anything is written or built.
+
+    Raises:
+        RunError: If the seed is held out or out of range, the device does not exist, demonstrations or a base are
+            missing or out of place, or there are no environments.
+    """
+    if run.seed == EVALUATION_SEED:
+        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
+    if not 0 <= run.seed < 2**32:
+        raise RunError(f"Seed {run.seed} is out of range; expected 0 to {2**32 - 1}.")
+    require_device(run.device)
+    if run.preset.env.num_envs < 1:
+        raise RunError(f"env.num_envs is {run.preset.env.num_envs}, expected at least 1.")
+    if run.minutes and isinstance(run.preset, BcPreset):
+        raise RunError("Cloning ends after a number of updates, with the learning rate at zero; leave out --minutes.")
+    method, name = run.method, run.preset_name
+    if method.demos and not run.demos:
+        also = ", or a base that was cloned from some with --base RUN" if method.base else ""
+        raise RunError(f"Preset '{name}' learns from demonstrations; name a dataset with --demos FOLDER{also}.")
+    if not method.demos and run.demos:
+        raise RunError(f"Preset '{name}' learns from no demonstrations; leave out --demos.")
+    if method.base == "needs" and not run.base:
+        raise RunError(f"Preset '{name}' builds upon a policy; name the run folder of a cloned one with --base RUN.")
+    if not method.base and run.base:
+        raise RunError(f"Preset '{name}' builds upon no policy; leave out --base.")
+
+
+def require_device(device: str) -> None:
+    """Refuse a device that does not exist.
+
+    Raises:
+        RunError: With those that do.
+    """
+    if re.fullmatch(r"cpu|cuda(:\d+)?", device) is None:
+        raise RunError(f"Unknown device '{device}'. Expected cpu, or a CUDA device such as cuda:0.")
+    found = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    if device != "cpu" and (device if ":" in device else f"{device}:0") not in found:
+        available = ", ".join(["cpu", *found])
+        raise RunError(f"Device '{device}' was asked for, but torch sees no such device. Available: {available}.")
+
+
+def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
+    """Make a run folder and write down what is about to happen.
+
+    Args:
+        run: The run.
+        folder: Where; None for ``runs/<task>-<preset>-s<seed>-<time>``.
+
+    Raises:
+        RunError: If the folder already holds a run or anything else, or cannot be written.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    folder = folder or Path("runs") / f"{run.task.name}-{run.preset_name}-s{run.seed}-{stamp}"
+    record = run.as_dict() | {
+        "git_commit": git_commit(),
+        "created_utc": _now_utc(),
+        "machine": {
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "cpus": torch.get_num_threads(),
+        },
+        "packages": {name: version(name) for name in ("gantry-rl", "torch", "mujoco", "mjlab")},
+        "sessions": [session_of(0)],
+    }
+    require_fresh(folder)  # Before the lock, which is a file in somebody else's folder otherwise.
+    with hold_run(folder):
+        require_fresh(folder)  # Somebody may have been faster.
+        write_json(folder / CONTRACT_FILE, json.loads(run.contract().to_json()))
+        write_json(folder / RUN_CONFIG, record)
+    return folder
+
+
+def read_arm_run(folder: Path) -> ArmRun:
+    """The configuration of an existing run.
+
+    Raises:
+        RunError: If the folder holds none, or it does not fit this version.
+    """
+    path = folder / RUN_CONFIG
+    try:
+        data = json.loads(path.read_text())
+        task = find_arm_task(data["task"])
+        shape = preset_of(task, data["preset"])
+        env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
+        return ArmRun(
+            task,
+            data["preset"],
+            _learner_of(shape, env, data, path),
+            *(data[name] for name in ("seed", "device", "learn_threads", "minutes", "demos", "base")),
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"'{folder}' is no run folder: there is no {RUN_CONFIG} in it.") from error
+    except OSError as error:
+        raise RunError(f"Cannot read '{path}': {error.strerror}.") from error
+    except GantryError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:  # no text, no JSON, or not this JSON
+        raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
+
+
+def _learner_of(shape: ArmPreset, env: Any, data: dict[str, Any], path: Path) -> ArmPreset:
+    if isinstance(shape, BcPreset):
+        return BcPreset(env, from_plain(BcCfg, data["bc"], f"{path}: bc", RunError))
+    return RlPreset(env, from_plain(TrainCfg, data["train"], f"{path}: train", RunError))
+
+
+def add_arm_session(folder: Path, progress: int) -> None:
+    """Write down that a run is continued, by which code and when.
+
+    Args:
+        folder: Of the run.
+        progress: Steps or updates that it has done.
+
+    Raises:
+        RunError: If that cannot be written.
+    """
+    record = json.loads((folder / RUN_CONFIG).read_text())
+    record["sessions"] = [*record.get("sessions", []), session_of(progress)]
+    write_json(folder / RUN_CONFIG, record)
+
+
+def session_of(progress: int) -> dict[str, Any]:
+    """What is noted when a training begins or goes on after some steps or updates."""
+    return {"progress": progress, "git_commit": git_commit(), "started_utc": _now_utc()}
+
+
+def require_same_task(found: PolicyContract, expected: PolicyContract, source: object) -> None:
+    """Refuse a policy that sees or does something else than a task has for it.
+
+    Args:
+        found: The policy's contract.
+        expected: The task's.
+        source: Where the policy comes from, for the message.
+
+    Raises:
+        RunError: With the first difference.
+    """
+    for name in _SAME:
+        theirs, mine = getattr(found, name), getattr(expected, name)
+        if theirs != mine:
+            inner = _first_difference(theirs, mine)
+            raise RunError(f"'{source}' was trained with another {name} than this task has: {inner}.")
+
+
+def _first_difference(theirs: Any, mine: Any) -> str:
+    """The part that differs, since whole terms of a contract fill a page."""
+    if isinstance(theirs, tuple) and isinstance(mine, tuple):
+        if len(theirs) == len(mine):
+            pairs: Iterable[tuple[Any, Any]] = zip(theirs, mine, strict=True)
+            return next(_first_difference(a, b) for a, b in pairs if a != b)
+        names = [", ".join(str(getattr(item, "name", item)) for item in part) for part in (theirs, mine)]
+        return f"{names[0]} there, {names[1]} here"
+    if is_dataclass(theirs) and type(theirs) is type(mine):
+        for item in fields(theirs):
+            a, b = getattr(theirs, item.name), getattr(mine, item.name)
+            if a != b:
+                return f"{item.name}: {_first_difference(a, b)}"
+    return f"{theirs} there, {mine} here"
+
+
+def with_seed(preset: ArmPreset, seed: int) -> ArmPreset:
+    """The same preset, its learner seeded."""
+    if isinstance(preset, BcPreset):
+        return replace(preset, bc=replace(preset.bc, seed=seed))
+    return replace(preset, train=replace(preset.train, seed=seed))
+
+
+def _now_utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

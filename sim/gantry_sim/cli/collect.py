@@ -1,0 +1,168 @@
+"""``gantry collect``: demonstrations of a scripted expert, as a LeRobot dataset."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, counted
+from gantry_sim.cli.common import whole
+from gantry_sim.tasks.names import arm_task_names
+
+if TYPE_CHECKING:
+    from gantry_sim.arm.collect import CollectCfg, Collected
+
+CAMERA_ENVS = 4
+"""Environments side by side while pictures are taken, which nothing makes faster."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="a manipulation task; see `gantry tasks`")
+    parser.add_argument(
+        "--episodes", type=whole, required=True, metavar="N", help="episodes that the dataset has in the end"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="dataset, new or to be continued")
+    parser.add_argument("--badness", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)")
+    parser.add_argument("--seed", type=whole, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--envs", type=whole, metavar="N", help="environments side by side")
+    parser.add_argument("--images", action="store_true", help="record both cameras, and what they replace left out")
+    parser.add_argument("--successes-only", action="store_true", help="leave out episodes without success")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        dest="changes",
+        help="change a field of the task, for example env.action=joint; may be given several times",
+    )
+    add_json_option(parser)
+
+
+def configure(args: argparse.Namespace) -> CollectCfg:
+    """What the command line describes.
+
+    Raises:
+        GantryError: If something in it makes no sense.
+    """
+    choose("manipulation task", args.task, arm_task_names())
+    for name in ("episodes", "envs"):
+        if getattr(args, name) == 0:
+            raise UsageError(f"--{name} is 0, expected at least 1.")
+    if not 0.0 <= args.badness <= 1.0:
+        raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
+    from gantry_sim.arm.changes import changed_env
+    from gantry_sim.arm.collect import CollectCfg
+    from gantry_sim.tasks.manipulation.registry import find_arm_task
+
+    task = find_arm_task(args.task)
+    env = task.make_cfg()
+    if args.images:
+        env = replace(env, observer="camera", num_envs=CAMERA_ENVS)
+    env = changed_env(env, args.changes)
+    if args.envs is not None:
+        env = replace(env, num_envs=args.envs)
+    return CollectCfg(task, env, args.episodes, args.badness, args.seed, args.successes_only)
+
+
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    cfg = configure(args)
+    from gantry_sim.arm.collect import collect
+
+    print(f"{cfg.task.name}: expert of badness {cfg.badness:g}, seed {cfg.seed}, into {args.output}", flush=True)
+    show = _Display(cfg.episodes)
+    with _way_back(args):
+        done = collect(cfg, args.output, show)
+    show.close()
+    return _result(args, done)
+
+
+@contextlib.contextmanager
+def _way_back(args: argparse.Namespace) -> Iterator[None]:
+    """Tell whoever interrupts how to go on; whole episodes are kept."""
+    from gantry_deploy.cli.run import interrupt_on_terminate
+
+    try:
+        with interrupt_on_terminate():
+            yield
+    except KeyboardInterrupt:
+        words = [args.task, f"--episodes {args.episodes}", f"--badness {args.badness:g}", f"--seed {args.seed}"]
+        words += ["--images"] if args.images else []
+        words += ["--successes-only"] if args.successes_only else []
+        words += [f"--envs {args.envs}"] if args.envs else []
+        words += [f"--set {change}" for change in args.changes]
+        print(f"\nContinue with: gantry collect {' '.join(words)} --output {args.output}", file=sys.stderr)
+        raise
+
+
+def _result(args: argparse.Namespace, done: Collected) -> dict[str, Any]:
+    share = done.succeeded / done.tried if done.tried else None
+    if done.tried:
+        print(
+            f"{counted(done.tried, 'episode')} tried, {100 * (share or 0):.1f} % with success, "
+            f"{done.steps_per_s:.0f} steps/s, {done.wall_s:.0f} s"
+        )
+    else:
+        print("Nothing to do.")
+    print(f"Dataset: {args.output} ({counted(done.episodes, 'episode')}, {done.frames} frames)")
+    return {
+        "task": args.task,
+        "dataset": str(args.output),
+        "episodes": done.episodes,
+        "frames": done.frames,
+        "recorded": done.episodes - done.before,
+        "tried": done.tried,
+        "success_rate": share,
+        "steps_per_s": round(done.steps_per_s, 1),
+        "wall_s": round(done.wall_s, 1),
+        "badness": args.badness,
+        "seed": args.seed,
+    }
+
+
+class _Display:
+    """One line while it goes on, where somebody watches."""
+
+    def __init__(self, episodes: int) -> None:
+        self._episodes = episodes
+        self._live = sys.stderr.isatty()
+        self._shown = 0.0
+
+    def __call__(self, done: Collected) -> None:
+        now = time.monotonic()
+        if now - self._shown < (0.2 if self._live else 10.0):
+            return
+        first, self._shown = self._shown == 0.0, now
+        if first and not self._live:
+            return
+        share = f"{100 * done.succeeded / done.tried:.0f} %" if done.tried else "-"
+        text = f"collect {done.episodes}/{self._episodes}  success {share}  {done.steps_per_s:.0f} steps/s"
+        sys.stderr.write(f"\r\x1b[2K{text}" if self._live else text + "\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live:
+            sys.stderr.write("\n")
+
+
+COMMAND = Command(
+    name="collect",
+    help="record demonstrations of a scripted expert",
+    add_arguments=_add_arguments,
+    run=_run,
+    description=(
+        "Let a task's scripted expert demonstrate it in several environments at once, and store whole episodes as a "
+        "LeRobot dataset. A dataset that exists is continued until it has as many episodes as asked for, so the same "
+        "command goes on after an interruption."
+    ),
+    epilog="""examples:
+  gantry collect yam-lift --episodes 50 --badness 0.3 --output demos/lift
+  gantry collect yam-lift --episodes 50 --images --output demos/lift-images
+  gantry data info demos/lift""",
+)
