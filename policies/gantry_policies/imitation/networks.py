@@ -92,7 +92,8 @@ class ChunkTransformer(nn.Module):
         for layer in self.encoder:
             memory = layer(memory, self.position)
         memory = self.memory_norm(memory)
-        steps = torch.zeros_like(self.query).expand(memory.shape[0], -1, -1)
+        # Beginning at zeros, as DETR does, steps that see one token alone could never be told apart.
+        steps = self.query.expand(memory.shape[0], -1, -1)
         for layer in self.decoder:
             steps = layer(steps, self.query, memory, self.position)
         return self.head(self.last_norm(steps))

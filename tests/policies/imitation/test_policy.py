@@ -90,6 +90,19 @@ def test_each_network_learns_a_toy_by_heart(network):
     assert (planned[..., 0] - ways).abs().mean() < 0.05  # The mean of all ways is off by 0.25 on average.
 
 
+def test_steps_are_told_apart_where_nothing_is_seen_but_a_state():
+    """Attention to a single token gives the same to everyone who asks."""
+    network = replace(SMALL, kind="transformer")
+    data = ChunkData({"state": torch.ones(8, 1)}, torch.tensor([0.0, 1.0, -1.0, 0.5] * 2)[:, None], [4, 4])
+    policy = small_policy(data.obs_shapes, 1, network=network)
+    optimizer, chunks = torch.optim.Adam(policy.parameters(), lr=1e-2), data.chunks(torch.tensor([0, 4]), 4)
+    for _ in range(60):
+        optimizer.zero_grad()
+        policy.losses(chunks)["loss"].backward()
+        optimizer.step()
+    assert policy.losses(chunks)["l1"] < 0.1
+
+
 @pytest.mark.parametrize("kind", ["conv", "vit", "resnet18"])
 def test_eyes_give_tokens_of_every_camera(kind):
     shapes = {"state": (2,), "image/b": (3, 36, 44), "image/a.x": (3, 40, 40)}
