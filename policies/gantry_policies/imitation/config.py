@@ -90,9 +90,9 @@ class BcCfg:
     """How many of them are executed before the next plan."""
     action_limit: float | None = 1.0
     """Largest action on either side of zero, to which plans are clamped; None for actions in units of their own."""
-    steps: int = 6_000
+    steps: int = 3_000
     """Updates."""
-    batch_size: int = 256
+    batch_size: int = 128
     """Chunks of an update."""
     learning_rate: float = 1e-3
     """Of AdamW, at its highest; it falls to zero along a cosine."""
@@ -138,17 +138,16 @@ class BcCfg:
 
 
 def state() -> BcCfg:
-    """For observations of numbers, on two CPU cores: a minute or two."""
+    """For observations of numbers, on one CPU core: less than a minute."""
     return BcCfg()
 
 
 def images() -> BcCfg:
-    """For 84 x 84 images beside the state: small convolutions, and a small transformer over their places."""
-    return BcCfg(
-        network=NetworkCfg(kind="transformer", width=64, encoder_layers=1, decoder_layers=1, dropout=0.1),
-        batch_size=64,
-        steps=5_000,
-    )
+    """For 84 x 84 images beside the state: small convolutions, on one CPU core in some two minutes.
+
+    A transformer over the places of the images costs ten times as much.
+    """
+    return BcCfg(batch_size=64)
 
 
 def act_paper() -> BcCfg:
