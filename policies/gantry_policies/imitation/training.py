@@ -109,7 +109,7 @@ class BcTrainer:
             on_progress: Called with every row of metrics.
 
         Returns:
-            Whether the training is complete; the last policy is written then.
+            Whether the training is complete. The policy is written in either case.
 
         Raises:
             GantryError: If the loss is not finite any more.
@@ -139,8 +139,12 @@ class BcTrainer:
         finally:
             self._log.close()
             torch.set_num_threads(threads)
+        finished = self.step >= cfg.steps
+        if not finished and self.run_dir is not None:
+            # Whoever stops early, for want of time, has a policy too.
+            save_policy(self.policy, self.run_dir, self.step, self._provenance)
         self.save_checkpoint()
-        return self.step >= cfg.steps
+        return finished
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """The policy as it is in the environments.

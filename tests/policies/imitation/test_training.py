@@ -56,6 +56,7 @@ def test_a_stopped_training_continues_exactly(tmp_path, demos):
 
     assert not first.train(stop_at_eight)
     assert first.step == 8
+    assert list(list_policies(tmp_path / "parts")) == [8]
     torch.rand(3)  # Chance goes on meanwhile.
     second = BcTrainer(data, replace(CFG, save_every_s=0.0), tmp_path / "parts", validation=other)
     assert second.resume().name == "model_8.pt"
