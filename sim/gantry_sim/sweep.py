@@ -81,13 +81,17 @@ def planned_runs(cfg: SweepCfg, output: Path) -> list[Planned]:
     return runs
 
 
-def hold_plan(cfg: SweepCfg, output: Path) -> None:
+def hold_plan(cfg: object, output: Path) -> None:
     """Begin a sweep in a folder, or make sure that the one begun there is this one.
+
+    Args:
+        cfg: A dataclass of plain values; a later call may differ in ``seeds`` alone.
+        output: Folder of all runs.
 
     Raises:
         GantryError: If the folder holds another sweep, or something else.
     """
-    plan = json.loads(json.dumps(cfg.__dict__))
+    plan = json.loads(json.dumps(vars(cfg)))
     held = output / PLAN
     if held.is_file():
         before = json.loads(held.read_text())
@@ -121,12 +125,12 @@ def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -
         title = f"[{number}/{len(runs)}] {run.variant}, seed {run.seed}"
         if not (run.folder / TRAINED).is_file():
             say(f"{title}: training")
-            _call(_train_words(cfg, run))
+            call_gantry(_train_words(cfg, run))
         if not (run.folder / SCORED).is_file():
             say(f"{title}: scoring")
             suite = ("--suite", cfg.suite) if cfg.suite else ()
             words = ("eval", str(run.folder), "--episodes", str(cfg.episodes), *suite)
-            _call((*words, "--json", str(run.folder / SCORED)))
+            call_gantry((*words, "--json", str(run.folder / SCORED)))
 
 
 def _train_words(cfg: SweepCfg, run: Planned) -> tuple[str, ...]:
@@ -139,8 +143,17 @@ def _train_words(cfg: SweepCfg, run: Planned) -> tuple[str, ...]:
     return (*words, "--no-export", "--episodes", "0", "--json", str(run.folder.parent / f".{run.folder.name}.json"))
 
 
-def _call(words: Sequence[str]) -> None:
-    """Run a sub-command to its end; its own output shows what goes on."""
+def call_gantry(words: Sequence[str]) -> None:
+    """Run a sub-command to its end; its own output shows what goes on.
+
+    Args:
+        words: The command line; the last word is the file of ``--json``. One that is called ``.NAME.json`` becomes
+            ``NAME/trained.json`` beside it, since a run folder must not be begun by anybody else.
+
+    Raises:
+        GantryError: If it fails.
+        KeyboardInterrupt: If it was interrupted.
+    """
     asked = Path(words[-1])
     with subprocess.Popen((*GANTRY, *words)) as process:
         try:

@@ -6,19 +6,22 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from gantry_deploy.cli.command import Command, add_json_option
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.tasks.names import arm_task_names, task_names
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", nargs="?", help="show one task with the fields of its presets")
+    parser.add_argument("--preset", metavar="NAME", help="of a manipulation task: show this preset's fields")
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     if args.task in arm_task_names():
-        return _show_arm_task(args.task)
+        return _show_arm_task(args.task, args.preset)
+    if args.preset is not None:
+        raise UsageError("--preset goes with the name of a manipulation task.")
     if args.task is not None and args.task not in task_names():
         raise UnknownNameError("task", args.task, [*task_names(), *arm_task_names()])
     from gantry_sim.run_folder import RunCfg
@@ -52,15 +55,28 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def _show_arm_task(name: str) -> dict[str, Any]:
+def _show_arm_task(name: str, preset: str | None) -> dict[str, Any]:
+    from gantry_deploy.cli.inspect import flatten
+    from gantry_sim.arm.presets import METHODS, preset_of
     from gantry_sim.tasks.manipulation.registry import find_arm_task
 
     task = find_arm_task(name)
-    fields = asdict(task.make_cfg())
     print(f"{task.name}: {task.summary}\n")
-    for field, value in fields.items():
-        print(f"  env.{field:<28} {value}")
-    return {"name": task.name, "robot": task.robot, "summary": task.summary, "env": fields}
+    result: dict[str, Any] = {"name": task.name, "robot": task.robot, "summary": task.summary}
+    if preset is None:
+        fields: dict[str, Any] = {"env": asdict(task.make_cfg())}
+        for method, found in METHODS.items():
+            print(f"  --preset {method:<22} {found.summary}")
+        print(
+            "\nfields of every preset (change one with --set env.NAME=VALUE; --preset NAME shows those of the learner)"
+        )
+        result["presets"] = {method: found.summary for method, found in METHODS.items()}
+    else:
+        fields = {part: asdict(value) for part, value in vars(preset_of(task, preset)).items()}
+        print(f"preset {preset} (change a field with --set NAME=VALUE)")
+    for field, value in flatten(fields).items():
+        print(f"  {field:<46} {value}")
+    return result | fields
 
 
 COMMAND = Command(name="tasks", help="list the tasks that can be trained", add_arguments=_add_arguments, run=_run)

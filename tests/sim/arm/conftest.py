@@ -1,0 +1,52 @@
+"""A cloned policy and its demonstrations, made once by the real commands on tiny settings."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gantry_deploy.cli import main as cli
+
+LIFT = "yam-lift"
+TINY_BC = ("bc.network.hidden=[16]", "bc.batch_size=32", "bc.execute_steps=3", "bc.chunk_steps=4")
+TINY_RL = (
+    *("train.learner.actor.hidden=[16]", "train.learner.critic.hidden=[16]", "train.learner.batch_size=16"),
+    *("train.warmup_steps=24", "train.log_every_steps=16", "train.eval_every_steps=0", "env.num_envs=4"),
+    "env.episode_s=0.5",
+)
+RESFIT = (*TINY_RL, "train.critic_warmup_updates=2")
+
+
+def gantry(*words):
+    """The command's exit code."""
+    return cli.main([str(word) for word in words])
+
+
+def sets(changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Everything is written below the temporary folder, by one thread."""
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Folders of demonstrations and of a run that cloned them; tests leave them as they are."""
+    folder = tmp_path_factory.mktemp("arm")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        assert gantry("collect", LIFT, "--episodes", 4, "--envs", 4, "--output", "demos", "--json", "demos.json") == 0
+        words = ["train", LIFT, "--demos", "demos", "--run-dir", "bc", "--steps", 20, "--episodes", 0, "--no-export"]
+        assert gantry(*words, *sets(TINY_BC)) == 0
+    finally:
+        os.chdir(before)
+    return SimpleNamespace(demos=folder / "demos", bc=folder / "bc", told=folder / "demos.json")

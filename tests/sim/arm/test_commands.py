@@ -1,0 +1,174 @@
+"""Arms by the real commands: demonstrations, a clone, a residual on it, its scores, bundle and check; and mistakes."""
+
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.dataset.reader import Dataset
+from gantry_policies.checkpoint import load_newest
+from gantry_sim.cli.arm_train import ArmDisplay
+
+from .conftest import LIFT, RESFIT, TINY_RL, gantry, sets
+
+
+def test_demonstrations_are_whole_successful_episodes_and_more_of_them_are_others(made, tmp_path, capsys):
+    told = json.loads(made.told.read_text())
+    assert (told["episodes"], told["tried"], told["success_rate"]) == (4, 4, 1.0)
+    shutil.copytree(made.demos, tmp_path / "demos")
+    assert gantry("collect", LIFT, "--episodes", 6, "--envs", 4, "--output", "demos") == 0
+    assert "2 episodes tried, 100.0 % with success" in capsys.readouterr().out
+    data = Dataset(tmp_path / "demos")
+    assert data.num_episodes == 6
+    assert data.tasks == ["lift a cube"]
+    for row in data.episodes:
+        frames = data.frames(row.index)
+        assert frames["next.success"].reshape(-1).tolist() == [False] * (row.length - 1) + [True]
+        assert frames["next.reward"].sum() == 1.0
+    starts = {tuple(data.frames(row.index)["observation.state"][0]) for row in data.episodes}
+    assert len(starts) == 6
+    assert gantry("collect", LIFT, "--episodes", 6, "--output", "demos") == 0
+    assert "Nothing to do." in capsys.readouterr().out
+
+
+def interrupt_once(monkeypatch, phase):
+    """Ctrl-C as soon as a training says that it is in a phase."""
+    pending = [True]
+
+    def update(self, progress):
+        if pending and progress.phase == phase:
+            pending.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ArmDisplay, "update", update)
+
+
+def rows_of(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "wall_s"} for row in rows]
+
+
+def test_an_interrupted_residual_training_goes_on_exactly_without_its_sources(made, tmp_path, capsys, monkeypatch):
+    bc = shutil.copytree(made.bc, tmp_path / "bc")
+    words = ["train", LIFT, "--preset", "resfit", "--base", bc, "--steps", 96, "--episodes", 0, "--no-export"]
+    assert gantry(*words, "--run-dir", "whole", *sets(RESFIT)) == 0
+    interrupt_once(monkeypatch, "learn")
+    assert gantry(*words, "--run-dir", "parts", *sets(RESFIT)) == 130
+    assert "Continue with: gantry train --resume parts" in capsys.readouterr().err
+    (_, half), (_, whole) = (load_newest(tmp_path / name / "checkpoints") for name in ("parts", "whole"))
+    assert half["collector"]["env_steps"] < whole["collector"]["env_steps"] == 96
+    shutil.rmtree(bc)
+    assert gantry("train", "--resume", "parts", "--episodes", 0, "--no-export") == 0
+    assert rows_of(tmp_path / "parts") == rows_of(tmp_path / "whole")
+    (_, parts) = load_newest(tmp_path / "parts" / "checkpoints")
+    for name, value in whole["learner"]["networks"]["critic"].items():
+        assert torch.equal(value, parts["learner"]["networks"]["critic"][name]), name
+    assert len(json.loads((tmp_path / "parts" / "config.json").read_text())["sessions"]) == 2
+
+
+def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys):
+    words = ["train", LIFT, "--preset", "resfit", "--base", made.bc, "--run-dir", "run", "--steps", 64]
+    assert gantry(*words, "--episodes", 4, "--json", "train.json", *sets(RESFIT)) == 0
+    result = json.loads((tmp_path / "train.json").read_text())
+    scores = result["evaluation"]
+    assert scores["episodes"] == 4
+    assert scores["success_once"]["low"] <= scores["success_once"]["mean"] <= scores["success_once"]["high"]
+    # The correction is at most 0.2 of a range that is itself at most 1.2 wide on either side.
+    assert 0.0 <= scores["mean_residual"] <= 0.24
+    assert scores["mean_base_action"] > 0.0
+    bundle = load_bundle(tmp_path / "run" / "bundle")
+    chunk = bundle.contract.chunk
+    assert chunk is not None
+    assert (chunk.steps, chunk.execute, chunk.residual) == (4, 3, True)
+    assert bundle.card is not None
+    assert bundle.card["evaluation"]["mean_residual"] == scores["mean_residual"]
+    assert gantry("check", "run/bundle") == 0
+    assert "pass  episodes" in capsys.readouterr().out
+    # Exit code 1: it does not do what the task asks for. The bundle acts as the run does.
+    assert gantry("eval", "run/bundle", "--episodes", 4, "--json", "bundle.json") == 1
+    again = json.loads((tmp_path / "bundle.json").read_text())
+    assert again["mean_base_action"] == pytest.approx(scores["mean_base_action"], abs=1e-3)
+    assert again["mean_residual"] == pytest.approx(scores["mean_residual"], abs=1e-3)
+    assert gantry("play", "run", "--video", "run.mp4", "--seconds", 0.1) == 0
+    assert (tmp_path / "run.mp4").stat().st_size > 1000
+
+
+def test_rlpd_learns_from_the_same_demonstrations_and_its_bundle_plans_nothing(made, tmp_path):
+    words = ["train", LIFT, "--preset", "rlpd", "--demos", made.demos, "--run-dir", "run", "--steps", 40]
+    assert gantry(*words, "--episodes", 0, *sets(TINY_RL)) == 0
+    assert load_bundle(tmp_path / "run" / "bundle").contract.chunk is None
+    assert gantry("check", "run/bundle") == 0
+    with np.load(tmp_path / "run" / "demos.npz") as file:
+        assert file["lengths"].sum() == Dataset(made.demos).num_frames
+
+
+def test_an_expert_is_scored_like_a_policy(capsys):
+    assert gantry("eval", LIFT, "--expert", 0, "--episodes", 4) == 0
+    out = capsys.readouterr().out
+    assert "4 held-out episodes of yam-lift" in out
+    assert "100.0 %" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "yam-lft"], "Unknown task 'yam-lft'. Did you mean 'yam-lift'?"),
+        (["train", LIFT], "Preset 'bc' learns from demonstrations; name a dataset with --demos FOLDER."),
+        (["train", LIFT, "--demos", "dems"], "--demos: there is no dataset in 'dems'. Did you mean 'demos'?"),
+        (["train", LIFT, "--demos", "demos"], "'demos' is no dataset"),
+        (["train", LIFT, "--preset", "resfitt"], "Did you mean 'resfit'?"),
+        (["train", LIFT, "--preset", "resfit", "--demos", "demos"], "name the run folder of a cloned one with --base"),
+        (["train", LIFT, "--preset", "resfit", "--base", "no"], "'no' is no run folder"),
+        (["train", LIFT, "--preset", "sac", "--demos", "demos"], "learns from no demonstrations"),
+        (["train", LIFT, "--demos", "demos", "--set", "bc.step=3"], "Unknown field 'step'. Did you mean 'steps'?"),
+        (["train", LIFT, "--demos", "demos", "--set", "steps=3"], "Did you mean 'bc.steps'?"),
+        (["train", LIFT, "--demos", "demos", "--minutes", 1], "Cloning ends after a number of updates"),
+        (["train", LIFT, "--demos", "demos", "--teacher", "x"], "--teacher is for students of locomotion tasks"),
+        (["train", LIFT, "--demos", "demos", "--seed", 10007], "Seed 10007 is held out for evaluation"),
+        (["train", "velocity-flat-go2", "--demos", "demos"], "--demos is for manipulation tasks"),
+        (["train", "--resume", "demos"], "'demos' is no run folder"),
+        (["collect", "yam-lft", "--episodes", 3, "--output", "d"], "Did you mean 'yam-lift'?"),
+        (["collect", LIFT, "--episodes", 0, "--output", "d"], "--episodes is 0, expected at least 1."),
+        (["collect", LIFT, "--episodes", 3, "--badness", 2, "--output", "d"], "--badness is 2, expected 0 to 1."),
+        (["collect", LIFT, "--episodes", 3, "--output", "d", "--set", "env.acton=joint"], "Did you mean 'action'?"),
+        (["collect", LIFT, "--episodes", 3, "--seed", 10007, "--output", "d"], "held out for evaluation"),
+        (["collect", LIFT, "--episodes", 3, "--output", "demos"], "holds no dataset"),
+        (["eval", "yam-lft", "--expert", 0], "Did you mean 'yam-lift'?"),
+        (["eval", LIFT, "--expert", 3], "--expert is 3, expected a badness from 0 to 1."),
+        (["eval", LIFT], "There is no run folder and no bundle at yam-lift."),
+        (["tasks", LIFT, "--preset", "rlp"], "Did you mean 'rlpd'?"),
+    ],
+)
+def test_a_mistake_is_one_message_and_nothing_is_written(tmp_path, capsys, words, message):
+    (tmp_path / "demos").mkdir()
+    (tmp_path / "demos" / "notes.txt").touch()
+    assert gantry(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("Error: ")
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demos"]
+
+
+def test_sources_that_do_not_fit_are_refused_with_what_differs(made, tmp_path, capsys):
+    joint = ["--set", "env.action=joint"]
+    assert gantry("collect", LIFT, "--episodes", 9, "--output", made.demos, *joint) == 2
+    assert "was recorded with env.action ee, not joint" in capsys.readouterr().err
+    assert gantry("train", LIFT, "--demos", made.demos, *joint) == 2
+    assert "act with 4 numbers; the task observes" in capsys.readouterr().err
+    assert gantry("train", LIFT, "--preset", "resfit", "--base", made.bc, *joint) == 2
+    assert "was trained with another" in capsys.readouterr().err
+    assert gantry("train", "yam-push", "--preset", "resfit", "--base", made.bc) == 2
+    assert "goal_from_object here" in capsys.readouterr().err
+    assert gantry("train", LIFT, "--demos", made.demos, "--run-dir", made.bc) == 2
+    assert "already holds a run. Continue it with --resume" in capsys.readouterr().err
+    assert gantry("eval", made.bc, "--suite", "ame2") == 2
+    assert gantry("play", made.bc, "--command", "0,0,0", "--video", "x.mp4") == 2
+    assert gantry("eval", made.bc, "--seed", 1, "--episodes", 2) == 2
+    assert "held-out episodes need another" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
