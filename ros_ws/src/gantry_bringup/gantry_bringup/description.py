@@ -6,85 +6,32 @@ An argument that is not given leaves the matter to the ``config`` file and then 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.cli.command import output_trouble
-from gantry_deploy.locate import WHERE, find_bundle, named_path
+from gantry_bringup.parts import (
+    Argument,
+    Launch,
+    NodeSpec,
+    ParameterValue,
+    bundle_of,
+    contract_of,
+    flag,
+    given,
+    json_object,
+    make_node,
+    number,
+    policy_parameters,
+    schedule,
+)
+from gantry_deploy.locate import WHERE
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.profile import parse_goal, parse_profile
 
-SIMULATOR = "mujoco"
-"""Backend of simulated robots, unless asked otherwise."""
+__all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
 
-ParameterValue = bool | int | float | str
-
-
-@dataclass(frozen=True)
-class NodeSpec:
-    """One node to start."""
-
-    package: str
-    """ROS package, and Python package with a ``__main__`` that takes the executable's name."""
-    executable: str
-    """Name of the executable."""
-    name: str
-    """Node name."""
-    namespace: str = ""
-    """Namespace, empty for the root."""
-    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """Parameters that win over the ones in ``config``."""
-    config: str = ""
-    """Path of a ROS parameter file, empty for none."""
-    remappings: tuple[tuple[str, str], ...] = ()
-    """Pairs of topic name and the name to use instead."""
-    arguments: tuple[str, ...] = ()
-    """Further command line arguments."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables to set."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of a launch description; all values are text, as in ROS."""
-
-    name: str
-    """Name on the command line, ``name:=value``."""
-    default: str
-    """Value when it is not given; empty for "not given"."""
-    text: str
-    """What it does."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One launch description."""
-
-    name: str
-    """Name on the command line and of the launch file."""
-    text: str
-    """What it starts, in one line."""
-    arguments: tuple[Argument, ...]
-    """What may be given."""
-    build: Callable[[Mapping[str, str]], list[NodeSpec]]
-    """From complete arguments to nodes, in the order of their start."""
-
-    def nodes(self, given: Mapping[str, str]) -> list[NodeSpec]:
-        """The nodes for some arguments.
-
-        Raises:
-            UnknownNameError: If there is no such argument.
-            GantryError: If a value does not fit.
-        """
-        defaults = {argument.name: argument.default for argument in self.arguments}
-        for name in given:
-            if name not in defaults:
-                raise UnknownNameError(f"argument of '{self.name}'", name, defaults)
-        return self.build({**defaults, **given})
-
+SIMULATOR, WORKBENCH = "mujoco", "workbench"
+"""Backends of simulated robots, unless asked otherwise, and of simulated arms."""
 
 COMMON_ARGUMENTS = (
     Argument("bundle", "", f"policy bundle (required): {WHERE}"),
@@ -128,6 +75,18 @@ SIM_MAP_WALK_ARGUMENTS = (
 )
 """Of ``sim_map_walk``."""
 
+SIM_ARM_ARGUMENTS = (
+    *(argument for argument in SIM_WALK_ARGUMENTS if argument.name not in ("profile", "backend", "drive")),
+    Argument(
+        "task", "", "manipulation task, for example yam-lift; the one that the bundle was trained on if not given"
+    ),
+    Argument("seed", "", "where the first episode lays its things; the service reset lays out the next one"),
+    Argument("robot_statistics", "", "JSON file for simulated against real time at the end"),
+    Argument("command_message", "", "joint_trajectory, positions or joint_command; the first if not given"),
+    Argument("gripper_message", "", "with_arm, joint_trajectory or positions; the first if not given"),
+)
+"""Of ``sim_arm``."""
+
 MAPPING_ARGUMENTS = (
     *(argument for argument in COMMON_ARGUMENTS if argument.name in _OF_EVERY_NODE),
     Argument("bundle", "", "policy bundle whose mapping network is used; none: without a network"),
@@ -149,6 +108,14 @@ ROBOT_ARGUMENTS = (
     Argument("odom", "", "the driver's topic of the odometry, if it is not odom"),
     Argument("joint_command", "", "the driver's topic of joint commands, if it is not joint_command"),
     Argument("cmd_vel", "", "the operator's topic, if it is not cmd_vel"),
+    Argument("command_message", "", "how commands leave: joint_command, or of an arm joint_trajectory or positions"),
+    Argument("gripper_message", "", "an arm's gripper: with_arm, joint_trajectory, positions or gripper_command"),
+    Argument(
+        "arm_command", "", "topic of the arm's controller, if it is not arm_controller/joint_trajectory or /commands"
+    ),
+    Argument("gripper_command", "", "topic of the gripper's controller, if it has one, under gripper_controller"),
+    Argument("object_pose", "", "topic of the object's pose in the arm's base frame, if it is not object_pose"),
+    Argument("object_goal", "", "topic of where the object belongs, if it is not object_goal"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
     # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
     Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
@@ -163,17 +130,17 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     Raises:
         GantryError: If the bundle is missing or not intact, or a value does not fit.
     """
-    robot = args["robot"] or _robot_of(_bundle(args))
+    robot = args["robot"] or contract_of(bundle_of(args)).robot
     if args["options"]:
-        check_options(args["backend"] or SIMULATOR, _json_object(args, "options"))
+        check_options(args["backend"] or SIMULATOR, json_object(args, "options"))
     if args["profile"]:
         parse_profile(args["profile"])  # What the operator's node would refuse while the rest is running.
     nodes = [
-        _node("sim_robot_node", args, {"robot": robot, **_given(args, "backend", "options"), **_schedule(args)}),
-        _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
+        make_node("sim_robot_node", args, {"robot": robot, **given(args, "backend", "options"), **schedule(args)}),
+        make_node("policy_node", args, {**policy_parameters(args), "auto_start": flag(args, "auto_start")}),
     ]
-    if _flag(args, "drive"):
-        nodes.append(_node("drive_node", args, _given(args, "profile")))
+    if flag(args, "drive"):
+        nodes.append(make_node("drive_node", args, given(args, "profile")))
     return nodes
 
 
@@ -183,27 +150,63 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     Raises:
         GantryError: If the bundle is missing or not intact, or a value does not fit.
     """
-    robot = args["robot"] or _robot_of(_bundle(args))
-    options = _json_object(args, "options")
+    robot = args["robot"] or contract_of(bundle_of(args)).robot
+    options = json_object(args, "options")
     check_options(SIMULATOR, options)
-    world: dict[str, ParameterValue] = {"camera": True, "camera_noise": _number(args, "camera_noise")}
+    world: dict[str, ParameterValue] = {"camera": True, "camera_noise": number(args, "camera_noise")}
     if args["terrain"]:
-        world |= {"terrain": args["terrain"], "terrain_difficulty": _number(args, "terrain_difficulty")}
+        world |= {"terrain": args["terrain"], "terrain_difficulty": number(args, "terrain_difficulty")}
     simulated: dict[str, ParameterValue] = {"robot": robot, "backend": SIMULATOR}
     simulated["options"] = json.dumps({**world, **options})
-    simulated |= _schedule(args)
-    mapping: dict[str, ParameterValue] = {"bundle": _bundle(args), **_given(args, "public_key", "mapping")}
+    simulated |= schedule(args)
+    mapping: dict[str, ParameterValue] = {"bundle": bundle_of(args), **given(args, "public_key", "mapping")}
     for name, parameters in (("robot_statistics", simulated), ("mapping_statistics", mapping)):
         if args[name]:
             parameters["statistics"] = args[name]
     nodes = [
-        _node("sim_robot_node", args, simulated),
-        _node("mapping_node", args, mapping),
-        _node("policy_node", args, {**_policy_parameters(args), "auto_start": _flag(args, "auto_start")}),
+        make_node("sim_robot_node", args, simulated),
+        make_node("mapping_node", args, mapping),
+        make_node("policy_node", args, {**policy_parameters(args), "auto_start": flag(args, "auto_start")}),
     ]
-    if _flag(args, "drive"):
-        nodes.append(_node("drive_node", args, _goal(args)))
+    if flag(args, "drive"):
+        nodes.append(make_node("drive_node", args, _goal(args)))
     return nodes
+
+
+def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
+    """A simulated arm at the workbench of a manipulation task, and a policy.
+
+    Raises:
+        GantryError: If the bundle is missing, not intact or no arm's, its task is not known, or a value does not fit.
+    """
+    contract = contract_of(bundle_of(args))
+    if contract.arm is None:
+        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no arm; start sim_walk.")
+    world: dict[str, ParameterValue] = {"task": args["task"] or contract.provenance.task}
+    if not world["task"]:
+        raise GantryError(
+            "The bundle does not say what it was trained on; name it with task:=..., for example yam-lift."
+        )
+    if args["seed"]:
+        world["seed"] = int(number(args, "seed"))
+    if contract.arm.cameras:
+        sizes = {size for camera in contract.arm.cameras for size in (camera.height, camera.width)}
+        if len(sizes) > 1:
+            raise GantryError(
+                f"The simulated cameras take square pictures of one size, the policy's are {sorted(sizes)}."
+            )
+        world["pictures_px"] = sizes.pop()
+    options = {**world, **json_object(args, "options")}
+    check_options(WORKBENCH, options)
+    simulated: dict[str, ParameterValue] = {"robot": args["robot"] or contract.robot, "backend": WORKBENCH}
+    simulated |= {"options": json.dumps(options), **schedule(args)}
+    if args["robot_statistics"]:
+        simulated["statistics"] = args["robot_statistics"]
+    policy = {**policy_parameters(args), **given(args, "command_message", "gripper_message")}
+    return [
+        make_node("sim_robot_node", args, simulated),
+        make_node("policy_node", args, {**policy, "auto_start": flag(args, "auto_start")}),
+    ]
 
 
 def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
@@ -215,7 +218,7 @@ def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
     ours = {"depth": "camera/depth/image_rect_raw", "camera_info": "camera/depth/camera_info"}
     ours |= {"points": "points", "odom": "odom"}
     remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
-    return [_node("mapping_node", args, _given(args, "bundle", "public_key", "mapping", "input"), remappings)]
+    return [make_node("mapping_node", args, given(args, "bundle", "public_key", "mapping", "input"), remappings)]
 
 
 def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
@@ -224,12 +227,21 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
     Raises:
         GantryError: If no bundle is named, or a value does not fit.
     """
-    parameters = {**_policy_parameters(args), **_given(args, "joint_order")}
-    ours = {"joint_states": "joint_states", "imu": "imu/data", "odom": "odom", "joint_command": "joint_command"}
-    ours["cmd_vel"] = "cmd_vel"
-    remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
-    return [_node("policy_node", args, parameters, remappings)]
+    parameters = {**policy_parameters(args), **given(args, "joint_order", "command_message", "gripper_message")}
+    remappings = tuple((topic, args[name]) for name, ours in _ROBOT_TOPICS.items() if args[name] for topic in ours)
+    return [make_node("policy_node", args, parameters, remappings)]
 
+
+_ROBOT_TOPICS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("joint_states", "odom", "joint_command", "cmd_vel", "object_pose", "object_goal")},
+    "imu": ("imu/data",),
+    # Whichever message is chosen, it is the controller of that name that takes it.
+    "arm_command": ("arm_controller/joint_trajectory", "arm_controller/commands"),
+    "gripper_command": tuple(
+        f"gripper_controller/{name}" for name in ("joint_trajectory", "commands", "gripper_command")
+    ),
+}
+"""Our names of the topics that the arguments of ``robot`` rename."""
 
 LAUNCHES = {
     launch.name: launch
@@ -240,6 +252,9 @@ LAUNCHES = {
             "a simulated robot with a depth camera on terrain, mapping, and a policy that walks it",
             SIM_MAP_WALK_ARGUMENTS,
             build_sim_map_walk,
+        ),
+        Launch(
+            "sim_arm", "a simulated arm at its workbench and a policy that moves it", SIM_ARM_ARGUMENTS, build_sim_arm
         ),
         Launch("mapping", "the elevation map of a robot whose camera runs already", MAPPING_ARGUMENTS, build_mapping),
         Launch("robot", "a policy for a robot whose ROS 2 driver runs already", ROBOT_ARGUMENTS, build_robot),
@@ -259,106 +274,12 @@ def find_launch(name: str) -> Launch:
     return LAUNCHES[name]
 
 
-def _node(
-    executable: str,
-    args: Mapping[str, str],
-    parameters: Mapping[str, ParameterValue],
-    remappings: tuple[tuple[str, str], ...] = (),
-) -> NodeSpec:
-    return NodeSpec(
-        package="gantry_ros",
-        executable=executable,
-        name=executable,
-        namespace=args["namespace"],
-        parameters=dict(parameters),
-        config=_existing(args, "config"),
-        remappings=remappings,
-        environment=_environment(args),
-    )
-
-
-def _policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
-    for name, suffix in (("record", ".mcap"), ("statistics", ".json")):
-        if args[name] and (trouble := output_trouble(args[name], suffix)):
-            raise GantryError(f"Argument '{name}': {trouble}.")
-    parameters: dict[str, ParameterValue] = {"bundle": _bundle(args)}
-    parameters.update(_given(args, "robot", "record", "statistics", "public_key"))
-    parameters.update(_schedule(args))
-    if args["require_heartbeat"]:
-        parameters["safety.require_heartbeat"] = _flag(args, "require_heartbeat")
-    return parameters
-
-
 def _goal(args: Mapping[str, str]) -> dict[str, ParameterValue]:
-    parameters = _given(args, "goal")
+    parameters = given(args, "goal")
     if args["goal"]:
         parse_goal(args["goal"])
     if args["goal_timeout"]:
-        parameters["goal_timeout_s"] = _number(args, "goal_timeout")
-    if _flag(args, "goal_hold"):
+        parameters["goal_timeout_s"] = number(args, "goal_timeout")
+    if flag(args, "goal_hold"):
         parameters["goal_hold"] = True
     return parameters
-
-
-def _schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
-    return {"realtime_priority": _integer(args, "realtime_priority")} if args["realtime_priority"] else {}
-
-
-def _environment(args: Mapping[str, str]) -> dict[str, str]:
-    environment: dict[str, str] = {}
-    if args["dds_profile"]:
-        environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(Path(_existing(args, "dds_profile")).resolve())
-    if args["discovery_range"]:
-        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = args["discovery_range"]
-    return environment
-
-
-def _given(args: Mapping[str, str], *names: str) -> dict[str, ParameterValue]:
-    return {name: args[name] for name in names if args[name]}
-
-
-def _bundle(args: Mapping[str, str]) -> str:
-    if not args["bundle"]:
-        raise GantryError(f"Argument 'bundle' is missing: bundle:=PATH, a {WHERE}.")
-    return str(named_path(args["bundle"]))
-
-
-def _robot_of(bundle: str) -> str:
-    return load_bundle(find_bundle(bundle)).contract.robot
-
-
-def _existing(args: Mapping[str, str], name: str) -> str:
-    if args[name] and not Path(args[name]).is_file():
-        raise GantryError(f"Argument '{name}': there is no file {args[name]}.")
-    return args[name]
-
-
-def _flag(args: Mapping[str, str], name: str) -> bool:
-    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if args[name].lower() not in values:
-        raise GantryError(f"Argument '{name}' is '{args[name]}', expected true or false.")
-    return values[args[name].lower()]
-
-
-def _number(args: Mapping[str, str], name: str) -> float:
-    try:
-        return float(args[name])
-    except ValueError as error:
-        raise GantryError(f"Argument '{name}' is '{args[name]}', expected a number.") from error
-
-
-def _json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]:
-    try:
-        value = json.loads(args[name] or "{}")
-    except ValueError as error:
-        raise GantryError(f"Argument '{name}' is no JSON: {error}. It is: {args[name]}") from error
-    if not isinstance(value, dict):
-        raise GantryError(f"Argument '{name}' is {args[name]}, expected a JSON object.")
-    return value
-
-
-def _integer(args: Mapping[str, str], name: str) -> int:
-    try:
-        return int(args[name])
-    except ValueError as error:
-        raise GantryError(f"Argument '{name}' is '{args[name]}', expected an integer.") from error

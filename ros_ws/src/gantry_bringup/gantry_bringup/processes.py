@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from gantry_bringup.description import NodeSpec, ParameterValue
+from gantry_bringup.parts import NodeSpec, ParameterValue
 from gantry_ros.availability import child_environment
 
 GRACE_S = 5.0

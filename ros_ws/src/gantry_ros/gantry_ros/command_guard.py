@@ -1,5 +1,7 @@
 """One robot, one commander and one voice: who else publishes joint commands, and who speaks for the robot.
 
+An arm may be commanded on several topics, of which its commander uses one; it is alone on none if another is.
+
 DDS tells of other writers as it discovers them, some time after the first state has arrived. So a newcomer looks for a
 while before it announces itself, and steps back if one turns up late; whoever drives gives it the time to do so.
 """
@@ -7,6 +9,7 @@ while before it announces itself, and steps back if one turns up late; whoever d
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rclpy.node import Node
 
@@ -30,11 +33,12 @@ class CommandGuard:
 
     Args:
         node: Its view of the network, and its own name, count.
+        command_topics: Where the robot can be commanded; this node announces itself on one of them.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, command_topics: Sequence[str] = (topics.JOINT_COMMAND,)) -> None:
         self._node = node
-        self._topic = node.resolve_topic_name(topics.JOINT_COMMAND)
+        self._topics = [node.resolve_topic_name(topic) for topic in command_topics]
         self._looks = 0
         self.others: list[str] = []
         """Names of the other writers at the last look."""
@@ -56,7 +60,7 @@ class CommandGuard:
 
     def look(self, announced: bool = True) -> None:
         """Look once; ``announced`` tells whether one of the publishers is this node's own."""
-        names = [_name(info) for info in self._node.get_publishers_info_by_topic(self._topic)]
+        names = [_name(info) for topic in self._topics for info in self._node.get_publishers_info_by_topic(topic)]
         own = self._node.get_fully_qualified_name()
         if announced and own in names:
             names.remove(own)
@@ -65,7 +69,7 @@ class CommandGuard:
 
     def alone(self) -> bool:
         """Whether this node's own publisher is the only one; cheap enough for every tick."""
-        return self._node.count_publishers(self._topic) <= 1
+        return sum(map(self._node.count_publishers, self._topics)) <= 1
 
     def refuse(self) -> None:
         """Refuse while there is another writer.

@@ -17,19 +17,20 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from gantry_deploy.bundle import Bundle
-from gantry_deploy.contract import BODY_POSE
+from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.golden import OBJECT_TERMS
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.perception import MapLimits, MapSource, make_map_source, map_values
 from gantry_deploy.realtime import prepare_thread
-from gantry_deploy.ros_messages import ODOM_FRAME
+from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_ros import bundle_parameters, convert, convert_map, topics
+from gantry_ros import arm_commands, bundle_parameters, convert, convert_arm, convert_map, topics
 from gantry_ros.bundle_parameters import load_named_bundle
 from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
@@ -50,6 +51,14 @@ PARAMETERS = (
     Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
     Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
     Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
+    Parameter(
+        "command_message",
+        "",
+        f"How commands leave: {', '.join(arm_commands.COMMAND_MESSAGES)}; empty: the first, for an arm the second.",
+    ),
+    Parameter(
+        "gripper_message", arm_commands.WITH_ARM, f"An arm's gripper: {', '.join(arm_commands.GRIPPER_MESSAGES)}."
+    ),
     Parameter(
         "map_stale_s", MapLimits().stale_s, "A policy that looks at a map sees unseen ground beyond this age, s."
     ),
@@ -177,6 +186,11 @@ class PolicyNode:
         if runner.contract.command.kind == BODY_POSE:
             node.create_subscription(PoseStamped, topics.GOAL_POSE, self._on_goal, topics.OPERATOR_QOS)
             return
+        if runner.contract.command.kind == OBJECT_GOAL:
+            node.create_subscription(PoseStamped, topics.OBJECT_GOAL, self._on_object_goal, topics.OPERATOR_QOS)
+            return
+        if not runner.contract.command.names:
+            return
         self._read_twist = convert.TwistReader(runner.contract.command.names)
         node.create_subscription(
             TwistStamped if stamped else Twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS
@@ -201,6 +215,14 @@ class PolicyNode:
             return  # Senders repeat it, as one message alone may get lost.
         place = f"x {goal.x_in_world_m:.2f} m, y {goal.y_in_world_m:.2f} m, yaw {goal.yaw_in_world_rad:.2f} rad"
         self._log().info(f"Goal: {place}.", throttle_duration_sec=1.0)
+
+    def _on_object_goal(self, message: PoseStamped) -> None:
+        try:
+            place = convert_arm.place(message, BASE_FRAME)
+        except GantryError as error:
+            self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
+            return
+        self._controller.set_command(place, self._controller.robot.now_s())
 
     def _publish(self) -> None:
         report = self._report
@@ -280,7 +302,11 @@ def main(arguments: list[str]) -> int:
             joint_order=values["joint_order"],
             connect_timeout_s=values["connect_timeout_s"],
             discovery_s=values["discovery_s"],
+            command_message=values["command_message"],
+            gripper_message=values["gripper_message"],
+            command_period_s=bundle.contract.dt_s,
         )
+        _look_for(bundle.contract, robot)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         eyes = make_map_source(bundle.contract, robot, limits=limits)
         recorder = _recorder(values["record"], bundle, spec, eyes)
@@ -339,6 +365,14 @@ class _Steps:
             self._robot.refuse_other_commanders()
         if self._host.stop.is_set():
             self._controller.stop()
+
+
+def _look_for(contract: PolicyContract, robot: RosRobot) -> None:
+    """Have the robot's connection wait for what an arm's policy sees beside the joints."""
+    if {term.name for term in contract.observations} & set(OBJECT_TERMS):
+        robot.follow_object()
+    if contract.arm is not None and contract.arm.cameras:
+        robot.follow_pictures(tuple(camera.name for camera in contract.arm.cameras))
 
 
 def _write_statistics(path: str, controller: Controller, recorder: Recorder | None, damped: Damped | None) -> None:

@@ -1,4 +1,7 @@
-"""A robot behind ROS 2 topics, as a backend of the control loop like any other."""
+"""A robot behind ROS 2 topics, as a backend of the control loop like any other.
+
+Legs get a joint command with gains; an arm gets positions, as ros2_control's controllers take them.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,23 @@ import threading
 import time
 from typing import Any, Literal
 
+from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from sensor_msgs.msg import Imu, JointState, PointCloud2
+from sensor_msgs.msg import Image, Imu, JointState, PointCloud2
 from std_msgs.msg import Float32MultiArray
 
-from gantry_deploy.ros_messages import ODOM_FRAME
+from gantry_deploy.pictures import Picture
+from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_deploy.safety import is_arm
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.snapshot import MapSnapshot
-from gantry_ros import convert, convert_map, topics
+from gantry_ros import arm_commands, convert, convert_arm, convert_map, topics
+from gantry_ros.arm_commands import ArmCommandWriter
 from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
 from gantry_ros.host import NodeHost
 
@@ -26,13 +33,21 @@ OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
+_KINDS: dict[str, Any] = {
+    topics.JOINT_STATES: JointState,
+    topics.IMU: Imu,
+    topics.ODOM: Odometry,
+    topics.FOOT_CONTACTS: Float32MultiArray,
+    topics.OBJECT_POSE: PoseStamped,
+}
 
 
 class RosRobot:
     """Implements :class:`gantry_hardware.backend.Robot` on topics.
 
     ``stamp_s`` of a state is the local monotonic time at which the older of its two required parts, joints and IMU, was
-    received. A message whose header stamp repeats is no news: a robot that keeps sending its last reading goes stale.
+    received; an arm has no IMU. A message whose header stamp repeats is no news: a robot that keeps sending its last
+    reading goes stale.
 
     Args:
         spec: The robot that must be on the other side.
@@ -40,6 +55,14 @@ class RosRobot:
         joint_order: ``strict`` refuses a JointState in another order than the spec's, ``by_name`` sorts it.
         connect_timeout_s: How long :meth:`connect` waits for a first state.
         discovery_s: How long :meth:`connect` then looks for others who command the robot.
+        command_message: A name of :data:`gantry_ros.arm_commands.COMMAND_MESSAGES`; empty for ``joint_command``, and
+            for ``joint_trajectory`` of an arm.
+        gripper_message: A name of :data:`gantry_ros.arm_commands.GRIPPER_MESSAGES`, for an arm.
+        command_period_s: Time between two commands, for trajectories.
+
+    Raises:
+        UnknownNameError: If an option has no such value.
+        RobotError: If a robot that is no arm shall be commanded by positions, which cannot damp it.
     """
 
     def __init__(
@@ -50,10 +73,18 @@ class RosRobot:
         joint_order: Literal["strict", "by_name"] = "strict",
         connect_timeout_s: float = 10.0,
         discovery_s: float = DISCOVERY_S,
+        command_message: str = "",
+        gripper_message: str = arm_commands.WITH_ARM,
+        command_period_s: float = 0.05,
     ) -> None:
         if joint_order not in JOINT_ORDERS:
             raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
         self.spec = spec
+        self._message = arm_commands.chosen_message(spec, command_message)
+        self._gripper_message, self._command_period_s = gripper_message, command_period_s
+        self._required = [topics.JOINT_STATES] if is_arm(spec) else [topics.JOINT_STATES, topics.IMU]
+        self._optional = [] if is_arm(spec) else [topics.ODOM, topics.FOOT_CONTACTS]
+        self._cameras: tuple[str, ...] = ()
         self._connect_timeout_s = connect_timeout_s
         self._discovery_s = discovery_s
         self._given_host = host
@@ -69,7 +100,7 @@ class RosRobot:
         self._map: tuple[MapSnapshot, float] | None = None
         self._guard: CommandGuard | None = None
         self._withholding = False
-        self._publisher: Publisher | None = None
+        self._publisher: Publisher | ArmCommandWriter | None = None
         self._entities: list[tuple[str, Any]] = []
 
     def connect(self) -> None:
@@ -83,13 +114,8 @@ class RosRobot:
             return
         self._host = self._given_host or NodeHost(f"gantry_{self.spec.name}")
         node = self._host.node
-        for topic, kind in (
-            (topics.JOINT_STATES, JointState),
-            (topics.IMU, Imu),
-            (topics.ODOM, Odometry),
-            (topics.FOOT_CONTACTS, Float32MultiArray),
-        ):
-            handler = self._handler(topic)
+        for topic in (*self._required, *self._optional):
+            handler, kind = self._handler(topic), _KINDS.get(topic, Image)
             self._entities.append(("subscription", node.create_subscription(kind, topic, handler, topics.READER_QOS)))
         if self._follows_map:
             subscription = node.create_subscription(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
@@ -99,7 +125,7 @@ class RosRobot:
         try:
             self._wait_for_state()
             self.read()
-            self._guard = CommandGuard(node)
+            self._guard = CommandGuard(node, arm_commands.command_topics(self.spec))
             self._guard.settle(self._discovery_s)
             self._refuse_two_voices(node)
             if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
@@ -107,8 +133,7 @@ class RosRobot:
         except RobotError:
             self.close()
             raise
-        self._publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
-        self._entities.append(("publisher", self._publisher))
+        self._publisher = self._make_publisher(node)
         self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
 
     def now_s(self) -> float:
@@ -131,13 +156,17 @@ class RosRobot:
         if missing:
             raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
         joints, joints_s = newest[topics.JOINT_STATES]
-        imu, imu_s = newest[topics.IMU]
         now_s = time.monotonic()
 
         def fresh(topic: str) -> Any:
             message, received_s = newest.get(topic, (None, 0.0))
             return message if now_s - received_s <= OPTIONAL_TIMEOUT_S else None
 
+        if is_arm(self.spec):
+            seen = fresh(topics.OBJECT_POSE)
+            pose = None if seen is None else convert_arm.pose(seen, BASE_FRAME)
+            return convert_arm.arm_state(self._read_joints(joints), joints_s, pose)
+        imu, imu_s = newest[topics.IMU]
         return convert.robot_state(
             self._read_joints(joints), imu, min(joints_s, imu_s), fresh(topics.ODOM), fresh(topics.FOOT_CONTACTS)
         )
@@ -147,6 +176,7 @@ class RosRobot:
 
         A limp command is withheld while somebody else commands the robot, and None is returned: between another's
         targets it would make the robot drop. Braking is sent whoever else is there; what moves the robot is refused.
+        Positions cannot say that an arm shall be limp or damped; such a command is withheld as well.
 
         Raises:
             RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the robot too.
@@ -154,6 +184,12 @@ class RosRobot:
         if self._host is None or self._publisher is None or self._guard is None:
             raise RobotError("The ROS robot is not connected; call connect() first.")
         limited, _ = self._limiter.clamp(command)
+        if isinstance(self._publisher, ArmCommandWriter):
+            if not arm_commands.is_expressible(limited):
+                return None
+            self._guard.refuse_after_patience()
+            self._publisher.publish(limited)
+            return limited
         if self._is_limp(limited):
             if self._withholds():
                 return None
@@ -201,6 +237,26 @@ class RosRobot:
     def follow_map(self) -> None:
         """Listen for the elevation map of a mapping node from :meth:`connect` on."""
         self._follows_map = True
+
+    def follow_object(self) -> None:
+        """Wait for the pose of what the arm handles in :meth:`connect`, and listen for it from then on."""
+        self._required.append(topics.OBJECT_POSE)
+
+    def follow_pictures(self, cameras: tuple[str, ...]) -> None:
+        """Wait for a picture of each camera in :meth:`connect`, and listen for them from then on."""
+        self._cameras = cameras
+        self._required += [topics.PICTURE.format(name=name) for name in cameras]
+
+    def read_pictures(self) -> dict[str, Picture]:
+        """The newest picture of each camera, stamped with the local monotonic time of its receipt.
+
+        Raises:
+            RobotError: If one is encoded in another way than is understood.
+        """
+        with self._arrived:
+            newest = {name: self._newest.get(topics.PICTURE.format(name=name)) for name in self._cameras}
+        found = {name: item for name, item in newest.items() if item is not None}
+        return {name: Picture(received_s, convert_arm.picture(image)) for name, (image, received_s) in found.items()}
 
     def read_map(self) -> tuple[MapSnapshot, float] | None:
         """The newest map, and the local monotonic time at which its newest frame became known; None before the first.
@@ -274,13 +330,20 @@ class RosRobot:
             f"{', '.join(parts)}. Is its node running, with the same ROS_DOMAIN_ID and discovery range?"
         )
 
-    @staticmethod
-    def _missing(newest: dict[str, tuple[Any, float]]) -> list[str]:
-        return [topic for topic in (topics.JOINT_STATES, topics.IMU) if topic not in newest]
+    def _make_publisher(self, node: Node) -> Publisher | ArmCommandWriter:
+        if self._message == arm_commands.JOINT_COMMAND:
+            publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
+            self._entities.append(("publisher", publisher))
+            return publisher
+        writer = ArmCommandWriter(node, self.spec, self._message, self._gripper_message, self._command_period_s)
+        self._entities += [("publisher", publisher) for publisher in writer.publishers]
+        return writer
 
-    @staticmethod
-    def _refuse_two_voices(node: Node) -> None:
-        for topic in (topics.JOINT_STATES, topics.IMU):
+    def _missing(self, newest: dict[str, tuple[Any, float]]) -> list[str]:
+        return [topic for topic in self._required if topic not in newest]
+
+    def _refuse_two_voices(self, node: Node) -> None:
+        for topic in self._required:
             refuse_two_publishers(node, topic)
 
     def _withholds(self) -> bool:

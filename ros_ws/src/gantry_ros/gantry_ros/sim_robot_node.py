@@ -1,12 +1,12 @@
 """A robot on ROS 2 topics: any backend by name, stepped in real time, MuJoCo unless asked otherwise.
 
-It publishes what a robot's driver publishes and obeys ``joint_command``. Without a command for the watchdog's time it
-damps by itself. The parameter ``fault`` injects faults on purpose, for tests and for drills.
+It publishes what a robot's driver publishes and obeys ``joint_command``, an arm also what its controllers would take.
+Without a command for the watchdog's time it damps by itself; an arm stays where it is. A robot that has a task tells
+where the object is. The parameter ``fault`` injects faults on purpose, for tests and for drills.
 """
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 import threading
@@ -15,23 +15,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
+from rclpy.publisher import Publisher
 from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray
 from std_srvs.srv import Trigger
 
 from gantry_deploy.realtime import prepare_thread
+from gantry_deploy.safety import is_arm
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, RobotError, unknown_name_text
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
+from gantry_ros.command_inputs import Activity, CommandInputs
 from gantry_ros.depth_publisher import depth_publisher
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
+from gantry_ros.scene_publisher import scene_publisher
 
 NAME = "sim_robot_node"
 
@@ -46,6 +51,7 @@ FAULTS = {
     "no_depth": "publishes no depth images any more",
     "covered": "the depth images hold no measurement, as with a covered lens",
     "no_odom": "publishes no odometry any more",
+    "no_object": "publishes no pose of the object any more",
 }
 """Values of the parameter ``fault``."""
 
@@ -54,7 +60,8 @@ PARAMETERS = (
     Parameter("backend", "mujoco", "Backend's name in the registry gantry.backends."),
     Parameter("options", "{}", 'Options of the backend as a JSON object, for example {"delay_s": 0.004}.'),
     Parameter("rate_hz", 200.0, "Rate of the published state, Hz; the backend is stepped at it, in real time."),
-    Parameter("watchdog_s", 0.1, "The robot damps when its newest command is older, s."),
+    Parameter("watchdog_s", 0.1, "The robot damps, or holds an arm, when its newest command is older, s."),
+    Parameter("picture_rate_hz", 20.0, "Rate of the pictures of a robot that takes some, Hz."),
     Parameter(
         "realtime_priority", 0, "SCHED_FIFO priority of the stepping loop, 1 to 99; 0 for the default scheduler."
     ),
@@ -68,24 +75,6 @@ MAX_LAG_S = 0.1
 """A loop that is further behind than this starts over from now instead of catching up with a burst."""
 
 
-class Activity(enum.StrEnum):
-    """Whom the robot obeys."""
-
-    WAITING = "waiting for joint commands"
-    COMMANDED = "commanded"
-    DAMPING = "damping: no joint command"
-
-
-@dataclass(frozen=True)
-class Received:
-    """A joint command and when it came."""
-
-    command: JointCommand
-    """What to do."""
-    time_s: float
-    """Local monotonic time of its receipt."""
-
-
 @dataclass
 class Counts:
     """What a simulated robot's node counts."""
@@ -96,10 +85,6 @@ class Counts:
     """How long they took."""
     overruns: int = 0
     """How often the loop was so far behind the clock that it started over from there."""
-    watchdog_trips: int = 0
-    """How often it damped by itself."""
-    refused: int = 0
-    """Joint commands that were none."""
 
 
 class SimRobotNode:
@@ -119,14 +104,11 @@ class SimRobotNode:
         self._robot: Robot = make_backend(values["backend"], self.spec, **_options(values["options"]))
         self._backend_name = values["backend"]
         self._period_s = 1.0 / _positive(values, "rate_hz")
-        self._watchdog_s = _positive(values, "watchdog_s")
-        self._codec = convert.CommandCodec(self.spec)
+        self._inputs = CommandInputs(host.node, self.spec, _positive(values, "watchdog_s"))
         self._robot_lock = threading.Lock()
-        self._received: Received | None = None
         self._fault: str = ""
         self._set_fault(values["fault"])
-        self._damping = JointCommand.damping(self.spec)
-        self._activity = Activity.WAITING
+        self._scene = scene_publisher(host.node, self._robot, _positive(values, "picture_rate_hz"))
         self._counts = Counts()
         self._last_stamp_s = -math.inf
         self._priority: int = values["realtime_priority"]
@@ -148,24 +130,27 @@ class SimRobotNode:
             "wall_s": self._counts.wall_s,
             "simulated_s": self._counts.steps * self._period_s,
             "overruns": self._counts.overruns,
-            "watchdog_trips": self._counts.watchdog_trips,
-            "refused_commands": self._counts.refused,
+            "watchdog_trips": self._inputs.watchdog_trips,
+            "refused_commands": self._inputs.refused,
         }
 
     def _loop(self) -> None:
         begin_s = next_s = time.monotonic()
-        robot_s = self._robot.now_s()
+        robot_s, joints = self._robot.now_s(), None
         while not self._host.stop.is_set():
             with self._robot_lock:
-                command = self._choose_command(time.monotonic())
+                command = self._inputs.choose(time.monotonic(), joints)
                 if command is not None:
                     self._robot.write(command)
                 robot_s += self._period_s
                 self._robot.sleep_until(robot_s)
                 state = self._robot.read()
-                age_s = self._robot.now_s() - state.stamp_s
-                frames = [] if self._eyes is None else self._eyes.collect(self._robot.now_s())
-            self._publish(state, age_s)
+                joints, now_s = state.joint_pos_rad, self._robot.now_s()
+                frames = [] if self._eyes is None else self._eyes.collect(now_s)
+                pictures = {} if self._scene is None else self._scene.pictures(now_s)
+            if self._scene is not None and self._fault not in ("silent", "frozen"):
+                self._scene.publish(state, now_s, pictures, silent=self._fault == "no_object")
+            self._publish(state, now_s - state.stamp_s)
             if self._eyes is not None and self._fault not in ("silent", "frozen", "no_depth"):
                 for frame, frame_age_s in frames:
                     self._eyes.publish(frame, frame_age_s, covered=self._fault == "covered")
@@ -178,33 +163,14 @@ class SimRobotNode:
             elif late_s < 0.0:
                 time.sleep(-late_s)
 
-    def _choose_command(self, now_s: float) -> JointCommand | None:
-        """What to do now; None before the first command, when the backend does what it does at its start."""
-        received = self._received
-        if received is None:
-            return None
-        if now_s - received.time_s <= self._watchdog_s:
-            if self._activity is not Activity.COMMANDED:
-                self._log().info("Joint commands arrive.")
-            self._activity = Activity.COMMANDED
-            return received.command
-        if self._activity is not Activity.DAMPING:
-            self._counts.watchdog_trips += 1
-            text = f"No joint command for {self._watchdog_s:g} s"
-            if _is_braking(received.command):  # Who damps the robot before he leaves, has left on purpose.
-                self._log().info(f"{text} since the one to damp: damping on.")
-            else:
-                self._log().warning(f"{text}: damping.")
-        self._activity = Activity.DAMPING
-        return self._damping
-
     def _publish(self, state: RobotState, age_s: float) -> None:
         fault = self._fault
         if fault == "silent":
             return
         if fault == "frozen":
             self._joints.publish(self._last_joints)
-            self._imu.publish(self._last_imu)
+            if self._imu is not None:
+                self._imu.publish(self._last_imu)
             return
         if state.stamp_s <= self._last_stamp_s:
             return  # Nothing new, nothing said.
@@ -213,40 +179,39 @@ class SimRobotNode:
         stamp = convert.stamp_from_ns(now_ns - int(age_s * 1e9))
         if fault == "nan":
             state = replace(state, joint_pos_rad=np.concatenate(([np.nan], state.joint_pos_rad[1:])))
+        if self._imu is not None:
+            self._publish_base(self._imu, state, stamp)
+        # Last, so that whoever waits for joints finds the rest of the same reading already there.
+        self._last_joints = _relabel(convert.joint_state_message(self.spec, state, stamp), fault)
+        self._joints.publish(self._last_joints)
+
+    def _publish_base(self, imu: Publisher, state: RobotState, stamp: Time) -> None:
+        """What a robot has whose base moves."""
         odometry = convert.odometry_message(state, stamp)
-        if odometry is not None and fault != "no_odom":
+        if odometry is not None and self._fault != "no_odom":
             self._odom.publish(odometry)
         contacts = convert.foot_contact_message(self.spec, state)
         if contacts is not None:
             self._contacts.publish(contacts)
         self._last_imu = convert.imu_message(state, stamp)
-        if fault != "no_imu":
-            self._imu.publish(self._last_imu)
-        # Last, so that whoever waits for joints finds the rest of the same reading already there.
-        self._last_joints = _relabel(convert.joint_state_message(self.spec, state, stamp), fault)
-        self._joints.publish(self._last_joints)
+        if self._fault != "no_imu":
+            imu.publish(self._last_imu)
 
     def _open_topics(self, diagnostics_period_s: float) -> None:
         node = self._host.node
         self._last_joints = JointState()
         self._last_imu = Imu()
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
-        self._imu = node.create_publisher(Imu, topics.IMU, topics.WRITER_QOS)
-        self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
-        self._contacts = node.create_publisher(Float32MultiArray, topics.FOOT_CONTACTS, topics.WRITER_QOS)
+        self._imu: Publisher | None = None
+        if not is_arm(self.spec):
+            self._imu = node.create_publisher(Imu, topics.IMU, topics.WRITER_QOS)
+            self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
+            self._contacts = node.create_publisher(Float32MultiArray, topics.FOOT_CONTACTS, topics.WRITER_QOS)
         self._eyes = depth_publisher(node, self._robot)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
-        node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
         node.create_service(Trigger, "reset", answer(self._reset))
         node.create_timer(diagnostics_period_s, self._report)
         node.add_on_set_parameters_callback(self._on_parameters)
-
-    def _on_command(self, message: JointState) -> None:
-        try:
-            self._received = Received(self._codec.command(message), time.monotonic())
-        except RobotError as error:
-            self._counts.refused += 1
-            self._log().error(f"Refused: {error}", throttle_duration_sec=1.0)
 
     def _on_parameters(self, parameters: list[RclParameter]) -> SetParametersResult:
         try:
@@ -270,24 +235,25 @@ class SimRobotNode:
             raise RobotError(f"Backend '{self._backend_name}' cannot be reset.")
         with self._robot_lock:
             reset()
-            self._received = None
-            self._activity = Activity.WAITING
+            self._inputs.reset()
         return f"Robot '{self.spec.name}' is back at its start."
 
     def _report(self) -> None:
+        activity = self._inputs.activity
         values = {
-            "activity": self._activity,
+            "activity": activity,
             "backend": self._backend_name,
             "fault injected": FAULTS[self._fault],
-            "watchdog trips": self._counts.watchdog_trips,
-            "refused commands": self._counts.refused,
+            "watchdog trips": self._inputs.watchdog_trips,
+            "refused commands": self._inputs.refused,
             "overruns": self._counts.overruns,
+            **({} if self._scene is None else self._scene.values()),
         }
         stamp = self._host.node.get_clock().now().to_msg()
         name = self._host.node.get_name()
         self._diagnostics.publish(
             convert.diagnostics_message(
-                stamp, name, self.spec.name, self._activity, values, error=self._activity is Activity.DAMPING
+                stamp, name, self.spec.name, activity, values, error=activity in (Activity.DAMPING, Activity.HOLDING)
             )
         )
 
@@ -309,10 +275,6 @@ def main(arguments: list[str]) -> int:
         if values["statistics"]:
             write_json(values["statistics"], node.statistics(), "statistics")
         return 1 if host.failure is not None else 0
-
-
-def _is_braking(command: JointCommand) -> bool:
-    return not command.stiffness_nm_rad.any() and not command.effort_nm.any()
 
 
 def _relabel(message: JointState, fault: str) -> JointState:

@@ -1,0 +1,210 @@
+"""What launch descriptions are made of: nodes, arguments, and how the text of an argument becomes a parameter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli.command import output_trouble
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.locate import WHERE, find_bundle, named_path
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+ParameterValue = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node to start."""
+
+    package: str
+    """ROS package, and Python package with a ``__main__`` that takes the executable's name."""
+    executable: str
+    """Name of the executable."""
+    name: str
+    """Node name."""
+    namespace: str = ""
+    """Namespace, empty for the root."""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """Parameters that win over the ones in ``config``."""
+    config: str = ""
+    """Path of a ROS parameter file, empty for none."""
+    remappings: tuple[tuple[str, str], ...] = ()
+    """Pairs of topic name and the name to use instead."""
+    arguments: tuple[str, ...] = ()
+    """Further command line arguments."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables to set."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a launch description; all values are text, as in ROS."""
+
+    name: str
+    """Name on the command line, ``name:=value``."""
+    default: str
+    """Value when it is not given; empty for "not given"."""
+    text: str
+    """What it does."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch description."""
+
+    name: str
+    """Name on the command line and of the launch file."""
+    text: str
+    """What it starts, in one line."""
+    arguments: tuple[Argument, ...]
+    """What may be given."""
+    build: Callable[[Mapping[str, str]], list[NodeSpec]]
+    """From complete arguments to nodes, in the order of their start."""
+
+    def nodes(self, given: Mapping[str, str]) -> list[NodeSpec]:
+        """The nodes for some arguments.
+
+        Raises:
+            UnknownNameError: If there is no such argument.
+            GantryError: If a value does not fit.
+        """
+        defaults = {argument.name: argument.default for argument in self.arguments}
+        for name in given:
+            if name not in defaults:
+                raise UnknownNameError(f"argument of '{self.name}'", name, defaults)
+        return self.build({**defaults, **given})
+
+
+def make_node(
+    executable: str,
+    args: Mapping[str, str],
+    parameters: Mapping[str, ParameterValue],
+    remappings: tuple[tuple[str, str], ...] = (),
+) -> NodeSpec:
+    """A node of ``gantry_ros`` with what every description says of its nodes.
+
+    Raises:
+        GantryError: If a file that an argument names does not exist.
+    """
+    return NodeSpec(
+        package="gantry_ros",
+        executable=executable,
+        name=executable,
+        namespace=args["namespace"],
+        parameters=dict(parameters),
+        config=_existing(args, "config"),
+        remappings=remappings,
+        environment=_environment(args),
+    )
+
+
+def policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    """What every description says of its policy node.
+
+    Raises:
+        GantryError: If there is no bundle, a file cannot be written, or a value does not fit.
+    """
+    for name, suffix in (("record", ".mcap"), ("statistics", ".json")):
+        if args[name] and (trouble := output_trouble(args[name], suffix)):
+            raise GantryError(f"Argument '{name}': {trouble}.")
+    parameters: dict[str, ParameterValue] = {"bundle": bundle_of(args)}
+    parameters.update(given(args, "robot", "record", "statistics", "public_key"))
+    parameters.update(schedule(args))
+    if args["require_heartbeat"]:
+        parameters["safety.require_heartbeat"] = flag(args, "require_heartbeat")
+    return parameters
+
+
+def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    """The priority of a loop, where one is given."""
+    return {"realtime_priority": _integer(args, "realtime_priority")} if args["realtime_priority"] else {}
+
+
+def _environment(args: Mapping[str, str]) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    if args["dds_profile"]:
+        environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(Path(_existing(args, "dds_profile")).resolve())
+    if args["discovery_range"]:
+        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = args["discovery_range"]
+    return environment
+
+
+def given(args: Mapping[str, str], *names: str) -> dict[str, ParameterValue]:
+    """The named arguments that are given, as parameters of the same names."""
+    return {name: args[name] for name in names if args[name]}
+
+
+def bundle_of(args: Mapping[str, str]) -> str:
+    """Path of the bundle.
+
+    Raises:
+        GantryError: If none is named.
+    """
+    if not args["bundle"]:
+        raise GantryError(f"Argument 'bundle' is missing: bundle:=PATH, a {WHERE}.")
+    return str(named_path(args["bundle"]))
+
+
+def contract_of(bundle: str) -> PolicyContract:
+    """The contract of a bundle, which is verified.
+
+    Raises:
+        GantryError: If there is no intact bundle.
+    """
+    return load_bundle(find_bundle(bundle)).contract
+
+
+def _existing(args: Mapping[str, str], name: str) -> str:
+    if args[name] and not Path(args[name]).is_file():
+        raise GantryError(f"Argument '{name}': there is no file {args[name]}.")
+    return args[name]
+
+
+def flag(args: Mapping[str, str], name: str) -> bool:
+    """An argument that is true or false.
+
+    Raises:
+        GantryError: If it is neither.
+    """
+    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if args[name].lower() not in values:
+        raise GantryError(f"Argument '{name}' is '{args[name]}', expected true or false.")
+    return values[args[name].lower()]
+
+
+def number(args: Mapping[str, str], name: str) -> float:
+    """An argument that is a number.
+
+    Raises:
+        GantryError: If it is none.
+    """
+    try:
+        return float(args[name])
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is '{args[name]}', expected a number.") from error
+
+
+def json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]:
+    """An argument that is a JSON object; an empty one if it is not given.
+
+    Raises:
+        GantryError: If it is none.
+    """
+    try:
+        value = json.loads(args[name] or "{}")
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is no JSON: {error}. It is: {args[name]}") from error
+    if not isinstance(value, dict):
+        raise GantryError(f"Argument '{name}' is {args[name]}, expected a JSON object.")
+    return value
+
+
+def _integer(args: Mapping[str, str], name: str) -> int:
+    try:
+        return int(args[name])
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is '{args[name]}', expected an integer.") from error

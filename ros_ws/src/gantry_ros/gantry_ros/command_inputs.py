@@ -1,0 +1,196 @@
+"""Whom a simulated robot obeys: the joint command with gains, and of an arm what its controllers would take.
+
+A robot that hears nothing any more damps by itself, as a driver does; an arm stays at its last target, as a position
+controller does.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+
+from gantry_deploy.safety import is_arm
+from gantry_hardware.errors import RobotError
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand
+from gantry_ros import arm_commands, convert, convert_arm, topics
+
+FloatArray = NDArray[np.float64]
+
+
+class Activity(enum.StrEnum):
+    """Whom the robot obeys."""
+
+    WAITING = "waiting for joint commands"
+    COMMANDED = "commanded"
+    DAMPING = "damping: no joint command"
+    HOLDING = "holding: no joint command"
+
+
+@dataclass(frozen=True)
+class _Received:
+    """A joint command and when it came, on the local monotonic clock."""
+
+    command: JointCommand
+    time_s: float
+
+
+class Follower:
+    """Where an arm's controllers want its joints: along paths, straight from point to point, then at their ends.
+
+    Args:
+        pos_rad: Shape (n,), where they are at the start.
+    """
+
+    def __init__(self, pos_rad: FloatArray) -> None:
+        self._times = [np.zeros(1) for _ in pos_rad]
+        self._places = [np.array([value]) for value in pos_rad]
+
+    def at(self, now_s: float) -> FloatArray:
+        """The targets (n,) at a time."""
+        parts = zip(self._times, self._places, strict=True)
+        return np.array([np.interp(now_s, times, places) for times, places in parts])
+
+    def follow(self, path: convert_arm.Path, now_s: float) -> None:
+        """Leave what was followed for a path that begins now; joints that it does not name go on."""
+        here = self.at(now_s)
+        for column, joint in enumerate(path.joints):
+            self._times[joint] = np.concatenate(([now_s], now_s + path.times_s))
+            self._places[joint] = np.concatenate(([here[joint]], path.pos_rad[:, column]))
+
+
+class CommandInputs:
+    """The newest command of a simulated robot.
+
+    Args:
+        node: To listen with.
+        spec: The robot.
+        watchdog_s: A command that is older counts no more.
+    """
+
+    def __init__(self, node: Node, spec: RobotSpec, watchdog_s: float) -> None:
+        self.activity = Activity.WAITING
+        """Whom the robot obeys now."""
+        self.refused = 0
+        """Commands that were none."""
+        self.watchdog_trips = 0
+        """How often it was left without a command."""
+        self._node, self._spec, self._watchdog_s = node, spec, watchdog_s
+        self._codec = convert.CommandCodec(spec)
+        self._damping = JointCommand.damping(spec)
+        self._lock = threading.Lock()
+        self._received: _Received | None = None
+        self._follower: Follower | None = None
+        self._pos_rad = spec.array("default_rad")
+        self._listen(JointState, topics.JOINT_COMMAND, self._take_command)
+        if is_arm(spec):
+            self._listen_to_controllers()
+
+    def reset(self) -> None:
+        """Forget every command."""
+        with self._lock:
+            self._received = self._follower = None
+            self.activity = Activity.WAITING
+
+    def choose(self, now_s: float, pos_rad: FloatArray | None) -> JointCommand | None:
+        """What to do now; None before the first command, when the backend does what it does at its start.
+
+        Args:
+            now_s: Local monotonic time.
+            pos_rad: Shape (n,), where the joints are; from there an arm's first path begins.
+        """
+        with self._lock:
+            if pos_rad is not None:
+                self._pos_rad = pos_rad
+            received = self._received
+            if received is None:
+                return None
+            lost = now_s - received.time_s > self._watchdog_s
+            self._note(received.command, lost)
+            if lost and self._follower is None and is_arm(self._spec):
+                self._follower = Follower(self._held(received.command))
+            if self._follower is not None:
+                return JointCommand.position(self._spec, self._follower.at(now_s))
+            return self._damping if lost else received.command
+
+    def _held(self, command: JointCommand) -> FloatArray:
+        """Where an arm is held that obeyed a command: at its targets; a joint without stiffness has none but itself."""
+        return np.where(command.stiffness_nm_rad > 0.0, command.pos_rad, self._pos_rad)
+
+    def _note(self, command: JointCommand, lost: bool) -> None:
+        before, left = self.activity, Activity.HOLDING if is_arm(self._spec) else Activity.DAMPING
+        self.activity = left if lost else Activity.COMMANDED
+        if self.activity is before:
+            return
+        log = self._node.get_logger()
+        if not lost:
+            log.info("Joint commands arrive.")
+            return
+        self.watchdog_trips += 1
+        text = f"No joint command for {self._watchdog_s:g} s"
+        if left is Activity.HOLDING:
+            log.warning(f"{text}: holding.")
+        elif _is_braking(command):  # Who damps the robot before he leaves, has left on purpose.
+            log.info(f"{text} since the one to damp: damping on.")
+        else:
+            log.warning(f"{text}: damping.")
+
+    def _take_command(self, message: JointState) -> None:
+        command = self._codec.command(message)
+        with self._lock:
+            self._received, self._follower = _Received(command, time.monotonic()), None
+
+    def _take_path(self, path: convert_arm.Path) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            if self._follower is None:
+                received = self._received
+                self._follower = Follower(self._pos_rad if received is None else self._held(received.command))
+            self._follower.follow(path, now_s)
+            self._received = _Received(JointCommand.position(self._spec, self._follower.at(now_s)), now_s)
+
+    def _listen_to_controllers(self) -> None:
+        spec, everything = self._spec, list(range(self._spec.num_joints))
+        gripper = arm_commands.gripper_joints(spec)
+        alone = [i for i in everything if i not in gripper]
+
+        def trajectory(message: JointTrajectory) -> None:
+            self._take_path(convert_arm.path_of_trajectory(message, spec))
+
+        def positions(message: Float64MultiArray) -> None:
+            # With or without the gripper, which may have a controller of its own.
+            joints = alone if len(message.data) == len(alone) else everything
+            self._take_path(convert_arm.path_of_positions(message, joints, spec))
+
+        def gripper_positions(message: Float64MultiArray) -> None:
+            self._take_path(convert_arm.path_of_positions(message, gripper, spec))
+
+        self._listen(JointTrajectory, topics.ARM_TRAJECTORY, trajectory)
+        self._listen(JointTrajectory, topics.GRIPPER_TRAJECTORY, trajectory)
+        self._listen(Float64MultiArray, topics.ARM_POSITIONS, positions)
+        self._listen(Float64MultiArray, topics.GRIPPER_POSITIONS, gripper_positions)
+
+    def _listen(self, kind: Any, topic: str, take: Callable[[Any], None]) -> None:
+        def callback(message: Any) -> None:
+            try:
+                take(message)
+            except RobotError as error:
+                self.refused += 1
+                self._node.get_logger().error(f"Refused: {error}", throttle_duration_sec=1.0)
+
+        self._node.create_subscription(kind, topic, callback, topics.READER_QOS)
+
+
+def _is_braking(command: JointCommand) -> bool:
+    return not command.stiffness_nm_rad.any() and not command.effort_nm.any()
