@@ -125,7 +125,7 @@ class BcTrainer:
             while self.step < cfg.steps and not self._stop:
                 self._update()
                 last = self.step == cfg.steps
-                due = cfg.log_every_steps and self.step % cfg.log_every_steps == 0
+                due = self.step % cfg.log_every_steps == 0
                 metrics = self._metrics() if due or last else None
                 self._wall_s += time.perf_counter() - began
                 if metrics is not None:
