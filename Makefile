@@ -19,19 +19,21 @@ $(STAMP): pyproject.toml constraints.txt constraints-ros.txt
 demo: $(STAMP)  ## train a Go2, export it, walk it over ROS 2, write report.html
 	@$(BIN)/gantry demo
 
-# Two processes for what runs in one process of its own; real ROS 2 nodes, whose deadlines are judged, get the machine alone.
-PARALLEL := -n 2 --dist worksteal
+# Two processes; what judges how soon something happens gets the machine alone. Nodes of one file share a domain.
+PYTEST := $(BIN)/python -m pytest
 
 test: $(STAMP)  ## all tests
 	@failed=0; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not ros" || failed=1; \
-	$(BIN)/python -m pytest -m "ros" || failed=1; \
+	$(PYTEST) -n 2 --dist worksteal -m "not ros" || failed=1; \
+	$(PYTEST) -n 2 --dist loadfile -m "ros and not timed" || failed=1; \
+	$(PYTEST) -m "timed" || failed=1; \
 	exit $$failed
 
 test-fast: $(STAMP)  ## the tests that take a few seconds each at most
 	@failed=0; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not ros and not slow" || failed=1; \
-	$(BIN)/python -m pytest -m "ros and not slow" || failed=1; \
+	$(PYTEST) -n 2 --dist worksteal -m "not ros and not slow" || failed=1; \
+	$(PYTEST) -n 2 --dist loadfile -m "ros and not timed and not slow" || failed=1; \
+	$(PYTEST) -m "timed and not slow" || failed=1; \
 	exit $$failed
 
 check: $(STAMP)  ## format, lint, import rules and types

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.timed]
 pytest.importorskip("rclpy")
 
 from sensor_msgs.msg import JointState  # noqa: E402

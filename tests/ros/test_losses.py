@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.timed]
 pytest.importorskip("rclpy")
 
 from gantry_deploy.safety import SafetyConfig  # noqa: E402
