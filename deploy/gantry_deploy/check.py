@@ -14,6 +14,7 @@ import numpy as np
 
 from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.arm import ArmDecoder
+from gantry_deploy.arm_rollout import ArmRolloutResult, run_arm_episodes
 from gantry_deploy.bundle import GOLDEN, Bundle
 from gantry_deploy.chunked import ChunkedPolicy
 from gantry_deploy.contract import BODY_POSE, PolicyContract
@@ -44,7 +45,7 @@ CARD_KEY = "check"
 """Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
 
 Report = Mapping[str, Any]
-AnyResult = RolloutResult | GoalRolloutResult
+AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,9 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
 def run_rollout(
     runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
 ) -> AnyResult:
-    """The episodes that suit the policy: velocities to follow, or goals to reach."""
+    """The episodes that suit the policy: a task for an arm, velocities to follow, or goals to reach."""
+    if runner.contract.arm is not None:
+        return run_arm_episodes(runner, config, on_episode)
     run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes
     return run(runner, config, on_episode)
 

@@ -21,6 +21,7 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations import Signals
 from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
+from gantry_deploy.pictures import OBJECT_TERMS
 from gantry_deploy.runner import signals_of
 from gantry_hardware.state import RobotState
 
@@ -28,8 +29,6 @@ MAX_DIFFERENCE = 1e-5
 """Largest absolute difference between what training recorded and what this machine computes."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
-OBJECT_TERMS = ("object_pos", "object_rotation", "object_from_ee", "goal_from_object")
-"""Observations that need the object's pose."""
 
 Arrays = Mapping[str, NDArray[Any]]
 

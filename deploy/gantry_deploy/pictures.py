@@ -1,4 +1,4 @@
-"""Pictures for policies with cameras: who takes them, and when one is too old to act on."""
+"""What an arm's policy sees beside its joints: pictures, who takes them, and when one is too old to act on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.onnx_policy import Images
 from gantry_hardware.backend import Robot
 
+OBJECT_TERMS = ("object_pos", "object_rotation", "object_from_ee", "goal_from_object")
+"""Observations that need the object's pose."""
 STALE_S = 0.5
 """A picture that is older is not acted on: the policy ends as with any input that it lacks."""
 
@@ -35,6 +37,29 @@ class PicturedRobot(Protocol):
     def read_pictures(self) -> Mapping[str, Picture]:
         """The newest picture of each camera that has taken one."""
         ...
+
+
+@runtime_checkable
+class WatchfulRobot(Protocol):
+    """What a robot has beside that, if others see its object and take its pictures."""
+
+    def follow_object(self) -> None:
+        """Ask for the object's pose; call it before :meth:`gantry_hardware.backend.Robot.connect`."""
+        ...
+
+    def follow_pictures(self, cameras: tuple[str, ...]) -> None:
+        """Ask for the pictures of these cameras, likewise."""
+        ...
+
+
+def watch_scene(contract: PolicyContract, robot: Robot) -> None:
+    """Have a robot's connection wait for what an arm's policy sees beside the joints, where others see it."""
+    if contract.arm is None or not isinstance(robot, WatchfulRobot):
+        return
+    if {term.name for term in contract.observations} & set(OBJECT_TERMS):
+        robot.follow_object()
+    if contract.arm.cameras:
+        robot.follow_pictures(tuple(camera.name for camera in contract.arm.cameras))
 
 
 class PictureSource:

@@ -72,6 +72,8 @@ class Bench:
         cfg = LAYOUTS[task]()
         self.layout = BENCHES[cfg.task]
         """What lies on the table."""
+        self.episode_s = cfg.episode_s
+        """Length of an episode in training."""
         self.goal_in_base_m: FloatArray | None = None
         """Shape (3,), where the object belongs in this episode; None in a task without a goal."""
         self._rule, self._seed, self._vary = RULES[cfg.task](cfg), seed, vary
@@ -233,6 +235,11 @@ class BenchRobot(MujocoRobot):
             mujoco.mj_forward(self.model, self.data)
             self._history.clear()
             self._history.append(self._sample())
+
+    @property
+    def episode_s(self) -> float:
+        """Length of an episode of the task in training."""
+        return self._bench.episode_s
 
     @property
     def goal_in_base_m(self) -> FloatArray | None:

@@ -55,7 +55,8 @@ class Watcher:
         wait_until(lambda: self.object is not None and self.object[2] > LIFTED_M, "the cube in the air")
 
     def assert_still(self, operator):
-        """Whether the arm stays where it is, cube in hand, for two reports of the robot."""
+        """Whether the arm, once it has come to rest, stays where it is, cube in hand."""
+        operator.fresh_values("sim_robot_node")
         before = self.joints
         operator.fresh_values("sim_robot_node")
         np.testing.assert_allclose(self.joints, before, atol=0.02)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from gantry_deploy.bundle import Bundle, update_card
+from gantry_deploy.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
+from gantry_deploy.bundle import Bundle, load_bundle, update_card
 from gantry_deploy.check import (
     AnyResult,
     Report,
@@ -40,6 +41,7 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
 
+AnyEpisode = Episode | GoalEpisode | ArmEpisode
 _WORD = 28
 """Width of the column with a stage's name."""
 
@@ -52,10 +54,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
     parser.add_argument(
         "--backend",
-        default=defaults.backend,
         metavar="NAME",
-        help="simulated robot; its backend draws noise, friction and payload, so it takes the options "
-        f"{', '.join(DRAWN_OPTIONS)}",
+        help=f"simulated robot, {defaults.backend} or for an arm {WORKBENCH} if not given; its backend draws noise, "
+        f"friction and payload, so it takes the options {', '.join(DRAWN_OPTIONS)}, or {', '.join(ARM_OPTIONS)}",
     )
     parser.add_argument(
         "--noise", type=float, default=defaults.noise, metavar="X", help="sensor noise in units of the usual one"
@@ -83,8 +84,6 @@ def _run(args: argparse.Namespace) -> int:
 
     try:
         bundle, runner = check_static(lambda: open_bundle(args), note)
-        if bundle.contract.arm is not None:
-            return _without_rollout(args, stages, note)
         result = _rollout(runner, config)
     except GantryError as error:
         print("REFUSED", flush=True)
@@ -103,15 +102,10 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if report["verdict"] == "passed" else 1
 
 
-def _without_rollout(args: argparse.Namespace, stages: list[Stage], note: Callable[[Stage], None]) -> int:
-    """An arm neither walks nor falls; whether it does its task shows where its task is."""
-    note(Stage("success rate", True, "an arm's task is scored by 'gantry eval'", skipped=True))
-    print("PASSED")
-    emit_result(args, {"bundle": args.bundle, "verdict": "passed", "stages": stages})
-    return 0
-
-
 def _config(args: argparse.Namespace) -> RolloutConfig:
+    is_arm = _is_arm(args.bundle)
+    if args.backend is None:
+        args.backend = WORKBENCH if is_arm else RolloutConfig().backend
     choose("robot backend", args.backend, backend_names())
     for name in ("episodes", "seconds"):
         if not getattr(args, name) > 0:
@@ -119,7 +113,7 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     if not args.noise >= 0:
         raise UsageError(f"--noise is {args.noise}, expected 0 or more.")
     find_bundle(args.bundle)  # A mistyped path is answered before a simulator is loaded.
-    require_options(args.backend, DRAWN_OPTIONS, "gantry check")
+    require_options(args.backend, ARM_OPTIONS if is_arm else DRAWN_OPTIONS, "gantry check")
     check_options(args.backend, dict(args.option))
     return RolloutConfig(
         backend=args.backend,
@@ -131,11 +125,19 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     )
 
 
+def _is_arm(name: str) -> bool:
+    """Whether a bundle is an arm's; one that cannot be loaded is refused later, stage by stage."""
+    try:
+        return load_bundle(find_bundle(name)).contract.arm is not None
+    except GantryError:
+        return False
+
+
 def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
-    print(
-        f"{counted(config.episodes, 'episode')} of {config.seconds:g} s on '{config.backend}', "
-        "with sensor noise, friction and payload drawn for each:"
-    )
+    conditions = "with sensor noise, friction and payload drawn for each"
+    if runner.contract.arm is not None:
+        conditions = "at most, and no longer than in training; where things lie, what they weigh and noise are drawn"
+    print(f"{counted(config.episodes, 'episode')} of {config.seconds:g} s on '{config.backend}', {conditions}:")
     begin = time.monotonic()
     with _episode_display(config) as show:
         result = run_rollout(runner, config, show)
@@ -146,7 +148,7 @@ def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
 
 
 @contextlib.contextmanager
-def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode | GoalEpisode], None]]:
+def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, AnyEpisode], None]]:
     """Shows each episode as a line, below them a bar where someone watches."""
     if not sys.stdout.isatty():
         yield lambda index, episode: print(_episode_line(index, config.episodes, episode), flush=True)
@@ -155,15 +157,18 @@ def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, Episode |
     with Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
         task = progress.add_task("episodes", total=config.episodes)
 
-        def show(index: int, episode: Episode | GoalEpisode) -> None:
+        def show(index: int, episode: AnyEpisode) -> None:
             progress.console.print(_episode_line(index, config.episodes, episode), markup=False, highlight=False)
             progress.advance(task)
 
         yield show
 
 
-def _episode_line(index: int, total: int, episode: Episode | GoalEpisode) -> str:
+def _episode_line(index: int, total: int, episode: AnyEpisode) -> str:
     width = len(str(total))
+    if isinstance(episode, ArmEpisode):
+        word = f"done after {episode.seconds:.1f} s" if episode.done else f"not done in {episode.seconds:.1f} s"
+        return f"  {index + 1:>{width}}/{total}  {word}" + (f": {episode.reason}" if episode.failed else "")
     if isinstance(episode, GoalEpisode):
         word = "reached" if episode.reached else "missed "
         scores = f"{word}  {episode.distance_m:.2f} m  {episode.heading_error_rad:.2f} rad"
@@ -199,7 +204,7 @@ def _write_card(name: str, bundle: Bundle, report: Report) -> None:
 
 COMMAND = Command(
     name="check",
-    help="the sim-to-sim gate: verify a bundle, then walk it in another simulator",
+    help="the sim-to-sim gate: verify a bundle, then run it in another simulator",
     add_arguments=_add_arguments,
     run=_run,
     description=(

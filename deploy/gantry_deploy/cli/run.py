@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.arm_rollout import WORKBENCH, TaskRobot, workbench_options
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
@@ -27,14 +28,16 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.cli.session import WalkSession
-from gantry_deploy.contract import BODY_POSE, PolicyContract
+from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.goals import Goal
 from gantry_deploy.locate import near_miss
 from gantry_deploy.loop import Controller
 from gantry_deploy.perception import make_map_source, map_values
+from gantry_deploy.pictures import watch_scene
 from gantry_deploy.rollout import perception_options
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyConfig, SafetyMachine
+from gantry_hardware.backend import Robot
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -43,7 +46,10 @@ from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle_arguments(parser)
-    parser.add_argument("--backend", default="mujoco", help=f"robot to run on: {', '.join(backend_names())}")
+    parser.add_argument(
+        "--backend",
+        help=f"robot to run on: {', '.join(backend_names())}; mujoco, or for an arm {WORKBENCH}, if not given",
+    )
     parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="seconds under the policy")
     parser.add_argument(
         "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy; zero if not given"
@@ -85,26 +91,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     bundle = open_bundle(args)
     contract = bundle.contract
+    if args.backend is None:
+        args.backend = "mujoco" if contract.arm is None else WORKBENCH
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
     if not args.duration > 0:
         raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
-    options = perception_options(contract, args.backend) | dict(args.option)
+    options = perception_options(contract, args.backend)
+    options |= workbench_options(contract) if args.backend == WORKBENCH else {}
+    options |= dict(args.option)
     options |= {"realtime": True} if args.real_time else {}
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
     if backend not in SIMULATED and not args.yes:
+        moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
         raise UsageError(
-            f"Backend '{backend}' may move a real robot: it would stand up and walk {args.duration:g} s by itself. "
+            f"Backend '{backend}' may move a real robot: it would {moves} {args.duration:g} s by itself. "
             "Give --yes if it has room and somebody is at the emergency stop."
         )
     mapping = None if args.mapping is None else _mapping(args.mapping)
     robot = make_backend(backend, spec, **options)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
+    watch_scene(contract, robot)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
+        command = _place_of_task(contract, robot, args.command, command)
         print_command(contract, command)
     else:
         print(f"goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad")
@@ -122,12 +135,15 @@ def _run(args: argparse.Namespace) -> int:
         robot.connect()
         controller = Controller(robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes)
         controller.set_goal(goal)
+        if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
+            controller.set_command(command, robot.now_s())
         session = WalkSession(controller, command if goal is None else None, args.duration, say=print)
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
+    result["task_done"] = robot.task_done if isinstance(robot, TaskRobot) else None
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
@@ -147,6 +163,18 @@ def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
     if len(args.goal) != 3 or args.command is not None:
         raise UsageError("--goal needs three numbers, x, y and yaw, and does not go with --command.")
     return Goal(*args.goal)
+
+
+def _place_of_task(
+    contract: PolicyContract, robot: Robot, given: tuple[float, ...] | None, command: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The command, or where a simulated task wants its object if none was given."""
+    if contract.command.kind != OBJECT_GOAL or given is not None:
+        return command
+    place = robot.goal_in_base_m if isinstance(robot, TaskRobot) else None
+    if place is None:
+        raise UsageError(f"--command is missing: where the object belongs, {', '.join(contract.command.names)}.")
+    return place
 
 
 def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -> NDArray[np.float64]:
@@ -246,6 +274,8 @@ def _print_summary(result: dict[str, Any]) -> None:
             f"mean planar velocity error {tracking['lin_vel_error_m_s']:.3f} m/s, "
             f"mean yaw-rate error {tracking['yaw_rate_error_rad_s']:.3f} rad/s"
         )
+    if result["task_done"] is not None:
+        print("the task is done" if result["task_done"] else "the task is not done at the end")
     if result["goal"] is not None:
         distance = result["goal"]["distance_m"]
         print("the goal's distance is unknown" if distance is None else f"{distance:.2f} m from the goal at the end")

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.cli.main import main
+from gantry_deploy.contract import Acceptance, Provenance
 from gantry_deploy.loop import Controller
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
@@ -88,3 +91,26 @@ def test_what_cannot_be_laid_is_refused():
         BenchRobot(YAM, task="yam-lif")
     with pytest.raises(GantryError, match="'go2' is no arm"):
         BenchRobot(robot_spec("go2"))
+
+
+def test_the_command_line_runs_and_checks_an_arms_bundle(tmp_path, capsys):
+    """Every stage of the gate, then episodes on the workbench of the task that the contract names; then one run."""
+    contract = grasping_contract(
+        YAM, provenance=Provenance(task="yam-lift"), acceptance=Acceptance(min_success_rate=0.5)
+    )
+    weight, bias = grasping_plan()
+    path = str(arm_bundle(tmp_path / "b", contract, weight=weight, bias=bias, steps=60).path)
+    assert main(["check", path, "--episodes", "2", "--noise", "0.5"]) == 0
+    told = capsys.readouterr().out
+    assert "pass  episodes" in told
+    assert "2/2  done after 2." in told
+    assert "1.000, 95 % interval" in told
+    card = load_bundle(path).card
+    assert card["check"]["scores"]["success_rate"]["mean"] == 1.0
+    assert card["check"]["conditions"]["backend"] == "workbench"
+    assert main(["run", path, "--duration", "2.5"]) == 0
+    assert "the task is done" in capsys.readouterr().out
+    # Without a policy that does anything, nothing is done.
+    idle = str(arm_bundle(tmp_path / "idle", contract, weight=0.0 * weight, bias=0.0 * bias, steps=2).path)
+    assert main(["check", idle, "--episodes", "1", "--seconds", "1", "--no-card"]) == 1
+    assert "not done in 1.0 s" in capsys.readouterr().out

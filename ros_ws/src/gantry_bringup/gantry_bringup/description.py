@@ -23,6 +23,7 @@ from gantry_bringup.parts import (
     policy_parameters,
     schedule,
 )
+from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
 from gantry_deploy.locate import WHERE
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -30,8 +31,8 @@ from gantry_ros.profile import parse_goal, parse_profile
 
 __all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
 
-SIMULATOR, WORKBENCH = "mujoco", "workbench"
-"""Backends of simulated robots, unless asked otherwise, and of simulated arms."""
+SIMULATOR = "mujoco"
+"""Backend of simulated robots, unless asked otherwise."""
 
 COMMON_ARGUMENTS = (
     Argument("bundle", "", f"policy bundle (required): {WHERE}"),
@@ -182,20 +183,13 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
     contract = contract_of(bundle_of(args))
     if contract.arm is None:
         raise GantryError(f"The bundle is of robot '{contract.robot}', which is no arm; start sim_walk.")
-    world: dict[str, ParameterValue] = {"task": args["task"] or contract.provenance.task}
-    if not world["task"]:
+    world: dict[str, ParameterValue] = {**workbench_options(contract), **given(args, "task")}
+    if "task" not in world:
         raise GantryError(
             "The bundle does not say what it was trained on; name it with task:=..., for example yam-lift."
         )
     if args["seed"]:
         world["seed"] = int(number(args, "seed"))
-    if contract.arm.cameras:
-        sizes = {size for camera in contract.arm.cameras for size in (camera.height, camera.width)}
-        if len(sizes) > 1:
-            raise GantryError(
-                f"The simulated cameras take square pictures of one size, the policy's are {sorted(sizes)}."
-            )
-        world["pictures_px"] = sizes.pop()
     options = {**world, **json_object(args, "options")}
     check_options(WORKBENCH, options)
     simulated: dict[str, ParameterValue] = {"robot": args["robot"] or contract.robot, "backend": WORKBENCH}

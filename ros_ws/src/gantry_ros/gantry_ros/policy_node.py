@@ -17,11 +17,11 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from gantry_deploy.bundle import Bundle
-from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
+from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.golden import OBJECT_TERMS
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.perception import MapLimits, MapSource, make_map_source, map_values
+from gantry_deploy.pictures import watch_scene
 from gantry_deploy.realtime import prepare_thread
 from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_deploy.runner import PolicyRunner
@@ -306,7 +306,7 @@ def main(arguments: list[str]) -> int:
             gripper_message=values["gripper_message"],
             command_period_s=bundle.contract.dt_s,
         )
-        _look_for(bundle.contract, robot)
+        watch_scene(bundle.contract, robot)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         eyes = make_map_source(bundle.contract, robot, limits=limits)
         recorder = _recorder(values["record"], bundle, spec, eyes)
@@ -365,14 +365,6 @@ class _Steps:
             self._robot.refuse_other_commanders()
         if self._host.stop.is_set():
             self._controller.stop()
-
-
-def _look_for(contract: PolicyContract, robot: RosRobot) -> None:
-    """Have the robot's connection wait for what an arm's policy sees beside the joints."""
-    if {term.name for term in contract.observations} & set(OBJECT_TERMS):
-        robot.follow_object()
-    if contract.arm is not None and contract.arm.cameras:
-        robot.follow_pictures(tuple(camera.name for camera in contract.arm.cameras))
 
 
 def _write_statistics(path: str, controller: Controller, recorder: Recorder | None, damped: Damped | None) -> None:
