@@ -46,7 +46,8 @@ class Robot(Protocol):
     def write(self, command: JointCommand) -> JointCommand | None:
         """Send a command and return what was really sent, after the backend's own limits.
 
-        None if nothing was sent: a command without any torque is withheld while somebody else commands the robot.
+        None if nothing was sent: a command without any torque is withheld while somebody else commands the robot, and
+        one without stiffness from a robot that takes positions alone.
 
         Raises:
             RobotError: If the shapes do not match the spec; nothing has been sent.

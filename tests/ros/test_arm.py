@@ -17,7 +17,9 @@ from trajectory_msgs.msg import JointTrajectory  # noqa: E402
 
 from gantry_deploy.contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, CommandSpec  # noqa: E402
 from gantry_deploy.testing_arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
+from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
+from gantry_hardware.testing import check_backend  # noqa: E402
 from gantry_ros import convert_arm, topics  # noqa: E402
 from gantry_ros.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
@@ -88,6 +90,10 @@ def bench(rig):
         yield rig, watcher
         watcher.host.close()
         assert robot.stop() == 0
+
+
+def test_an_arm_behind_topics_keeps_every_promise_of_a_backend(bench):
+    check_backend(make_backend("ros", YAM, command_message="positions"), hold_s=0.5, max_age_s=0.5)
 
 
 def start(rig, bundle, **parameters):
