@@ -15,7 +15,7 @@ from typing import Any
 import rclpy
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.context import Context
-from rclpy.exceptions import InvalidParameterTypeException, ParameterException
+from rclpy.exceptions import InvalidHandle, InvalidParameterTypeException, ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -107,7 +107,7 @@ class NodeHost:
 
     def _spin(self) -> None:
         try:
-            self._executor.spin()
+            self._spin_on()
         except ExternalShutdownException:
             pass
         except Exception as error:  # A callback's mistake must end the node, not its executor alone.
@@ -115,6 +115,14 @@ class NodeHost:
             if not self._closed:
                 self.node.get_logger().fatal(f"A callback failed: {type(error).__name__}: {error}")
         self.stop.set()
+
+    def _spin_on(self) -> None:
+        while True:
+            try:
+                self._executor.spin()
+                return
+            except InvalidHandle:
+                continue  # A subscription was taken down by another thread while its message was on the way.
 
     def _declare_one(self, parameter: Parameter) -> Any:
         number = isinstance(parameter.default, float)
