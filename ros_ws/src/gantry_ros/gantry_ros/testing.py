@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +21,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
+from gantry_deploy.domains import free_domain
 from gantry_deploy.goals import Goal
 from gantry_deploy.ros_messages import ODOM_FRAME
 from gantry_hardware.errors import GantryError
@@ -38,20 +37,7 @@ POLL_S = 0.01
 
 def isolated_environment() -> dict[str, str]:
     """Variables that keep nodes on this machine and in a random domain where nobody is yet."""
-    # Above 101 the ports of a domain run into those that Linux hands out to anybody.
-    domains = random.sample(range(1, 102), 101)
-    number = next((domain for domain in domains if _is_empty(domain)), domains[0])
-    return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(number)}
-
-
-def _is_empty(domain: int) -> bool:
-    """Whether the port of a domain's first participant is free (RTPS 2.2, section 9.6.1.1)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", 7410 + 250 * domain))
-        except OSError:
-            return False
-    return True
+    return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(free_domain())}
 
 
 def wait_until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
