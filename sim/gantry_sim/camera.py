@@ -39,20 +39,40 @@ class Arrow:
     """Colour."""
 
 
+@dataclass(frozen=True)
+class View:
+    """From where a camera looks."""
+
+    azimuth_deg: float = 50.0
+    """Direction that it looks in, about the vertical; 50 is from behind the right shoulder of what faces along x."""
+    elevation_deg: float = -16.0
+    """Negative looking down."""
+    distance_m: float | None = None
+    """From what it looks at; None for one that suits the robot's height."""
+
+
 class TrackingCamera:
-    """A camera that stays beside the robot as it moves, looking from behind its right shoulder.
+    """A camera that stays beside the robot as it moves.
 
     Args:
         model: The compiled scene.
         width_px: Width of the pictures.
         height_px: Height of the pictures.
         robot_height_m: Height of the robot's base, which sets the distance and what the camera looks at; 0 for an arm.
+        view: From where.
 
     Raises:
         GantryError: If the pictures would be too large, or if this machine cannot draw.
     """
 
-    def __init__(self, model: mujoco.MjModel, width_px: int, height_px: int, robot_height_m: float) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        width_px: int,
+        height_px: int,
+        robot_height_m: float,
+        view: View = View(),
+    ) -> None:
         if not (0 < width_px <= MAX_PICTURE_PX[0] and 0 < height_px <= MAX_PICTURE_PX[1]):
             raise GantryError(
                 f"A picture of {width_px} x {height_px} pixels was asked for; the largest is "
@@ -67,10 +87,9 @@ class TrackingCamera:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         self._camera = mujoco.MjvCamera()
-        self._camera.azimuth = 50.0
-        self._camera.elevation = -16.0
+        self._camera.azimuth, self._camera.elevation = view.azimuth_deg, view.elevation_deg
         height_m = robot_height_m or ARM_HEIGHT_M
-        self._camera.distance = 0.85 + 2.2 * height_m
+        self._camera.distance = 0.85 + 2.2 * height_m if view.distance_m is None else view.distance_m
         self._look_height_m = 0.75 * height_m
         self._option = mujoco.MjvOption()
         self._option.geomgroup[COLLISION_GROUP] = not (model.geom_group == VISUAL_GROUP).any()

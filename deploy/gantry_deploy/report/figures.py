@@ -27,8 +27,8 @@ MAX_POINTS = 1500
 """Points that a line keeps; more than a screen shows only makes the file larger."""
 
 
-def _styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Draw in the report's style, whatever the caller's matplotlib settings are."""
+def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Draw in the report's style, whatever the caller's matplotlib settings are; decorates what makes a figure."""
 
     @functools.wraps(draw)
     def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
@@ -41,7 +41,7 @@ def _styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     return wrapper
 
 
-@_styled
+@styled
 def learning_curve(
     progress: ArrayLike,
     series: Mapping[str, ArrayLike],
@@ -61,7 +61,7 @@ def learning_curve(
         The figure.
     """
     x = _vector("progress", progress)
-    fig, axes = _panels(len(series), 1.75)
+    fig, axes = panels(len(series), 1.75)
     for axis, (label, values), color in zip(axes, series.items(), _cycle(len(series)), strict=True):
         y = _vector(label, values, len(x))
         keep = _thin(len(x))
@@ -75,7 +75,7 @@ def learning_curve(
     return fig
 
 
-@_styled
+@styled
 def compared_curves(
     series: Mapping[str, Mapping[str, Sequence[tuple[ArrayLike, ArrayLike]]]], *, progress_label: str
 ) -> Figure:
@@ -88,7 +88,7 @@ def compared_curves(
     Returns:
         The figure.
     """
-    fig, axes = _panels(len(series), 1.75)
+    fig, axes = panels(len(series), 1.75)
     for axis, (label, kinds) in zip(axes, series.items(), strict=True):
         for (kind, curves), color in zip(kinds.items(), _cycle(len(kinds)), strict=True):
             for x, y in curves:
@@ -98,11 +98,11 @@ def compared_curves(
                 axis.plot(*mean, color=color, label=kind)
         axis.set_title(label)
     axes[-1].set_xlabel(progress_label)
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     return fig
 
 
-@_styled
+@styled
 def velocity_tracking(
     time_s: ArrayLike,
     commanded: ArrayLike,
@@ -124,19 +124,19 @@ def velocity_tracking(
     t = _vector("time_s", time_s)
     asked = _matrix("commanded", commanded, len(t), len(names))
     got = _matrix("measured", measured, len(t), len(names))
-    fig, axes = _panels(len(names), 1.6)
+    fig, axes = panels(len(names), 1.6)
     keep = _thin(len(t))
     for index, (axis, name) in enumerate(zip(axes, names, strict=True)):
         axis.plot(t[keep], got[keep, index], color=BLUE, label="measured")
         axis.plot(t[keep], asked[keep, index], color=ORANGE, label="commanded", drawstyle="steps-post")
         axis.set_title(name)
         _widen(axis, 0.2)
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     axes[-1].set_xlabel("time [s]")
     return fig
 
 
-@_styled
+@styled
 def joint_positions(
     time_s: ArrayLike,
     joint_pos_rad: ArrayLike,
@@ -166,7 +166,7 @@ def joint_positions(
     position = _matrix("joint_pos_rad", joint_pos_rad, len(t), n)
     target = None if target_rad is None else _matrix("target_rad", target_rad, len(t), n)
     lower, upper = _vector("lower_rad", lower_rad, n), _vector("upper_rad", upper_rad, n)
-    fig, axes = _panels(n, 1.25, columns)
+    fig, axes = panels(n, 1.25, columns)
     keep = _thin(len(t), 500)
     for index, (axis, name) in enumerate(zip(axes, names, strict=True)):
         if target is not None:
@@ -181,12 +181,12 @@ def joint_positions(
         axis.tick_params(labelsize=8)
         if index < n - columns:
             axis.tick_params(labelbottom=False)
-    _legend(fig, axes[0])
+    legend(fig, axes[0])
     fig.supxlabel("time [s], positions in rad", fontsize=10, color=MUTED)
     return fig
 
 
-@_styled
+@styled
 def foot_contacts(
     time_s: ArrayLike,
     contact: ArrayLike,
@@ -214,7 +214,7 @@ def foot_contacts(
         end = t[-1] if end_s is None else end_s
         shown = (t >= end - window_s) & (t <= end)
         t, down = t[shown], down[shown]
-    fig, (axis,) = _panels(1, 0.55 + 0.34 * len(names))
+    fig, (axis,) = panels(1, 0.55 + 0.34 * len(names))
     for row in range(len(names)):
         color = (BLUE, ORANGE, GREEN, PURPLE)[row % 4]
         axis.broken_barh(_spans(t, down[:, row]), (row - 0.32, 0.64), facecolors=color, linewidth=0)
@@ -231,7 +231,7 @@ def foot_contacts(
     return fig
 
 
-@_styled
+@styled
 def timing_histograms(period_s: ArrayLike, infer_s: ArrayLike, *, rate_hz: float) -> Figure:
     """Histograms of the loop's period and of the network's inference time, with their percentiles.
 
@@ -243,14 +243,14 @@ def timing_histograms(period_s: ArrayLike, infer_s: ArrayLike, *, rate_hz: float
     Returns:
         The figure.
     """
-    fig, axes = _panels(2, 1.9, share_x=False)
+    fig, axes = panels(2, 1.9, share_x=False)
     _histogram(axes[0], 1e3 * _vector("period_s", period_s), "loop period", "ms")
     _histogram(axes[1], 1e6 * _vector("infer_s", infer_s), "inference", "µs")
     axes[0].axvline(1e3 / rate_hz, color=RED, linestyle=(0, (4, 3)), linewidth=1.0)
     return fig
 
 
-@_styled
+@styled
 def duration_histograms(durations_s: Mapping[str, tuple[ArrayLike, str]]) -> Figure:
     """Histograms of how long things took, in ms, with their percentiles.
 
@@ -260,7 +260,7 @@ def duration_histograms(durations_s: Mapping[str, tuple[ArrayLike, str]]) -> Fig
     Returns:
         The figure.
     """
-    fig, axes = _panels(len(durations_s), 1.9, share_x=False)
+    fig, axes = panels(len(durations_s), 1.9, share_x=False)
     for axis, (title, (values, counted)) in zip(axes, durations_s.items(), strict=True):
         _histogram(axis, 1e3 * _vector(title, values), title, "ms", counted)
     return fig
@@ -287,8 +287,18 @@ def _histogram(axis: Axes, values: FloatArray, title: str, unit: str, counted: s
     axis.text(0, 1.03, numbers, transform=axis.transAxes, color=MUTED, fontsize=9)
 
 
-def _panels(count: int, height_in: float, columns: int = 1, *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure of ``count`` panels, filled row by row."""
+def panels(count: int, height_in: float, columns: int = 1, *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure of ``count`` panels, filled row by row; to be called inside :func:`styled`.
+
+    Args:
+        count: At least one.
+        height_in: Of a row.
+        columns: Panels in a row.
+        share_x: Whether panels below each other have the same horizontal axis.
+
+    Raises:
+        GantryError: If there is none.
+    """
     from matplotlib.figure import Figure
 
     if count < 1:
@@ -305,7 +315,8 @@ def _panels(count: int, height_in: float, columns: int = 1, *, share_x: bool = T
     return fig, axes[:count]
 
 
-def _legend(fig: Figure, axis: Axes) -> None:
+def legend(fig: Figure, axis: Axes) -> None:
+    """The labels of one panel, in a row above all of them."""
     handles, labels = axis.get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper left", ncols=len(labels), labelcolor=MUTED, fontsize=9)
 

@@ -25,6 +25,7 @@ setup(
             "mapping_node = gantry_ros.__main__:mapping_node",
             "sim_robot_node = gantry_ros.__main__:sim_robot_node",
             "drive_node = gantry_ros.__main__:drive_node",
+            "episode_node = gantry_ros.__main__:episode_node",
         ]
     },
 )

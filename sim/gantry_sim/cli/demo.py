@@ -1,4 +1,4 @@
-"""``gantry demo``: from nothing to a policy that walks over ROS 2, and one report about all of it."""
+"""``gantry demo``: from nothing to a policy that moves a robot over ROS 2, and one report about all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
 from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
-from gantry_sim.cli import demo_goals
+from gantry_sim.cli import demo_arm, demo_goals
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed
 from gantry_sim.tasks.names import require_task
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gantry_sim.demo.outcome import Outcome
     from gantry_sim.demo.pipeline import DemoConfig
 
+TASK = "velocity-flat-go2"
+"""What is trained if no task is named."""
+SECONDS = 20.0
+"""Length of a recorded walk if none is given."""
 PRETRAINED = "pretrained:go2-walk"
 """The policy of ``--pretrained``."""
 EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 200, 20, 6
@@ -27,7 +31,7 @@ EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 200, 20, 6
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     policy = parser.add_mutually_exclusive_group()
-    policy.add_argument("--task", metavar="TASK", default="velocity-flat-go2", help="what to train; see `gantry tasks`")
+    policy.add_argument("--task", metavar="TASK", help=f"what to train, see `gantry tasks` (default: {TASK})")
     policy.add_argument("--pretrained", action="store_true", help="train nothing, show the policy that comes along")
     policy.add_argument("--bundle", metavar="PATH", help=f"train nothing, show this: {WHERE_SOURCE}")
     add_set_option(parser)
@@ -38,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=20.0,
+        default=SECONDS,
         metavar="S",
         help="length of the recorded walk; its velocity error is judged from 12 s on",
     )
@@ -52,11 +56,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained",
     )
     demo_goals.add_arguments(parser)
+    demo_arm.add_arguments(parser)
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    bundle = _check(args)
+    is_arm = demo_arm.applies(args, _of_walks(args))
+    bundle = _check(args, is_arm)
+    if is_arm:
+        return demo_arm.run(args, bundle)
     if demo_goals.applies(args, bundle, _asked_for(args)):
         assert bundle is not None
         return demo_goals.run(args, bundle)
@@ -105,7 +113,7 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
     from gantry_sim.tasks.registry import find_task
 
     check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
-    task = find_task(args.task)
+    task = find_task(args.task or TASK)
     run = RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
     return DemoConfig(
         run=run if bundle is None else None,
@@ -120,7 +128,7 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
     )
 
 
-def _check(args: argparse.Namespace) -> Path | None:
+def _check(args: argparse.Namespace, is_arm: bool) -> Path | None:
     """Refuse what can be refused before the learning libraries are loaded; the bundle to show, or None."""
     for name, value, least in (("seconds", args.seconds, 2.0), ("episodes", args.episodes, 0)):
         if not value >= least:
@@ -134,7 +142,8 @@ def _check(args: argparse.Namespace) -> Path | None:
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"'{folder}' is in use already; name another folder for this demo with --output.")
     if asked is None:
-        require_task(args.task)
+        if not is_arm:
+            require_task(args.task or TASK)
         return None
     path = find_bundle(bundle_in(find_source(asked)))
     load_bundle(path)
@@ -145,6 +154,14 @@ def _asked_for(args: argparse.Namespace) -> tuple[str, ...]:
     """Options that were given and that only a policy has which follows velocities."""
     given = {"no-ros": args.no_ros, "episodes": args.episodes not in (0, EPISODES)}
     given["check-episodes"] = args.check_episodes is not None
+    return tuple(name for name, was in given.items() if was)
+
+
+def _of_walks(args: argparse.Namespace) -> tuple[str, ...]:
+    """Options that were given and that only policies have which walk."""
+    given = {"seconds": args.seconds != SECONDS, "check-episodes": args.check_episodes is not None}
+    given |= {"pretrained": args.pretrained, "set": bool(args.changes)}
+    given |= {name: getattr(args, name) not in (None, []) for name in ("terrain", "difficulty", "goal")}
     return tuple(name for name, was in given.items() if was)
 
 
@@ -167,19 +184,22 @@ def _minutes(seconds: float) -> str:
 
 COMMAND = Command(
     name="demo",
-    help="train a Go2, export it, walk it over ROS 2, and write a report",
+    help="train a Go2 or an arm, export it, run it over ROS 2, and write a report",
     add_arguments=_add_arguments,
     run=_run,
     description=(
         "Train a policy on this machine's CPU, score it on held-out episodes, export it as a bundle, put it through "
         "the gate, start a simulated robot and the policy as two ROS 2 nodes, drive them for a while, and write all "
         "of it into one self-contained report.html. With the bundle of a policy that walks to goals by a map, camera, "
-        "mapping, policy and operator are ROS 2 nodes that cross held-out terrain. Exit code 0 if every threshold is "
-        "met, or every terrain crossed, 1 if one is not; the report is written either way."
+        "mapping, policy and operator are ROS 2 nodes that cross held-out terrain. With --arm, demonstrations are "
+        "cloned, the clone is corrected by trying, and the result moves a simulated arm over ROS 2. Exit code 0 if "
+        "every threshold is met, or every terrain crossed, 1 if one is not; the report is written either way."
     ),
     epilog="""examples:
   gantry demo
   gantry demo --pretrained
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
-  gantry demo --bundle runs/student --terrain t1,t2""",
+  gantry demo --bundle runs/student --terrain t1,t2
+  gantry demo --arm
+  gantry demo --arm --demos 20 --steps 8k --trials 5""",
 )

@@ -144,7 +144,7 @@ def launched(
         hint = (ALONE + WITHOUT * (done == DONE)) if NOBODY in heard.trouble else ""
         return Walk(True, folder / RECORDING, heard.completed, heard.trouble + hint, domain)
 
-    return _repeated(attempt, say)
+    return repeated(attempt, say)
 
 
 def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, realtime: bool = True) -> Walk:
@@ -180,11 +180,16 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
         trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
         return Walk(False, folder / RECORDING, session.completed, trouble)
 
-    return _repeated(attempt, say)
+    return repeated(attempt, say)
 
 
-def _repeated(attempt: Callable[[], Walk], say: Say) -> Walk:
-    """Walk once more while only the clock was at fault."""
+def repeated(attempt: Callable[[], Walk], say: Say) -> Walk:
+    """Walk once more while only the clock was at fault.
+
+    Args:
+        attempt: One walk.
+        say: Takes lines for people.
+    """
     earlier: list[str] = []
     while True:
         walk = attempt()

@@ -24,6 +24,7 @@ from gantry_bringup.parts import (
     schedule,
 )
 from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
+from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.locate import WHERE
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -85,6 +86,9 @@ SIM_ARM_ARGUMENTS = (
     Argument("robot_statistics", "", "JSON file for simulated against real time at the end"),
     Argument("command_message", "", "joint_trajectory, positions or joint_command; the first if not given"),
     Argument("gripper_message", "", "with_arm, joint_trajectory or positions; the first if not given"),
+    Argument("episodes", "", "run so many, the object laid anew in each, then end everything; needs auto_start:=false"),
+    Argument("episode_seconds", "", "longest time under the policy in each, s"),
+    Argument("episode_results", "", "JSON file for what came of them"),
 )
 """Of ``sim_arm``."""
 
@@ -197,10 +201,13 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
     if args["robot_statistics"]:
         simulated["statistics"] = args["robot_statistics"]
     policy = {**policy_parameters(args), **given(args, "command_message", "gripper_message")}
-    return [
+    nodes = [
         make_node("sim_robot_node", args, simulated),
         make_node("policy_node", args, {**policy, "auto_start": flag(args, "auto_start")}),
     ]
+    if args["episodes"]:
+        nodes.append(make_node("episode_node", args, _episodes(args)))
+    return nodes
 
 
 def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
@@ -266,6 +273,19 @@ def find_launch(name: str) -> Launch:
     if name not in LAUNCHES:
         raise UnknownNameError("launch description", name, LAUNCHES)
     return LAUNCHES[name]
+
+
+def _episodes(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    if flag(args, "auto_start"):
+        raise GantryError("With 'episodes' an operator starts the policy; give auto_start:=false as well.")
+    parameters: dict[str, ParameterValue] = {"episodes": int(number(args, "episodes"))}
+    if args["episode_seconds"]:
+        parameters["seconds"] = number(args, "episode_seconds")
+    if args["episode_results"]:
+        if trouble := output_trouble(args["episode_results"], ".json"):
+            raise GantryError(f"Argument 'episode_results': {trouble}.")
+        parameters["results"] = args["episode_results"]
+    return parameters
 
 
 def _goal(args: Mapping[str, str]) -> dict[str, ParameterValue]:

@@ -8,7 +8,7 @@ from importlib import import_module
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.availability import require_ros
 
-EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "drive_node")
+EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "drive_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
 
@@ -50,6 +50,11 @@ def sim_robot_node() -> int:
 def drive_node() -> int:
     """Entry point of ``ros2 run gantry_ros drive_node``."""
     return start("drive_node", sys.argv[1:])
+
+
+def episode_node() -> int:
+    """Entry point of ``ros2 run gantry_ros episode_node``."""
+    return start("episode_node", sys.argv[1:])
 
 
 if __name__ == "__main__":
