@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt constraints-ros.txt
 demo: $(STAMP)  ## train a Go2, export it, walk it over ROS 2, write report.html
 	@$(BIN)/gantry demo
 
-# Two processes; what judges how soon something happens gets the machine alone. Nodes of one file share a domain.
+# Two processes; what depends on how soon something happens gets the machine alone. Nodes of one file share a domain.
 PYTEST := $(BIN)/python -m pytest
 
 test: $(STAMP)  ## all tests
