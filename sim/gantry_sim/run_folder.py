@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import platform
 import re
-import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -18,18 +14,23 @@ from typing import Any
 import torch
 
 from gantry_deploy.bundle import MAPPER
-from gantry_deploy.locate import RUN_BUNDLE, RUN_CONFIG
+from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
-from gantry_sim.run_place import LOCK_FILE, TEACHER_FOLDER, RunError, require_fresh
+from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
+    BUNDLE_FOLDER,
+    EVALUATION_FILE,
+    EVALUATION_SEED,
+    TRAINING_KEY,
+    git_commit,
+    hold_run,
+    trained_commit,
+    write_json,
+)
+from gantry_sim.run_place import TEACHER_FOLDER, RunError, require_fresh
 from gantry_sim.tasks.registry import Preset, Task, find_task
 
-CONFIG_FILE, BUNDLE_FOLDER, EVALUATION_FILE = RUN_CONFIG, RUN_BUNDLE, "evaluation.json"
-TRAINING_KEY = "training"
-"""Where a bundle's card holds the configuration that its policy was trained with."""
-
-EVALUATION_SEED = 10_007
-"""Seed of held-out episodes; training refuses it."""
+CONFIG_FILE = RUN_CONFIG
 
 
 @dataclass(frozen=True)
@@ -105,35 +106,6 @@ def _check_teacher(cfg: RunCfg) -> None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:
         raise RunError(f"Task '{cfg.task.name}' shows a teacher nothing, configured like this; leave out --teacher.")
-
-
-@contextlib.contextmanager
-def hold_run(folder: Path) -> Iterator[None]:
-    """Keep other processes from training the same run; the system lets go with this process, however that ends.
-
-    Raises:
-        RunError: If another process holds it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((folder / LOCK_FILE).open("a+b", buffering=0))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            holder = file.read().decode(errors="replace").strip()
-            raise RunError(f"'{folder}' is being trained by another process ({holder}).") from error
-        except OSError as error:
-            raise RunError(f"Cannot write in '{folder}': {error.strerror}.") from error
-        with contextlib.suppress(OSError):  # a full disk has room for the lock, if not for the holder's name
-            file.truncate(0)
-            file.write(f"{os.getpid()} on {platform.node()}".encode())
-        yield
 
 
 def create_run(cfg: RunCfg, folder: Path | None) -> Path:
@@ -231,48 +203,3 @@ def _session(iteration: int) -> dict[str, Any]:
 
 def _now_utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def trained_commit(folder: Path) -> str:
-    """Commit of the code that began a run; that of this source tree where the folder does not say."""
-    try:
-        recorded = json.loads((folder / CONFIG_FILE).read_text()).get("git_commit")
-    except (OSError, ValueError, AttributeError):
-        recorded = None
-    return recorded if isinstance(recorded, str) else git_commit()
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON whole or not at all.
-
-    Raises:
-        RunError: If it cannot be written.
-    """
-    part = path.with_suffix(".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(data, indent=1))
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise RunError(f"Cannot write '{path}': {error.strerror or error}.") from error
-
-
-def git_commit() -> str:
-    """Commit of this source tree, ``-dirty`` appended if it was changed; empty outside a repository of its own, such as
-    in a virtual environment that lies in somebody else's."""
-    here = Path(__file__).resolve()
-
-    def git(*args: str) -> str:
-        try:
-            done = subprocess.run(["git", "-C", str(here.parent), *args], capture_output=True, text=True, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    if not git("ls-files", "--", here.name):
-        return ""
-    commit = git("rev-parse", "HEAD")
-    dirty = git("status", "--porcelain", "--untracked-files=no")
-    return f"{commit}-dirty" if commit and dirty else commit

@@ -17,7 +17,7 @@ from gantry_deploy.cli import main as cli
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import CheckpointError
-from gantry_sim import run_folder
+from gantry_sim import run_files
 from gantry_sim.cli.common import steps
 from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
 from gantry_sim.sources import open_source
@@ -351,21 +351,21 @@ def test_only_a_repository_that_tracks_this_package_gives_its_commit(tmp_path, m
         author = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
         subprocess.run(["git", "-C", str(tmp_path), *author, *words], check=True, capture_output=True)
 
-    package = tmp_path / "env" / "gantry_sim" / "run_folder.py"
+    package = tmp_path / "env" / "gantry_sim" / "run_files.py"
     package.parent.mkdir(parents=True)
     package.write_text("")
-    monkeypatch.setattr(run_folder, "__file__", str(package))
-    assert run_folder.git_commit() == ""
+    monkeypatch.setattr(run_files, "__file__", str(package))
+    assert run_files.git_commit() == ""
     git("init")
     (tmp_path / "thesis.tex").write_text("draft")
     git("add", "thesis.tex")
     git("commit", "-m", "Draft")
-    assert run_folder.git_commit() == ""
+    assert run_files.git_commit() == ""
     git("add", "env")
     git("commit", "-m", "Package")
-    assert re.fullmatch("[0-9a-f]{40}", run_folder.git_commit())
+    assert re.fullmatch("[0-9a-f]{40}", run_files.git_commit())
     package.write_text("changed")
-    assert re.fullmatch("[0-9a-f]{40}-dirty", run_folder.git_commit())
+    assert re.fullmatch("[0-9a-f]{40}-dirty", run_files.git_commit())
 
 
 # -- run folders ---------------------------------------------------------------------------------------------------

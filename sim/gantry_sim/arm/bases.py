@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_policies.imitation.policy import POLICIES, BcPolicy, list_policies, load_policy
-from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, read_arm_run, require_same_task
+from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, Spaces, read_arm_run, require_same_task
 from gantry_sim.run_place import RunError
 
 
@@ -25,8 +25,13 @@ def open_base(folder: Path, run: ArmRun) -> BcPolicy:
     theirs = read_arm_run(folder)
     if not hasattr(theirs.preset, "bc"):
         raise RunError(f"'{folder}' is a run of preset '{theirs.preset_name}', expected one that cloned a policy (bc).")
-    require_same_task(theirs.contract(), run.contract(), folder)
-    return load_policy(folder).policy
+    if run.has_contract and theirs.has_contract:
+        require_same_task(theirs.contract(), run.contract(), folder)
+    policy = load_policy(folder).policy
+    found = Spaces({key: tuple(shape) for key, shape in policy.obs_shapes.items()}, policy.action_size)
+    if found != run.spaces:
+        raise RunError(f"'{folder}' was trained with {found}, this task has {run.spaces}.")
+    return policy
 
 
 def copy_base(source: Path, folder: Path) -> None:

@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_sim.arm.bench import RECIPES, BenchCfg, Recipe, collect_results, run_bench
     from gantry_sim.arm.bench_report import bench_lines, bench_page
     from gantry_sim.arm.changes import changed_env
-    from gantry_sim.run_folder import write_json
+    from gantry_sim.run_files import write_json
     from gantry_sim.tasks.manipulation.registry import find_arm_task
 
     recipe = RECIPES.get(args.task, Recipe(BenchCfg.demos, BenchCfg.badness))

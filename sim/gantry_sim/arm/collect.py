@@ -35,7 +35,7 @@ from gantry_deploy.golden import action_labels, observation_labels
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, EnvStep, Observation, StepEnv
 from gantry_policies.offpolicy.env import STATE as STATE_KEY
 from gantry_sim.arm.acting import ExpertActor
-from gantry_sim.run_folder import EVALUATION_SEED, write_json
+from gantry_sim.run_files import EVALUATION_SEED, write_json
 from gantry_sim.run_place import RunError
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.torch_threads import torch_threads

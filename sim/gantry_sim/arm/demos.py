@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, Observation
 from gantry_policies.offpolicy.env import STATE as STATE_KEY
-from gantry_sim.arm.run_cfg import DEMOS_FILE
+from gantry_sim.arm.run_cfg import DEMOS_FILE, Spaces
 from gantry_sim.run_place import RunError
 
 
@@ -39,22 +39,21 @@ class DemoSet:
     succeeded: tuple[bool, ...]
     """Whether each succeeded."""
 
-    def require(self, obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, source: object) -> None:
+    def require(self, spaces: Spaces, source: object) -> None:
         """Refuse demonstrations of something else.
 
         Args:
-            obs_shapes: Shape of one observation of the environment, by key.
-            action_size: Numbers of its action.
+            spaces: Of the environment.
             source: Where they come from, for the message.
 
         Raises:
             GantryError: With both sides.
         """
         mine = {key: tuple(value.shape[1:]) for key, value in self.obs.items()}
-        if mine != dict(obs_shapes) or self.action.shape[1] != action_size:
+        if Spaces(mine, self.action.shape[1]) != spaces:
             raise GantryError(
                 f"The demonstrations in '{source}' observe {mine} and act with {self.action.shape[1]} numbers; the "
-                f"task observes {dict(obs_shapes)} and acts with {action_size}."
+                f"task observes {spaces.obs_shapes} and acts with {spaces.action_size}."
             )
 
     def chunks(self, episodes: Sequence[int] | None = None) -> ChunkData:

@@ -21,7 +21,7 @@ from gantry_policies.offpolicy.env import STATE
 from gantry_policies.offpolicy.policy import PolicyModule
 from gantry_sim.arm.golden import record_golden
 from gantry_sim.arm.sources import Trained
-from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, TRAINING_KEY, trained_commit
+from gantry_sim.run_files import BUNDLE_FOLDER, EVALUATION_FILE, TRAINING_KEY, trained_commit
 
 IMAGE_ROWS = 100
 """Steps that are recorded of a policy with cameras, whose pictures fill the bundle."""

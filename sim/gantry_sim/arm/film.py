@@ -15,7 +15,7 @@ from gantry_hardware.errors import GantryError
 from gantry_sim.arm.sources import ArmSource
 from gantry_sim.arm_env import ArmStepEnv
 from gantry_sim.camera import TrackingCamera
-from gantry_sim.run_folder import EVALUATION_SEED
+from gantry_sim.run_files import EVALUATION_SEED
 from gantry_sim.torch_threads import torch_threads
 
 FILM_PX = (640, 480)

@@ -16,7 +16,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.offpolicy.env import STATE, Observation, StepEnv
 from gantry_policies.offpolicy.evaluation import ActingPolicy
 from gantry_sim.arm_env import ArmStepEnv
-from gantry_sim.run_folder import EVALUATION_SEED
+from gantry_sim.run_files import EVALUATION_SEED
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.tasks.manipulation.terms import ACTION
 from gantry_sim.torch_threads import torch_threads

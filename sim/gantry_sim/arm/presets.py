@@ -63,7 +63,8 @@ def _rl(make: Callable[[], TrainCfg], cameras: bool = False) -> Callable[[Any], 
 
 
 def _seen(env: Any, cameras: bool) -> Any:
-    return replace(env, observer="camera") if cameras else env
+    # Environments of gymnasium show what they show.
+    return replace(env, observer="camera") if cameras and hasattr(env, "observer") else env
 
 
 METHODS: dict[str, Method] = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import platform
 import re
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,36 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.offpolicy.config import TrainCfg
+from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE
 from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_method, preset_of
-from gantry_sim.run_folder import EVALUATION_SEED, git_commit, hold_run, write_json
+from gantry_sim.gym.names import is_gym_task
+from gantry_sim.gym.task import find_any_task
+from gantry_sim.run_files import EVALUATION_SEED, git_commit, hold_run, write_json
 from gantry_sim.run_place import ARM_FILES, RunError, require_fresh, trained_task
-from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
-from gantry_sim.tasks.names import arm_task_names
+from gantry_sim.tasks.manipulation.registry import ArmTask
+from gantry_sim.tasks.names import is_arm_task
 
 BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = ARM_FILES
 """In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
 whatever becomes of theirs, and the contract of its policy."""
 _SAME = ("robot", "joint_names", "rate_hz", "observations", "action", "command", "arm")
 """What of a contract makes a policy mean something else."""
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """Sizes of what a policy sees and does."""
+
+    obs_shapes: dict[str, tuple[int, ...]]
+    """Shape of one observation, by key."""
+    action_size: int
+    """Numbers of an action."""
+
+
+def _spaces_of(contract: PolicyContract) -> Spaces:
+    cameras = () if contract.arm is None else contract.arm.cameras
+    images = {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in cameras}
+    return Spaces({STATE: (contract.observation_size,), **images}, contract.action_size)
 
 
 @dataclass(frozen=True)
@@ -75,14 +96,34 @@ class ArmRun:
             **{name: asdict(part) for name, part in vars(self.preset).items()},
         }
 
+    @property
+    def has_contract(self) -> bool:
+        """Whether the task says what observations and actions mean on a robot."""
+        return not is_gym_task(self.task.name)
+
     def contract(self) -> PolicyContract:
-        """Of the policy."""
+        """Of the policy.
+
+        Raises:
+            GantryError: If the task has none.
+        """
         return self.task.contract(self.preset.env)
+
+    @functools.cached_property
+    def spaces(self) -> Spaces:
+        """What the policy sees and does."""
+        if self.has_contract:
+            return _spaces_of(self.contract())
+        env = self.task.make_env(replace(self.preset.env, num_envs=1), self.seed)
+        try:
+            return Spaces(dict(env.obs_shapes), env.action_size)
+        finally:
+            env.close()
 
 
 def is_arm_run(folder: Path) -> bool:
     """Whether a folder holds a training of a manipulation task."""
-    return trained_task(folder) in arm_task_names()
+    return is_arm_task(trained_task(folder))
 
 
 def check_arm_run(run: ArmRun) -> None:
@@ -138,7 +179,7 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
         RunError: If the folder already holds a run or anything else, or cannot be written.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    folder = folder or Path("runs") / f"{run.task.name}-{run.preset_name}-s{run.seed}-{stamp}"
+    folder = folder or Path("runs") / f"{_plain(run.task.name)}-{run.preset_name}-s{run.seed}-{stamp}"
     record = run.as_dict() | {
         "git_commit": git_commit(),
         "created_utc": _now_utc(),
@@ -147,13 +188,14 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
             "system": platform.platform(),
             "cpus": torch.get_num_threads(),
         },
-        "packages": {name: version(name) for name in ("gantry-rl", "torch", "mujoco", "mjlab")},
+        "packages": _versions("gantry-rl", "torch", "mujoco", "mjlab", "gymnasium"),
         "sessions": [session_of(0)],
     }
     require_fresh(folder)  # Before the lock, which is a file in somebody else's folder otherwise.
     with hold_run(folder):
         require_fresh(folder)  # Somebody may have been faster.
-        write_json(folder / CONTRACT_FILE, json.loads(run.contract().to_json()))
+        if run.has_contract:
+            write_json(folder / CONTRACT_FILE, json.loads(run.contract().to_json()))
         write_json(folder / RUN_CONFIG, record)
     return folder
 
@@ -167,7 +209,7 @@ def read_arm_run(folder: Path) -> ArmRun:
     path = folder / RUN_CONFIG
     try:
         data = json.loads(path.read_text())
-        task = find_arm_task(data["task"])
+        task = find_any_task(data["task"])
         shape = preset_of(task, data["preset"])
         env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
         return ArmRun(
@@ -210,6 +252,20 @@ def add_arm_session(folder: Path, progress: int) -> None:
 def session_of(progress: int) -> dict[str, Any]:
     """What is noted when a training begins or goes on after some steps or updates."""
     return {"progress": progress, "git_commit": git_commit(), "started_utc": _now_utc()}
+
+
+def _plain(name: str) -> str:
+    """A task's name as part of a folder's."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+def _versions(*names: str) -> dict[str, str]:
+    """Versions of those packages that are installed."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def require_same_task(found: PolicyContract, expected: PolicyContract, source: object) -> None:

@@ -11,7 +11,8 @@ from gantry_deploy.metrics import Score, Verdict
 from gantry_policies.offpolicy.evaluation import evaluate
 from gantry_sim.arm.acting import Meter
 from gantry_sim.arm.sources import ArmSource
-from gantry_sim.run_folder import EVALUATION_SEED
+from gantry_sim.gym.names import is_gym_task
+from gantry_sim.run_files import EVALUATION_SEED
 from gantry_sim.torch_threads import torch_threads
 
 ENVS = 25
@@ -39,7 +40,8 @@ def score_source(
         ``success_once`` and ``success_at_end`` as shares with 95 % intervals, means of steps and time to the first
         success, of the return, and of the sizes of actions and corrections.
     """
-    cfg = replace(source.env_cfg, num_envs=min(ENVS, episodes))
+    most = source.env_cfg.num_envs if is_gym_task(source.task.name) else ENVS
+    cfg = replace(source.env_cfg, num_envs=min(most, episodes))
     if hold:
         cfg = replace(cfg, end_on_success=False)
     with torch_threads(1):
@@ -74,6 +76,7 @@ def score_lines(scores: dict[str, Any]) -> list[str]:
         lines.append(
             f"  {'steps to success':<22} {scores['steps_to_success']:5.1f}    ({scores['time_to_success_s']:.2f} s)"
         )
+    lines.append(f"  {'return':<22} {scores['mean_return']:5.2f}")
     for name, text in (
         ("mean_action", "|action|"),
         ("mean_base_action", "|base action|"),

@@ -12,7 +12,7 @@ from gantry_deploy.errors import BundleError
 from gantry_hardware.structured import from_plain
 from gantry_policies.checkpoint import CheckpointError, load_newest
 from gantry_policies.imitation.policy import BcPolicy, load_policy, make_base
-from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE, StepEnv
+from gantry_policies.offpolicy.env import StepEnv
 from gantry_policies.offpolicy.evaluation import ActingPolicy
 from gantry_policies.offpolicy.learner import Learner
 from gantry_policies.offpolicy.policy import LearnedPolicy
@@ -21,7 +21,7 @@ from gantry_sim.arm.acting import BundleActor, expert_actor
 from gantry_sim.arm.bases import open_base
 from gantry_sim.arm.presets import BcPreset
 from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, is_arm_run, read_arm_run, require_same_task
-from gantry_sim.run_folder import TRAINING_KEY
+from gantry_sim.run_files import TRAINING_KEY
 from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
 from gantry_sim.tasks.names import arm_task_names
 
@@ -80,11 +80,7 @@ def open_trained(folder: Path) -> Trained:
                 f"--resume {folder}"
             )
         return Trained(run, load_policy(folder).policy, None, 0, float(state["wall_s"]))
-    contract = run.contract()
-    cameras = () if contract.arm is None else contract.arm.cameras
-    shapes = {STATE: (contract.observation_size,)}
-    shapes |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in cameras}
-    learner = Learner(run.preset.train.learner, shapes, contract.action_size)
+    learner = Learner(run.preset.train.learner, run.spaces.obs_shapes, run.spaces.action_size)
     learner.load_state_dict(state["learner"])
     cloned = open_base(folder / BASE_FOLDER, run) if run.preset.train.learner.actor.residual else None
     course = state["course"]

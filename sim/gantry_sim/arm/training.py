@@ -22,7 +22,7 @@ from gantry_sim.arm.demos import DemoSet, load_demos
 from gantry_sim.arm.presets import BcPreset
 from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, add_arm_session, check_arm_run
 from gantry_sim.interrupts import stop_on_interrupt
-from gantry_sim.run_folder import EVALUATION_SEED, hold_run
+from gantry_sim.run_files import EVALUATION_SEED, hold_run
 from gantry_sim.run_place import RunError
 from gantry_sim.torch_threads import torch_threads
 
@@ -116,7 +116,9 @@ def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
 
 def look_env(run: ArmRun, episodes: int) -> StepEnv:
     """Environments to look at a policy in while it is trained."""
-    return run.task.make_env(replace(run.preset.env, num_envs=max(1, min(LOOK_ENVS, episodes))), LOOK_SEED)
+    env = run.preset.env
+    count = min(episodes, LOOK_ENVS if run.has_contract else env.num_envs)  # Others may need a process for each.
+    return run.task.make_env(replace(env, num_envs=max(1, count)), LOOK_SEED)
 
 
 def _bc_trainer(run: ArmRun, cfg: BcCfg, folder: Path, demos: DemoSet | None) -> BcTrainer:

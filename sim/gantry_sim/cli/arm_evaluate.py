@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from gantry_deploy.cli.command import UsageError, choose, counted, emit_result
 from gantry_sim.cli.common import ProgressBar
+from gantry_sim.gym.names import is_gym_task
 from gantry_sim.tasks.names import arm_task_names
 
 
@@ -43,7 +45,7 @@ def evaluate(args: argparse.Namespace, path: Path | None) -> int:
             raise UsageError(f"--expert is {args.expert:g}, expected a badness from 0 to 1.")
     from gantry_sim.arm.scores import score_lines, score_source, verdicts
     from gantry_sim.arm.sources import expert_source, open_arm_source
-    from gantry_sim.run_folder import EVALUATION_SEED
+    from gantry_sim.run_files import EVALUATION_SEED
 
     seed = EVALUATION_SEED if args.seed is None else args.seed
     source = expert_source(str(args.source), args.expert, seed) if path is None else open_arm_source(path)
@@ -52,13 +54,15 @@ def evaluate(args: argparse.Namespace, path: Path | None) -> int:
             f"Seed {seed} is the one that '{args.source}' was trained with; held-out episodes need another."
         )
     scores = score_source(source, args.episodes, seed=seed, hold=args.hold, on_progress=ProgressBar("evaluate").share)
-    acceptance = source.task.contract(source.env_cfg).acceptance
     print(f"{counted(args.episodes, 'held-out episode')} of {source.task.name}, seed {seed}, with 95 % intervals:")
     print("\n".join(score_lines(scores)))
-    found = verdicts(scores, acceptance)
+    about: dict[str, Any] = {"source": str(args.source), "task": source.task.name}
+    found = []
+    if not is_gym_task(source.task.name):
+        acceptance = source.task.contract(source.env_cfg).acceptance
+        about["acceptance"], found = asdict(acceptance), verdicts(scores, acceptance)
     for verdict in found:
         print(f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name:<28}{verdict.text}")
     passed = all(verdict.passed for verdict in found)
-    about = {"source": str(args.source), "task": source.task.name, "acceptance": asdict(acceptance), "passed": passed}
-    emit_result(args, about | scores)
+    emit_result(args, about | {"passed": passed} | scores)
     return 0 if passed else 1

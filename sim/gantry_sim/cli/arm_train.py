@@ -16,6 +16,7 @@ from gantry_sim.cli.common import ProgressBar, bar, clock
 from gantry_sim.run_place import RunError, require_fresh
 
 if TYPE_CHECKING:
+    from gantry_sim.arm.demos import DemoSet
     from gantry_sim.arm.run_cfg import ArmRun
     from gantry_sim.arm.training import ArmProgress
 
@@ -69,10 +70,10 @@ def _begin(args: argparse.Namespace) -> tuple[ArmRun, Path]:
     from gantry_sim.arm.run_cfg import create_arm_run, read_arm_run
 
     run = _described(args)
-    sources = _Sources(args, run)
+    demos = _demonstrations(args, run)
     folder = create_arm_run(run, args.run_dir)
-    if sources.demos is not None:
-        sources.demos.save(folder)
+    if demos is not None:
+        demos.save(folder)
     if args.base is not None:
         copy_base(args.base, folder)
     return read_arm_run(folder), folder
@@ -82,9 +83,9 @@ def _described(args: argparse.Namespace) -> ArmRun:
     from gantry_sim.arm.changes import changed_preset
     from gantry_sim.arm.presets import BcPreset, find_method, preset_of
     from gantry_sim.arm.run_cfg import ArmRun, check_arm_run, read_arm_run, with_seed
-    from gantry_sim.tasks.manipulation.registry import find_arm_task
+    from gantry_sim.gym.task import find_any_task
 
-    task = find_arm_task(args.task)
+    task = find_any_task(args.task)
     name = args.preset or DEFAULT_PRESET
     find_method(task, name)
     preset = preset_of(task, name)
@@ -109,26 +110,23 @@ def _described(args: argparse.Namespace) -> ArmRun:
     return run
 
 
-class _Sources:
-    """What a new run learns from, read and found to fit before anything is written."""
+def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
+    """What a new run learns from; it is read, and found to fit, as its base is, before anything is written."""
+    from gantry_policies.offpolicy.env import IMAGE_PREFIX
+    from gantry_sim.arm.bases import open_base
+    from gantry_sim.arm.demos import load_demos, read_dataset
 
-    def __init__(self, args: argparse.Namespace, run: ArmRun) -> None:
-        from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE
-        from gantry_sim.arm.bases import open_base
-        from gantry_sim.arm.demos import load_demos, read_dataset
-
-        contract = run.contract()
-        cameras = [] if contract.arm is None else [item.name for item in contract.arm.cameras]
-        if args.base is not None:
-            open_base(args.base, run)
-        self.demos = read_dataset(args.demos, cameras) if args.demos is not None else None
-        if self.demos is None and args.base is not None:
-            self.demos = load_demos(args.base)
-        if self.demos is not None:
-            shapes: dict[str, tuple[int, ...]] = {STATE: (contract.observation_size,)}
-            if contract.arm is not None:
-                shapes |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.arm.cameras}
-            self.demos.require(shapes, contract.action_size, run.demos)
+    if args.base is not None:
+        open_base(args.base, run)
+    if args.demos is not None:
+        keys = run.spaces.obs_shapes
+        cameras = [key.removeprefix(IMAGE_PREFIX) for key in keys if key.startswith(IMAGE_PREFIX)]
+        demos = read_dataset(args.demos, cameras)
+    else:
+        demos = None if args.base is None else load_demos(args.base)
+    if demos is not None:
+        demos.require(run.spaces, run.demos)
+    return demos
 
 
 def train(args: argparse.Namespace) -> int | dict[str, Any]:
@@ -166,7 +164,7 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Evaluate and export what has been trained."""
     from gantry_sim.arm.scores import score_lines, score_source, verdicts
     from gantry_sim.arm.sources import open_arm_source, open_trained
-    from gantry_sim.run_folder import EVALUATION_FILE, write_json
+    from gantry_sim.run_files import EVALUATION_FILE, write_json
 
     trained = open_trained(folder)
     run = trained.run
@@ -185,8 +183,9 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         result["evaluation"] = scores
         print(f"{counted(args.episodes, 'held-out episode')}, seed {scores['seed']}, with 95 % intervals:")
         print("\n".join(score_lines(scores)))
-        result["passed"] = all(verdict.passed for verdict in verdicts(scores, run.contract().acceptance))
-    if not args.no_export:
+        if run.has_contract:
+            result["passed"] = all(verdict.passed for verdict in verdicts(scores, run.contract().acceptance))
+    if run.has_contract and not args.no_export:
         from gantry_sim.arm.export import export_arm_run
 
         bundle = export_arm_run(folder, trained)

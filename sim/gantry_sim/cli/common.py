@@ -14,7 +14,7 @@ from gantry_deploy.cli.command import UsageError, choose
 from gantry_deploy.locate import is_run
 from gantry_deploy.metrics import verdicts_on
 from gantry_sim.run_place import trained_task
-from gantry_sim.tasks.names import arm_task_names
+from gantry_sim.tasks.names import is_arm_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def is_about_arms(path: Path) -> bool:
         BundleError: If it is no run folder and no intact bundle.
     """
     if is_run(path):
-        return trained_task(path) in arm_task_names()
+        return is_arm_task(trained_task(path))
     return load_bundle(path).contract.arm is not None
 
 

@@ -24,7 +24,7 @@ from gantry_sim.cli.common import (
     whole,
 )
 from gantry_sim.run_place import RunError, require_fresh, trained_task
-from gantry_sim.tasks.names import arm_task_names, require_task
+from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
 
 if TYPE_CHECKING:
     from gantry_policies.runner import Runner
@@ -99,7 +99,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.task is None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
     require_task(args.task)
-    if args.task in arm_task_names():
+    if is_arm_task(args.task):
         return
     for name in ("demos", "base", "minutes"):
         if getattr(args, name) is not None:
@@ -114,7 +114,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     _check(args)
-    if args.task in arm_task_names() or (args.resume is not None and trained_task(args.resume) in arm_task_names()):
+    if is_arm_task(args.task if args.resume is None else trained_task(args.resume)):
         return arm_train.train(args)
     cfg, folder, resume = configure(args)
     from gantry_sim.train import train

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from gantry_hardware.errors import UnknownNameError
+from gantry_sim.gym.names import is_gym_task
 
 GROUP = "gantry.tasks"
 """Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""
@@ -18,18 +19,23 @@ def arm_task_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=ARM_GROUP)})
 
 
+def is_arm_task(name: str | None) -> bool:
+    """Whether a task is learned by the commands of manipulation: an arm's, or an environment of gymnasium."""
+    return name is not None and (name in arm_task_names() or is_gym_task(name))
+
+
 def task_names() -> list[str]:
     """Names of all installed tasks, sorted."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def require_task(name: str) -> str:
-    """The name itself, of a task of either kind.
+    """The name itself, of a task of either kind, or of an environment of gymnasium, which is looked for later.
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
     """
     known = [*task_names(), *arm_task_names()]
-    if name not in known:
+    if name not in known and not is_gym_task(name):
         raise UnknownNameError("task", name, known)
     return name

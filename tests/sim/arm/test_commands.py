@@ -108,6 +108,18 @@ def test_rlpd_learns_from_the_same_demonstrations_and_its_bundle_plans_nothing(m
         assert file["lengths"].sum() == Dataset(made.demos).num_frames
 
 
+@pytest.mark.filterwarnings("ignore:'Pendulum-v1' ended an episode without a word on success")
+def test_an_environment_of_gymnasium_is_trained_and_scored_alike_and_not_exported(capsys):
+    pytest.importorskip("gymnasium")
+    tiny = (*TINY_RL[:3], "train.warmup_steps=16", "train.eval_every_steps=0", "env.num_envs=2", "env.processes=0")
+    words = ["train", "gym:Pendulum-v1", "--preset", "sac", "--run-dir", "run", "--steps", 24, "--episodes", 2]
+    assert gantry(*words, *sets((*tiny, "env.max_episode_steps=5"))) == 0
+    assert gantry("eval", "run", "--episodes", 2) == 0
+    assert "2 held-out episodes of gym:Pendulum-v1" in capsys.readouterr().out
+    assert gantry("export", "run") == 2
+    assert "has no contract" in capsys.readouterr().err
+
+
 def test_an_expert_is_scored_like_a_policy(capsys):
     assert gantry("eval", LIFT, "--expert", 0, "--episodes", 4) == 0
     out = capsys.readouterr().out

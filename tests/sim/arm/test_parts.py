@@ -11,6 +11,7 @@ from gantry_sim.arm.acting import ExpertActor, Meter
 from gantry_sim.arm.bench import SCORED, TRAINED, BenchCfg, collect_results, planned
 from gantry_sim.arm.bench_report import bench_lines, bench_page
 from gantry_sim.arm.demos import DemoSet, load_demos
+from gantry_sim.arm.run_cfg import Spaces
 from gantry_sim.arm_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.experts import make_expert
@@ -48,7 +49,7 @@ def test_the_copy_of_a_run_holds_the_same_and_chunks_take_whole_episodes(tmp_pat
     assert chunks.lengths == [2, 3]
     assert chunks.obs[STATE].flatten().tolist() == [0.0, 1.0, 3.0, 4.0, 5.0]
     with pytest.raises(GantryError, match="acts with 2"):
-        found.require({STATE: (1,)}, 2, "demos")
+        found.require(Spaces({STATE: (1,)}, 2), "demos")
 
 
 def test_environments_come_back_to_the_middle_of_their_episodes_bit_by_bit():
