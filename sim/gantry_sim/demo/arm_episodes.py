@@ -18,7 +18,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.bench_robot import BenchRobot
 from gantry_sim.demo import walk as walks
-from gantry_sim.run_folder import EVALUATION_SEED, write_json
+from gantry_sim.run_files import EVALUATION_SEED, write_json
 
 TRIALS, ROBOT, SETUP = "trials.json", "robot.json", "nodes.yaml"
 """Files of the episodes in their folder, beside those of :mod:`gantry_sim.demo.walk`."""
@@ -28,6 +28,8 @@ THROUGH = "Done."
 """What the operator says when all episodes are over."""
 HOLD_S = 0.7
 """The arm is held so long after an episode, so that its end can be seen."""
+ROUTINE = ("Mode STAND.", "Mode POLICY.", "Mode PASSIVE.", "Joint commands arrive.")
+"""What the nodes say in every episode; it is for the log alone."""
 OVERHEAD_S = 8.0
 """How long an episode may take beside its own time: laying out, moving to the start, holding, asking."""
 
@@ -103,8 +105,12 @@ def trials_over_ros(bundle: Path, config: TrialsConfig, folder: Path, say: walks
         (folder / SETUP).write_text(json.dumps(setup, indent=1), encoding="utf-8")
         return given
 
+    def say_news(text: str) -> None:
+        if not text.endswith(ROUTINE):
+            say(text)
+
     limit_s = walks.START_TIMEOUT_S + config.episodes * (config.episode_s + OVERHEAD_S)
-    return walks.launched("sim_arm", arguments, folder, say, limit_s, THROUGH)
+    return walks.launched("sim_arm", arguments, folder, say_news, limit_s, THROUGH)
 
 
 def trials_in_process(

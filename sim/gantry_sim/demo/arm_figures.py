@@ -49,6 +49,7 @@ def success_curves(
         if asked is not None:
             axis.axhline(100.0 * asked, color=RED, linestyle=(0, (4, 3)), linewidth=1.0, label="asked")
         low = min([*numbers[:, 0], 100.0 * (base.low if base is not None else 1.0)])
+        axis.margins(x=0.015)
         axis.set_ylim(max(0.0, low - 8.0), 103.0)
         axis.set_ylabel("success [%]")
         axis.set_xlabel(label)

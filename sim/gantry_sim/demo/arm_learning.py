@@ -18,7 +18,7 @@ from gantry_sim.arm.run_cfg import ArmRun, check_arm_run, create_arm_run, read_a
 from gantry_sim.arm.scores import score_source
 from gantry_sim.arm.sources import open_arm_source, open_trained
 from gantry_sim.arm.training import ArmProgress, train_arm
-from gantry_sim.run_folder import EVALUATION_FILE, write_json
+from gantry_sim.run_files import EVALUATION_FILE, write_json
 from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
 
 DEMOS, BASE, RESIDUAL = "demos", "base", "residual"
@@ -41,7 +41,7 @@ class Recipe:
     """Of the scripted expert who gives them, 0 to 1."""
     clone_updates: int = 1_000
     """Updates of the clone."""
-    steps: int = 16_000
+    steps: int = 15_000
     """Environment steps of the correction, those before it learns included."""
     look_every: int = 2_500
     """Environment steps between two looks at it."""

@@ -13,7 +13,7 @@ from gantry_sim.demo import arm_figures
 from gantry_sim.demo.arm_measured import MeasuredArm, RecordedEpisode
 from gantry_sim.demo.arm_outcome import ArmOutcome, Learned, timing_of
 from gantry_sim.demo.machine import machine_rows, processor
-from gantry_sim.run_folder import git_commit
+from gantry_sim.run_files import git_commit
 from gantry_sim.tasks.manipulation.registry import find_arm_task
 
 UNKNOWN = "-"
@@ -42,7 +42,7 @@ def build_arm_page(outcome: ArmOutcome) -> Report:
     report.section("The bundle").table(
         [(stage.name, "passed" if stage.passed else "FAILED", stage.text) for stage in outcome.stages],
         header=("Stage", "Verdict", "Found"),
-        caption="What `gantry check` verifies of an arm's bundle; whether it does its task is judged above.",
+        caption="What `gantry check` compares before it runs episodes of its own.",
     )
     _origin(report, outcome)
     return report
@@ -192,7 +192,7 @@ def _actions(report: Report, found: MeasuredArm) -> None:
     )
 
 
-_HEADER = ("Episode", "Done", "After", "Object lay at", "Base action", "Correction", "Largest correction")
+_HEADER = ("Episode", "Done", "After", "Object [cm]", "Base action", "Correction", "Its largest")
 
 
 def _row(number: int, episode: RecordedEpisode) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _row(number: int, episode: RecordedEpisode) -> tuple[str, ...]:
         str(number),
         "yes" if episode.trial.done else f"NO: {episode.trial.reason}",
         UNKNOWN if after is None else f"{after:.1f} s",
-        f"{100 * x:.0f} cm ahead, {100 * abs(y):.0f} cm {'left' if y >= 0 else 'right'}",
+        f"{100 * x:.0f} ahead, {100 * abs(y):.0f} {'left' if y >= 0 else 'right'}",
         UNKNOWN if base is None else f"{np.abs(base).mean():.2f}",
         UNKNOWN if added is None else f"{np.abs(added).mean():.3f}",
         UNKNOWN if added is None else f"{np.abs(added).max():.2f}",
@@ -276,4 +276,4 @@ def _number(found: MeasuredArm, episode: RecordedEpisode) -> int:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %"
+    return f"{100.0 * share:.3g} %"

@@ -25,7 +25,7 @@ from gantry_sim.demo.arm_learning import BASE, RESIDUAL, Display, Recipe
 from gantry_sim.demo.arm_measured import MeasuredArm, measure_arm, rerun_difference
 from gantry_sim.demo.arm_outcome import ArmOutcome, Learned, Scores, arm_result
 from gantry_sim.demo.pipeline import REPORT, RESULT, VIDEO
-from gantry_sim.run_folder import BUNDLE_FOLDER, write_json
+from gantry_sim.run_files import BUNDLE_FOLDER, write_json
 
 
 @dataclass(frozen=True)
