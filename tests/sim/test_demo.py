@@ -18,6 +18,7 @@ import pytest
 from gantry_deploy.check import Stage
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract import CommandSpec
+from gantry_deploy.domains import DOMAINS, free_domain
 from gantry_deploy.locate import bundle_in
 from gantry_deploy.loop import TickReport
 from gantry_deploy.metrics import tracking_scores
@@ -35,7 +36,7 @@ from gantry_sim.demo.measured import measure
 from gantry_sim.demo.outcome import Gate, Outcome
 from gantry_sim.demo.pipeline import as_result, write_outcome
 from gantry_sim.demo.profile import DEMO_PROFILE, Segment, as_text, command_at, constant, fitted, total_s
-from gantry_sim.demo.walk import DOMAINS, Walk, free_domain
+from gantry_sim.demo.walk import Walk
 
 GO2 = robot_spec("go2")
 DT_S = 0.02

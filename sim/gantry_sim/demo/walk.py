@@ -9,10 +9,8 @@ import itertools
 import json
 import os
 import queue
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +23,7 @@ from typing import Any
 
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.session import WalkSession
+from gantry_deploy.domains import free_domain
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller
 from gantry_deploy.record import Recorder
@@ -59,8 +58,6 @@ ALONE = (
 """What may help then."""
 WITHOUT = " The demo goes without ROS 2 with --no-ros."
 """What a demo of velocities can do as well."""
-DOMAINS = range(1, 102)
-"""DDS domains to choose from; above, their ports run into those that Linux hands out to anybody."""
 
 _PR_SET_PDEATHSIG = 1
 _ROS_STAMP = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[\w./]+\]: ")
@@ -206,27 +203,6 @@ def _fault_code(recording: Path) -> str:
     except (GantryError, KeyError):
         return ""
     return next((str(code) for code in status["fault_code"][status["mode"] == Mode.DAMP.value]), "")
-
-
-def free_domain() -> int:
-    """A random DDS domain in which no participant of this machine listens.
-
-    The ports follow from the domain's number (DDSI-RTPS 2.2, section 9.6.1.1).
-    """
-    for domain in random.sample(DOMAINS, len(DOMAINS)):
-        ports = [7400 + 250 * domain + offset for offset in (10, 11, 12, 13)]
-        if all(map(_is_free, ports)):
-            return domain
-    return random.choice(DOMAINS)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 class _Heard:
