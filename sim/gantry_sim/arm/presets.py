@@ -67,8 +67,13 @@ def _seen(env: Any, cameras: bool) -> Any:
     return replace(env, observer="camera") if cameras and hasattr(env, "observer") else env
 
 
+def _state() -> BcCfg:
+    """Some dozens of demonstrations are learned by then; more updates foretell other episodes worse."""
+    return replace(imitation.state(), steps=1_500, batch_size=128)
+
+
 METHODS: dict[str, Method] = {
-    "bc": Method("chunks of actions cloned from demonstrations", _bc(imitation.state())),
+    "bc": Method("chunks of actions cloned from demonstrations", _bc(_state())),
     "bc-images": Method("the same from 84 x 84 images", _bc(imitation.images(), cameras=True)),
     "act-paper": Method("ACT as published; wants a GPU", _bc(imitation.act_paper(), cameras=True)),
     "sac": Method("SAC from nothing", _rl(offpolicy.sac), demos=False),

@@ -139,6 +139,8 @@ def _bc_trainer(run: ArmRun, cfg: BcCfg, folder: Path, demos: DemoSet | None) ->
 
 def _rl_trainer(run: ArmRun, cfg: TrainCfg, folder: Path, demos: DemoSet | None) -> Trainer:
     policy = open_base(folder / BASE_FOLDER, run) if run.base else None
+    if policy is not None and not cfg.learner.actor.residual:
+        cfg = replace(cfg, warmup="base_noise", warmup_noise=0.0)  # The base collects the first steps, and no more.
     env = run.task.make_env(run.preset.env, run.seed)
     looks = look_env(run, cfg.eval_episodes) if cfg.eval_every_steps else None
     bases = [
