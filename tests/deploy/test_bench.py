@@ -117,6 +117,7 @@ def test_a_wrong_bench_or_option_is_answered_with_the_near_miss(capsys):
 
 
 @pytest.mark.ros
+@pytest.mark.timed
 @pytest.mark.slow
 def test_the_loop_on_ros_leaves_its_statistics(bundle, tmp_path):
     pytest.importorskip("rclpy")

@@ -370,6 +370,7 @@ def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.ros
+@pytest.mark.timed
 def test_demo_over_real_nodes_leaves_a_report_and_no_process(tmp_path):
     pytest.importorskip("rclpy")
     process = demo(tmp_path, *QUICK)
@@ -387,6 +388,7 @@ def test_demo_over_real_nodes_leaves_a_report_and_no_process(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.ros
+@pytest.mark.timed
 def test_ctrl_c_ends_every_process_and_says_where_things_lie(tmp_path):
     pytest.importorskip("rclpy")
     process = demo(tmp_path, "--seconds", "60", "--check-episodes", "1", "--episodes", "0")

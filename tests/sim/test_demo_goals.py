@@ -304,6 +304,7 @@ def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bun
 
 @pytest.mark.slow
 @pytest.mark.ros
+@pytest.mark.timed
 def test_camera_mapping_policy_and_operator_cross_and_the_recording_explains_what_was_seen(tmp_path):
     """The policy is its gait alone, which walks where the ground is flat."""
     pytest.importorskip("rclpy")
