@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
     group.add_argument("--badness", type=float, metavar="B", help="of the expert who gives them, 0 to 1 (default: 0.5)")
     group.add_argument("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
-    group.add_argument("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 15k)")
+    group.add_argument("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     group.add_argument("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
 
 

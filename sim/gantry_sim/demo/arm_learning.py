@@ -41,7 +41,7 @@ class Recipe:
     """Of the scripted expert who gives them, 0 to 1."""
     clone_updates: int = 1_000
     """Updates of the clone."""
-    steps: int = 15_000
+    steps: int = 20_000
     """Environment steps of the correction, those before it learns included."""
     look_every: int = 2_500
     """Environment steps between two looks at it."""
