@@ -152,7 +152,7 @@ class ArmDemo:
         found, steps = scores["success_once"], scores["steps_to_success"]
         after = "" if steps is None else f", after {steps:.0f} steps"
         interval = f"[{100 * found['low']:.0f}, {100 * found['high']:.0f}]"
-        self._display.say(f"  success {100 * found['mean']:.0f} % {interval}{after}")
+        self._display.say(f"  success {100 * found['mean']:.3g} % {interval}{after}")
 
     def _check(self, path: Path) -> tuple[Bundle, list[Stage]]:
         stages: list[Stage] = []
