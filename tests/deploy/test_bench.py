@@ -6,7 +6,7 @@ import queue
 import numpy as np
 import pytest
 
-from gantry_deploy.bench_ros import measure_ros_loop, wait_for_policy
+from gantry_deploy.bench_ros import wait_for_policy
 from gantry_deploy.bench_runtime import bundle_at_rate, judge_aims, measure_loop, measure_step, measure_timer
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.main import main
@@ -114,13 +114,3 @@ def test_a_wrong_bench_or_option_is_answered_with_the_near_miss(capsys):
     assert "'gantry bench runtime' '--secnds'. Did you mean '--seconds'?" in capsys.readouterr().err
     assert main(["bench"]) == 2
     assert "BENCH" in capsys.readouterr().err
-
-
-@pytest.mark.ros
-@pytest.mark.timed
-@pytest.mark.slow
-def test_the_loop_on_ros_leaves_its_statistics(bundle, tmp_path):
-    pytest.importorskip("rclpy")
-    loop = measure_ros_loop(bundle.path, 50.0, 1.0, "mock", {}, tmp_path)
-    assert loop["timing"]["period"]["count"] > 0
-    assert loop["timing"]["infer"]["count"] > 0

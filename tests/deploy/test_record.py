@@ -198,7 +198,6 @@ def test_the_encoders_write_what_an_independent_encoder_writes(kind, n):
     assert found == serialize_dynamic(kind, ros_messages.DEFINITIONS[kind])[kind](message)
 
 
-@pytest.mark.ros
 def test_ros_itself_reads_the_messages(bundle, tmp_path):
     pytest.importorskip("rclpy")
     from rclpy.serialization import deserialize_message

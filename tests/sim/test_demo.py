@@ -2,13 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -326,83 +321,19 @@ def test_a_folder_in_use_is_left_alone(tmp_path, monkeypatch, capsys, policy):
 # -- the whole of it --------------------------------------------------------------------------------------------------
 
 
-def demo(folder, *arguments):
-    """A demo of a policy that only stands, as a process of its own."""
-    from gantry_ros.availability import child_environment
-
-    tiny_bundle(folder / "given", contract_for(GO2))
-    command = [sys.executable, "-m", "gantry_deploy.cli.main", "demo", "--bundle", str(folder / "given")]
-    command += ["--output", str(folder / "out"), "--json", str(folder / "result.json"), *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=child_environment()
-    )
-
-
-def processes_of(folder):
-    """Command lines of living processes that name ``folder``."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(folder) in words and int(path.parent.name) != os.getpid():
-                found.append(words)
-    return found
-
-
-QUICK = ("--seconds", "4", "--check-episodes", "1", "--episodes", "0")
-
-
 @pytest.mark.slow
-def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path):
-    process = demo(tmp_path, *QUICK, "--no-ros", "--no-video")
-    said, _ = process.communicate(timeout=200)
-    assert process.returncode == 1, said  # A policy that only stands misses its thresholds.
+def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path, capsys):
+    tiny_bundle(tmp_path / "given", contract_for(GO2))
+    words = ["demo", "--bundle", str(tmp_path / "given"), "--output", str(tmp_path / "out")]
+    words += ["--json", str(tmp_path / "result.json"), "--seconds", "4", "--check-episodes", "1", "--episodes", "0"]
+    assert main([*words, "--no-ros"]) == 1  # A policy that only stands misses its thresholds.
+    said = capsys.readouterr().out
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["walk"]["over_ros"] is False
     assert result["walk"]["ticks"] > 0
     assert f"Bundle: {tmp_path / 'out' / 'bundle'}" in said
-    assert "[3/3] Write the report" in said
+    assert "[3/3] Film it, and write the report" in said
     assert "1 episode in plain" in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Not over ROS 2: it was asked to do without." in page
     assert "It was not scored on held-out episodes" in page
-
-
-@pytest.mark.slow
-@pytest.mark.ros
-@pytest.mark.timed
-def test_demo_over_real_nodes_leaves_a_report_and_no_process(tmp_path):
-    pytest.importorskip("rclpy")
-    process = demo(tmp_path, *QUICK)
-    said, _ = process.communicate(timeout=280)
-    assert process.returncode == 1, said
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["walk"]["over_ros"] is True
-    assert result["walk"]["ticks"] > 50
-    assert Path(result["report"]).read_text().count("<svg") >= 4
-    card = json.loads((tmp_path / "out" / "bundle" / "card.json").read_text())
-    assert card["check"]["verdict"] == "failed"
-    assert not (tmp_path / "given" / "card.json").exists(), "what was given stays as it was"
-    assert processes_of(tmp_path) == []
-
-
-@pytest.mark.slow
-@pytest.mark.ros
-@pytest.mark.timed
-def test_ctrl_c_ends_every_process_and_says_where_things_lie(tmp_path):
-    pytest.importorskip("rclpy")
-    process = demo(tmp_path, "--seconds", "60", "--check-episodes", "1", "--episodes", "0")
-    said = ""
-    for line in process.stdout:
-        said += line
-        if "Mode STAND." in line or process.poll() is not None:
-            break
-    assert len(processes_of(tmp_path)) >= 3, said
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, said + rest
-    assert str(tmp_path / "out") in rest
-    deadline_s = time.monotonic() + 10.0
-    while processes_of(tmp_path) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert processes_of(tmp_path) == []

@@ -3,23 +3,17 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import CarrotSpec
 from gantry_deploy.goals import Goal
 from gantry_deploy.loop import TickReport
 from gantry_deploy.perception import MapLimits, WindowCutter
 from gantry_deploy.record import Recorder
-from gantry_deploy.recording import read_recording
-from gantry_deploy.ros_messages import map_of_points
 from gantry_deploy.runner import PolicyStep
 from gantry_deploy.safety import Fault, FaultCode, Mode
 from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle
@@ -297,67 +291,3 @@ def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bun
     assert first["rerun_difference"] == 0.0
     assert second["distance_m"] is None
     assert second["reason"] == "nobody answered"
-
-
-# -- the whole of it ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.ros
-@pytest.mark.timed
-def test_camera_mapping_policy_and_operator_cross_and_the_recording_explains_what_was_seen(tmp_path):
-    """The policy is its gait alone, which walks where the ground is flat."""
-    pytest.importorskip("rclpy")
-    from gantry_ros.availability import child_environment
-    from gantry_sim.tasks.locomotion.robots import walker
-
-    body = walker("go2")
-    gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
-    # Briskly, and close: the gait alone hardly moves when little is asked of it.
-    command = replace(CONTRACT.command, carrot=CarrotSpec(speed_gain_s=4.0, stop_m=0.1))
-    contract = map_contract_for(GO2, gait=body.gait, command=command, **gains)
-    weight = np.zeros((contract.observation_size, contract.action_size))
-    given = tiny_bundle(tmp_path / "given", contract, weight=weight)
-    command = [sys.executable, "-m", "gantry_deploy.cli.main", "demo", "--bundle", str(given.path)]
-    command += ["--terrain", "flat", "--goal", "1.2,0,0", "--seconds", "13", "--no-video"]
-    command += ["--output", str(tmp_path / "out"), "--json", str(tmp_path / "result.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=child_environment())
-    assert done.returncode == 0, done.stdout + done.stderr
-    (walk,) = json.loads((tmp_path / "result.json").read_text())["terrains"]
-    assert walk["crossed"]
-    assert walk["distance_m"] < 0.5
-    assert walk["seconds"] >= 13.0  # It is judged at the end of the time, not on arrival.
-    assert walk["map_rate_hz"] > 1.0
-    assert walk["rerun_difference"] == 0.0
-    assert walk["mapping_frames"]["fused"] == walk["timing"]["mapping"]["count"] > 10
-    assert 0.0 < walk["real_time"] < 1.1
-    page = Path(tmp_path / "out" / "report.html").read_text()
-    assert page.count("data:image/png") == 3
-    recording = read_recording(walk["recording"])
-    explained = explained_windows(recording, given.contract)
-    assert len(explained) > 10
-    assert max(explained) < 1e-5
-
-
-def explained_windows(recording, contract):
-    """How far the window in an observation is from the one that the recorded map gives, at ticks where both are new."""
-    columns, _ = map_columns(contract)
-    cutter = WindowCutter(contract, MapLimits())
-    odom, seen, maps = recording["/odom"], recording["/policy/observation"], recording["/elevation_map"]
-    differences = []
-    for time_s, points in zip(maps["time_s"], maps["points"], strict=True):
-        row, pose = np.searchsorted(seen["time_s"], time_s), np.searchsorted(odom["time_s"], time_s)
-        if row == len(seen["time_s"]) or seen["time_s"][row] != time_s:
-            continue
-        snapshot = map_of_points(points)
-        pipeline = MappingPipeline(cfg_of(MappingCfg(cameras=()), snapshot), None, np.zeros((1, 1)))
-        load_snapshot(pipeline.map, snapshot)
-        state = tick(0, 0.0, 0.0, mode=Mode.STAND).state
-        state = replace(
-            state,
-            pos_base_in_world_m=odom["pos_base_in_world_m"][pose],
-            quat_base_to_world_wxyz=odom["quat_base_to_world_wxyz"][pose],
-        )
-        found = cutter.cut(pipeline, state, 0.0).ravel()
-        differences.append(float(np.abs(found - seen["data"][row][columns]).max()))
-    return differences

@@ -25,7 +25,13 @@ from gantry_sim.tasks.registry import find_task
 from gantry_sim.train import build_runner, open_run, train
 
 GO2 = "velocity-flat-go2"
-SMALL = ("env.num_envs=16", "learner.total_steps=768", "learner.hidden=[16]", "learner.critic_hidden=[16]")
+SMALL = (
+    "env.num_envs=16",
+    "env.episode_s=2.0",
+    "learner.total_steps=768",
+    "learner.hidden=[16]",
+    "learner.critic_hidden=[16]",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -73,7 +73,8 @@ def test_seeds_are_pooled_by_their_episodes(tmp_path):
 @pytest.mark.slow
 def test_a_real_sweep_trains_scores_and_does_nothing_twice(tmp_path, capfd):
     words = ["sweep", "velocity-flat-go2", "--vary", "learner.gamma=0.9", "--seeds", "1", "--episodes", "4"]
-    words += ["--set", "learner.total_steps=400", "--set", "env.num_envs=16", "--output", str(tmp_path / "s")]
+    words += ["--set", "learner.total_steps=400", "--set", "env.num_envs=16", "--set", "env.episode_s=1.0"]
+    words += ["--output", str(tmp_path / "s")]
     assert main(words) == 0
     assert capfd.readouterr().out.count(": training") == 1
     assert main(words) == 0

@@ -13,7 +13,7 @@ from gantry_mapping.learn.calibrate import ONE_SIGMA, SHIFTS, calibrate, shares_
 from gantry_mapping.learn.evaluate import EvalCfg
 from gantry_mapping.learn.unet import MapNet
 
-WALK = EvalCfg(window=WINDOW_SMALL, robots_per_raster=1, seconds=7.0)
+WALK = EvalCfg(window=WINDOW_SMALL, robots_per_raster=1, seconds=3.0)
 
 
 def level_net(std_m: float) -> MapNet:
