@@ -21,23 +21,11 @@ $(STAMP): pyproject.toml constraints.txt constraints-ros.txt
 demo: $(STAMP)  ## train a Go2, export it, walk it over ROS 2, write report.html
 	@$(BIN)/gantry demo
 
-# Two processes; what depends on how soon something happens gets the machine alone. Nodes of one file share a domain.
-# Tests over ROS 2 live in tests/ros; naming it spares loading all others.
-PYTEST := $(BIN)/python -m pytest
-
 test: $(STAMP)  ## all tests
-	@failed=0; \
-	$(PYTEST) -n 2 --dist worksteal -m "not ros" || failed=1; \
-	$(PYTEST) -n 2 --dist loadfile -m "ros and not timed" tests/ros || failed=1; \
-	$(PYTEST) -m "timed" tests/ros || failed=1; \
-	exit $$failed
+	@scripts/test.sh $(BIN)/python
 
 test-fast: $(STAMP)  ## the tests that take a few seconds each at most
-	@failed=0; \
-	$(PYTEST) -n 2 --dist worksteal -m "not ros and not slow" || failed=1; \
-	$(PYTEST) -n 2 --dist loadfile -m "ros and not timed and not slow" tests/ros || failed=1; \
-	$(PYTEST) -m "timed and not slow" tests/ros || failed=1; \
-	exit $$failed
+	@scripts/test.sh $(BIN)/python --fast
 
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .

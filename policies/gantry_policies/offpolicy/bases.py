@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.env import Observation
+from gantry_policies.offpolicy.env import IMAGE_PREFIX, Observation
 
 
 class BasePolicy(Protocol):
@@ -40,6 +40,30 @@ class BasePolicy(Protocol):
             env_ids: ``(m,)`` int64: whose queues to look into; None for all.
         """
         ...
+
+
+def fingerprint(base: BasePolicy, obs_shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
+    """``(1, n)``: what a base plans for an observation of zeros, by which another one is told from it.
+
+    What was labelled by one base means nothing on top of another, so buffers are held against this.
+
+    Args:
+        base: The base; its plans are forgotten.
+        obs_shapes: Shape of one observation, by key.
+    """
+    obs = {
+        key: torch.zeros((1, *shape), dtype=torch.uint8 if key.startswith(IMAGE_PREFIX) else torch.float32)
+        for key, shape in obs_shapes.items()
+    }
+    base.reset()
+    return base.peek(obs, torch.zeros(1, dtype=torch.int64)).cpu()
+
+
+def is_same_base(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two fingerprints, None of no base, are alike but for rounding."""
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and torch.allclose(one, other, atol=1e-4)
 
 
 class ChunkedBase:

@@ -20,7 +20,7 @@ from gantry_policies.checkpoint import (
     restore_random_state,
     save_checkpoint,
 )
-from gantry_policies.offpolicy.bases import BasePolicy
+from gantry_policies.offpolicy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.offpolicy.collecting import Collector, Resumable
 from gantry_policies.offpolicy.config import TrainCfg
 from gantry_policies.offpolicy.demos import Demo, demo_action_rows, demo_buffer, demo_states
@@ -125,6 +125,7 @@ class Trainer:
         self.collector = Collector(env, self.learner, self.replay, base, generator)
         self._generator = generator
         self._demonstrated = demos
+        self._fingerprint = None if base is None else fingerprint(base, env.obs_shapes)
         self._eval_env = eval_env or env
         self._policy = LearnedPolicy(self.learner, (eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
@@ -197,6 +198,7 @@ class Trainer:
             "eval_env": self._eval_env.training_state() if isinstance(self._eval_env, Resumable) else None,
             "warmup_generator": self._generator.get_state(),
             "random": random_state(),
+            "base": self._fingerprint,
         }
         if self.demos is not None and not _demo_path(folder).is_file():
             self.demos.save(_demo_path(folder))
@@ -221,6 +223,11 @@ class Trainer:
             raise CheckpointError("There is nothing to resume without a folder of the run.")
         folder = self.run_dir / CHECKPOINTS
         path, state = load_newest(folder)
+        if not is_same_base(state.get("base"), self._fingerprint):
+            raise CheckpointError(
+                f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
+                "there was labelled by that one. Put it back, or begin a new run."
+            )
         try:
             self.learner.load_state_dict(state["learner"])
             self.course = Course(**state["course"])

@@ -50,6 +50,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         seeds=_seeds(args.seeds),
         methods=tuple(args.methods.split(",")),
         minutes=args.minutes,
+        updates=recipe.updates,
+        only_successes=recipe.only_successes,
         demos=recipe.demos if args.demos is None else args.demos,
         badness=recipe.badness if args.badness is None else args.badness,
         changes=tuple(args.changes),

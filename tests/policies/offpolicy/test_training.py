@@ -8,6 +8,7 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import CheckpointError
+from gantry_policies.offpolicy.bases import ChunkedBase
 from gantry_policies.offpolicy.config import LearnerCfg
 from gantry_policies.offpolicy.evaluation import evaluate
 from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
@@ -189,6 +190,19 @@ def test_a_checkpoint_of_another_configuration_is_refused(reach, make_base, demo
         other.resume()
     with pytest.raises(CheckpointError, match="No usable checkpoint"):
         make(reach, make_base, demos, short_resfit(), tmp_path / "nowhere").resume()
+
+
+def test_trap_13_what_one_base_labelled_is_not_learned_from_on_top_of_another(reach, make_base, demos, tmp_path):
+    cfg = short_resfit(total_steps=8, eval_every_steps=0)
+    make(reach, make_base, demos, cfg, tmp_path).train()
+
+    def other_base(num_envs):
+        return ChunkedBase(lambda obs: torch.full((obs["state"].shape[0], 3, 2), 0.3), num_envs)
+
+    for base in (other_base, lambda num_envs: ChunkedBase(lambda obs: torch.zeros(len(obs["state"]), 3, 2), num_envs)):
+        with pytest.raises(CheckpointError, match="The base is another one"):
+            make(reach, base, demos, cfg, tmp_path).resume()
+    make(reach, make_base, demos, cfg, tmp_path).resume()
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_checkpoint(reach, make_base, demos, tmp_path):

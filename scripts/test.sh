@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs all tests, or with --fast those that take a few seconds each at most. The first argument is the Python to run them with.
+#
+# What depends on how soon something happens (marked "timed") runs one after the other. Most of its time it waits, so
+# everything that needs no ROS 2 runs beside it, two at a time, at the lowest priority.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+python="$1"
+also=""
+if [ "${2:-}" = "--fast" ]; then also=" and not slow"; fi
+
+said="$(mktemp)"
+rest=""
+stop() {
+    trap - INT TERM
+    [ -n "$rest" ] && kill -INT "$rest" 2>/dev/null && wait "$rest"
+    rm -f "$said"
+    exit 130
+}
+trap stop INT TERM
+
+failed=0
+echo "Tests without ROS 2 run in the background and are shown afterwards."
+nice -n 19 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
+rest=$!
+# Tests over ROS 2 live in tests/ros; naming it spares loading all others. Nodes of one file share a domain.
+"$python" -m pytest -m "timed$also" tests/ros || failed=1
+"$python" -m pytest -n 2 --dist loadfile -m "ros and not timed$also" tests/ros || failed=1
+tail -n +1 --pid "$rest" -f "$said"
+wait "$rest" || failed=1
+rm -f "$said"
+exit "$failed"
