@@ -151,6 +151,7 @@ def draw():
     return torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random(), np.random.randn(), random.gauss(0, 1)
 
 
+@pytest.mark.slow
 def test_random_generators_go_on_where_they_were_in_another_process_too(tmp_path):
     torch.manual_seed(5)
     np.random.seed(5)

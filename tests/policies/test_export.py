@@ -179,6 +179,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.slow
 def test_an_older_bundle_is_replaced_and_survives_a_refusal(tmp_path):
     folder = export_bundle(network(seed=1), CONTRACT, golden(), tmp_path / "bundle")
     first = load_bundle(folder).model_bytes

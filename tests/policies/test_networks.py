@@ -284,6 +284,7 @@ def random_golden(model, agreed, rows=1000):
     return data | {"joint_target_rad": np.zeros((rows, 4), np.float32), "episode_start": np.zeros(rows, bool)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", SEES_MAP)
 @pytest.mark.parametrize("history", [1, 8])
 def test_onnxruntime_computes_what_torch_computes(tmp_path, network, history):

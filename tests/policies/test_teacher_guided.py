@@ -155,6 +155,7 @@ def test_a_student_follows_its_teacher(make):
     assert error < 0.5 * obs["teacher"].norm(dim=-1).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("embedding", [False, True])
 def test_six_iterations_are_three_and_three(make, tmp_path, threads, embedding):

@@ -101,6 +101,7 @@ def start(rig, bundle, **parameters):
     return rig.policy(bundle, auto_start=True, safety__arm_speed_rad_s=9.0, **parameters)
 
 
+@pytest.mark.slow
 def test_an_array_of_positions_moves_the_arm_and_a_lost_object_holds_it(bench, bundle):
     rig, watcher = bench
     parameters = {"command_message": "positions", "gripper_message": "joint_trajectory"}

@@ -23,6 +23,7 @@ def bundle(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_it_lays_starts_stops_and_counts(own_rig, bundle, tmp_path):
     options, asked = '{"task": "yam-lift", "vary": false}', {"diagnostics_rate_hz": 20.0}

@@ -112,6 +112,7 @@ def test_a_second_policy_is_refused_and_the_first_goes_on(pair, walking, bundles
     assert values["mode"] == "POLICY", values["message"]
 
 
+@pytest.mark.slow
 def test_a_passive_policy_sends_nothing_while_somebody_else_commands_the_robot(pair):
     operator = pair.operator
     operator.wait_for("policy_node", mode="PASSIVE")

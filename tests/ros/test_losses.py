@@ -94,6 +94,7 @@ def test_a_robot_whose_policy_is_killed_damps_by_itself(own_rig, bundles):
             assert again.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_network_that_overflows_is_damped_by_joint_name(own_rig, bundles):
     with own_rig.robot(), own_rig.policy(bundles / "explosive") as policy:
         own_rig.bring_to_policy()
@@ -110,6 +111,7 @@ def test_a_network_that_overflows_is_damped_by_joint_name(own_rig, bundles):
         assert policy.stop() == 1
 
 
+@pytest.mark.slow
 def test_an_operator_who_goes_away_is_noticed(own_rig, bundles):
     required = {"safety__require_heartbeat": True, "safety__heartbeat_timeout_s": 0.3}
     with own_rig.robot(), own_rig.policy(bundles / "good", **required) as policy:

@@ -209,6 +209,7 @@ def test_all_is_well_and_the_page_stands_alone(outcome):
     assert {score["name"] for score in result["scores"] if score["passed"] is False} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "missed"),
     [

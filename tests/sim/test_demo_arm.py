@@ -119,6 +119,7 @@ def test_an_episode_that_nobody_saw_to_its_end_is_not_done(outcome):
         measure_arm(outcome.folder / "no.mcap", (Trial(True),))
 
 
+@pytest.mark.slow
 def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monkeypatch, capsys):
     def update(self, progress):
         if progress.phase == "learn" and progress.env_steps >= 32:

@@ -111,6 +111,7 @@ def test_beyond_the_ground_a_true_map_knows_nothing():
 # -- the global feature ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_exported_network_tells_which_cells_its_global_feature_took(bundle):
     overview = overview_of(bundle.model_bytes, CONTRACT.map_window)
     assert overview is not None
@@ -122,6 +123,7 @@ def test_an_exported_network_tells_which_cells_its_global_feature_took(bundle):
     assert (expected > 0).sum(axis=(1, 2)).min() > 1
 
 
+@pytest.mark.slow
 def test_a_network_without_a_global_feature_tells_nothing(tmp_path):
     found = overview_of(export(tmp_path / "b", "ame1").model_bytes, CONTRACT.map_window)
     assert found is None
@@ -168,6 +170,7 @@ def test_through_the_camera_the_map_grows_and_is_unsure_of_what_it_has_not_seen(
     assert first.seen[..., 1].max() > first.seen[..., 1].min()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_shown_is_refused(tmp_path):
     with pytest.raises(PolicyError, match="shows no attention"):
         walk_with_gaze(export(tmp_path / "silent", attention=False), GazeCfg())

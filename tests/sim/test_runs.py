@@ -263,6 +263,7 @@ def narrow(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_bundle_is_scored_as_it_was_trained(narrow, tmp_path):
     """Changes to the preset are part of the task, so they travel with the bundle."""
     sources = [open_source(narrow), open_source(narrow / "bundle")]
@@ -282,6 +283,7 @@ def test_a_bundle_is_scored_as_it_was_trained(narrow, tmp_path):
         open_source(silent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["run", "bundle"])
 def test_episodes_with_the_seed_of_the_training_are_not_held_out(narrow, capsys, source):
     path = narrow if source == "run" else narrow / "bundle"

@@ -367,6 +367,7 @@ def test_a_policy_that_folds_the_legs_falls_every_time():
     assert result["fall_rate"]["mean"] == 1.0
 
 
+@pytest.mark.slow
 def test_standing_is_scored_by_itself():
     """What robots do without a command, apart from how they follow one."""
     task = find_task(GO2)

@@ -190,6 +190,7 @@ def test_the_loss_falls(tmp_path):
     assert after["mae_empty_cm"] < 0.7 * before["mae_empty_cm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_exported_mapper_says_what_it_was_made_for_and_computes_the_same(tmp_path, network):
     net = make_net(network)

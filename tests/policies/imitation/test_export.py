@@ -84,6 +84,7 @@ class Drifts(BcPolicy):
         return super().forward(obs) + (1e-3 if torch.compiler.is_exporting() else 0.0)
 
 
+@pytest.mark.slow
 def test_plans_run_by_the_runtime_are_those_of_torch(tmp_path, golden):
     policy = trained_like("transformer", golden)
     bundle = load_bundle(export_chunks(policy, CONTRACT, golden, tmp_path / "bundle", card={"who": "a test"}))
@@ -97,6 +98,7 @@ def test_plans_run_by_the_runtime_are_those_of_torch(tmp_path, golden):
     assert set(bases) == {None}
 
 
+@pytest.mark.slow
 def test_a_residual_on_its_base(tmp_path, golden):
     policy, residual = trained_like("mlp", golden), Residual()
     contract = replace(CONTRACT, chunk=replace(CHUNK, residual=True))

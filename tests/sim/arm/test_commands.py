@@ -71,6 +71,7 @@ def test_an_interrupted_residual_training_goes_on_exactly_without_its_sources(ma
     assert len(json.loads((tmp_path / "parts" / "config.json").read_text())["sessions"]) == 2
 
 
+@pytest.mark.slow
 def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys):
     words = ["train", LIFT, "--preset", "resfit", "--base", made.bc, "--run-dir", "run", "--steps", 64]
     assert gantry(*words, "--episodes", 4, "--json", "train.json", *sets(RESFIT)) == 0
@@ -98,6 +99,7 @@ def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys
     assert (tmp_path / "run.mp4").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_rlpd_learns_from_the_same_demonstrations_and_its_bundle_plans_nothing(made, tmp_path, capsys):
     words = ["train", LIFT, "--preset", "rlpd", "--demos", made.demos, "--run-dir", "run", "--steps", 40]
     assert gantry(*words, "--episodes", 0, *sets(TINY_RL)) == 0
