@@ -81,27 +81,29 @@ def wsrl() -> TrainCfg:
 def resfit() -> TrainCfg:
     """ResFiT (arXiv 2509.19301) for a CPU: a residual over a frozen, chunked base.
 
-    Against :func:`resfit_paper` the networks are smaller, the warm-ups shorter, the actor's learning rate higher to
-    match a tenth of the updates, and running out of time is bootstrapped.
+    Against :func:`resfit_paper` the networks are smaller, the warm-ups shorter, corrections four times as large and
+    tried out with four times the noise, the actor's learning rate higher to match a fortieth of its updates, and running
+    out of time is bootstrapped. Measured on the arm's tasks; with corrections of 0.2 and little noise most of the gain
+    comes later or not at all.
     """
     return TrainCfg(
         learner=LearnerCfg(
             actor=ActorCfg(
                 kind="td3",
                 residual=True,
-                action_scale=0.2,
+                action_scale=0.4,
                 hidden=CPU_HIDDEN,
-                learning_rate=3e-5,
-                explore_std=0.05,
-                target_std=0.05,
+                learning_rate=1e-4,
+                explore_std=0.2,
+                target_std=0.1,
             ),
             critic=CriticCfg(heads=CPU_HEADS, hidden=CPU_HIDDEN),
             n_step=3,
-            critic_updates=4,
+            critic_updates=2,
         ),
         warmup="base_noise",
-        warmup_steps=3_000,
-        critic_warmup_updates=2_000,
+        warmup_steps=2_000,
+        critic_warmup_updates=1_000,
     )
 
 

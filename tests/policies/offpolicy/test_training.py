@@ -40,7 +40,13 @@ SHORT = {
 
 
 def short_resfit(**options):
-    return small(resfit(), hidden=(8,), batch=8, **(SHORT | {"critic_warmup_updates": 5} | options))
+    return small(
+        resfit(),
+        hidden=(8,),
+        batch=8,
+        learner={"critic_updates": 4},
+        **(SHORT | {"critic_warmup_updates": 5} | options),
+    )
 
 
 def make(reach, make_base, demos, cfg, run_dir=None, env=None, **options):
@@ -65,7 +71,9 @@ QUICK = {
 
 
 def test_a_residual_over_a_mediocre_base_learns_to_hit(reach, make_base, demos):
-    cfg = small(resfit(), total_steps=1200, warmup_steps=400, critic_warmup_updates=100, eval_every_steps=1200, **QUICK)
+    gentle = {"actor": {"learning_rate": 1e-3, "action_scale": 0.2, "explore_std": 0.05, "target_std": 0.05}}
+    quick = QUICK | gentle | {"learner": {"gamma": 0.9, "critic_updates": 4}}
+    cfg = small(resfit(), total_steps=1200, warmup_steps=400, critic_warmup_updates=100, eval_every_steps=1200, **quick)
     here = {"demos": demos(20, goals=0.0), "eval_env": reach(50, 9, goals=0.0), "eval_base": make_base(50)}
     seen = []
     assert Trainer(reach(8, goals=0.0), cfg, base=make_base(8), **here).train(seen.append)
