@@ -81,10 +81,9 @@ def wsrl() -> TrainCfg:
 def resfit() -> TrainCfg:
     """ResFiT (arXiv 2509.19301) for a CPU: a residual over a frozen, chunked base.
 
-    Against :func:`resfit_paper` the networks are smaller, the warm-ups shorter, corrections four times as large and
-    tried out with four times the noise, the actor's learning rate higher to match a fortieth of its updates, and running
-    out of time is bootstrapped. Measured on the arm's tasks; with corrections of 0.2 and little noise most of the gain
-    comes later or not at all.
+    Against :func:`resfit_paper` the networks are smaller, the warm-ups shorter, corrections and exploring four times as
+    large, the actor's learning rate higher to match a fortieth of its updates, and running out of time is bootstrapped.
+    Measured on the arm's tasks; with corrections of 0.2 and little noise most of the gain comes later or not at all.
     """
     return TrainCfg(
         learner=LearnerCfg(
