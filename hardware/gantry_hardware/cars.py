@@ -1,0 +1,272 @@
+"""Published cars in numbers: geometry, inertia, tyres and limits.
+
+Frames as everywhere in driving: a car's pose is that of ``base_link``, the centre of its rear axle on the ground, x
+ahead and y to the left. Angles of steering are those of a virtual wheel in the middle of the front axle, left positive.
+
+Sources:
+
+* CommonRoad's sets 1 to 3: M. Althoff and G. Würsching, "CommonRoad: Vehicle Models", 2020, table 6, as in the package
+  ``commonroad-vehicle-models`` 3.0.2. Set 4 is a truck with a trailer, which no model here drives.
+* F1TENTH: the default parameters of ``f1tenth_gym``, and the stock configuration of the real car's motor controller
+  (``vesc.yaml`` of ``f1tenth_system``), which contradicts them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+COMMONROAD = "CommonRoad: Vehicle Models (Althoff and Würsching, 2020), parameter set"
+
+
+@dataclass(frozen=True)
+class WheelSpec:
+    """What a model with turning wheels needs beside :class:`CarSpec`; front and rear wheels are alike."""
+
+    radius_m: float
+    """Effective rolling radius."""
+    inertia_kg_m2: float
+    """Of one wheel of the single-track model about its axle."""
+    brake_share_front: float
+    """Share of the braking torque at the front axle, 0 to 1."""
+    drive_share_front: float
+    """Share of the engine's torque at the front axle, 0 to 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("radius_m", "inertia_kg_m2"):
+            _expect(f"Wheel's {name}", getattr(self, name), "a number > 0", lambda value: value > 0.0)
+        for name in ("brake_share_front", "drive_share_front"):
+            _expect(f"Wheel's {name}", getattr(self, name), "a number in [0, 1]", lambda value: 0.0 <= value <= 1.0)
+
+
+@dataclass(frozen=True)
+class CarSpec:
+    """One car. Limits are magnitudes, so that all of them are positive or zero."""
+
+    name: str
+    """Registry name, for example ``bmw_320i``."""
+    length_m: float
+    """Of the box around the car."""
+    width_m: float
+    """Of the box around the car."""
+    wheelbase_m: float
+    """From the rear axle to the front axle; the sum of the next two."""
+    rear_axle_to_cog_m: float
+    """From the rear axle to the centre of gravity, ``b`` in the literature."""
+    front_axle_to_cog_m: float
+    """From the centre of gravity to the front axle, ``a`` in the literature."""
+    center_x_in_base_m: float
+    """How far ahead of ``base_link`` the middle of the box lies."""
+    mass_kg: float
+    """Total mass."""
+    yaw_inertia_kg_m2: float
+    """About the vertical axis through the centre of gravity."""
+    cog_height_m: float
+    """Of the centre of gravity above the ground, for load transfer between the axles."""
+    friction: float
+    """Of tyre on road, dimensionless."""
+    cornering_stiffness_front: float
+    """In 1/rad, normalised by friction and load (CommonRoad's ``C_Sf``): force = friction * C_S * load * slip angle."""
+    cornering_stiffness_rear: float
+    """The same of the rear tyre (``C_Sr``)."""
+    steering_limit_rad: float
+    """Largest steering angle to either side."""
+    steering_rate_limit_rad_s: float
+    """Largest speed of the steering angle."""
+    accel_limit_m_s2: float
+    """Largest acceleration that the drive can give, below ``switch_speed_m_s``."""
+    brake_limit_m_s2: float
+    """Largest deceleration of the brakes."""
+    speed_limit_m_s: float
+    """Largest speed forwards."""
+    reverse_limit_m_s: float
+    """Largest speed backwards; 0 for a car that cannot reverse."""
+    switch_speed_m_s: float
+    """Above this speed power limits the drive: acceleration <= accel_limit * switch_speed / speed."""
+    source: str
+    """Where the numbers come from."""
+    wheels: WheelSpec | None = None
+    """Of cars whose wheels are published; the drift model needs them."""
+
+    def __post_init__(self) -> None:
+        may_be_zero = ("cog_height_m", "reverse_limit_m_s")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, float | int):
+                continue
+            label = f"Car '{self.name}': {field.name}"
+            if field.name == "center_x_in_base_m":
+                _expect(label, value, "a finite number", math.isfinite)
+            elif field.name in may_be_zero:
+                _expect(label, value, "a finite number >= 0", lambda number: 0.0 <= number < math.inf)
+            else:
+                _expect(label, value, "a finite number > 0", lambda number: 0.0 < number < math.inf)
+        axles_m = self.rear_axle_to_cog_m + self.front_axle_to_cog_m
+        if not math.isclose(self.wheelbase_m, axles_m, rel_tol=1e-9):
+            raise GantryError(
+                f"Car '{self.name}': wheelbase_m is {self.wheelbase_m}, but the axles are "
+                f"{self.rear_axle_to_cog_m} + {self.front_axle_to_cog_m} = {axles_m} m apart."
+            )
+        _expect(
+            f"Car '{self.name}': steering_limit_rad",
+            self.steering_limit_rad,
+            "less than a quarter turn",
+            lambda value: value < math.pi / 2,
+        )
+
+
+def _expect(label: str, value: float, expected: str, holds: Callable[[float], bool]) -> None:
+    if not holds(value):
+        raise GantryError(f"{label} is {value}, expected {expected}.")
+
+
+def _commonroad(
+    name: str,
+    number: int,
+    size_m: tuple[float, float],
+    axles_m: tuple[float, float],
+    inertia: tuple[float, float, float],
+    steering_limit_rad: float,
+    speeds_m_s: tuple[float, float, float],
+    shares: tuple[float, float],
+) -> CarSpec:
+    """One of the sets that share tyres, wheels, steering rate and largest acceleration.
+
+    CommonRoad measures the box from the centre of gravity. Its single-track model takes the height of the sprung mass's
+    centre of gravity (``h_s``), and the front tyre's normalised stiffness -p_ky1 / p_dy1 for both axles.
+    """
+    front_m, rear_m = axles_m
+    mass_kg, yaw_inertia_kg_m2, cog_height_m = inertia
+    speed_limit_m_s, reverse_limit_m_s, switch_speed_m_s = speeds_m_s
+    return CarSpec(
+        name=name,
+        length_m=size_m[0],
+        width_m=size_m[1],
+        wheelbase_m=front_m + rear_m,
+        rear_axle_to_cog_m=rear_m,
+        front_axle_to_cog_m=front_m,
+        center_x_in_base_m=rear_m,
+        mass_kg=mass_kg,
+        yaw_inertia_kg_m2=yaw_inertia_kg_m2,
+        cog_height_m=cog_height_m,
+        friction=1.0489,
+        cornering_stiffness_front=21.92 / 1.0489,
+        cornering_stiffness_rear=21.92 / 1.0489,
+        steering_limit_rad=steering_limit_rad,
+        steering_rate_limit_rad_s=0.4,
+        accel_limit_m_s2=11.5,
+        brake_limit_m_s2=11.5,
+        speed_limit_m_s=speed_limit_m_s,
+        reverse_limit_m_s=reverse_limit_m_s,
+        switch_speed_m_s=switch_speed_m_s,
+        source=f"{COMMONROAD} {number}",
+        wheels=WheelSpec(0.344, 1.7, *shares),
+    )
+
+
+def _f1tenth(
+    name: str,
+    steering_limit_rad: float,
+    accel_limit_m_s2: float,
+    speeds_m_s: tuple[float, float],
+    switch_speed_m_s: float,
+    source: str,
+) -> CarSpec:
+    """The gym's car with limits of its own; the gym's box, too, is drawn around the centre of gravity."""
+    front_m, rear_m = 0.15875, 0.17145
+    return CarSpec(
+        name=name,
+        length_m=0.58,
+        width_m=0.31,
+        wheelbase_m=front_m + rear_m,
+        rear_axle_to_cog_m=rear_m,
+        front_axle_to_cog_m=front_m,
+        center_x_in_base_m=rear_m,
+        mass_kg=3.74,
+        yaw_inertia_kg_m2=0.04712,
+        cog_height_m=0.074,
+        friction=1.0489,
+        cornering_stiffness_front=4.718,
+        cornering_stiffness_rear=5.4562,
+        steering_limit_rad=steering_limit_rad,
+        steering_rate_limit_rad_s=3.2,
+        accel_limit_m_s2=accel_limit_m_s2,
+        brake_limit_m_s2=accel_limit_m_s2,
+        speed_limit_m_s=speeds_m_s[0],
+        reverse_limit_m_s=speeds_m_s[1],
+        switch_speed_m_s=switch_speed_m_s,
+        source=source,
+    )
+
+
+SERVO_MIN, SERVO_MAX, SERVO_GAIN, SERVO_OFFSET = 0.15, 0.85, -1.2135, 0.5304
+"""Stock VESC: servo position = gain * steering angle + offset, between the two ends."""
+ERPM_LIMIT, ERPM_PER_M_S = 23250.0, 4614.0
+"""Stock VESC: largest electrical speed to either side, and its gain."""
+
+_CARS = (
+    _commonroad(
+        "ford_escort",
+        1,
+        (4.298, 1.674),
+        (0.88392, 1.50876),
+        (1225.8878467253344, 1538.8533713561394, 0.59436),
+        0.91,
+        (45.8, 13.9, 4.755),
+        (0.76, 1.0),
+    ),
+    _commonroad(
+        "bmw_320i",
+        2,
+        (4.508, 1.61),
+        (1.1561957064, 1.4227170936),
+        (1093.2952334674046, 1791.5995300122856, 0.61373004),
+        1.066,
+        (50.8, 13.9, 7.319),
+        (0.66, 0.0),
+    ),
+    _commonroad(
+        "vw_vanagon",
+        3,
+        (4.569, 1.844),
+        (1.1507916024, 1.3211363976000001),
+        (1478.8979637767998, 2473.1176915564442, 0.804490644),
+        1.023,
+        (41.7, 11.2, 7.824),
+        (0.64, 0.0),
+    ),
+    # The gym took the speed where power limits over from the BMW; nobody measured it on the car.
+    _f1tenth("f1tenth", 0.4189, 9.51, (20.0, 5.0), 7.319, "f1tenth_gym, default parameters"),
+    # The servo turns 0.313 rad to the left and 0.263 rad to the right; a policy shall rely on what both sides reach.
+    # Within its speeds the ramp of 2.5 m/s^2 is the limit, never power. The odometry's wheelbase in the same file
+    # (0.25 m) is not the car's, and is left out.
+    _f1tenth(
+        "f1tenth_vesc",
+        min((SERVO_MIN - SERVO_OFFSET) / SERVO_GAIN, (SERVO_OFFSET - SERVO_MAX) / SERVO_GAIN),
+        2.5,
+        (ERPM_LIMIT / ERPM_PER_M_S, ERPM_LIMIT / ERPM_PER_M_S),
+        7.319,
+        "f1tenth_gym for geometry and tyres; limits of f1tenth_system's stock vesc.yaml",
+    ),
+)
+
+_BY_NAME = {car.name: car for car in _CARS}
+
+
+def car_names() -> tuple[str, ...]:
+    """Names that :func:`car_spec` knows, sorted."""
+    return tuple(sorted(_BY_NAME))
+
+
+def car_spec(name: str) -> CarSpec:
+    """The published car of that name.
+
+    Raises:
+        UnknownNameError: If there is none; it names the nearest one.
+    """
+    if name not in _BY_NAME:
+        raise UnknownNameError("car", name, car_names())
+    return _BY_NAME[name]

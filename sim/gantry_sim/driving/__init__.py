@@ -1,0 +1,1 @@
+"""Driving: cars, maps and traffic in batched tensors, without a physics engine."""
