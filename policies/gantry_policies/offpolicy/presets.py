@@ -7,6 +7,8 @@ that has seen the base's own data before the actor moves; with less warm-up, low
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gantry_policies.offpolicy.config import (
     ActorCfg,
     CriticCfg,
@@ -106,6 +108,12 @@ def resfit() -> TrainCfg:
     )
 
 
+def resfit_images() -> TrainCfg:
+    """:func:`resfit` from small images on a CPU, where eyes cost nearly all: small batches and half the updates."""
+    cfg = resfit()
+    return replace(cfg, learner=replace(cfg.learner, batch_size=64), updates_per_step=0.5, capacity=20_000)
+
+
 def resfit_paper() -> TrainCfg:
     """ResFiT as published: ten heads of 1024 units, 84 x 84 images through a small transformer; wants a GPU.
 
@@ -155,5 +163,12 @@ def resfit_paper() -> TrainCfg:
     )
 
 
-PRESETS = {"sac": sac, "rlpd": rlpd, "wsrl": wsrl, "resfit": resfit, "resfit_paper": resfit_paper}
+PRESETS = {
+    "sac": sac,
+    "rlpd": rlpd,
+    "wsrl": wsrl,
+    "resfit": resfit,
+    "resfit_images": resfit_images,
+    "resfit_paper": resfit_paper,
+}
 """Presets by name."""

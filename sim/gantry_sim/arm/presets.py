@@ -80,6 +80,7 @@ METHODS: dict[str, Method] = {
     "rlpd": Method("SAC of which half of every batch is demonstrations", _rl(offpolicy.rlpd)),
     "wsrl": Method("learn from demonstrations, then forget them", _rl(offpolicy.wsrl), base="takes"),
     "resfit": Method("a correction on top of a cloned policy", _rl(offpolicy.resfit), base="needs"),
+    "resfit-images": Method("the same from 84 x 84 images", _rl(offpolicy.resfit_images, cameras=True), base="needs"),
     "resfit-paper": Method("ResFiT as published; wants a GPU", _rl(offpolicy.resfit_paper, cameras=True), base="needs"),
 }
 """Presets by name."""
