@@ -41,6 +41,9 @@ class CommandLimiter:
         self._lower = spec.array("lower_rad")
         self._upper = spec.array("upper_rad")
         self._speed = spec.array("velocity_limit_rad_s")
+        self._slowest = -self._speed
+        if spec.car is not None:  # Its second joint is the drive, which is slower backwards.
+            self._slowest[1] = -spec.car.reverse_limit_m_s
         self._effort = spec.array("effort_limit_nm")
         self._stiffness, self._damping = gain_limits(spec)
 
@@ -53,7 +56,7 @@ class CommandLimiter:
         self.check(command)
         limited = JointCommand(
             pos_rad=np.clip(command.pos_rad, self._lower, self._upper),
-            vel_rad_s=np.clip(command.vel_rad_s, -self._speed, self._speed),
+            vel_rad_s=np.clip(command.vel_rad_s, self._slowest, self._speed),
             effort_nm=np.clip(command.effort_nm, -self._effort, self._effort),
             stiffness_nm_rad=np.clip(command.stiffness_nm_rad, 0.0, self._stiffness),
             damping_nm_s_rad=np.clip(command.damping_nm_s_rad, 0.0, self._damping),

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
 
@@ -76,11 +77,23 @@ class RobotSpec:
     joints' own gains, which suffice where a robot need not balance on its ankles."""
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
+    car: CarSpec | None = None
+    """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None for
+    robots that are no cars."""
 
     def __post_init__(self) -> None:
         if len(self.hold_gains) not in (0, len(self.joints)):
             raise GantryError(
                 f"Robot '{self.name}': {len(self.hold_gains)} pairs of hold gains, expected {len(self.joints)} or none."
+            )
+        if (self.kind == "car") != (self.car is not None):
+            has = "a CarSpec" if self.car is not None else "no CarSpec"
+            raise GantryError(
+                f"Robot '{self.name}' is of kind '{self.kind}' and has {has}; cars have one, others none."
+            )
+        if self.car is not None and len(self.joints) != 2:
+            raise GantryError(
+                f"Robot '{self.name}': a car has two joints, steering and drive, found {', '.join(self.joint_names)}."
             )
 
     @cached_property
