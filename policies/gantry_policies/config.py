@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.beta import INIT_STD_RANGE, MAX_INIT_STD
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap
@@ -33,6 +34,9 @@ CRITICS = ("mlp", "moe")
 """Critics; they see the simulator's own numbers, flat."""
 MIRRORS = ("both", "critic", "none")
 """Who learns from mirrored samples."""
+
+DISTRIBUTIONS = ("gaussian", "beta")
+"""How actions are drawn: without bounds around a mean, or within [-1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,13 @@ class PpoCfg:
     """What a teacher adds, if there is one."""
     save_every_s: float = 30.0
     """Time between checkpoints; the end of a training always leaves one."""
+    distribution: str = "gaussian"
+    """Of the actions, a name of :data:`DISTRIBUTIONS`; ``beta`` is for tasks whose actions lie in [-1, 1]."""
+    minibatch_samples: int = 0
+    """Most samples of a minibatch: a rollout is cut into as few equal ones as that allows, and ``minibatches`` is of
+    no effect; 0 for a fixed number of minibatches."""
+    final_clip_factor: float = 1.0
+    """The clip falls linearly to this share of itself."""
 
     def __post_init__(self) -> None:
         for name in ("total_steps", "steps_per_env", "epochs", "minibatches"):
@@ -138,6 +149,15 @@ class PpoCfg:
             raise GantryError(f"learner.experts is {self.experts}, expected at least 1.")
         if self.chunk_rows < 0:
             raise GantryError(f"learner.chunk_rows is {self.chunk_rows}, expected 0 for no limit, or more.")
+        if self.minibatch_samples < 0 or self.minibatch_samples == 1:
+            raise GantryError(
+                f"learner.minibatch_samples is {self.minibatch_samples}, expected at least 2, or 0 to use "
+                "learner.minibatches."
+            )
+        if not 0.0 <= self.final_clip_factor <= 1.0:
+            raise GantryError(f"learner.final_clip_factor is {self.final_clip_factor}, expected 0 to 1.")
+        if self.distribution == "beta" and self.init_std >= MAX_INIT_STD:
+            raise GantryError(f"learner.init_std is {self.init_std}, which no Beta has. {INIT_STD_RANGE}")
         if not 0.0 < self.entropy_decay <= 1.0:
             raise GantryError(f"learner.entropy_decay is {self.entropy_decay}, expected more than 0 and at most 1.")
         for kind, known in (
@@ -145,6 +165,7 @@ class PpoCfg:
             ("network", NETWORKS),
             ("critic_network", CRITICS),
             ("mirror", MIRRORS),
+            ("distribution", DISTRIBUTIONS),
         ):
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
@@ -153,6 +174,14 @@ class PpoCfg:
         """The linear schedule at an iteration, counted from 0."""
         share = iteration / iterations
         return self.learning_rate * (1.0 - (1.0 - self.final_learning_rate_factor) * share)
+
+    def clip_at(self, iteration: int, iterations: int) -> float:
+        """The clip of an iteration, counted from 0."""
+        return self.clip * (1.0 - (1.0 - self.final_clip_factor) * (iteration / iterations))
+
+    def minibatches_of(self, samples: int) -> int:
+        """How many minibatches a rollout of this many samples is cut into."""
+        return -(-samples // self.minibatch_samples) if self.minibatch_samples else self.minibatches
 
     def entropy_at(self, iteration: int) -> float:
         """Weight of the entropy bonus at an iteration, counted from 0."""
@@ -170,6 +199,7 @@ class PpoCfg:
         learn_threads: int = 1,
         layout: ObservationLayout | None = None,
         teacher: Teacher | None = None,
+        samples: int = 1,
     ) -> dict[str, Any]:
         """rsl_rl's nested dictionary; a fresh one at every call, since rsl_rl takes things out of it.
 
@@ -178,6 +208,7 @@ class PpoCfg:
             learn_threads: Parts that minibatches are cut into.
             layout: Of the actor's observation; networks that look at a map need it.
             teacher: Who guides the learner, if anybody.
+            samples: Of a rollout, all environments together; ``minibatch_samples`` asks for it.
 
         Raises:
             GantryError: If the network needs a layout.
@@ -188,7 +219,7 @@ class PpoCfg:
                 "class_name": f"gantry_policies.{'teacher_guided:TeacherGuided' if guided else 'ppo:FewSample'}PPO",
                 **guided,
                 "num_learning_epochs": self.epochs,
-                "num_mini_batches": self.minibatches,
+                "num_mini_batches": self.minibatches_of(samples),
                 "learning_rate": self.learning_rate,
                 "schedule": "fixed" if self.desired_kl is None else "adaptive",
                 "desired_kl": self.desired_kl,
@@ -221,6 +252,8 @@ class PpoCfg:
             GantryError: If the network looks at a map and there is no layout to find it by.
         """
         noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
+        if self.distribution == "beta":
+            noise = {"class_name": "gantry_policies.beta:BetaActions", "init_std": self.init_std}
         head = {"hidden_dims": self.hidden, "distribution_cfg": noise}
         if self.network in CRITICS:
             return self._flat(self.network) | head

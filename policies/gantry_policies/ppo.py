@@ -14,9 +14,10 @@ from rsl_rl.algorithms import PPO
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.beta import BetaActions, is_beta, mirror_shapes
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.networks.moe import MixtureOfExperts
-from gantry_policies.symmetry import MirrorMap, RandomMirror
+from gantry_policies.symmetry import MirrorMap, RandomMirror, mirror_mean_and_std
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
@@ -30,7 +31,8 @@ class FewSamplePPO(PPO):
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
     part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,
     with one meeting per minibatch instead of one per layer. Where a minibatch's activations do not fit the memory, a
-    part is worked off in chunks, whose gradients are averaged in the same way.
+    part is worked off in chunks, whose gradients are averaged in the same way. A Beta policy always learns like this,
+    since rsl_rl's own update lets a ratio of probabilities overflow, as those of narrow Betas can.
 
     Args:
         actor: Actor model.
@@ -41,12 +43,13 @@ class FewSamplePPO(PPO):
             mirrored, which suits the critic's. None for no mirroring.
         device: Device.
         learning_rate: Of Adam.
-        learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update unless there are chunks.
+        learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update of a Gaussian policy unless there are chunks.
         chunk_rows: Most rows of a minibatch that run through the networks at once; 0 for no limit.
         **kwargs: As for rsl_rl's PPO.
 
     Raises:
-        GantryError: If minibatches are to be shared out with an extension that only rsl_rl's own update knows.
+        GantryError: If minibatches are to be shared out with an extension that only rsl_rl's own update knows, or the
+            mirror image of a Beta's action is not within its bounds.
     """
 
     always_own_update = False
@@ -68,22 +71,36 @@ class FewSamplePPO(PPO):
     ) -> None:
         super().__init__(actor, critic, storage, device=device, learning_rate=learning_rate, **kwargs)
         _scale_last_layer(self.actor.mlp, last_layer_scale)
+        if isinstance(self.actor.distribution, BetaActions):
+            self.actor.distribution.start(_last_bias(self.actor.mlp))
         self._parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
         self.optimizer = torch.optim.Adam(self._parameters, lr=learning_rate, fused=True)
         if mirror is not None:
             maps = dict(mirror)
             action = maps.pop("action", None)
-            self.symmetry = RandomMirror(maps, action, device)  # type: ignore[assignment]
+            self.symmetry = self._random_mirror(maps, action)  # type: ignore[assignment]
         parts = learn_threads if device == "cpu" else 1
-        own = (parts > 1 or chunk_rows > 0 or self.always_own_update) and not self.actor.is_recurrent
+        always = self.always_own_update or is_beta(self.actor)
+        own = (parts > 1 or chunk_rows > 0 or always) and not self.actor.is_recurrent
         if own and (self.rnd or self.normalize_advantage_per_mini_batch):
             what = "random network distillation" if self.rnd else "advantage normalisation per minibatch"
+            if is_beta(self.actor):
+                raise GantryError(f"A Beta policy is learned with no {what}; expected a Gaussian one.")
             raise GantryError(f"Minibatches that are shared out over {parts} threads know no {what}; use one.")
         self._chunk_rows = chunk_rows
         self._replicas = [_Replica(self.actor, self.critic) for _ in range(parts)] if own else []
         self._pool = (
             ThreadPoolExecutor(parts, initializer=torch.set_num_threads, initargs=(1,)) if own and parts > 1 else None
         )
+
+    def _random_mirror(self, maps: dict[str, MirrorMap], action: MirrorMap | None) -> RandomMirror:
+        if not is_beta(self.actor):
+            return RandomMirror(maps, action, self.device, mirror_mean_and_std)
+        if action is not None and any(abs(sign) != 1.0 for sign in action.sign):
+            raise GantryError(
+                f"The mirror map of a Beta policy's actions has signs {list(action.sign)}, expected 1 and -1."
+            )
+        return RandomMirror(maps, action, self.device, mirror_shapes)
 
     def begin_iteration(self, iteration: int) -> None:
         """Called before the update of every iteration, counted from 0, after the runner has set its schedules."""
@@ -224,7 +241,8 @@ class Batch:
     old_log_prob: Tensor
     """Of the actions under the policy that took them, (N,)."""
     old_distribution_params: tuple[Tensor, ...] | None = None
-    """Mean and standard deviation of that policy, (N, n) each; only an adaptive learning rate needs them."""
+    """Mean and standard deviation of that policy, or a Beta's alpha and beta, (N, n) each; only an adaptive learning
+    rate needs them."""
     teacher_actions: Tensor | None = None
     """A teacher's answers, (N, n)."""
     teacher_embedding: tuple[Tensor, ...] = ()
@@ -270,6 +288,12 @@ def _scale_last_layer(mlp: nn.Module, factor: float) -> None:
         last = [layer for layer in mlp.modules() if isinstance(layer, nn.Linear)][-1]
         last.weight.mul_(factor)
         last.bias.mul_(factor)
+
+
+def _last_bias(mlp: nn.Module) -> nn.Parameter:
+    if isinstance(mlp, MixtureOfExperts):
+        return mlp.biases[-1]
+    return [layer for layer in mlp.modules() if isinstance(layer, nn.Linear)][-1].bias
 
 
 def _share(model: nn.Module) -> Any:

@@ -105,7 +105,8 @@ class Runner(OnPolicyRunner):
     ) -> None:
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
-        super().__init__(env, cfg.as_rsl_rl(mirror, split, layout, teacher), None, device)
+        samples = cfg.steps_per_env * env.num_envs
+        super().__init__(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples), None, device)
         self.ppo_cfg = cfg
         self.run_dir = run_dir
         self.iteration = 0
@@ -264,6 +265,7 @@ class Runner(OnPolicyRunner):
     def _schedule(self) -> None:
         cfg = self.ppo_cfg
         self.alg.entropy_coef = cfg.entropy_at(self.iteration)
+        self.alg.clip_param = cfg.clip_at(self.iteration, self.iterations)
         if cfg.desired_kl is None:
             self.alg.set_learning_rate(cfg.learning_rate_at(self.iteration, self.iterations))
         self.alg.begin_iteration(self.iteration)

@@ -8,6 +8,7 @@ the loss form of this prior).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,18 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
     return total
 
 
+ParamsMirror = Callable[[tuple[Tensor, ...], Tensor | slice, tuple[Tensor, Tensor]], None]
+"""Mirrors rows of a distribution's parameters, each (N, n), in place, by the action's source and sign."""
+
+
+def mirror_mean_and_std(params: tuple[Tensor, ...], rows: Tensor | slice, mirror: tuple[Tensor, Tensor]) -> None:
+    """Mirror rows of a Gaussian's mean and standard deviation (N, n) in place."""
+    mean, std = params
+    source, sign = mirror
+    _mirror_rows(mean, rows, mirror)
+    _mirror_rows(std, rows, (source, sign.abs()))
+
+
 class RandomMirror:
     """Takes the place of rsl_rl's ``Symmetry`` in PPO: mirrors half of every minibatch in place.
 
@@ -127,17 +140,25 @@ class RandomMirror:
         action: Map of the actions; None where the actor's group is not among the observations, so that the critic
             alone learns from mirrored rows (its returns are the same on both sides).
         device: Device.
+        mirror_params: How the parameters of the actor's distribution are mirrored.
     """
 
     use_mirror_loss = False
     """rsl_rl asks for it; there is no extra loss."""
 
-    def __init__(self, observations: dict[str, MirrorMap], action: MirrorMap | None, device: str) -> None:
+    def __init__(
+        self,
+        observations: dict[str, MirrorMap],
+        action: MirrorMap | None,
+        device: str,
+        mirror_params: ParamsMirror = mirror_mean_and_std,
+    ) -> None:
         def tensors(mirror: MirrorMap) -> tuple[Tensor, Tensor]:
             return torch.tensor(mirror.source, device=device), torch.tensor(mirror.sign, device=device)
 
         self._observations = {group: tensors(mirror) for group, mirror in observations.items()}
         self._action = None if action is None else tensors(action)
+        self._mirror_params = mirror_params
         self._zero = torch.zeros((), device=device)
 
     def augment_batch(self, batch: Any, original_batch_size: int) -> None:
@@ -157,9 +178,7 @@ class RandomMirror:
             _mirror_rows(batch.teacher_actions, rows, self._action)
         # The divergence from the old policy is measured on the mirrored rows too, so that policy is mirrored with them.
         if batch.old_distribution_params is not None:
-            mean, std = batch.old_distribution_params
-            _mirror_rows(mean, rows, self._action)
-            _mirror_rows(std, rows, (self._action[0], self._action[1].abs()))
+            self._mirror_params(batch.old_distribution_params, rows, self._action)
 
     @property
     def mirrors_actor(self) -> bool:

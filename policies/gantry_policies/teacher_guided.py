@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.beta import is_beta
 from gantry_policies.config import GuideCfg
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.ppo import Batch, FewSamplePPO, update_distribution
@@ -74,6 +75,11 @@ class TeacherGuidedPPO(FewSamplePPO):
             raise GantryError(f"The teacher's actions have shape {tuple(actions.shape)}, expected {tuple(expected)}.")
         if not torch.isfinite(actions).all():
             raise GantryError("The teacher's actions are not all finite.")
+        if is_beta(self.actor) and actions.abs().max() > 1.0:
+            raise GantryError(
+                f"The teacher's actions reach {float(actions.abs().max()):g}, those of learner.distribution 'beta' lie "
+                "in [-1, 1]; expected a teacher within these bounds, or 'gaussian'."
+            )
         if embedding and self.guide.embedding_weight > 0.0:
             self._check_embedding(embedding)
             return Guidance(actions, embedding)

@@ -93,10 +93,10 @@ def check_run(cfg: RunCfg) -> None:
     envs, learner = cfg.preset.env.num_envs, cfg.preset.learner
     if envs < 1:
         raise RunError(f"env.num_envs is {envs}, expected at least 1.")
-    if envs * learner.steps_per_env < 2 * learner.minibatches:
+    minibatches = learner.minibatches_of(envs * learner.steps_per_env)
+    if envs * learner.steps_per_env < 2 * minibatches:
         raise RunError(
-            f"{envs} environments x {learner.steps_per_env} steps are too few samples for "
-            f"{learner.minibatches} minibatches."
+            f"{envs} environments x {learner.steps_per_env} steps are too few samples for {minibatches} minibatches."
         )
 
 
