@@ -29,6 +29,7 @@ from gantry_deploy.contract_parts import (
     ObservationTerm,
     Provenance,
 )
+from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, LidarLayout
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
@@ -53,8 +54,10 @@ __all__ = [
     "CarrotSpec",
     "ChunkSpec",
     "CommandSpec",
+    "DriveSpec",
     "GaitSpec",
     "GroundSpec",
+    "LidarLayout",
     "MapWindow",
     "ObservationTerm",
     "PolicyContract",
@@ -109,6 +112,8 @@ class PolicyContract:
     """Elevation window, if the policy sees one."""
     arm: ArmSpec | None = None
     """Geometry and limits of an arm; None for robots that are none."""
+    drive: DriveSpec | None = None
+    """Dimensions and limits of a car, and what it sees; None for robots that are none."""
     chunk: ChunkSpec | None = None
     """How many actions are planned at once; None for a policy that is asked in every step."""
     recurrent: tuple[str, ...] = ()
@@ -134,6 +139,8 @@ class PolicyContract:
         ):
             _require_length(name, getattr(self, name), n)
         actions = n if self.arm is None else self.arm.action_size(self.action.kind, n)
+        if self.drive is not None:
+            actions = self._drive_actions(self.drive)
         _require_length("action.scale", self.action.scale, actions)
         _require_length("action.offset_rad", self.action.offset_rad, actions)
         if self.arm is not None:
@@ -162,6 +169,25 @@ class PolicyContract:
                     raise ContractError("A gait that follows the ground needs 'map_window' and 'gait.foot_x_m'.")
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
+
+    def _drive_actions(self, drive: DriveSpec) -> int:
+        """Numbers of an action of a car, after its parts have been found to fit each other."""
+        for name in ("arm", "gait", "map_window"):
+            _require(getattr(self, name) is None, name, "given", "none beside 'drive'")
+        _require(len(self.joint_names) == 2, "joint_names", self.joint_names, "two for a car, steering and drive")
+        _require(self.action.kind == DRIVE_TARGET, "action.kind", self.action.kind, f"'{DRIVE_TARGET}' for a car")
+        # The decoder scales by the car's limits; a second scale could contradict them.
+        _require(self.action.scale == (1.0, 1.0), "action.scale", self.action.scale, "(1.0, 1.0) for a car")
+        _require(self.action.offset_rad == (0.0, 0.0), "action.offset_rad", self.action.offset_rad, "zeros for a car")
+        _require(self.action.clip <= 1.0, "action.clip", self.action.clip, "at most 1 for a car")
+        limit = min(-self.joint_lower_rad[0], self.joint_upper_rad[0])
+        _require(
+            drive.steering_limit_rad <= limit + 1e-9,
+            "drive.steering_limit_rad",
+            drive.steering_limit_rad,
+            f"at most the joint's {limit:g} rad",
+        )
+        return 2
 
     @property
     def dt_s(self) -> float:
@@ -212,6 +238,11 @@ class PolicyContract:
             ContractError: With both sides of the first difference, or the number that makes no sense.
         """
         check_numbers(self)
+        if (self.drive is None) != (spec.car is None):
+            mine = "describes no car ('drive' is null)" if self.drive is None else "drives a car ('drive' is given)"
+            raise ContractError(
+                f"The contract for '{self.robot}' {mine}, robot '{spec.name}' is of kind '{spec.kind}'."
+            )
         if self.robot != spec.name:
             raise ContractError(f"The policy was trained for robot '{self.robot}', this robot is '{spec.name}'.")
         check_joint_names(self.joint_names, spec.joint_names, "the contract", f"robot '{spec.name}'")
@@ -230,6 +261,8 @@ class PolicyContract:
             raise ContractError(
                 f"The contract's arm has another geometry: {self.arm.chain}, '{spec.name}': {spec.chain}."
             )
+        if self.drive is not None and spec.car is not None:
+            self.drive.check_car(spec.car, spec.name)
         self._check_gains(spec)
 
     def _check_gains(self, spec: RobotSpec) -> None:

@@ -27,3 +27,7 @@ class DatasetError(GantryError):
 
 class SafetyError(GantryError):
     """A request that the safety state machine does not grant in its present mode."""
+
+
+class SurroundingsError(GantryError):
+    """What a car's policy must see has not come, is too old, or makes no sense."""

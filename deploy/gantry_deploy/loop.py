@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gantry_deploy.asked import Asked
+from gantry_deploy.errors import SurroundingsError
 from gantry_deploy.goals import Goal
 from gantry_deploy.perception import MapSource, require_source
 from gantry_deploy.pictures import make_picture_source
+from gantry_deploy.road_view import SurroundingsSource, require_surroundings
 from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
-from gantry_deploy.standing import Postures
+from gantry_deploy.stopping import make_postures
 from gantry_deploy.ticks import TickRecorder, TickReport
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.backend import Robot, SharedRobot
@@ -48,9 +50,11 @@ class Controller:
         recorder: Gets every report, if given.
         rate_hz: Rate of a loop without a policy; a policy's contract has the say otherwise.
         map_source: From :func:`gantry_deploy.perception.make_map_source`, for a policy that looks at a map.
+        surroundings: A :class:`gantry_deploy.road_view.RoadView` or the like, for a policy that drives a car.
 
     Raises:
-        ContractError: If the policy looks at a map and there is none, or at pictures and the robot takes none.
+        ContractError: If the policy looks at a map and there is none, or at pictures and the robot takes none, or at
+            a road without a source of it.
     """
 
     def __init__(
@@ -62,20 +66,23 @@ class Controller:
         *,
         rate_hz: float | None = None,
         map_source: MapSource | None = None,
+        surroundings: SurroundingsSource | None = None,
     ) -> None:
         if runner is not None:
             require_source(runner.contract, map_source)
+            require_surroundings(runner.contract, surroundings)
         self.robot = robot
         self.runner = runner
         self.safety = safety
         self.recorder = recorder
         self.map_source = map_source
+        self.surroundings = surroundings
         self._pictures = None if runner is None else make_picture_source(runner.contract, robot)
         self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
         self.timing = TimingLog(
             ("period", "jitter", "busy", "read", "map", "safety", "observe", "infer", "step", "write")
         )
-        self._postures = Postures(robot.spec, runner, safety)
+        self._postures = make_postures(robot.spec, runner, safety, 1.0 / self.rate_hz)
         self._asked = Asked(None if runner is None else runner.contract, safety.config.command_timeout_s)
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
@@ -201,21 +208,25 @@ class Controller:
         except BaseException:
             # Whatever stopped the loop, the robot must not keep following the last target.
             if self._is_powered():
-                self._write(self._brake(), self.robot.now_s())
+                now_s = self.robot.now_s()
+                self._write(self._postures.last_word(self._state, self._sent, now_s), now_s)
             raise
         finally:
             gc.unfreeze()
 
     def last_words(self) -> None:
-        """Damp a robot that is about to be left, unless it is passive; call it after :meth:`run`.
+        """Damp a robot that is about to be left, unless it is passive; call it after :meth:`run`. A car is braked until
+        it should stand.
 
         Raises:
             RobotError: If the robot takes no command.
         """
         if not self._is_powered():
             return
-        for _ in range(LAST_WORDS):
+        words = 0
+        while words < LAST_WORDS:
             self._sent = self._send(self._brake())
+            words += not self._postures.braking(self.robot.now_s())
             self.robot.sleep_until(self.robot.now_s() + 1.0 / self.rate_hz)
 
     def statistics(self) -> dict[str, Any]:
@@ -300,7 +311,12 @@ class Controller:
         try:
             window = None if self.map_source is None else self.map_source.window(state, now_s)
             images = None if self._pictures is None else self._pictures.newest(now_s)
-            step = self.runner.step(state, requested, window, images)
+            limit_s = self.safety.config.surroundings_timeout_s
+            around = None if self.surroundings is None else self.surroundings.newest(state, now_s, limit_s)
+            step = self.runner.step(state, requested, window, images, around)
+        except SurroundingsError as error:
+            self.safety.report(Fault(FaultCode.SURROUNDINGS, str(error), now_s))
+            return None
         except GantryError as error:
             self.safety.report(Fault(FaultCode.POLICY, str(error), now_s))
             return None
@@ -323,7 +339,7 @@ class Controller:
             self._postures.release()
             return mode, step.target
         if mode in (Mode.STAND, Mode.PASSIVE):
-            return mode, self._postures.command(mode, now_s)
+            return mode, self._postures.command(mode, self._state, now_s)
         return Mode.DAMP, self._brake()
 
     def _brake(self) -> JointCommand | None:
@@ -372,4 +388,8 @@ class Controller:
             return "the policy looks at a map, and none has come for a while."
         if (missing := self._asked.missing()) is not None:
             return missing
+        if self.surroundings is not None:
+            lacking = self.surroundings.missing(self.robot.now_s(), self.safety.config.surroundings_timeout_s)
+            if lacking is not None:
+                return lacking
         return self._postures.stand.refusal(self._state, self.robot.now_s())

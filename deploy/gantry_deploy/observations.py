@@ -6,8 +6,6 @@ concatenates what a contract lists. There is no second implementation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace, device
@@ -15,56 +13,25 @@ from array_api_compat import array_namespace, device
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.commands import shorten_goal
 from gantry_deploy.contract import ObservationTerm, PolicyContract
+from gantry_deploy.driving import DRIVING_TERMS
 from gantry_deploy.errors import ContractError
 from gantry_deploy.kinematics import ArmKinematics
+from gantry_deploy.signals import Signals, TermConstants, TermInfo, given
 from gantry_hardware.errors import UnknownNameError
 from gantry_mapping.frames import rotation_matrix
 
+__all__ = [
+    "TERMS",
+    "ObservationBuilder",
+    "Signals",
+    "TermConstants",
+    "TermInfo",
+    "check_term",
+    "make_term",
+    "term_info",
+]
+
 Array = Any
-
-
-@dataclass
-class Signals:
-    """Everything an actor may see, with a leading batch dimension N; n is the number of joints."""
-
-    joint_pos_rad: Array
-    """Shape (N, n)."""
-    joint_vel_rad_s: Array
-    """Shape (N, n)."""
-    quat_base_to_world_wxyz: Array
-    """Shape (N, 4), unit quaternions."""
-    ang_vel_base_in_base_rad_s: Array
-    """Shape (N, 3)."""
-    command: Array
-    """Shape (N, c), after :func:`gantry_deploy.commands.shape_command`."""
-    last_action: Array
-    """Shape (N, n), the network's last output; zeros at the start."""
-    time_s: Array
-    """Shape (N,), since the policy (or the episode) started."""
-    lin_vel_base_in_base_m_s: Array | None = None
-    """Shape (N, 3), where the robot knows it."""
-    elevation_map: Array | None = None
-    """Shape (N, rows, cols, channels), the contract's map window, where the policy looks at one."""
-    joint_target_rad: Array | None = None
-    """Shape (N, n), the last joint targets, where a term asks for them."""
-    object_pose_in_base: Array | None = None
-    """Shape (N, 7), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame."""
-    ee_pose_in_base: tuple[Array, Array] | None = None
-    """Place (N, 3), m, and rotation (N, 3, 3) of an arm's end effector; found from the joints if it is not given."""
-
-
-@dataclass(frozen=True)
-class TermConstants:
-    """What terms need beside the signals, as arrays on the signals' device."""
-
-    contract: PolicyContract
-    """The contract that is being obeyed."""
-    default_pos_rad: Array
-    """Shape (1, n)."""
-    kinematics: ArmKinematics | None = None
-    """Of the contract's arm."""
-    chain_joints: Array | None = None
-    """Shape (joints of the chain,), their places among the contract's joints."""
 
 
 def joint_pos(signals: Signals, constants: TermConstants) -> Array:
@@ -143,7 +110,7 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
 
 def joint_lead(signals: Signals, constants: TermConstants) -> Array:
     """How far the last joint targets are ahead of the joints, (N, n), rad; an arm that is held up shows it here."""
-    return _given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
+    return given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
 
 
 def ee_pos(signals: Signals, constants: TermConstants) -> Array:
@@ -159,12 +126,12 @@ def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
 
 def object_pos(signals: Signals, constants: TermConstants) -> Array:
     """Place of the object in the base frame, (N, 3), m."""
-    return _given(signals.object_pose_in_base, "object_pos", "an object's pose")[:, :3]
+    return given(signals.object_pose_in_base, "object_pos", "an object's pose")[:, :3]
 
 
 def object_rotation(signals: Signals, constants: TermConstants) -> Array:
     """Orientation of the object: its x and y axes in the base frame, (N, 6)."""
-    quat = _given(signals.object_pose_in_base, "object_rotation", "an object's pose")[:, 3:]
+    quat = given(signals.object_pose_in_base, "object_rotation", "an object's pose")[:, 3:]
     rotation = rotation_matrix(quat)
     return array_namespace(quat).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
 
@@ -184,12 +151,6 @@ def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
     return signals.command - object_pos(signals, constants)
 
 
-def _given(value: Array | None, term: str, what: str) -> Array:
-    if value is None:
-        raise ContractError(f"The observation '{term}' needs {what}; there is none.")
-    return value
-
-
 def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
     if signals.ee_pose_in_base is None:
         if constants.kinematics is None:
@@ -198,20 +159,6 @@ def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
         joints = xp.take(signals.joint_pos_rad, constants.chain_joints, axis=1)
         signals.ee_pose_in_base = constants.kinematics.forward(joints)
     return signals.ee_pose_in_base
-
-
-@dataclass(frozen=True)
-class TermInfo:
-    """A term's function and what the contract says of its raw signal."""
-
-    function: Callable[[Signals, TermConstants], Array]
-    """Computes the term."""
-    kind: str
-    """Semantic kind in LEAPP's vocabulary."""
-    frame: str
-    """Frame, or empty."""
-    unit: str
-    """Unit, or empty."""
 
 
 TERMS: dict[str, TermInfo] = {
@@ -233,6 +180,7 @@ TERMS: dict[str, TermInfo] = {
     "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m"),
     "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
     "goal_from_object": TermInfo(goal_from_object, "", "base", "m"),
+    **DRIVING_TERMS,
 }
 """Every term that a contract may name."""
 
@@ -364,6 +312,8 @@ class ObservationBuilder:
     def _make_constants(self) -> TermConstants:
         contract, arm = self.contract, self.contract.arm
         default = self._asarray([contract.default_pos_rad])
+        if contract.drive is not None:
+            return TermConstants(contract, default, lookahead_m=self._asarray([contract.drive.lookahead_m]))
         if arm is None:
             return TermConstants(contract, default)
         ids = [contract.joint_names.index(name) for name in arm.chain.joint_names]

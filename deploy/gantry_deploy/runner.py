@@ -15,9 +15,13 @@ from gantry_deploy.bundle import Bundle
 from gantry_deploy.chunked import ChunkedPolicy
 from gantry_deploy.commands import shape_command
 from gantry_deploy.contract import PolicyContract
-from gantry_deploy.errors import PolicyError
+from gantry_deploy.drive import DriveDecoder
+from gantry_deploy.drive_spec import DRIVE, DRIVE_TARGET
+from gantry_deploy.errors import ContractError, PolicyError, SurroundingsError
 from gantry_deploy.observations import ObservationBuilder, Signals
 from gantry_deploy.onnx_policy import Images, OnnxPolicy
+from gantry_deploy.road_view import rest_surroundings
+from gantry_deploy.surroundings import Surroundings, surroundings_row
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -63,6 +67,7 @@ class PolicyRunner:
         contract = bundle.contract
         contract.check_robot(spec)
         kinds = (JOINT_TARGET,) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
+        kinds = kinds if contract.drive is None else (DRIVE_TARGET,)
         if contract.action.kind not in kinds:
             raise PolicyError(f"The policy's output is '{contract.action.kind}', expected {' or '.join(kinds)}.")
         self.contract = contract
@@ -70,12 +75,13 @@ class PolicyRunner:
         self.mapper_model = bundle.mapper_bytes
         """The bundle's mapping network, ONNX; None without one."""
         like = np.zeros((1, 1), dtype=np.float32)
-        # A policy is asked in every step or plans ahead, and moves legs or an arm; None for what it does not.
+        # A policy is asked in every step or plans ahead, and moves legs, an arm or a car; None for what it does not.
         self._planner = None if contract.chunk is None else ChunkedPolicy(bundle)
         self._policy = OnnxPolicy(bundle.model_bytes, contract) if self._planner is None else self._planner.policy
         self._builder = ObservationBuilder(contract, like)
         self._arm = None if contract.arm is None else ArmDecoder(contract, like)
-        self._decoder = ActionDecoder(contract, like) if self._arm is None else None
+        self._car = None if contract.drive is None else DriveDecoder(contract, like, spec.car)
+        self._decoder = ActionDecoder(contract, like) if self._arm is None and self._car is None else None
         self._stiffness = _constant(contract.stiffness_nm_rad)
         self._damping = _constant(contract.damping_nm_s_rad)
         self._zeros = _constant((0.0,) * len(contract.joint_names))
@@ -115,7 +121,8 @@ class PolicyRunner:
         flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
         try:
             command = np.zeros(len(self.contract.command.names))
-            target = self.step(rest_state(self.contract), command, flat, blank_images(self.contract)).target
+            around = None if self.contract.drive is None else rest_surroundings(self.contract)
+            target = self.step(rest_state(self.contract), command, flat, blank_images(self.contract), around).target
         except (IndexError, ValueError) as error:
             raise PolicyError(f"The contract contradicts itself, a first step at rest fails: {error}.") from error
         if not target.is_finite():
@@ -128,6 +135,7 @@ class PolicyRunner:
         requested_command: NDArray[np.floating],
         elevation_map: NDArray[np.floating] | None = None,
         images: Images | None = None,
+        surroundings: Surroundings | None = None,
     ) -> PolicyStep:
         """One tick, ``contract.dt_s`` after the last one.
 
@@ -138,10 +146,12 @@ class PolicyRunner:
             elevation_map: Shape (rows, cols, channels), the contract's map window around the robot, for a policy that
                 looks at one.
             images: Picture (3, height, width) of each camera that the contract names.
+            surroundings: What a car sees beside its own state, arrays of one row.
 
         Raises:
             PolicyError: If the command has another size, an image is missing, or the action is not finite.
             ContractError: If the policy needs a map, a velocity or an object's pose that is not there.
+            SurroundingsError: If what a car sees is not finite, or its own place is not known.
         """
         start = time.perf_counter()
         requested = np.asarray(requested_command, dtype=np.float32)
@@ -151,7 +161,7 @@ class PolicyRunner:
                 f"{', '.join(self.contract.command.names)}."
             )
         self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
-        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map)
+        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
         if self._arm is not None:
             if self._ticks == 0:
                 self._arm.reset(signals.joint_pos_rad)
@@ -163,12 +173,27 @@ class PolicyRunner:
             action, base_action = self._planner(observation, images)
         else:
             action = self._policy(observation) if images is None else self._policy(observation, images)
-        target = self._decode(action, signals)
+        command = self._drive(action, signals) if self._car is not None else self._move(action, signals)
         self._ticks += 1
-        command = JointCommand(target[0].astype(np.float64), self._zeros, self._zeros, self._stiffness, self._damping)
         done = time.perf_counter()
         base = None if base_action is None else base_action[0]
         return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed, base)
+
+    def _move(self, action: FloatArray, signals: Signals) -> JointCommand:
+        """Where the joints of legs or an arm go."""
+        target = self._decode(action, signals)[0].astype(np.float64)
+        return JointCommand(target, self._zeros, self._zeros, self._stiffness, self._damping)
+
+    def _drive(self, action: FloatArray, signals: Signals) -> JointCommand:
+        """Steering and speed of a car of an action (1, 2), which is remembered after the clip."""
+        assert self._car is not None
+        if signals.lin_vel_base_in_base_m_s is None:
+            raise ContractError("A car's speed set-point needs its velocity; there is none.")
+        self._last_action = self._car.clip(action)
+        told = self._car(action, signals.lin_vel_base_in_base_m_s[:, 0])
+        place = np.array([told.steering_rad[0], signals.joint_pos_rad[0, DRIVE]], dtype=np.float64)
+        speed = np.array([0.0, told.speed_m_s[0]], dtype=np.float64)
+        return JointCommand(place, speed, self._zeros, self._stiffness, self._damping)
 
     def _decode(self, action: FloatArray, signals: Signals) -> FloatArray:
         """Joint targets (1, n) of an action (1, a), which is remembered after the clip."""
@@ -199,6 +224,7 @@ def rest_state(contract: PolicyContract) -> RobotState:
         quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
         ang_vel_base_in_base_rad_s=np.zeros(3),
         lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        pos_base_in_world_m=None if contract.drive is None else np.zeros(3),
         lin_vel_base_in_base_m_s=np.zeros(3),
         object_pose_in_base=ahead,
     )
@@ -217,6 +243,7 @@ def signals_of(
     last_action: FloatArray,
     time_s: float,
     elevation_map: NDArray[np.floating] | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Signals:
     """What a policy sees of a robot's state, one row in single precision.
 
@@ -226,8 +253,20 @@ def signals_of(
         last_action: Shape (1, n), after the clip.
         time_s: Since the policy started.
         elevation_map: Shape (rows, cols, channels), where there is one.
+        surroundings: Of a car, arrays of one row.
+
+    Raises:
+        SurroundingsError: If there are surroundings that are not finite, or the car's place is not known.
     """
     velocity, place = state.lin_vel_base_in_base_m_s, state.object_pose_in_base
+    pose = None
+    if surroundings is not None:
+        if state.pose_in_world is None:
+            raise SurroundingsError("The car does not know where it is: its odometry tells no finite place.")
+        pos, (w, x, y, z) = state.pose_in_world[0], state.pose_in_world[1].tolist()
+        yaw_rad = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+        # From here on the car is the origin.
+        pose, surroundings = _row(np.array([0.0, 0.0, yaw_rad])), surroundings_row(surroundings, pos[:2])
     return Signals(
         joint_pos_rad=_row(state.joint_pos_rad),
         joint_vel_rad_s=_row(state.joint_vel_rad_s),
@@ -239,6 +278,8 @@ def signals_of(
         lin_vel_base_in_base_m_s=None if velocity is None else _row(velocity),
         elevation_map=None if elevation_map is None else elevation_map.astype(np.float32)[None],
         object_pose_in_base=None if place is None else _row(place),
+        pose_in_world=pose,
+        surroundings=surroundings,
     )
 
 

@@ -2,7 +2,8 @@
 
 PASSIVE sends no torque, STAND moves to the default pose, POLICY runs the network, DAMP brakes every joint and stays
 until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered. An arm is left alone
-in PASSIVE and held in DAMP, see :mod:`gantry_deploy.standing`.
+in PASSIVE and held in DAMP, see :mod:`gantry_deploy.standing`; a car is left alone likewise and brakes in DAMP, see
+:mod:`gantry_deploy.stopping`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.safety_config import SafetyConfig
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+
+__all__ = [
+    "TRANSITIONS",
+    "Event",
+    "Fault",
+    "FaultCode",
+    "Mode",
+    "SafetyConfig",
+    "SafetyMachine",
+    "is_arm",
+    "is_car",
+]
 
 
 class Mode(enum.StrEnum):
@@ -75,6 +89,7 @@ class FaultCode(enum.StrEnum):
     MISSED_DEADLINES = "missed_deadlines"
     HEARTBEAT = "heartbeat"
     OPERATOR_STOP = "operator_stop"
+    SURROUNDINGS = "surroundings"
 
 
 @dataclass(frozen=True)
@@ -87,55 +102,6 @@ class Fault:
     """One sentence with the value and its limit, for people."""
     time_s: float
     """When it was found, on the robot's clock."""
-
-
-@dataclass(frozen=True)
-class SafetyConfig:
-    """Limits of the judge. The defaults suit a legged robot at 50 Hz: a lost robot is damped within 80 ms."""
-
-    state_timeout_s: float = 0.05
-    """A state older than this is stale."""
-    command_timeout_s: float = 0.5
-    """An operator's command older than this becomes zero."""
-    require_heartbeat: bool = False
-    """Whether STAND and POLICY need a living operator link."""
-    heartbeat_timeout_s: float = 0.5
-    """A heartbeat older than this is lost."""
-    max_tilt_rad: float = 1.0
-    """Largest angle between the base's up axis and the vertical."""
-    require_accelerometer: bool = True
-    """Whether a robot is refused whose accelerometer reads exactly nothing, as one that was never filled in does; false
-    for robots that have none."""
-    max_imu_error_rad: float = 0.3
-    """Largest angle, before standing up and at rest, between the vertical of orientation and of accelerometer."""
-    joint_pos_margin_rad: float = 0.15
-    """How far a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
-    joint_vel_factor: float = 1.5
-    """Largest measured speed in units of the joint's limit; above 1 because impacts spin unloaded joints."""
-    joint_effort_factor: float = 1.5
-    """Largest measured torque in units of the joint's limit; above 1 because torque is estimated from current."""
-    limit_ticks: int = 2
-    """Consecutive ticks beyond a tilt or joint limit that make a fault in STAND and POLICY, where a single noisy
-    reading does not; in the other modes one is enough, because it only keeps the robot from standing up."""
-    max_missed_deadlines: int = 5
-    """Largest number of control periods in a row in which no tick began."""
-    stand_duration_s: float = 2.0
-    """Time in which STAND moves from the measured pose to the default pose."""
-    stand_tolerance_rad: float = 0.7
-    """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
-    arm_speed_rad_s: float = 0.5
-    """An arm's joints move no faster than this on the way to the standing pose, however long it takes."""
-
-    def __post_init__(self) -> None:
-        zero_allowed = ("require_heartbeat", "require_accelerometer", "joint_pos_margin_rad", "max_missed_deadlines")
-        for name, value in vars(self).items():
-            # Written so that NaN, which would switch a limit off, does not pass.
-            if name not in zero_allowed and not value > 0:
-                raise SafetyError(f"Safety setting {name} is {value}, expected more than 0.")
-            if not value >= 0:
-                raise SafetyError(f"Safety setting {name} is {value}, expected 0 or more.")
-        if self.max_tilt_rad > math.pi:
-            raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
 
 
 GRAVITY_M_S2 = 9.81
@@ -170,7 +136,9 @@ class SafetyMachine:
         self._speed = spec.array("velocity_limit_rad_s") * self.config.joint_vel_factor
         self._effort = spec.array("effort_limit_nm") * self.config.joint_effort_factor
         self._min_cos_tilt = math.cos(self.config.max_tilt_rad)
-        self._stands = not is_arm(spec)
+        self._is_car = is_car(spec)
+        self._stands = not (is_arm(spec) or self._is_car)
+        self._tilts = not is_arm(spec)
         self._beyond = 0
         self._mode = Mode.PASSIVE
         self._fault: Fault | None = None
@@ -275,6 +243,8 @@ class SafetyMachine:
             return Fault(FaultCode.STALE_STATE, text, now_s)
         if not state.is_finite():
             return Fault(FaultCode.NAN_STATE, f"The robot's state is not finite: {_nan_text(self.spec, state)}.", now_s)
+        if self._is_car and (fault := _odometry(state, now_s)) is not None:
+            return fault
         if requested_command is not None and not np.isfinite(requested_command).all():
             text = f"The requested command {np.asarray(requested_command).tolist()} is not finite."
             return Fault(FaultCode.NAN_COMMAND, text, now_s)
@@ -307,7 +277,7 @@ class SafetyMachine:
 
     def _judge_limits(self, state: RobotState, now_s: float) -> Fault | None:
         """Tilt and joint limits, once they have been exceeded for long enough."""
-        fault = (self._tilt(state, now_s) if self._stands else None) or self._joints(state, now_s)
+        fault = (self._tilt(state, now_s) if self._tilts else None) or self._joints(state, now_s)
         self._beyond = 0 if fault is None else self._beyond + 1
         enough = self.config.limit_ticks if self._mode in (Mode.STAND, Mode.POLICY) else 1
         return fault if self._beyond >= enough else None
@@ -379,6 +349,27 @@ class SafetyMachine:
 def is_arm(spec: RobotSpec) -> bool:
     """Whether a robot is an arm: screwed down, so that it cannot tilt, and held where others are damped."""
     return spec.kind == "arm"
+
+
+def is_car(spec: RobotSpec) -> bool:
+    """Whether a robot is a car: it brakes where others are damped, and stands on its wheels whatever they do."""
+    return spec.kind == "car"
+
+
+def _odometry(state: RobotState, now_s: float) -> Fault | None:
+    """A car that does not know where it is or how fast it goes can neither follow a route nor stop as it should."""
+    velocity = state.lin_vel_base_in_base_m_s
+    if state.pose_in_world is None:
+        text = f"The car's place is {_told(state.pos_base_in_world_m)}, expected finite odometry."
+    elif velocity is None or not np.isfinite(velocity).all():
+        text = f"The car's velocity is {_told(velocity)}, expected finite odometry."
+    else:
+        return None
+    return Fault(FaultCode.NAN_STATE, text, now_s)
+
+
+def _told(values: np.ndarray | None) -> str:
+    return "not told" if values is None else str(values.tolist())
 
 
 def _numbers(values: np.ndarray) -> str:

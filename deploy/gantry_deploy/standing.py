@@ -133,8 +133,8 @@ class Postures:
         if mode is Mode.STAND and state is not None:
             self.stand.begin(state, last, now_s, entry)
 
-    def command(self, mode: Mode, now_s: float) -> JointCommand | None:
-        """What STAND and PASSIVE send; None for nothing."""
+    def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:
+        """What STAND and PASSIVE send; None for nothing. Legs and arms stand up whatever ``state`` says."""
         self.release()
         return self.stand.command(now_s) if mode is Mode.STAND else self._passive
 
@@ -158,6 +158,14 @@ class Postures:
         if self._hold is None and last is not None:
             self._hold = JointCommand.position(self._spec, self._held(state, last, now_s))
         return self._hold
+
+    def last_word(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
+        """What DAMP would send, where nothing may follow it."""
+        return self.brake(state, last, now_s)
+
+    def braking(self, now_s: float) -> bool:
+        """Whether the robot has to be told more than once to come to rest; damping and holding do by themselves."""
+        return False
 
     def _held(self, state: RobotState | None, last: JointCommand, now_s: float) -> NDArray[np.float64]:
         """The pose to hold, (n,)."""

@@ -78,8 +78,8 @@ class RobotSpec:
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
     car: CarSpec | None = None
-    """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None for
-    robots that are no cars."""
+    """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None
+    for robots that are no cars."""
 
     def __post_init__(self) -> None:
         if len(self.hold_gains) not in (0, len(self.joints)):

@@ -1,8 +1,8 @@
 """Cars as robots: two joints, made from the published numbers of :mod:`gantry_hardware.cars`.
 
 ``steering`` is the angle of a virtual wheel in the middle of the front axle, held by position. ``drive`` is a servo of
-the speed of ``base_link``, so its stiffness is 0 and a command's target velocity is the set-point. It slides, so that its
-position is in m where a name says rad (what the odometry has counted), its velocity in m/s and its force in N.
+the speed of ``base_link``, so its stiffness is 0 and a command's target velocity is the set-point. It slides, so that
+its position is in m where a name says rad (what the odometry has counted), its velocity in m/s and its force in N.
 
 Nobody publishes the gains of a car's actuators. A steering servo that reaches its place with a time constant of 0.05 s
 and a speed servo of 0.2 s (the low-pass constants of nuPlan's bicycle model) stand in: damping of the drive is the mass

@@ -1,0 +1,221 @@
+"""What a driving policy sees, term by term (Array API standard); N cars, all in the frame of ``base_link``.
+
+The frame of a car lies in the middle of its rear axle, x ahead, y to the left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from gantry_deploy.drive_spec import STEERING, DriveSpec
+from gantry_deploy.errors import ContractError
+from gantry_deploy.route import RouteView, locate, pick_rows, to_car
+from gantry_deploy.signals import Signals, TermConstants, TermInfo, given
+from gantry_deploy.surroundings import Surroundings
+
+Array = Any
+
+OBJECT_NUMBERS = 9
+"""Numbers of one object in the observation, see :func:`objects`."""
+
+
+def speed(signals: Signals, constants: TermConstants) -> Array:
+    """Speed along the car's axis, (N, 1), m/s, negative backwards."""
+    return given(signals.lin_vel_base_in_base_m_s, "speed", "the car's velocity")[:, 0:1]
+
+
+def steering_angle(signals: Signals, constants: TermConstants) -> Array:
+    """Measured steering angle, (N, 1), rad, left positive."""
+    return signals.joint_pos_rad[:, STEERING : STEERING + 1]
+
+
+def yaw_rate(signals: Signals, constants: TermConstants) -> Array:
+    """Turning rate, (N, 1), rad/s, left positive."""
+    return signals.ang_vel_base_in_base_rad_s[:, 2:3]
+
+
+def route_points(signals: Signals, constants: TermConstants) -> Array:
+    """The route at the L lookahead distances from the car's place on it, (N, 2 L): x, y of each in the car's frame."""
+    places = _route(signals, "route_points").points_in_car(_lookahead(constants, "route_points"))
+    return array_namespace(places).reshape(places, (places.shape[0], -1))
+
+
+def route_error(signals: Signals, constants: TermConstants) -> Array:
+    """Distance to the left of the route, m, and heading minus the route's, rad, in (-pi, pi], (N, 2)."""
+    route = _route(signals, "route_error")
+    return array_namespace(route.lateral_m).stack((route.lateral_m, route.heading_error_rad), axis=-1)
+
+
+def route_curvature(signals: Signals, constants: TermConstants) -> Array:
+    """The route's curvature at the lookahead distances, (N, L), 1/m, left positive."""
+    ahead = _lookahead(constants, "route_curvature")
+    return _route(signals, "route_curvature").curvature(ahead, _drive(constants).curvature_reach_m)
+
+
+def route_speed_limits(signals: Signals, constants: TermConstants) -> Array:
+    """Speed limits at the lookahead distances, (N, L), m/s."""
+    limits = given(_around(signals).route_speed_limit_m_s, "route_speed_limits", "the route's speed limits")
+    return _route(signals, "route_speed_limits").values(limits, _lookahead(constants, "route_speed_limits"))
+
+
+def route_widths(signals: Signals, constants: TermConstants) -> Array:
+    """From the route's line to the lane's left and right edges at the lookahead distances, (N, 2 L): all of the left
+    ones, then the right ones, m."""
+    route, ahead = _route(signals, "route_widths"), _lookahead(constants, "route_widths")
+    sides = [route.values(values, ahead) for values in _edges(signals, "route_widths")]
+    return array_namespace(sides[0]).concat(sides, axis=-1)
+
+
+def lane_edges(signals: Signals, constants: TermConstants) -> Array:
+    """From ``base_link`` to the lane's left and right edges, (N, 2), m, negative beyond them."""
+    route = _route(signals, "lane_edges")
+    xp = array_namespace(route.lateral_m)
+    left, right = (route.values(v, xp.zeros_like(route.lateral_m[:, None])) for v in _edges(signals, "lane_edges"))
+    return xp.concat((left - route.lateral_m[:, None], right + route.lateral_m[:, None]), axis=-1)
+
+
+def stop_line(signals: Signals, constants: TermConstants) -> Array:
+    """Distance along the route to the next stop line, m, no more than the contract's range, and its state: 0 for none
+    or green, 0.5 yellow, 1 red, (N, 2)."""
+    values = given(_around(signals).stop_line, "stop_line", "the next stop line")
+    xp = array_namespace(values)
+    farthest = _drive(constants).stop_line_range_m
+    return xp.concat((xp.clip(values[:, 0:1], -farthest, farthest), values[:, 1:2]), axis=-1)
+
+
+def objects(signals: Signals, constants: TermConstants) -> Array:
+    """The nearest objects within the contract's range, nearest first, (N, 9 K); zeros where there are fewer.
+
+    Each has x, y of its middle in the car's frame, m; sine and cosine of its yaw minus the car's; its velocity minus
+    the car's along the car's axes, m/s; length and width, m; and 1.
+    """
+    term, drive = "objects", _drive(constants)
+    seen, pose = given(_around(signals).objects, term, "objects"), _pose(signals, term)
+    velocity = given(signals.lin_vel_base_in_base_m_s, term, "the car's velocity")
+    xp = array_namespace(seen)
+    rows, slots, count = seen.shape[0], seen.shape[1], drive.max_objects
+    if slots < count:
+        free = xp.zeros((rows, count - slots, seen.shape[2]), dtype=seen.dtype, device=device(seen))
+        seen = xp.concat((seen, free), axis=1)
+    turn = xp.cos(pose[:, 2]), xp.sin(pose[:, 2])
+    place = to_car(seen[..., :2] - pose[:, None, :2], *turn)
+    distance2 = xp.sum(place * place, axis=-1)
+    taken = (seen[..., 6] > 0.5) & (distance2 <= drive.object_range_m**2)
+    order = xp.argsort(xp.where(taken, distance2, xp.full_like(distance2, float("inf"))), axis=-1)[:, :count]
+    yaw = seen[..., 2] - pose[:, None, 2]
+    sin, cos, along = xp.sin(yaw), xp.cos(yaw), seen[..., 3]
+    numbers = (
+        place[..., 0],
+        place[..., 1],
+        sin,
+        cos,
+        along * cos - velocity[:, None, 0],
+        along * sin - velocity[:, None, 1],
+        seen[..., 4],
+        seen[..., 5],
+        xp.ones_like(along),
+    )
+    table = xp.stack(numbers, axis=-1)
+    # What stands in a slot that is not taken does not count, whatever it is.
+    table = xp.where(taken[..., None], table, xp.zeros_like(table))
+    return xp.reshape(pick_rows(table, order), (rows, count * OBJECT_NUMBERS))
+
+
+def lidar(signals: Signals, constants: TermConstants) -> Array:
+    """The scan as shares of the largest range, (N, beams), the nearest return of each beam's share of the angles.
+
+    A scan of the same angles with a whole multiple of the contract's beams is pooled here; one of another layout must
+    have gone through :class:`gantry_deploy.lidar_scan.ScanPooling`.
+    """
+    layout = _drive(constants).lidar
+    if layout is None:
+        raise ContractError("The observation 'lidar' needs a lidar in the contract's drive; it has none.")
+    scan = given(_around(signals).scan_ranges_m, "lidar", "a scan")
+    xp = array_namespace(scan)
+    rows, beams = scan.shape
+    if beams % layout.beams:
+        raise ContractError(f"The scan has {beams} beams, expected {layout.beams} or a whole multiple of it.")
+    if beams != layout.beams:
+        scan = xp.min(xp.reshape(scan, (rows, layout.beams, beams // layout.beams)), axis=-1)
+    return xp.clip(scan, 0.0, layout.range_max_m) / layout.range_max_m
+
+
+def goal_pose(signals: Signals, constants: TermConstants) -> Array:
+    """Where to end: x, y in the car's frame, m, sine and cosine of the goal's yaw minus the car's, (N, 4)."""
+    goal, pose = given(_around(signals).goal_pose, "goal_pose", "a goal"), _pose(signals, "goal_pose")
+    xp = array_namespace(goal)
+    place = to_car((goal[:, :2] - pose[:, :2])[:, None, :], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))[:, 0, :]
+    yaw = goal[:, 2:3] - pose[:, 2:3]
+    return xp.concat((place, xp.sin(yaw), xp.cos(yaw)), axis=-1)
+
+
+def _drive(constants: TermConstants) -> DriveSpec:
+    drive = constants.contract.drive
+    if drive is None:
+        raise ContractError("Observations of a road need 'drive' in the contract; it has none.")
+    return drive
+
+
+def _lookahead(constants: TermConstants, term: str) -> Array:
+    if constants.lookahead_m is None or constants.lookahead_m.shape[-1] == 0:
+        raise ContractError(f"The observation '{term}' needs lookahead distances in the contract; there are none.")
+    return constants.lookahead_m
+
+
+def _around(signals: Signals) -> Surroundings:
+    return signals.surroundings if signals.surroundings is not None else Surroundings()
+
+
+def _pose(signals: Signals, term: str) -> Array:
+    return given(signals.pose_in_world, term, "the car's pose in the world")
+
+
+def _route(signals: Signals, term: str) -> RouteView:
+    if signals.route is None:
+        points = given(_around(signals).route_points_in_world_m, term, "a route")
+        signals.route = locate(points, _pose(signals, term))
+    return signals.route
+
+
+def _edges(signals: Signals, term: str) -> tuple[Array, Array]:
+    around = _around(signals)
+    return given(around.route_left_m, term, "the lane's edges"), given(around.route_right_m, term, "the lane's edges")
+
+
+DRIVING_TERMS: dict[str, TermInfo] = {
+    "speed": TermInfo(speed, "state/body/linear_velocity", "base", "m/s"),
+    "steering_angle": TermInfo(steering_angle, "state/joint/position", "", "rad"),
+    "yaw_rate": TermInfo(yaw_rate, "state/body/angular_velocity", "base", "rad/s"),
+    "route_points": TermInfo(route_points, "", "base", "m"),
+    "route_error": TermInfo(route_error, "", "route", "m, rad"),
+    "route_curvature": TermInfo(route_curvature, "", "", "1/m"),
+    "route_speed_limits": TermInfo(route_speed_limits, "", "", "m/s"),
+    "route_widths": TermInfo(route_widths, "", "route", "m"),
+    "lane_edges": TermInfo(lane_edges, "", "base", "m"),
+    "stop_line": TermInfo(stop_line, "", "route", "m, 1"),
+    "objects": TermInfo(objects, "", "base", "m, m, 1, 1, m/s, m/s, m, m, 1"),
+    "lidar": TermInfo(lidar, "", "scanner", ""),
+    "goal_pose": TermInfo(goal_pose, "command/body/pose", "base", "m, m, 1, 1"),
+}
+"""Every term of a car; :data:`gantry_deploy.observations.TERMS` holds them beside the others."""
+
+ROUTE_TERMS = (
+    "route_points",
+    "route_error",
+    "route_curvature",
+    "route_speed_limits",
+    "route_widths",
+    "lane_edges",
+)
+"""Terms that need a route."""
+
+
+def term_sizes(drive: DriveSpec) -> dict[str, int]:
+    """How many numbers each term has under a contract's drive, for :func:`gantry_deploy.observations.make_term`."""
+    ahead = len(drive.lookahead_m)
+    sizes = {"speed": 1, "steering_angle": 1, "yaw_rate": 1, "route_points": 2 * ahead, "route_error": 2}
+    sizes |= {"route_curvature": ahead, "route_speed_limits": ahead, "route_widths": 2 * ahead, "lane_edges": 2}
+    sizes |= {"stop_line": 2, "objects": OBJECT_NUMBERS * drive.max_objects, "goal_pose": 4, "last_action": 2}
+    return {**sizes, "lidar": 0 if drive.lidar is None else drive.lidar.beams}

@@ -1,0 +1,272 @@
+"""A car's surroundings at run time: who tells of them, how old they may be, and what is missing.
+
+Routes, goals and places of objects are in the frame of the car's odometry (``RobotState.pose_in_world``).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.driving import ROUTE_TERMS
+from gantry_deploy.errors import ContractError, SurroundingsError
+from gantry_deploy.lidar_scan import ScanPooling
+from gantry_deploy.surroundings import OBJECT_FIELDS, STOP_GO, Surroundings
+from gantry_hardware.state import RobotState
+
+FloatArray = NDArray[np.float64]
+
+BEHIND_M = 10.0
+"""How much of the route behind the car is looked at."""
+MARGIN_M = 10.0
+"""How much of it beyond the farthest lookahead distance."""
+SEARCH_M = 20.0
+"""How far along the route from its last place a car is looked for; a route that crosses itself does not confuse it."""
+REST_POINTS = 8
+"""Points of the made-up route of :func:`rest_surroundings`."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way to go, P points about a metre apart."""
+
+    points_in_world_m: FloatArray
+    """Shape (P, 2), x, y; P >= 2."""
+    speed_limit_m_s: FloatArray
+    """Shape (P,)."""
+    left_m: FloatArray
+    """Shape (P,), from the line to the left edge of the lane."""
+    right_m: FloatArray
+    """Shape (P,), likewise to the right."""
+
+    def __post_init__(self) -> None:
+        points = np.asarray(self.points_in_world_m)
+        if points.ndim != 2 or points.shape[1] != 2 or len(points) < 2:
+            raise SurroundingsError(f"A route's points have shape {points.shape}, expected (P, 2) with P >= 2.")
+        for name in ("points_in_world_m", "speed_limit_m_s", "left_m", "right_m"):
+            values = np.asarray(getattr(self, name), dtype=np.float64)
+            if len(values.shape) < 1 or len(values) != len(points):
+                raise SurroundingsError(f"The route's {name} has shape {values.shape}, expected {len(points)} rows.")
+            if not np.isfinite(values).all():
+                raise SurroundingsError(f"The route's {name} is not finite.")
+            object.__setattr__(self, name, values)
+
+    @property
+    def along_m(self) -> FloatArray:
+        """Shape (P,), length up to each point."""
+        steps = np.hypot(*np.diff(self.points_in_world_m, axis=0).T)
+        return np.concatenate(((0.0,), np.cumsum(steps)))
+
+
+class SurroundingsSource(Protocol):
+    """Gives a control loop what a car's policy sees beside its own state."""
+
+    def newest(self, state: RobotState, now_s: float, max_age_s: float) -> Surroundings:
+        """What is known now, arrays of one row, everything that the contract's terms need.
+
+        Args:
+            state: The newest reading.
+            now_s: On the robot's clock.
+            max_age_s: What changes by itself may be no older.
+
+        Raises:
+            SurroundingsError: Naming the input that has not come, is too old (with its age) or is not finite.
+        """
+        ...
+
+    def missing(self, now_s: float, max_age_s: float) -> str | None:
+        """Why the policy cannot start yet, or None."""
+        ...
+
+
+def needs(contract: PolicyContract) -> tuple[str, ...]:
+    """Which inputs a policy needs of ``route``, ``objects``, ``scan``, ``stop_line`` and ``goal``."""
+    terms = {term.name for term in contract.observations}
+    pairs = (("objects", "objects"), ("lidar", "scan"), ("stop_line", "stop_line"), ("goal_pose", "goal"))
+    route = ("route",) if terms & set(ROUTE_TERMS) else ()
+    return (*route, *(needed for term, needed in pairs if term in terms))
+
+
+def require_surroundings(contract: PolicyContract, source: SurroundingsSource | None) -> None:
+    """Refuse a loop that cannot tell a policy what it sees.
+
+    Raises:
+        ContractError: With what the policy needs.
+    """
+    if source is None and contract.drive is not None and (wanted := needs(contract)):
+        raise ContractError(
+            f"The policy sees {', '.join(wanted)}, and this control loop has no source of them; "
+            "gantry_deploy.road_view.RoadView takes them from whoever perceives."
+        )
+
+
+class RoadView:
+    """The newest of everything that others perceive for a car; may be told from any thread.
+
+    A route and a goal stay until others come. Objects, scan and stop line carry the time at which they were measured,
+    on the robot's clock, and grow old.
+
+    Args:
+        contract: Has a drive.
+
+    Raises:
+        ContractError: If it has none.
+    """
+
+    def __init__(self, contract: PolicyContract) -> None:
+        if contract.drive is None:
+            raise ContractError(f"The contract for '{contract.robot}' drives no car.")
+        self._drive = contract.drive
+        self._needs = needs(contract)
+        self._lock = threading.Lock()
+        self._dated: dict[str, tuple[FloatArray, float]] = {}
+        self._goal: FloatArray | None = None
+        self._route: Route | None = None
+        self._along: FloatArray = np.zeros(0)
+        self._place_m: float | None = None
+        self._pooling: tuple[tuple[int, float, float], ScanPooling] | None = None
+
+    def set_route(self, route: Route) -> None:
+        """The way to go from now on; the car is looked for on the whole of it once."""
+        along = route.along_m
+        with self._lock:
+            self._route, self._along, self._place_m = route, along, None
+
+    def set_goal(self, pose: ArrayLike) -> None:
+        """Where to end, x, y, yaw (3,), m and rad.
+
+        Raises:
+            SurroundingsError: If the shape is another one.
+        """
+        self._goal = _shaped("goal", pose, (3,))
+
+    def set_objects(self, objects: ArrayLike, stamp_s: float) -> None:
+        """All objects, (K, 7) as in :class:`Surroundings`, or (0, 7) for none.
+
+        Raises:
+            SurroundingsError: If the shape is another one.
+        """
+        width = len(OBJECT_FIELDS)
+        values = np.asarray(objects, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != width:
+            raise SurroundingsError(f"Objects have shape {values.shape}, expected (K, {width}).")
+        free = np.zeros((max(0, self._drive.max_objects - len(values)), width))
+        self._note("objects", np.concatenate((values, free)), stamp_s)
+
+    def set_stop_line(self, distance_m: float, state: float, stamp_s: float) -> None:
+        """The next stop line along the route, and its state; infinitely far for none."""
+        far = self._drive.stop_line_range_m
+        values = (far, STOP_GO) if distance_m == np.inf else (distance_m, state)
+        self._note("stop_line", np.array(values), stamp_s)
+
+    def set_scan(self, ranges_m: ArrayLike, angle_min_rad: float, angle_step_rad: float, stamp_s: float) -> None:
+        """A scan (beams,) of whatever scanner covers the contract's angles.
+
+        Raises:
+            ContractError: If it does not, or the policy sees no scan.
+        """
+        if self._drive.lidar is None:
+            raise ContractError("The contract's drive has no lidar; a scan cannot be taken in.")
+        ranges = np.asarray(ranges_m, dtype=np.float64)[None]
+        layout = (ranges.shape[1], angle_min_rad, angle_step_rad)
+        if self._pooling is None or self._pooling[0] != layout:
+            self._pooling = (layout, ScanPooling(self._drive.lidar, *layout, ranges))
+        self._note("scan", self._pooling[1](ranges)[0], stamp_s)
+
+    def missing(self, now_s: float, max_age_s: float) -> str | None:
+        """See :class:`SurroundingsSource`."""
+        with self._lock:
+            have = {"route": self._route, "goal": self._goal, **self._dated}
+        for name in self._needs:
+            what = name.replace("_", " ")
+            if have.get(name) is None:
+                return f"nobody has told of the {what} yet."
+            if name not in self._dated:
+                continue
+            age_s = now_s - self._dated[name][1]
+            # What comes from the future is as wrong as what is old; NaN must not pass either.
+            if not abs(age_s) <= max_age_s:
+                return f"the {what} is {age_s:.2f} s old, allowed are {max_age_s:g} s."
+            values = self._dated[name][0]
+            if not np.isfinite(values).all():
+                count = int((~np.isfinite(values)).sum())
+                return f"the {what} is not finite: {count} of {values.size} numbers."
+        if "goal" in self._needs and self._goal is not None and not np.isfinite(self._goal).all():
+            return f"the goal {self._goal.tolist()} is not finite."
+        return None
+
+    def newest(self, state: RobotState, now_s: float, max_age_s: float) -> Surroundings:
+        """See :class:`SurroundingsSource`."""
+        lacking = self.missing(now_s, max_age_s)
+        if lacking is not None:
+            raise SurroundingsError(f"Surroundings: {lacking}")
+        with self._lock:
+            values = {name: self._dated[name][0][None] for name in self._needs if name in self._dated}
+            window = self._window(state) if "route" in self._needs else {}
+        return Surroundings(
+            objects=values.get("objects"),
+            scan_ranges_m=values.get("scan"),
+            stop_line=values.get("stop_line"),
+            goal_pose=None if self._goal is None else self._goal[None],
+            **window,
+        )
+
+    def _note(self, name: str, values: FloatArray, stamp_s: float) -> None:
+        values.setflags(write=False)
+        with self._lock:
+            self._dated[name] = (values, stamp_s)
+
+    def _window(self, state: RobotState) -> dict[str, FloatArray]:
+        """The part of the route around the car, from its last place on it."""
+        assert self._route is not None
+        pose = state.pose_in_world
+        if pose is None:
+            raise SurroundingsError("Surroundings: the car does not know where it is (no finite odometry).")
+        distance2 = ((self._route.points_in_world_m - pose[0][:2]) ** 2).sum(axis=1)
+        if self._place_m is not None:
+            near = np.abs(self._along - self._place_m) <= SEARCH_M
+            distance2 = np.where(near, distance2, np.inf)
+        place_m = float(self._along[int(np.argmin(distance2))])
+        self._place_m = place_m
+        farthest = max(self._drive.lookahead_m, default=0.0) + self._drive.curvature_reach_m + MARGIN_M
+        inside = np.flatnonzero((self._along >= place_m - BEHIND_M) & (self._along <= place_m + farthest))
+        # One more to both sides, so that what lies between two far points is there.
+        part = slice(max(0, inside[0] - 1), inside[-1] + 2)
+        return {
+            "route_points_in_world_m": self._route.points_in_world_m[None, part],
+            "route_speed_limit_m_s": self._route.speed_limit_m_s[None, part],
+            "route_left_m": self._route.left_m[None, part],
+            "route_right_m": self._route.right_m[None, part],
+        }
+
+
+def rest_surroundings(contract: PolicyContract) -> Surroundings:
+    """An empty straight road along x from the origin, for a first step before anything moves."""
+    assert contract.drive is not None
+    drive = contract.drive
+    points = np.stack((np.arange(float(REST_POINTS)), np.zeros(REST_POINTS)), axis=-1)
+    ones = np.ones((1, REST_POINTS))
+    lidar = drive.lidar
+    return Surroundings(
+        route_points_in_world_m=points[None],
+        route_speed_limit_m_s=ones,
+        route_left_m=ones,
+        route_right_m=ones,
+        objects=np.zeros((1, max(1, drive.max_objects), len(OBJECT_FIELDS))),
+        scan_ranges_m=None if lidar is None else np.full((1, lidar.beams), lidar.range_max_m),
+        stop_line=np.array([[drive.stop_line_range_m, STOP_GO]]),
+        goal_pose=np.zeros((1, 3)),
+    )
+
+
+def _shaped(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    array = np.array(values, dtype=np.float64)
+    if array.shape != shape:
+        raise SurroundingsError(f"The {what} has shape {array.shape}, expected {shape}.")
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,151 @@
+"""Where a car is on a polyline, and what lies ahead along it (Array API standard, batched, no loop over cars)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+Array = Any
+
+_SHORT_M = 1e-6
+"""A segment that is shorter is a repeated point."""
+_FAR_M2 = 1e12
+
+
+@dataclass(frozen=True)
+class RouteView:
+    """A car's place on its route: the nearest point of the polyline, and arrays to look ahead from there.
+
+    N cars, P points of the route.
+    """
+
+    from_car_m: Array
+    """Shape (N, P, 2), from the car to each point, along the world's axes; so large coordinates lose nothing."""
+    along_m: Array
+    """Shape (N, P), length of the polyline up to each point, in double precision: rounding would add up along it, in
+    another way on every device."""
+    here_m: Array
+    """Shape (N,), the same of the nearest point."""
+    lateral_m: Array
+    """Shape (N,), how far the car is to the left of the route, negative to the right."""
+    heading_error_rad: Array
+    """Shape (N,), the car's heading minus the route's, in (-pi, pi]."""
+    turn: tuple[Array, Array]
+    """Cosine and sine of the car's yaw, each (N,)."""
+
+    def points_in_car(self, ahead_m: Array) -> Array:
+        """Points of the route ahead of the nearest one, in the car's frame.
+
+        Args:
+            ahead_m: Shape (1, L) or (N, L); beyond the ends of the polyline its ends count.
+
+        Returns:
+            Shape (N, L, 2), x ahead and y to the left of ``base_link``, m.
+        """
+        index, share = self._find(ahead_m)
+        return to_car(self._between(self.from_car_m, index, share), *self.turn)
+
+    def values(self, values: Array, ahead_m: Array) -> Array:
+        """What belongs to the points, (N, P), at the same distances: (N, L), linear in between."""
+        index, share = self._find(ahead_m)
+        return self._between(values[..., None], index, share)[..., 0]
+
+    def curvature(self, ahead_m: Array, reach_m: float) -> Array:
+        """Signed curvature (N, L) at these distances, 1/m, positive to the left.
+
+        That of the circle through the points at the distance and ``reach_m`` before and after it (Menger's): twice
+        the sine of the turn between the two chords, over the length of the chord of both. 0 past the ends.
+        """
+        xp = array_namespace(self.along_m)
+        count = ahead_m.shape[-1]
+        places = self.points_in_car(xp.concat((ahead_m - reach_m, ahead_m, ahead_m + reach_m), axis=-1))
+        before, here, after = (places[:, i * count : (i + 1) * count, :] for i in range(3))
+        a, b, c = here - before, after - here, after - before
+        cross = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+        size = _norm(xp, a) * _norm(xp, b) * _norm(xp, c)
+        ends = size <= _SHORT_M**3
+        return xp.where(ends, xp.zeros_like(size), 2.0 * cross / xp.where(ends, xp.ones_like(size), size))
+
+    def _find(self, ahead_m: Array) -> tuple[Array, Array]:
+        """Segment (N, L) and place within it in [0, 1] of distances (1 or N, L) from here."""
+        xp = array_namespace(self.along_m)
+        wanted = self.here_m[:, None] + ahead_m
+        count = self.along_m.shape[-1]
+        passed = xp.sum(xp.astype(self.along_m[:, None, :] <= wanted[:, :, None], xp.int64), axis=-1)
+        index = xp.clip(passed - 1, 0, count - 2)
+        start, end = _pick(xp, self.along_m, index), _pick(xp, self.along_m, index + 1)
+        length = end - start
+        share = (wanted - start) / xp.where(length > _SHORT_M, length, xp.ones_like(length))
+        return index, xp.astype(xp.clip(share, 0.0, 1.0), self.lateral_m.dtype)
+
+    @staticmethod
+    def _between(values: Array, index: Array, share: Array) -> Array:
+        """Values (N, P, k) at places of segments, (N, L, k)."""
+        xp = array_namespace(values)
+        first, second = _pick(xp, values, index), _pick(xp, values, index + 1)
+        return first + share[..., None] * (second - first)
+
+
+def locate(points_in_world_m: Array, pose_in_world: Array) -> RouteView:
+    """Project cars onto their routes.
+
+    Args:
+        points_in_world_m: Shape (N, P, 2) with P >= 2; repeated points are passed over.
+        pose_in_world: Shape (N, 3), x, y in m and yaw in rad.
+    """
+    xp = array_namespace(points_in_world_m)
+    from_car = points_in_world_m - pose_in_world[:, None, :2]
+    start, step = from_car[:, :-1, :], from_car[:, 1:, :] - from_car[:, :-1, :]
+    length2 = xp.sum(step * step, axis=-1)
+    real = length2 > _SHORT_M**2
+    length = xp.sqrt(length2)
+    share = -xp.sum(start * step, axis=-1) / xp.where(real, length2, xp.ones_like(length2))
+    share = xp.clip(share, 0.0, 1.0)
+    nearest = start + share[..., None] * step
+    distance2 = xp.sum(nearest * nearest, axis=-1)
+    # A repeated point has no direction; where the whole route is one point, any of them will do.
+    index = xp.argmin(xp.where(real, distance2, xp.full_like(distance2, _FAR_M2)), axis=-1)[:, None]
+    at, along = _pick(xp, start, index)[:, 0, :], _pick(xp, step, index)[:, 0, :]
+    size = _pick(xp, length, index)
+    tangent = along / xp.where(size > _SHORT_M, size, xp.ones_like(size))
+    zeros = xp.zeros((length.shape[0], 1), dtype=xp.float64, device=device(length))
+    travelled = xp.concat((zeros, xp.cumulative_sum(xp.astype(length, xp.float64), axis=-1)), axis=-1)
+    here = _pick(xp, travelled, index) + _pick(xp, share, index) * size
+    turn = xp.cos(pose_in_world[:, 2]), xp.sin(pose_in_world[:, 2])
+    in_car = to_car(tangent[:, None, :], *turn)[:, 0, :]
+    return RouteView(
+        from_car_m=from_car,
+        along_m=travelled,
+        here_m=here[:, 0],
+        # The car lies at the origin: minus ``at`` is from the segment's start to the car.
+        lateral_m=at[:, 0] * tangent[:, 1] - at[:, 1] * tangent[:, 0],
+        heading_error_rad=-xp.atan2(in_car[:, 1], in_car[:, 0]),
+        turn=turn,
+    )
+
+
+def to_car(vectors: Array, cos_yaw: Array, sin_yaw: Array) -> Array:
+    """Vectors (N, L, 2) along the world's axes, in the frame of a car with that yaw (N,)."""
+    xp = array_namespace(vectors)
+    cos, sin = cos_yaw[:, None], sin_yaw[:, None]
+    x, y = vectors[..., 0], vectors[..., 1]
+    return xp.stack((cos * x + sin * y, cos * y - sin * x), axis=-1)
+
+
+def pick_rows(values: Array, index: Array) -> Array:
+    """``values[n, index[n, l]]`` of values (N, P) or (N, P, k) and indices (N, L): (N, L) or (N, L, k)."""
+    return _pick(array_namespace(values), values, index)
+
+
+def _pick(xp: Any, values: Array, index: Array) -> Array:
+    rows, count = values.shape[0], values.shape[1]
+    first = xp.arange(rows, dtype=index.dtype, device=device(index))[:, None] * count
+    flat = xp.reshape(values, (rows * count, *values.shape[2:]))
+    taken = xp.take(flat, xp.reshape(index + first, (-1,)), axis=0)
+    return xp.reshape(taken, (*index.shape, *values.shape[2:]))
+
+
+def _norm(xp: Any, vectors: Array) -> Array:
+    return xp.sqrt(xp.sum(vectors * vectors, axis=-1))

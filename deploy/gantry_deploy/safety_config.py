@@ -1,0 +1,59 @@
+"""Limits and timeouts of the safety machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gantry_deploy.errors import SafetyError
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """Limits of the judge. The defaults suit a legged robot at 50 Hz: a lost robot is damped within 80 ms."""
+
+    state_timeout_s: float = 0.05
+    """A state older than this is stale."""
+    command_timeout_s: float = 0.5
+    """An operator's command older than this becomes zero."""
+    require_heartbeat: bool = False
+    """Whether STAND and POLICY need a living operator link."""
+    heartbeat_timeout_s: float = 0.5
+    """A heartbeat older than this is lost."""
+    max_tilt_rad: float = 1.0
+    """Largest angle between the base's up axis and the vertical."""
+    require_accelerometer: bool = True
+    """Whether a robot is refused whose accelerometer reads exactly nothing, as one that was never filled in does; false
+    for robots that have none."""
+    max_imu_error_rad: float = 0.3
+    """Largest angle, before standing up and at rest, between the vertical of orientation and of accelerometer."""
+    joint_pos_margin_rad: float = 0.15
+    """How far a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
+    joint_vel_factor: float = 1.5
+    """Largest measured speed in units of the joint's limit; above 1 because impacts spin unloaded joints."""
+    joint_effort_factor: float = 1.5
+    """Largest measured torque in units of the joint's limit; above 1 because torque is estimated from current."""
+    limit_ticks: int = 2
+    """Consecutive ticks beyond a tilt or joint limit that make a fault in STAND and POLICY, where a single noisy
+    reading does not; in the other modes one is enough, because it only keeps the robot from standing up."""
+    max_missed_deadlines: int = 5
+    """Largest number of control periods in a row in which no tick began."""
+    stand_duration_s: float = 2.0
+    """Time in which STAND moves from the measured pose to the default pose."""
+    stand_tolerance_rad: float = 0.7
+    """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
+    arm_speed_rad_s: float = 0.5
+    """An arm's joints move no faster than this on the way to the standing pose, however long it takes."""
+    surroundings_timeout_s: float = 0.3
+    """Objects, scan or stop line of a car that are older than this end the policy."""
+
+    def __post_init__(self) -> None:
+        zero_allowed = ("require_heartbeat", "require_accelerometer", "joint_pos_margin_rad", "max_missed_deadlines")
+        for name, value in vars(self).items():
+            # Written so that NaN, which would switch a limit off, does not pass.
+            if name not in zero_allowed and not value > 0:
+                raise SafetyError(f"Safety setting {name} is {value}, expected more than 0.")
+            if not value >= 0:
+                raise SafetyError(f"Safety setting {name} is {value}, expected 0 or more.")
+        if self.max_tilt_rad > math.pi:
+            raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
