@@ -69,15 +69,14 @@ class _Stop:
 
 
 class CarStand:
-    """Stops the car, then straightens its wheels.
+    """When a car that has been told to stop straightens its wheels, and when a policy may take over.
 
     Args:
-        postures: Whose stop and steering it uses.
         safety: Its settings say how long straightening takes; its count of modes entered tells one stand from the next.
     """
 
-    def __init__(self, postures: CarPostures, safety: SafetyMachine) -> None:
-        self._postures, self._safety = postures, safety
+    def __init__(self, safety: SafetyMachine) -> None:
+        self._safety = safety
         self.duration_s = safety.config.stand_duration_s
         """How long the newest stand takes, stopping included."""
         self._stands_s: float | None = None
@@ -105,9 +104,10 @@ class CarStand:
         left_s = duration_s if self._stands_s is None or not begun else self._stands_s + duration_s - now_s
         if left_s > 1e-6 or state is None:
             return f"the car is still stopping and straightening its wheels, at least {left_s:.1f} s to go."
-        speed = self._postures.measured(state, now_s)
+        speed = _speed(state)  # Of the last tick, which may have been a whole period ago; the judge saw it then.
         if speed is None or not abs(speed) <= STANDSTILL_M_S:
-            return f"the car goes at {speed} m/s, allowed are {STANDSTILL_M_S} m/s."
+            told = "at an unknown speed" if speed is None else f"at {speed:.2f} m/s"
+            return f"the car goes {told}, allowed are {STANDSTILL_M_S} m/s."
         angle = float(state.joint_pos_rad[STEERING])
         if not abs(angle) <= STRAIGHT_RAD:
             return f"the wheels are turned by {angle:.2f} rad, allowed are {STRAIGHT_RAD} rad."
@@ -127,7 +127,7 @@ class CarPostures:
         assert spec.car is not None
         self._spec, self._safety, self._dt_s = spec, safety, dt_s
         self._brake_m_s2 = spec.car.brake_limit_m_s2
-        self.stand = CarStand(self, safety)
+        self.stand = CarStand(safety)
         """The way to standing still with straight wheels."""
         self._stop: _Stop | None = None
         self._steering = 0.0

@@ -113,7 +113,9 @@ def drive_bundle(folder: str | Path, contract: PolicyContract, **model: Any) -> 
         contract: Of the policy.
         model: Arguments of :func:`gantry_deploy.testing.linear_model`.
     """
-    model_bytes = linear_model(contract, **{"weight": pursuit_weight(contract), **model})
+    model_bytes = linear_model(
+        contract, **(model if "weight" in model else {"weight": pursuit_weight(contract)} | model)
+    )
     write_bundle(folder, contract=contract, model_bytes=model_bytes, golden={})
     return load_bundle(folder)
 
