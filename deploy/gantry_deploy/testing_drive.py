@@ -103,7 +103,9 @@ def pursuit_weight(contract: PolicyContract) -> np.ndarray:
     return weight
 
 
-def drive_bundle(folder: str | Path, contract: PolicyContract, **model: Any) -> Bundle:
+def drive_bundle(
+    folder: str | Path, contract: PolicyContract, weight: np.ndarray | None = None, bias: np.ndarray | None = None
+) -> Bundle:
     """Write, seal and load a bundle around a linear network, that of :func:`pursuit_weight` if nothing is said.
 
     It records no steps of training, so that there is nothing for ``gantry check`` to repeat.
@@ -111,11 +113,11 @@ def drive_bundle(folder: str | Path, contract: PolicyContract, **model: Any) -> 
     Args:
         folder: Where to write it.
         contract: Of the policy.
-        model: Arguments of :func:`gantry_deploy.testing.linear_model`.
+        weight: Shape (obs, 2); the pursuit's if not given.
+        bias: Shape (2,); zeros if not given.
     """
-    model_bytes = linear_model(
-        contract, **(model if "weight" in model else {"weight": pursuit_weight(contract)} | model)
-    )
+    weight = pursuit_weight(contract) if weight is None else weight
+    model_bytes = linear_model(contract, weight=weight, bias=bias)
     write_bundle(folder, contract=contract, model_bytes=model_bytes, golden={})
     return load_bundle(folder)
 
