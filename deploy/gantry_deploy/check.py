@@ -18,11 +18,15 @@ from gantry_deploy.arm_rollout import ArmRolloutResult, run_arm_episodes
 from gantry_deploy.bundle import GOLDEN, Bundle
 from gantry_deploy.chunked import ChunkedPolicy
 from gantry_deploy.contract import BODY_POSE, PolicyContract
-from gantry_deploy.errors import PolicyError
+from gantry_deploy.drive import DriveDecoder
+from gantry_deploy.drive_spec import DRIVE, STEERING
+from gantry_deploy.errors import ContractError, PolicyError
 from gantry_deploy.goal_rollout import GoalRolloutResult, run_goal_episodes
 from gantry_deploy.golden import (
+    DRIVE_ARRAY,
     MAP_ARRAY,
     MAX_DIFFERENCE,
+    VELOCITY_ARRAY,
     Arrays,
     DifferenceError,
     action_labels,
@@ -33,6 +37,7 @@ from gantry_deploy.golden import (
     recorded_images,
     recorded_signals,
     recorded_state,
+    recorded_surroundings,
 )
 from gantry_deploy.observations import ObservationBuilder
 from gantry_deploy.onnx_policy import BASE_ACTION, OnnxPolicy
@@ -97,7 +102,8 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     stage("network", lambda: _network(bundle))
     stage("observation", lambda: _observation(bundle))
     stage("joint targets", lambda: _joint_targets(bundle))
-    if bundle.contract.arm is not None or bundle.contract.chunk is not None:
+    contract = bundle.contract
+    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
         stage("episodes", lambda: _episodes(bundle, runner))
     elif "episode_start" in bundle.golden:
         stage("memory", lambda: _memory(bundle))
@@ -110,7 +116,13 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
 def run_rollout(
     runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
 ) -> AnyResult:
-    """The episodes that suit the policy: a task for an arm, velocities to follow, or goals to reach."""
+    """The episodes that suit the policy: a task for an arm, velocities to follow, or goals to reach.
+
+    Raises:
+        ContractError: If the policy drives a car, for which there is no simulator.
+    """
+    if runner.contract.drive is not None:
+        raise ContractError("The policy drives a car, and no simulator here runs episodes of cars.")
     if runner.contract.arm is not None:
         return run_arm_episodes(runner, config, on_episode)
     run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes
@@ -204,6 +216,8 @@ def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
     golden, contract = golden_arrays(bundle), bundle.contract
     if contract.arm is not None:
         return None, *_arm_targets(contract, golden)
+    if contract.drive is not None:
+        return None, *_drive_targets(contract, golden)
     decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
     inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
     rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
@@ -222,6 +236,19 @@ def _arm_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
     return f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
 
 
+def _drive_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
+    decoder, rows = DriveDecoder(contract, np.zeros((1, 1), np.float32)), []
+    action, velocity = (golden[name].astype(np.float32) for name in ("action", VELOCITY_ARRAY))
+    for i in range(len(action)):
+        told = decoder(action[i : i + 1], velocity[i : i + 1, 0])
+        rows.append((told.steering_rad[0], told.speed_m_s[0]))
+    difference = compare("drive target", np.array(rows), golden[DRIVE_ARRAY], list(contract.joint_names))
+    return (
+        f"this runtime repeats {len(rows)} recorded steering angles and speeds to within {difference:.1e}",
+        difference,
+    )
+
+
 def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
     """Whole episodes through the runner that drives the robot: with its queue, last targets, last action and time."""
     golden, contract, steps = golden_arrays(bundle), bundle.contract, []
@@ -230,14 +257,21 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
             runner.reset()
         window = golden[MAP_ARRAY][i] if MAP_ARRAY in golden else None
         images = recorded_images(golden, i)
-        steps.append(runner.step(recorded_state(golden, i), golden["command"][i], window, images))
-        runner.follow(golden["joint_target_rad"][i])
+        around = recorded_surroundings(contract, golden, i)
+        steps.append(runner.step(recorded_state(golden, i), golden["command"][i], window, images, around))
+        if contract.drive is None:
+            runner.follow(golden["joint_target_rad"][i])
     runner.reset()
     tables = [
         ("observation", [step.observation for step in steps], observation_labels(contract)),
         ("action", [step.action for step in steps], action_labels(contract)),
-        ("joint target", [step.target.pos_rad for step in steps], list(contract.joint_names)),
     ]
+    if contract.drive is not None:
+        told = [(step.target.pos_rad[STEERING], step.target.vel_rad_s[DRIVE]) for step in steps]
+        tables.append((DRIVE_ARRAY, told, list(contract.joint_names)))
+    else:
+        targets = [step.target.pos_rad for step in steps]
+        tables.append(("joint target", targets, list(contract.joint_names)))
     if BASE_ACTION in golden:
         tables.append(("base action", [step.base_action for step in steps], action_labels(contract)))
     keys = {"joint target": "joint_target_rad", "base action": BASE_ACTION}

@@ -5,7 +5,8 @@ clip) and ``joint_target_rad``; one with a base that moves its attitude and turn
 together, ``episode_start`` says where an episode begins, and an arm, whose targets continue, must have it. The rest
 depends on what the policy sees: ``lin_vel_base_in_base_m_s``, ``elevation_map``, ``object_pose_in_base``, and
 ``image/<camera>`` as uint8 (M, 3, height, width). A residual policy's file has ``base_action``, what the queue of its
-base gave in each step.
+base gave in each step. A car's has ``drive_target`` (steering in rad, speed set-point in m/s) instead of
+``joint_target_rad``, ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ from numpy.typing import NDArray
 
 from gantry_deploy.bundle import GOLDEN, Bundle
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.drive_spec import DRIVE_ACTIONS
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations import Signals
 from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.pictures import OBJECT_TERMS
+from gantry_deploy.road_view import rest_surroundings
 from gantry_deploy.runner import signals_of
+from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.state import RobotState
 
 MAX_DIFFERENCE = 1e-5
 """Largest absolute difference between what training recorded and what this machine computes."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
+PLACE_ARRAY, DRIVE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "drive_target", "around/"
+"""What only a car's file has."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -57,6 +63,9 @@ def golden_arrays(bundle: Bundle) -> Arrays:
         raise PolicyError(f"{GOLDEN} holds no recorded step.")
     if "episode_start" in golden:
         widths["episode_start"] = ()
+    for name in golden:
+        if name.startswith(AROUND_PREFIX):
+            widths[name] = _around_width(contract, name, golden[name])
     for name, width in widths.items():
         if golden[name].shape != (rows, *width):
             raise PolicyError(f"{GOLDEN}: '{name}' has shape {golden[name].shape}, expected {(rows, *width)}.")
@@ -87,8 +96,11 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         widths |= {"quat_base_to_world_wxyz": (4,), "ang_vel_base_in_base_rad_s": (3,)}
     else:
         widths |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.arm.cameras}
-    if contract.arm is not None or contract.chunk is not None:
+    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
         widths["episode_start"] = ()
+    if contract.drive is not None:
+        del widths["joint_target_rad"]
+        widths |= {DRIVE_ARRAY: (2,), PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
     if terms & set(OBJECT_TERMS):
         widths[OBJECT_ARRAY] = (7,)
     if contract.chunk is not None and contract.chunk.residual:
@@ -99,6 +111,19 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         window = contract.map_window
         widths[MAP_ARRAY] = (window.rows, window.cols, len(window.channels))
     return widths
+
+
+def _around_width(contract: PolicyContract, name: str, values: NDArray[Any]) -> tuple[int, ...]:
+    """Shape of one row of a car's surroundings: as many points, objects or beams as were recorded."""
+    expected = (
+        None if contract.drive is None else getattr(rest_surroundings(contract), name[len(AROUND_PREFIX) :], None)
+    )
+    if expected is None:
+        raise PolicyError(f"{GOLDEN}: '{name}' is nothing that this policy could have seen.")
+    if expected.ndim != values.ndim or expected.shape[2:] != values.shape[2:]:
+        shape = ("rows", "any number", *expected.shape[2:])[: expected.ndim]
+        raise PolicyError(f"{GOLDEN}: '{name}' has shape {values.shape}, expected {shape}.")
+    return values.shape[1:]
 
 
 def observation_labels(contract: PolicyContract) -> list[str]:
@@ -113,6 +138,8 @@ def observation_labels(contract: PolicyContract) -> list[str]:
 
 def action_labels(contract: PolicyContract) -> list[str]:
     """A name for each number of the action: its joint's, or its place where it moves an end effector."""
+    if contract.drive is not None:
+        return list(DRIVE_ACTIONS)
     if contract.action_size == len(contract.joint_names):
         return list(contract.joint_names)
     return [f"action[{i}]" for i in range(contract.action_size)]
@@ -134,6 +161,7 @@ def recorded_state(golden: Arrays, row: int) -> RobotState:
         quat_base_to_world_wxyz=(numbers("quat_base_to_world_wxyz") if floats else np.array([1.0, 0.0, 0.0, 0.0])),
         ang_vel_base_in_base_rad_s=numbers("ang_vel_base_in_base_rad_s") if floats else np.zeros(3),
         lin_acc_base_in_base_m_s2=np.zeros(3),
+        pos_base_in_world_m=numbers(PLACE_ARRAY) if PLACE_ARRAY in golden else None,
         lin_vel_base_in_base_m_s=numbers(VELOCITY_ARRAY) if VELOCITY_ARRAY in golden else None,
         object_pose_in_base=numbers(OBJECT_ARRAY) if OBJECT_ARRAY in golden else None,
     )
@@ -143,10 +171,25 @@ def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Sign
     """What the policy's observation of a recorded row was made of; the last targets are those of the row before."""
     window = golden[MAP_ARRAY][row] if MAP_ARRAY in golden else None
     command, last_action = (golden[name][row : row + 1].astype(np.float32) for name in ("command", "last_action"))
-    signals = signals_of(recorded_state(golden, row), command, last_action, float(golden["time_s"][row]), window)
+    around = recorded_surroundings(contract, golden, row)
+    signals = signals_of(
+        recorded_state(golden, row), command, last_action, float(golden["time_s"][row]), window, around
+    )
     if contract.arm is not None:
         signals.joint_target_rad = last_targets(golden, row)
     return signals
+
+
+def recorded_surroundings(contract: PolicyContract, golden: Arrays, row: int) -> Surroundings | None:
+    """What a car saw in a recorded row; None for other robots."""
+    if contract.drive is None:
+        return None
+    seen = {
+        name.removeprefix(AROUND_PREFIX): values[row : row + 1]
+        for name, values in golden.items()
+        if name.startswith(AROUND_PREFIX)
+    }
+    return Surroundings(**seen)
 
 
 def last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:

@@ -14,11 +14,14 @@ import numpy as np
 
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.drive_spec import DRIVE, DRIVE_TARGET, STEERING, LidarLayout, drive_spec_of
 from gantry_deploy.driving import term_sizes
 from gantry_deploy.errors import ContractError
-from gantry_deploy.observations import make_term
-from gantry_deploy.road_view import RoadView, Route
+from gantry_deploy.observations import ObservationBuilder, Signals, make_term
+from gantry_deploy.onnx_policy import OnnxPolicy
+from gantry_deploy.road_view import RoadView, Route, rest_surroundings
+from gantry_deploy.surroundings import Surroundings
 from gantry_deploy.testing import contract_for, linear_model
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.spec import RobotSpec
@@ -108,8 +111,6 @@ def drive_bundle(
 ) -> Bundle:
     """Write, seal and load a bundle around a linear network, that of :func:`pursuit_weight` if nothing is said.
 
-    It records no steps of training, so that there is nothing for ``gantry check`` to repeat.
-
     Args:
         folder: Where to write it.
         contract: Of the policy.
@@ -118,8 +119,83 @@ def drive_bundle(
     """
     weight = pursuit_weight(contract) if weight is None else weight
     model_bytes = linear_model(contract, weight=weight, bias=bias)
-    write_bundle(folder, contract=contract, model_bytes=model_bytes, golden={})
+    write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=drive_golden(contract, model_bytes))
     return load_bundle(folder)
+
+
+def drive_golden(contract: PolicyContract, model_bytes: bytes, steps: int = 12, seed: int = 0) -> dict[str, np.ndarray]:
+    """Two recorded episodes of cars on roads drawn at random, as an export records them.
+
+    The cars do not move as they are told; what follows from one step is only the last action.
+    """
+    assert contract.drive is not None
+    rng, like = np.random.default_rng(seed), np.zeros((1, 1), np.float32)
+    policy, builder = OnnxPolicy(model_bytes, contract), ObservationBuilder(contract, like)
+    decoder = DriveDecoder(contract, like)
+    rows: dict[str, list[np.ndarray]] = {}
+    action = np.zeros((1, 2), np.float32)
+    for i in range(2 * steps):
+        if i % steps == 0:
+            action = np.zeros((1, 2), np.float32)
+            builder.reset()
+        signals = _drawn_signals(contract, action, i % steps * contract.dt_s, rng)
+        assert signals.pose_in_world is not None
+        assert signals.surroundings is not None
+        assert signals.lin_vel_base_in_base_m_s is not None
+        observation = builder(signals)
+        row = {"observation": observation, "action": policy(observation)}
+        told = decoder(row["action"], signals.lin_vel_base_in_base_m_s[:, 0])
+        row["drive_target"] = np.stack((told.steering_rad, told.speed_m_s), axis=-1)
+        row["episode_start"] = np.array([i % steps == 0])
+        row["pos_base_in_world_m"] = np.pad(signals.pose_in_world[:, :2], ((0, 0), (0, 1)))
+        names = ("joint_pos_rad", "joint_vel_rad_s", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
+        names = (*names, "lin_vel_base_in_base_m_s", "command", "last_action", "time_s")
+        row |= {name: getattr(signals, name) for name in names}
+        row |= {f"around/{name}": values for name, values in signals.surroundings.given().items()}
+        for name, values in row.items():
+            rows.setdefault(name, []).append(values)
+        action = decoder.clip(row["action"])
+    return {name: np.concatenate(values) for name, values in rows.items()}
+
+
+def _drawn_signals(
+    contract: PolicyContract, last_action: np.ndarray, time_s: float, rng: np.random.Generator
+) -> Signals:
+    """A car beside a straight road with some objects around it, everything drawn at random."""
+    assert contract.drive is not None
+    drive, rest = contract.drive, rest_surroundings(contract)
+    x, y, yaw = rng.uniform(-50.0, 50.0, 3) * (1.0, 1.0, 0.02)
+    points = (x, y - 0.5) + (np.arange(60.0)[:, None] - 10.0) * (math.cos(yaw), math.sin(yaw))
+    ones = np.ones((1, 60))
+    objects = rng.uniform(-1.0, 1.0, (1, drive.max_objects + 1, 7)) * (20.0, 20.0, math.pi, 8.0, 1.0, 1.0, 1.0)
+    objects += (x, y, 0.0, 0.0, 4.0, 2.0, 0.5)
+    scan = None if drive.lidar is None else rng.uniform(0.0, drive.lidar.range_max_m, (1, drive.lidar.beams))
+    around = replace(
+        rest,
+        route_points_in_world_m=points[None],
+        route_speed_limit_m_s=8.0 * ones,
+        route_left_m=1.75 * ones,
+        route_right_m=1.5 * ones,
+        objects=objects,
+        scan_ranges_m=scan,
+        goal_pose=np.array([[x + 3.0, y - 2.0, yaw + 1.0]]),
+    )
+    numbers = {
+        "joint_pos_rad": rng.uniform(-0.3, 0.3, (1, 2)),
+        "joint_vel_rad_s": rng.uniform(-0.3, 0.3, (1, 2)),
+        "quat_base_to_world_wxyz": [[math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]],
+        "ang_vel_base_in_base_rad_s": rng.normal(0.0, 0.1, (1, 3)),
+        "lin_vel_base_in_base_m_s": rng.uniform(0.0, 8.0, (1, 3)) * (1.0, 0.0, 0.0),
+        "command": np.zeros((1, 0)),
+        "last_action": last_action,
+        "time_s": [time_s],
+        "pose_in_world": [[x, y, yaw]],
+    }
+    rows: dict[str, Any] = {name: np.asarray(values, np.float32) for name, values in numbers.items()}
+    seen = {name: np.asarray(values, np.float32) for name, values in around.given().items()}
+    signals = Signals(**rows)
+    signals.surroundings = Surroundings(**seen)
+    return signals
 
 
 def curved_route(radius_m: float, speed_m_s: float, straight_m: float = 20.0, turn_rad: float = math.pi) -> Route:

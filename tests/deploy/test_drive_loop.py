@@ -11,14 +11,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gantry_deploy.bundle import load_bundle, write_bundle
+from gantry_deploy.check import check_static, run_rollout
 from gantry_deploy.contract import ActionSpec
-from gantry_deploy.errors import ContractError, SafetyError, SurroundingsError
+from gantry_deploy.errors import ContractError, PolicyError, SafetyError, SurroundingsError
 from gantry_deploy.loop import Controller
 from gantry_deploy.record import Recorder, read_recording
 from gantry_deploy.road_view import RoadView, Route
+from gantry_deploy.rollout import RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.testing import tiny_bundle
+from gantry_deploy.testing import linear_model, tiny_bundle
 from gantry_deploy.testing_drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
@@ -378,11 +381,33 @@ def test_a_bundle_runs_on_its_kind_of_robot_alone(tmp_path):
         observations=CONTRACT.observations[:3],
         action=ActionSpec("target/joint/position", (1.0, 1.0), (0.0, 0.0), 1.0),
     )
-    bundle = drive_bundle(tmp_path / "b", walks, weight=np.zeros((3, 2)))
+    write_bundle(tmp_path / "b", contract=walks, model_bytes=linear_model(walks), golden={})
+    bundle = load_bundle(tmp_path / "b")
     with pytest.raises(ContractError, match=r"describes no car .* robot 'bmw_320i' is of kind 'car'"):
         PolicyRunner(bundle, BMW)
     with pytest.raises(ContractError, match="describes no car"):
         PolicyRunner(tiny_bundle(tmp_path / "c"), BMW)
+
+
+def test_a_bundle_repeats_what_training_recorded(tmp_path):
+    bundle = drive_bundle(tmp_path / "bundle", CONTRACT)
+    stages = []
+    _, runner = check_static(lambda: bundle, stages.append)
+    found = {stage.name: stage.value for stage in stages}
+    assert list(found) == ["manifest", "contract", "network", "observation", "joint targets", "episodes"]
+    assert max(found[name] for name in ("network", "observation", "joint targets", "episodes")) <= 1e-5
+    with pytest.raises(ContractError, match="no simulator here runs episodes of cars"):
+        run_rollout(runner, RolloutConfig())
+
+
+def test_what_was_recorded_otherwise_is_refused(tmp_path):
+    bundle = drive_bundle(tmp_path / "bundle", CONTRACT)
+    nudged = {**bundle.golden, "drive_target": bundle.golden["drive_target"] + np.float32(0.01)}
+    with pytest.raises(PolicyError, match=r"drive target differ by 0\.01"):
+        check_static(lambda: replace(bundle, golden=nudged), lambda stage: None)
+    strange = {**bundle.golden, "around/objects": np.zeros((24, 3, 6))}
+    with pytest.raises(PolicyError, match=r"'around/objects' has shape \(24, 3, 6\)"):
+        check_static(lambda: replace(bundle, golden=strange), lambda stage: None)
 
 
 def test_a_drive_is_recorded(tmp_path):
