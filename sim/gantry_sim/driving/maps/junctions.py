@@ -40,8 +40,6 @@ class Arm:
 class _Connector:
     lane: int
     group: int
-    start: int | None
-    """Lane it is entered from, if one outside."""
 
 
 def bend_limit_m_s(curvature: float, lateral_m_s2: float = 2.0) -> float:
@@ -103,7 +101,7 @@ def add_crossing(builder: MapBuilder, arms: Sequence[Arm], centre: Pose, radius_
                 lane = builder.add_lane(points, road, _extents(builder, start, end, len(points)), limit, True)
                 builder.link(start, lane)
                 builder.link(lane, end)
-                connectors.append(_Connector(lane, group, start))
+                connectors.append(_Connector(lane, group))
     opposed = {
         (a, b)
         for a in range(len(arms))
@@ -147,18 +145,16 @@ def _register(
 def _conflicts(
     builder: MapBuilder, connectors: Sequence[_Connector]
 ) -> tuple[list[tuple[int, int]], set[tuple[int, int]]]:
-    """Pairs of connectors that come closer than a car's width, unless they part from one lane or follow each other."""
+    """Pairs of connectors that come closer than a car's width, unless they begin together or follow each other."""
     pairs: list[tuple[int, int]] = []
     groups: set[tuple[int, int]] = set()
     lanes = builder.lanes
     for index, one in enumerate(connectors):
         for two in connectors[index + 1 :]:
-            if one.start is not None and one.start == two.start:
-                continue
             if two.lane in lanes[one.lane].successors or one.lane in lanes[two.lane].successors:
                 continue
             a, b = lanes[one.lane].points, lanes[two.lane].points
-            if np.array_equal(a[0, :2], b[0, :2]):  # The ring and the way out part here.
+            if np.allclose(a[0, :2], b[0, :2], atol=1e-3):  # They part here; who follows here queues.
                 continue
             gap = a[:, None, :2] - b[None, :, :2]
             if np.min(gap[..., 0] ** 2 + gap[..., 1] ** 2) < _TOUCH_M**2:
@@ -252,7 +248,7 @@ def add_roundabout(
             leave = builder.add_lane(_placed(_way_out(way_in), frame), road, extents, limit, True)
             builder.link(arm.incoming[index], enter)
             builder.link(leave, arm.outgoing[index])
-            connectors += [_Connector(enter, group, arm.incoming[index]), _Connector(leave, -1, None)]
+            connectors += [_Connector(enter, group), _Connector(leave, -1)]
             joins += [(arm.pose.yaw - entry.angle_rad, leave, group, False)]
             joins += [(arm.pose.yaw + entry.angle_rad, enter, group, True)]
         pieces: list[int] = []
@@ -261,7 +257,7 @@ def add_roundabout(
             begin = centre.ahead(0.0, 0.0, angle - centre.yaw).ahead(ring_m, 0.0, 0.5 * math.pi)
             points = Curve(begin, [Piece(span * ring_m, 1.0 / ring_m, 1.0 / ring_m)]).parallel(0.0)
             pieces.append(builder.add_lane(points, road, extents, limit, True))
-            connectors.append(_Connector(pieces[-1], -1, None))
+            connectors.append(_Connector(pieces[-1], -1))
         for place, (_, lane, _, enters) in enumerate(joins):
             builder.link(pieces[place - 1], pieces[place])
             if enters:

@@ -12,7 +12,7 @@ from gantry_hardware.errors import GantryError
 from gantry_sim.driving.maps.graph import FloatArray
 from gantry_sim.driving.maps.lines import Line
 
-_DENSE = 200
+_DENSE = 100
 """Points per spline segment before they are spaced equally."""
 
 
@@ -23,14 +23,17 @@ class TrackConfig:
     width_m: tuple[float, float] = (2.0, 3.0)
     """Range of the width, one per track."""
 
-    length_m: tuple[float, float] = (45.0, 90.0)
+    length_m: tuple[float, float] = (60.0, 120.0)
     """Range of the length of the middle line."""
 
-    corners: tuple[int, int] = (10, 18)
+    corners: tuple[int, int] = (11, 18)
     """Fewest and most control points."""
 
-    roughness: float = 0.7
+    roughness: float = 0.75
     """How far control points may move towards the middle, as a share of their distance from it."""
+
+    boomerang: float = 0.8
+    """How far the ring of control points may be bent into a boomerang, so that tracks differ more."""
 
     tightest_radius_m: float = 1.5
     """No bend of the middle line is tighter than this, nor than the inner border allows."""
@@ -73,14 +76,17 @@ def _attempt(rng: Generator, config: TrackConfig) -> Line | None:
         0, 2 * math.pi
     )
     radii = 1.0 - config.roughness * rng.uniform(0.0, 1.0, corners)
-    points = radii[:, None] * np.stack([np.cos(angles), rng.uniform(0.55, 1.0) * np.sin(angles)], axis=1)
+    points = radii[:, None] * np.stack([rng.uniform(0.5, 1.0) * np.cos(angles), np.sin(angles)], axis=1)
+    points[:, 0] += config.boomerang * rng.uniform() * points[:, 1] ** 2
+    yaw = rng.uniform(0.0, 2 * math.pi)
+    points = points @ np.array([[math.cos(yaw), math.sin(yaw)], [-math.sin(yaw), math.cos(yaw)]])
     if rng.uniform() < 0.5:
         points = points[::-1]
     wanted, width = float(rng.uniform(*config.length_m)), float(rng.uniform(*config.width_m))
     table = _equally_spaced(points, wanted, config.spacing_m)
     if np.abs(table[:, 3]).max() > 1.0 / max(config.tightest_radius_m, 0.75 * width):
         return None
-    if _comes_near_itself(table[:-1, :2], config.spacing_m, width):
+    if comes_near_itself(table[:-1, :2], config.spacing_m, width):
         return None
     half = np.full((len(table), 2), 0.5 * width)
     rest = np.tile([config.speed_limit_m_s, 0.0], (len(table), 1))
@@ -116,7 +122,7 @@ def _equally_spaced(control: FloatArray, length_m: float, spacing_m: float) -> F
     return np.stack([np.interp(at, along, column) for column in dense.T], axis=1)
 
 
-def _comes_near_itself(points: FloatArray, spacing_m: float, width_m: float) -> bool:
+def comes_near_itself(points: FloatArray, spacing_m: float, width_m: float) -> bool:
     """Whether points far apart along the track lie closer than its width and some wall between."""
     count, room = len(points), 1.15 * width_m
     gap = points[:, None] - points
