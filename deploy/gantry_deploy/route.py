@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from array_api_compat import array_namespace, device
@@ -34,6 +34,8 @@ class RouteView:
     """Shape (N,), the car's heading minus the route's, in (-pi, pi]."""
     turn: tuple[Array, Array]
     """Cosine and sine of the car's yaw, each (N,)."""
+    found: list[tuple[Array, tuple[Array, Array]]] = field(default_factory=list)
+    """Distances that were looked up before and where they lie; several terms look at the same ones."""
 
     def points_in_car(self, ahead_m: Array) -> Array:
         """Points of the route ahead of the nearest one, in the car's frame.
@@ -60,8 +62,8 @@ class RouteView:
         """
         xp = array_namespace(self.along_m)
         count = ahead_m.shape[-1]
-        places = self.points_in_car(xp.concat((ahead_m - reach_m, ahead_m, ahead_m + reach_m), axis=-1))
-        before, here, after = (places[:, i * count : (i + 1) * count, :] for i in range(3))
+        sides = self.points_in_car(xp.concat((ahead_m - reach_m, ahead_m + reach_m), axis=-1))
+        before, here, after = sides[:, :count, :], self.points_in_car(ahead_m), sides[:, count:, :]
         a, b, c = here - before, after - here, after - before
         cross = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
         size = _norm(xp, a) * _norm(xp, b) * _norm(xp, c)
@@ -70,10 +72,18 @@ class RouteView:
 
     def _find(self, ahead_m: Array) -> tuple[Array, Array]:
         """Segment (N, L) and place within it in [0, 1] of distances (1 or N, L) from here."""
+        for distances, places in self.found:
+            if distances is ahead_m:
+                return places
+        places = self._search(ahead_m)
+        self.found.append((ahead_m, places))
+        return places
+
+    def _search(self, ahead_m: Array) -> tuple[Array, Array]:
         xp = array_namespace(self.along_m)
         wanted = self.here_m[:, None] + ahead_m
         count = self.along_m.shape[-1]
-        passed = xp.sum(xp.astype(self.along_m[:, None, :] <= wanted[:, :, None], xp.int64), axis=-1)
+        passed = xp.count_nonzero(self.along_m[:, None, :] <= wanted[:, :, None], axis=-1)
         index = xp.clip(passed - 1, 0, count - 2)
         start, end = _pick(xp, self.along_m, index), _pick(xp, self.along_m, index + 1)
         length = end - start
