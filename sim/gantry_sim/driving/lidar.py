@@ -21,7 +21,7 @@ from gantry_sim.driving.boxes import slab
 FloatArray = NDArray[np.float64]
 
 _TILE = 16
-_CHECK_EVERY = 8
+_DROP_EVERY = 4
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class DistanceField:
     """Rasters of T tracks, padded to one size."""
 
     values_m: Tensor
-    """Shape (T, H, W), float32: signed distance at cell corners, rows along y; -1 beyond a track's own raster."""
+    """Shape (T, H, W), float32: signed distance at cell corners, rows along y; -1 far outside the track."""
 
     origin_m: Tensor
     """Shape (T, 2), world x and y of the first value."""
@@ -175,23 +175,26 @@ def distance_field(
 
 
 def _raster(segments: FloatArray, resolution_m: float) -> tuple[FloatArray, FloatArray]:
-    """Signed distance to segments on a grid, exact at its points, and the grid's origin."""
+    """Signed distance to segments on a grid, exact at its points but for those far outside, and the grid's origin."""
     ends = segments.reshape(-1, 2)
     origin = ends.min(axis=0) - 3 * resolution_m
     columns, rows = (np.ceil((ends.max(axis=0) - origin) / resolution_m).astype(int) + 4).tolist()
     x, y = origin[0] + resolution_m * np.arange(columns), origin[1] + resolution_m * np.arange(rows)
-    field = np.empty((rows, columns))
+    field, inside = np.empty((rows, columns)), _inside(x, y, segments)
     half = 0.5 * resolution_m * (_TILE - 1) * math.sqrt(2.0)
     for i in range(0, rows, _TILE):
         for j in range(0, columns, _TILE):
             ys, xs = y[i : i + _TILE], x[j : j + _TILE]
             centre = np.array([[0.5 * (xs[0] + xs[-1]), 0.5 * (ys[0] + ys[-1])]])
-            # No segment can be nearest to a point of the tile that is farther from its centre than this.
             far = _segment_distance(centre, segments)[0]
+            if far.min() > half + 3 * resolution_m and not inside[i : i + _TILE, j : j + _TILE].any():
+                field[i : i + _TILE, j : j + _TILE] = 1.0  # No ray gets here.
+                continue
+            # No segment can be nearest to a point of the tile that is farther from its centre than this.
             near = segments[far <= far.min() + 2 * half + 1e-9]
             points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
             field[i : i + _TILE, j : j + _TILE] = _segment_distance(points, near).min(1).reshape(len(ys), len(xs))
-    return np.where(_inside(x, y, segments), field, -field), origin
+    return np.where(inside, field, -field), origin
 
 
 def _segment_distance(points: FloatArray, segments: FloatArray) -> FloatArray:
@@ -215,15 +218,19 @@ def _inside(x: FloatArray, y: FloatArray, segments: FloatArray) -> NDArray[np.bo
 
 def lookup(field: DistanceField, track: Tensor, points_m: Tensor) -> Tensor:
     """Signed distance at world points (N, B, 2) on tracks (N,), bilinear between values; shape (N, B), m."""
-    rows, columns = field.values_m.shape[1:]
     place = (points_m - field.origin_m[track][:, None]) / field.resolution_m
-    x, y = place[..., 0].clamp(0.0, columns - 1.001), place[..., 1].clamp(0.0, rows - 1.001)
+    return _bilinear(field, track[:, None] * field.values_m[0].numel(), place[..., 0], place[..., 1])
+
+
+def _bilinear(field: DistanceField, base: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Values at places counted in cells, of rasters that begin at ``base`` in the flat values."""
+    rows, columns = field.values_m.shape[1:]
+    x, y = x.clamp(0.0, columns - 1.001), y.clamp(0.0, rows - 1.001)
     j, i = x.long(), y.long()
     u, v = x - j, y - i
-    flat = field.values_m.view(-1)
-    base = (track[:, None] * rows + i) * columns + j
-    low = torch.lerp(flat[base], flat[base + 1], u)
-    high = torch.lerp(flat[base + columns], flat[base + columns + 1], u)
+    flat, at = field.values_m.view(-1), base + i * columns + j
+    low = torch.lerp(flat[at], flat[at + 1], u)
+    high = torch.lerp(flat[at + columns], flat[at + columns + 1], u)
     return torch.lerp(low, high, v)
 
 
@@ -243,22 +250,36 @@ def cast_field(
     Returns:
         Shape (N, B), m, at most ``range_max_m``; 0 from outside the track.
     """
-    shortest = 0.25 * field.resolution_m
-    distance = torch.zeros(direction.shape[:2], device=origin.device)
-    value = lookup(field, track, origin[:, None].expand_as(direction))
-    found = torch.where(value <= 0.0, 0.0, torch.inf)
+    shortest = 0.5 * field.resolution_m
+    count, beams = direction.shape[:2]
+    place = ((origin - field.origin_m[track]) / field.resolution_m).repeat_interleave(beams, 0)
+    way = direction.reshape(-1, 2) / field.resolution_m
+    base = (track * field.values_m[0].numel()).repeat_interleave(beams)
+    result = torch.full((count * beams,), range_max_m, device=origin.device)
+    ray, distance = torch.arange(count * beams, device=origin.device), torch.zeros_like(result)
+    value = _bilinear(field, base, place[:, 0], place[:, 1])
+    result = torch.where(value <= 0.0, 0.0, result)
+    arrived = value <= 0.0
     for step in range(steps):
+        # Rays that have arrived are dropped now and then: most do soon, and a few go on for long.
+        if step % _DROP_EVERY == 0:
+            on = (~arrived & (distance < range_max_m)).nonzero()[:, 0]
+            ray, distance, value, place, way, base = (a[on] for a in (ray, distance, value, place, way, base))
+            arrived = arrived[on]
+            if len(ray) == 0:
+                break
         move = value.clamp(min=shortest)
         ahead = distance + move
-        after = lookup(field, track, origin[:, None] + ahead[..., None] * direction)
+        after = _bilinear(field, base, place[:, 0] + ahead * way[:, 0], place[:, 1] + ahead * way[:, 1])
         # Between the last place inside and the first one outside the border is where the line through both is 0.
         crossing = distance + move * (value / (value - after).clamp(min=1e-9)).clamp(0.0, 1.0)
-        found = torch.where((after <= 0.0) & torch.isinf(found), crossing, found)
+        hit = (after <= 0.0) & ~arrived
+        result[ray[hit]] = crossing[hit]
+        arrived = arrived | hit
         distance, value = ahead, after
-        if step % _CHECK_EVERY == _CHECK_EVERY - 1 and bool((torch.isfinite(found) | (distance > range_max_m)).all()):
-            break
     # What has not arrived is still on its way along a border, at least this far.
-    return torch.minimum(found, distance).clamp(max=range_max_m)
+    result[ray[~arrived]] = distance[~arrived]
+    return result.clamp(max=range_max_m).view(count, beams)
 
 
 def finish(config: LidarConfig, distance: Tensor, generator: torch.Generator | None = None) -> Tensor:

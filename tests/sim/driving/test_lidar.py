@@ -121,6 +121,8 @@ def test_the_raster_holds_the_signed_distance():
     middle = np.hypot(*np.moveaxis(points[:, None] - track.points[:, :2], -1, 0)).min(1)
     expected = np.where(middle < track.points[0, 4], distance, -distance)
     found = lookup(field, torch.zeros(1, dtype=torch.long), torch.tensor(points[None], dtype=torch.float32))[0].numpy()
+    # Far outside only the sign is kept.
+    found, expected = np.maximum(found, -0.2), np.maximum(expected, -0.2)
     assert np.abs(found - expected).max() < 0.08
     assert np.abs(found - expected).mean() < 0.005
     assert (expected > 0).sum() > 30

@@ -26,8 +26,8 @@ class LineBank:
     table: Tensor
     """Shape (R, L, 10), float32, columns as in ``graph.COLUMNS``; after a line's end its last point is repeated."""
 
-    xy: Tensor
-    """Shape (R * L, 2), the first two columns once more, packed for gathering."""
+    segments: Tensor
+    """Shape (R * L, 5), from each point to the next: x, y, way along x and y in m, 1 / squared length; for searches."""
 
     count: Tensor
     """Shape (R,), points of each line."""
@@ -149,7 +149,7 @@ def line_bank(lines: Sequence[Line], device: str | torch.device = "cpu", spacing
     tensor = torch.as_tensor(table, device=device)
     return LineBank(
         table=tensor,
-        xy=tensor[..., :2].reshape(-1, 2).contiguous(),
+        segments=_segments(tensor),
         count=count,
         step_m=length / (count - 1),
         length_m=length,
@@ -158,6 +158,14 @@ def line_bank(lines: Sequence[Line], device: str | torch.device = "cpu", spacing
         stops=torch.as_tensor(stops, device=device),
         digest=hashlib.sha256("".join(line.digest for line in lines).encode()).hexdigest(),
     )
+
+
+def _segments(table: Tensor) -> Tensor:
+    start = table[..., :2]
+    way = torch.roll(start, -1, dims=1) - start
+    way[:, -1] = 0.0
+    inverse = 1.0 / (way * way).sum(-1, keepdim=True).clamp(min=1e-9)
+    return torch.cat([start, way, inverse], dim=-1).reshape(-1, 5).contiguous()
 
 
 def map_bank(maps: Sequence[LaneMap], device: str | torch.device = "cpu", spacing_m: float = 1.0) -> MapBank:

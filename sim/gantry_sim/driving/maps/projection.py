@@ -20,7 +20,7 @@ from gantry_sim.driving.maps.graph import (
     YAW,
 )
 
-_CHUNK = 4_000_000
+_CHUNK = 300_000
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,24 @@ def project(
         behind: Segments before ``last`` to look at.
         ahead: Segments after it to look at.
     """
-    reach = torch.arange(-behind, ahead + 1, device=bank.device)
-    segments = bank.count[line] - 2
-    index = _on_line(bank, line, last[:, None] + reach, segments)
-    flat = line[:, None] * bank.table.shape[1] + index
-    first = bank.xy[flat]
-    along = bank.xy[flat + 1] - first
-    gap = position_m[:, None] - first
-    t = ((gap * along).sum(-1) / (along * along).sum(-1).clamp(min=1e-12)).clamp(0.0, 1.0)
-    off = gap - t[..., None] * along
-    best = (off * off).sum(-1).argmin(1, keepdim=True)
+    index = _around(bank, line, last, behind, ahead)
+    best = _squared_distance(bank, line, index, position_m[:, None]).argmin(-1)
     return _feet(bank, line, index.gather(1, best)[:, 0], position_m)
+
+
+def _around(bank: LineBank, line: Tensor, last: Tensor, behind: int, ahead: int) -> Tensor:
+    """Segments (N, behind + ahead + 1) around the last ones (N,)."""
+    reach = torch.arange(-behind, ahead + 1, device=bank.device)
+    return _on_line(bank, line, last[:, None] + reach, bank.count[line] - 2)
+
+
+def _squared_distance(bank: LineBank, line: Tensor, index: Tensor, points_m: Tensor) -> Tensor:
+    """Squared distances (N, C, W) of points (N, C, 2) to segments (N, W) of their lines."""
+    x, y, way_x, way_y, inverse = bank.segments[line[:, None] * bank.table.shape[1] + index].unbind(-1)
+    gap_x, gap_y = points_m[..., :1] - x[:, None], points_m[..., 1:] - y[:, None]
+    way_x, way_y = way_x[:, None], way_y[:, None]
+    t = ((gap_x * way_x + gap_y * way_y) * inverse[:, None]).clamp_(0.0, 1.0)
+    return (gap_x - t * way_x).square_() + (gap_y - t * way_y).square_()
 
 
 def locate(bank: LineBank, line: Tensor, position_m: Tensor) -> Projection:
@@ -143,12 +150,7 @@ def locate(bank: LineBank, line: Tensor, position_m: Tensor) -> Projection:
     every = torch.arange(length - 1, device=bank.device)
     found: list[Tensor] = []
     for part, at in zip(line.split(max(1, _CHUNK // length)), position_m.split(max(1, _CHUNK // length)), strict=True):
-        flat = part[:, None] * length + every
-        first = bank.xy[flat]
-        along = bank.xy[flat + 1] - first
-        gap = at[:, None] - first
-        t = ((gap * along).sum(-1) / (along * along).sum(-1).clamp(min=1e-12)).clamp(0.0, 1.0)
-        off = ((gap - t[..., None] * along) ** 2).sum(-1)
+        off = _squared_distance(bank, part, every.expand(len(part), -1), at[:, None])[:, 0]
         off = off.masked_fill(every > (bank.count[part] - 2)[:, None], torch.inf)
         found.append(off.argmin(1))
     return _feet(bank, line, torch.cat(found), position_m)
@@ -260,6 +262,8 @@ def stop_ahead(bank: LineBank, line: Tensor, s_m: Tensor) -> tuple[Tensor, Tenso
 def corner_offsets(bank: LineBank, line: Tensor, index: Tensor, corners_m: Tensor) -> tuple[Tensor, Tensor]:
     """How far the corners of cars lie outside their lanes and off the pavement, positive outside.
 
+    Corners may be up to 6 points behind ``index`` and 8 ahead of it.
+
     Args:
         bank: The lines.
         line: Shape (N,), which line.
@@ -270,9 +274,9 @@ def corner_offsets(bank: LineBank, line: Tensor, index: Tensor, corners_m: Tenso
         Beyond the lane's edge (N, C), and beyond the pavement's (N, C), m.
     """
     corners = corners_m.shape[1]
-    feet = project(
-        bank, line.repeat_interleave(corners), index.repeat_interleave(corners), corners_m.reshape(-1, 2), behind=8
-    )
+    around = _around(bank, line, index, behind=6, ahead=8)
+    best = around.gather(1, _squared_distance(bank, line, around, corners_m).argmin(-1))
+    feet = _feet(bank, line.repeat_interleave(corners), best.flatten(), corners_m.reshape(-1, 2))
     lane = torch.maximum(feet.lateral_m - feet.left_m, -feet.lateral_m - feet.right_m)
     road = torch.maximum(feet.lateral_m - feet.road_left_m, -feet.lateral_m - feet.road_right_m)
     return lane.view(-1, corners), road.view(-1, corners)
