@@ -57,10 +57,10 @@ class MapConfig:
     """Range of the lanes' width."""
 
     limits_m_s: tuple[float, ...] = (8.33, 11.11, 13.89, 16.67)
-    """Speed limits of roads; 30, 40, 50 and 60 km/h."""
+    """Speed limits of roads; 30, 40, 50 and 60 km/h. Bends lower them to 2.5 m/s^2 of lateral acceleration."""
 
     junction_limit_m_s: float = 8.33
-    """Speed limit inside junctions; bends lower it."""
+    """Speed limit inside junctions; bends lower it to 2 m/s^2 of lateral acceleration."""
 
     bend_radius_m: tuple[float, float] = (18.0, 80.0)
     """Range of the tightest radius of bends."""
