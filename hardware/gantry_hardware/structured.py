@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -113,7 +113,7 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
             kinds = (kinds[0],) * len(value)
         pairs = zip(kinds, value, strict=True)
         return tuple(_convert(kind, item, f"{where}[{i}]", error) for i, (kind, item) in enumerate(pairs))
-    if origin is dict:
+    if origin in (dict, Mapping):
         if not isinstance(value, dict):
             raise error(f"{where} is {value!r}, expected an object.")
         return {key: _convert(get_args(hint)[1], item, f"{where}.{key}", error) for key, item in value.items()}

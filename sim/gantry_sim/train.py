@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rsl_rl.env import VecEnv
 
 from gantry_deploy.contract import Provenance
 from gantry_policies.checkpoint import list_checkpoints, load_newest
@@ -57,7 +58,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
                 f"A control step lasts {env.step_dt:g} s here, the policy's contract says {rate_hz:g} Hz; "
                 "the physics step must divide it."
             )
-        vec_env = GantryVecEnv(env, cfg.task.metrics)
+        # An environment without mjlab's managers brings its own way of being trained in.
+        vec_env = env if isinstance(env, VecEnv) else GantryVecEnv(env, cfg.task.metrics)
         mirror = cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
         teacher = load_teacher(cfg)

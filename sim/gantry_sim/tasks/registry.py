@@ -15,7 +15,6 @@ from gantry_deploy.contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
-from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.names import GROUP
 from gantry_sim.tasks.names import task_names as task_names
 from gantry_sim.vec_env import Metrics
@@ -56,8 +55,9 @@ class Task:
     """Robot name."""
     presets: Mapping[str, Callable[[], Preset]]
     """Preset name to a factory of a fresh preset."""
-    make_env: Callable[[Any, str, int], GantryEnv]
-    """(env configuration, device, seed) -> environment."""
+    make_env: Callable[[Any, str, int], Any]
+    """(env configuration, device, seed) -> environment: a :class:`~gantry_sim.env.GantryEnv`, or one that is an rsl_rl
+    ``VecEnv`` itself, with ``step_dt``, ``step_metrics`` and what a resume carries over."""
     contract: Callable[[Any], PolicyContract]
     """Env configuration -> the contract of its policies."""
     mirror: Callable[[Any], dict[str, MirrorMap] | None]

@@ -1,0 +1,153 @@
+"""How driving policies are scored on maps that no training has seen, and what their exports record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from gantry_deploy.drive_scores import DriveEpisodes, drive_scores
+from gantry_deploy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
+from gantry_deploy.observations import Signals
+from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.tasks.registry import Policy, Task
+
+ENDS = ("finished", "off_road", "blocked")
+"""How an episode may end but by running out of time."""
+COUNTED = {"blocked": "blocked"}
+"""How it ended -> the infraction that is."""
+
+
+def held_out(env_cfg: DriveCfg, *, num_envs: int, full_model: bool = False, **changes: Any) -> DriveCfg:
+    """The configuration to evaluate on: maps of the test split, cars that differ as in training.
+
+    Args:
+        env_cfg: The configuration in training.
+        num_envs: Cars side by side.
+        full_model: Cars with tyres and finer steps instead of the training's kinematic ones.
+        changes: Further fields.
+    """
+    finer = {"model": "single-track-grip", "substeps": 10} if full_model else {}
+    maps = {"map_split": "test", "map_count": min(env_cfg.map_count, 32)}
+    return replace(env_cfg, **({"num_envs": num_envs} | maps | finer | changes))
+
+
+def drive_episodes(
+    env: DriveEnv, act: Callable[[DriveEnv, Any], torch.Tensor], on_progress: Callable[[float], None] = lambda _: None
+) -> dict[str, np.ndarray]:
+    """One whole episode of every car.
+
+    Args:
+        env: Where; it is reset.
+        act: (environment, observations) -> actions ``(N, 2)``.
+        on_progress: Called with the share that is done.
+
+    Returns:
+        What :class:`DriveEnv` says of ended episodes, each (N,) in the order of the environments.
+    """
+    obs = env.reset()
+    found: dict[str, np.ndarray] = {}
+    open_ = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    with torch.inference_mode():
+        for _ in range(env.max_episode_length):
+            obs = env.step(act(env, obs))[0]
+            which = env.ended["envs"]
+            first = open_[which]
+            for name, values in env.ended.items():
+                whole = found.setdefault(name, np.zeros(env.num_envs))
+                whole[which[first].cpu().numpy()] = values[first].cpu().numpy()
+            open_[which] = False
+            on_progress(1.0 - float(open_.float().mean()))
+            if not bool(open_.any()):
+                break
+    return found
+
+
+def scores_of(found: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Episodes as scores: those of :func:`gantry_deploy.drive_scores.drive_scores`, flat, and how episodes ended."""
+    infractions = {kind: found[end].astype(int) for end, kind in COUNTED.items()}
+    episodes = DriveEpisodes(
+        completion=found["completion"],
+        driven_m=found["driven_m"],
+        duration_s=found["duration_s"],
+        infractions=infractions,
+        off_route_share=found["off_route_share"],
+        lateral_rmse_m=found["lateral_rmse_m"],
+        discomfort_share=found["discomfort_share"],
+    )
+    scores = asdict(drive_scores(episodes))
+    scores["completion_percent"] = scores.pop("completion")
+    ends = {name: float(np.mean(found[name])) for name in ENDS}
+    return scores | {"ends": ends, "mean_speed_m_s": float(found["driven_m"].sum() / found["duration_s"].sum())}
+
+
+def evaluate_drive(
+    task: Task,
+    env_cfg: DriveCfg,
+    policy: Policy,
+    *,
+    episodes: int,
+    device: str,
+    seed: int,
+    full_model: bool,
+    on_progress: Callable[[float], None],
+) -> dict[str, Any]:
+    """Episodes on held-out maps, as :class:`~gantry_sim.tasks.registry.Task` asks for them."""
+    env = task.make_env(task.evaluation(env_cfg, num_envs=episodes, full_model=full_model), device, seed)
+    assert isinstance(env, DriveEnv)
+    return scores_of(drive_episodes(env, lambda _, obs: policy(obs["actor"]), on_progress))
+
+
+def record_drive(
+    task: Task, env_cfg: DriveCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240
+) -> dict[str, np.ndarray]:
+    """Signals, observations and targets of the training environment under the policy.
+
+    Args:
+        task: The task.
+        env_cfg: Its configuration in training.
+        policy: Observations (N, obs) to actions (N, 2), deterministic.
+        seed: Of the episodes.
+        envs: Cars side by side.
+        steps: Decisions of each.
+
+    Returns:
+        Arrays of ``envs * steps`` rows, car by car, ``episode_start`` marking those without a past.
+    """
+    env = task.make_env(replace(env_cfg, num_envs=envs, map_count=min(env_cfg.map_count, 4)), "cpu", seed)
+    assert isinstance(env, DriveEnv)
+    rows: dict[str, list[torch.Tensor]] = {}
+    with torch.inference_mode():
+        obs = env.reset()
+        start = torch.ones(envs, dtype=torch.bool)
+        for _ in range(steps):
+            signals = env.signals
+            assert signals is not None
+            action = policy(obs["actor"])
+            step = _told(signals) | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
+            assert signals.lin_vel_base_in_base_m_s is not None
+            target = env.decoder(env.decoder.clip(action), signals.lin_vel_base_in_base_m_s[:, 0])
+            step[DRIVE_ARRAY] = torch.stack((target.steering_rad, target.speed_m_s), dim=1)
+            obs, _, done, _ = env.step(action)
+            for name, value in step.items():
+                rows.setdefault(name, []).append(value)
+            start = done.bool()
+    return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
+
+
+def _told(signals: Signals) -> dict[str, torch.Tensor]:
+    """What a robot would have reported, by the names of ``golden.npz``."""
+    names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s")
+    names += ("ang_vel_base_in_base_rad_s", "lin_vel_base_in_base_m_s")
+    found = {name: getattr(signals, name).clone() for name in names}
+    pose, around = signals.pose_in_world, signals.surroundings
+    assert pose is not None
+    assert around is not None
+    half, zeros = 0.5 * pose[:, 2], torch.zeros_like(pose[:, 2])
+    found[PLACE_ARRAY] = torch.cat((pose[:, :2], zeros[:, None]), dim=1)
+    found["quat_base_to_world_wxyz"] = torch.stack((torch.cos(half), zeros, zeros, torch.sin(half)), dim=1)
+    return found | {AROUND_PREFIX + name: values.clone() for name, values in around.given().items()}
