@@ -62,8 +62,10 @@ class RouteView:
         """
         xp = array_namespace(self.along_m)
         count = ahead_m.shape[-1]
-        sides = self.points_in_car(xp.concat((ahead_m - reach_m, ahead_m + reach_m), axis=-1))
-        before, here, after = sides[:, :count, :], self.points_in_car(ahead_m), sides[:, count:, :]
+        # Along the world's axes: a turn of the frame changes nothing but the rounding, which at far places is much.
+        sides = self._between(self.from_car_m, *self._find(xp.concat((ahead_m - reach_m, ahead_m + reach_m), axis=-1)))
+        here = self._between(self.from_car_m, *self._find(ahead_m))
+        before, after = sides[:, :count, :], sides[:, count:, :]
         a, b, c = here - before, after - here, after - before
         cross = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
         size = _norm(xp, a) * _norm(xp, b) * _norm(xp, c)

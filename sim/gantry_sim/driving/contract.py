@@ -16,7 +16,7 @@ SCALES = {
     "yaw_rate": 2.0,
     "route_points": 0.05,
     "route_error": 1.0,
-    "route_curvature": 20.0,
+    "route_curvature": 10.0,
     "route_speed_limits": 0.1,
     "lane_edges": 0.5,
     "last_action": 1.0,
@@ -27,7 +27,7 @@ SCALES = {
 def lane_contract(cfg: DriveCfg) -> PolicyContract:
     """The contract of a policy trained on this task; training and runtime both obey it."""
     spec = robot_spec(cfg.robot)
-    drive = drive_spec_of(car_spec(cfg.robot), lookahead_m=cfg.lookahead_m)
+    drive = drive_spec_of(car_spec(cfg.robot), lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0)
     sizes = term_sizes(drive)
 
     def numbers(name: str) -> tuple[float, ...]:

@@ -347,6 +347,7 @@ class DriveEnv(VecEnv):
             return like + drawn * torch.tensor(std, device=self.device)
 
         assert exact.lin_vel_base_in_base_m_s is not None
+        assert exact.pose_in_world is not None
         return replace(
             exact,
             joint_pos_rad=white(exact.joint_pos_rad, (noise.steering_rad, 0.0)),
