@@ -62,7 +62,7 @@ class BenchCfg:
     methods: tuple[str, ...] = (CLONED, "rlpd", "resfit")
     """Names of :data:`METHODS`."""
     minutes: float = 60.0
-    """Time to learn of each run that tries things out, without evaluations."""
+    """Time to learn of each run that tries things out, without evaluations; of no effect with ``steps``."""
     demos: int = 20
     """Episodes of demonstrations."""
     badness: float = 0.3
@@ -75,6 +75,8 @@ class BenchCfg:
     """``--set`` of all runs, for example ``env.object_noise_m=0.005``."""
     episodes: int = 200
     """Episodes of the evaluation of each run."""
+    steps: int = 0
+    """Environment steps of each run that tries things out, the same on a busy machine; 0 for ``minutes``."""
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -145,7 +147,10 @@ def _train_words(cfg: BenchCfg, run: PlannedRun, output: Path, sets: Sequence[st
     words += ("--demos", str(output / DEMOS_FOLDER))
     if run.method == "resfit":
         words += ("--base", str(output / f"{CLONED}-s{run.seed}"))
-    words += ("--steps", str(cfg.updates)) if run.method == CLONED else ("--minutes", str(cfg.minutes))
+    if run.method == CLONED:
+        words += ("--steps", str(cfg.updates))
+    else:
+        words += ("--steps", str(cfg.steps)) if cfg.steps else ("--minutes", str(cfg.minutes))
     return (*words, *sets, *rest)
 
 

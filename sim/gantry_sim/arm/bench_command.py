@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
-from gantry_sim.cli.common import whole
+from gantry_sim.cli.common import steps, whole
 from gantry_sim.tasks.names import arm_task_names
 
 
@@ -16,6 +16,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", default="bc,rlpd,resfit", metavar="NAME,NAME", help="what to compare")
     parser.add_argument("--seeds", default="1,2,3", metavar="N,N", help="seeds of every method (default: 1,2,3)")
     parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="time to learn of each run")
+    parser.add_argument(
+        "--steps", type=steps, default=0, metavar="N", help="environment steps of each run instead, for example 60k"
+    )
     parser.add_argument(
         "--demos", type=whole, metavar="N", help="demonstrations; as measured for the task if not given"
     )
@@ -50,6 +53,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         seeds=_seeds(args.seeds),
         methods=tuple(args.methods.split(",")),
         minutes=args.minutes,
+        steps=args.steps,
         updates=recipe.updates,
         only_successes=recipe.only_successes,
         demos=recipe.demos if args.demos is None else args.demos,
@@ -88,6 +92,6 @@ ARMS = Command(
         "time. The same command goes on after an interruption."
     ),
     epilog="""examples:
-  gantry bench arms --task yam-lift --minutes 60 --output runs/arms-lift
+  gantry bench arms --task yam-lift --steps 60k --output runs/arms-lift
   gantry bench arms --task yam-insert --seeds 1 --minutes 10 --methods bc,resfit --output runs/arms-insert""",
 )
