@@ -18,7 +18,7 @@ def cpu_lane() -> Preset:
     return Preset(
         env=DriveCfg(),
         learner=PpoCfg(
-            total_steps=1_500_000,
+            total_steps=3_000_000,
             steps_per_env=64,
             epochs=3,
             minibatch_samples=4096,
