@@ -188,6 +188,6 @@ def must_give_way(
     near = (nose <= begin + 0.3) & (drives & ~held)[env] & torch.isfinite(begin) & sees
     number = torch.arange(users.row.shape[1], device=users.row.device)
     tie = (arrival < 1.5) & (number < one[:, None]) & (stops.distance_m[env, one] < 3.0)[:, None]
-    near &= torch.where(first > 0.5, arrival < gap_s[env, one][:, None], tie)
+    near &= torch.where(first > 0.5, arrival < gap_s[env, one][:, None], tie & (first > -0.5))
     come[env, one], block[env, one] = near.any(1), inside.any(1)
     return come, block

@@ -223,9 +223,10 @@ def _near(lane_map: LaneMap, bank: LineBank, rows: slice) -> NDArray[np.int16]:
     return found
 
 
-def _ways(lane_map: LaneMap) -> dict[int, dict[int, bool]]:
-    """For each lane inside a junction those that cross or merge with it, and whether who comes there goes first."""
-    found: dict[int, dict[int, bool]] = {}
+def _ways(lane_map: LaneMap) -> dict[int, dict[int, int]]:
+    """For each lane inside a junction those that cross or merge with it, and 1 if who comes there goes first, -1 if
+    who comes there waits, 0 if neither."""
+    found: dict[int, dict[int, int]] = {}
     for junction in lane_map.junctions:
         group = dict(zip(junction.connectors, junction.connector_groups, strict=True))
         apart = {frozenset(pair) for pair in junction.group_conflicts}
@@ -234,10 +235,10 @@ def _ways(lane_map: LaneMap) -> dict[int, dict[int, bool]]:
             for one, other in (pair, pair[::-1]):
                 if junction.lights:
                     together = frozenset((group[one], group[other])) not in apart
-                    first = together and turn[one] > THROUGH_RAD >= turn[other]
+                    first = together * (int(turn[one] > THROUGH_RAD) - int(turn[other] > THROUGH_RAD))
                 else:
-                    first = group[one] >= 0 > group[other]
-                found.setdefault(one, {})[other] = bool(first)
+                    first = int(group[one] >= 0) - int(group[other] >= 0)
+                found.setdefault(one, {})[other] = first
     return found
 
 
@@ -265,5 +266,5 @@ def _yields(lane_map: LaneMap, bank: LineBank, rows: slice) -> NDArray[np.float6
                     begin = min(spans[other][lane][0] for lane in met)
                     near = [lane for lane in met if spans[other][lane][0] < begin + 60.0]
                     end = max(spans[other][lane][1] for lane in near)
-                    found[row, place, other] = begin, end, float(any(others[lane] for lane in near))
+                    found[row, place, other] = begin, end, float(max(others[lane] for lane in near))
     return found

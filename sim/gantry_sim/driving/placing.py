@@ -132,7 +132,7 @@ def propose(
         State ``(F, m)``, and bool ``(m,)`` whether the place suits the behaviour.
     """
     count, device = len(drawn), drawn.device
-    u = torch.rand(6, count, generator=generator, device=device)
+    u = torch.rand(3, count, generator=generator, device=device)
     near = 15.0 + cfg.time_gap_s * car.speed_m_s
     low = torch.full_like(near, cfg.out_of_sight_m) if hidden else near.clamp(max=cfg.out_of_sight_m)
     distance = low + (cfg.horizon_m - 3.0 - low) * u[0]
@@ -141,11 +141,12 @@ def propose(
     row, fits = car.row, s > 0.0
     first = car.row // maps.per_map * maps.per_map
     other = first + maps.routes + (u[1] * (maps.per_map - maps.routes)).long()
-    for behaviour, place in ((ONCOMING, _oncoming), (CROSSING, _crossing)):
-        chosen = drawn == behaviour
-        at, there = place(maps, car, other, s, u[2])
-        row, s = torch.where(chosen, other, row), torch.where(chosen, at, s)
-        fits = torch.where(chosen, there, fits)
+    at, there = _oncoming(maps, car, other, s)
+    chosen = drawn == ONCOMING
+    row, s, fits = torch.where(chosen, other, row), torch.where(chosen, at, s), torch.where(chosen, there, fits)
+    across, at, there = _crossing(maps, car, generator)
+    chosen = drawn == CROSSING
+    row, s, fits = torch.where(chosen, across, row), torch.where(chosen, at, s), torch.where(chosen, there, fits)
     state = torch.zeros(len(FIELDS), count, device=device)
     state[BEHAVIOUR], state[ROW], state[S], state[TAKEN] = drawn.to(state.dtype), row.to(state.dtype), s, 1.0
     draw_drivers(cfg, state, generator)
@@ -154,14 +155,14 @@ def propose(
     stops = maps.lines.stops[row][..., 0] - (s + 0.5 * state[LENGTH])[:, None]
     line = stops.masked_fill(stops < 0.0, torch.inf).amin(1)
     fits = fits & inside & (points[:, 7] < 0.5) & _suits(maps, state, points, line)
-    _set_lateral(state, points, u[3])
+    _set_lateral(state, points, u[2])
     moving = (drawn < STOPPED) | (drawn == CUT_IN)
     speed = torch.minimum(points[:, 4] * state[FACTOR].clamp(max=1.0), 2.0 * (line - 1.0).clamp(min=0.0).sqrt())
     state[SPEED] = torch.where(moving, speed, 0.0)
     return state, fits
 
 
-def _oncoming(maps: TrafficMaps, car: Around, other: Tensor, s: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+def _oncoming(maps: TrafficMaps, car: Around, other: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
     """Arc length of another path beside ``s`` of the car's, and whether it leads the other way on another lane."""
     step, longest = maps.lines.step_m, maps.lines.table.shape[1]
     columns = maps.near.shape[2]
@@ -173,14 +174,24 @@ def _oncoming(maps: TrafficMaps, car: Around, other: Tensor, s: Tensor, u: Tenso
     return foot * step[other], (foot >= 0) & against
 
 
-def _crossing(maps: TrafficMaps, car: Around, other: Tensor, s: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Arc length of another path from which it meets the car at the car's next junction, and whether it ever does."""
+def _crossing(maps: TrafficMaps, car: Around, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Another path that meets the car's at its next junction, from where on it to drive, and whether there is one.
+
+    It shall be there about when the car is, or has just entered the map where its road is too short for that.
+    """
     gap = maps.lines.stops[car.row][..., 0] - car.s_m[:, None]
     distance, place = gap.masked_fill(gap < 8.0, torch.inf).min(1)
-    begin, _, _ = maps.yields[car.row, place, other % maps.per_map].unbind(-1)
+    begin = maps.yields[car.row, place][..., 0]
+    begin[:, : maps.routes] = torch.inf
+    u = torch.rand(begin.shape[0], begin.shape[1] + 2, generator=generator, device=begin.device)
+    which = torch.where(torch.isfinite(begin), u[:, 2:], -1.0).argmax(1)
+    begin = begin.gather(1, which[:, None])[:, 0]
     there = torch.isfinite(begin) & (distance < 110.0)
+    begin = torch.where(there, begin, 0.0)
     time = distance.clamp(max=110.0) / car.speed_m_s.clamp(min=5.0)
-    return torch.where(there, begin, 0.0) - 8.0 * time * (0.5 + u) - 4.0, there
+    s = begin - 8.0 * time * (0.5 + u[:, 0]) - 4.0
+    s = torch.where(s > 6.0, s, 4.0 + u[:, 1] * (begin - 12.0).clamp(min=0.0))
+    return car.row // maps.per_map * maps.per_map + which, s, there
 
 
 def _suits(maps: TrafficMaps, state: Tensor, points: Tensor, line_m: Tensor) -> Tensor:
@@ -219,7 +230,9 @@ def has_room(cfg: TrafficCfg, maps: TrafficMaps, state: Tensor, others: Users) -
         found = relations(maps, looks, seen)
         speed, toward = looks.speed_m_s[:, :, None], found.along_m_s
         need = 3.0 + cfg.time_gap_s * speed + (speed * speed - toward.clamp(min=0.0) ** 2).clamp(min=0.0) / 6.0
-        clash = (beside_m(looks, found) < found.reach_m + 0.3) & (found.ahead_m >= 0.0) & (found.gap_m < need)
+        beside = beside_m(looks, found) < found.reach_m + 0.3
+        level = found.ahead_m.abs() < looks.half_length_m[:, :, None] + seen.half_length_m[:, None] + 1.0
+        clash = beside & (level | ((found.ahead_m >= 0.0) & (found.gap_m < need)))
         exists = looks.taken[:, :, None] & found.seen
         free &= ~(clash & exists).flatten(1).any(1)
     gap = torch.hypot(others.x - one.x, others.y - one.y)
@@ -253,7 +266,9 @@ def find_places(
     points = path_points(maps, state[ROW].long(), state[S])
     x, y, _ = placed(points, state[LATERAL], state[HEADING])
     away = torch.hypot(x - each.x, y - each.y)
-    fits &= (away < cfg.horizon_m) & ((away > cfg.out_of_sight_m) if hidden else (away > 10.0))
+    # A side road hides who comes along it.
+    low = torch.where(state[BEHAVIOUR] == CROSSING, 0.5, 1.0) * cfg.out_of_sight_m if hidden else 10.0
+    fits &= (away < cfg.horizon_m) & (away > low)
     fits &= ~empty[owner]
     left = fits.nonzero()[:, 0]
     fits[left] = has_room(cfg, maps, state[:, left], _rows(others, owner[left]))

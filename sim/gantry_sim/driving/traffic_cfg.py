@@ -59,7 +59,7 @@ class TrafficCfg:
     horizon_m: float = 120.0
     """Who is farther from the car is placed anew."""
     out_of_sight_m: float = 75.0
-    """Who is placed anew appears at least this far away."""
+    """Who is placed anew appears at least this far away; on the way to a junction, half as far."""
     time_gap_s: float = 1.5
     """Nobody is placed nearer to anybody in the same lane than what is driven in this time."""
     accel_m_s2: tuple[float, float] = (1.2, 1.8)
