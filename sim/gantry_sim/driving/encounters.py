@@ -72,10 +72,11 @@ def relations(maps: TrafficMaps, users: Users, others: Users) -> Relations:
     longest, step = lines.table.shape[1], lines.step_m[users.row]
     columns = maps.near.shape[2]
     spot = ((others.s_m / lines.step_m[others.row] + 0.5 * STRIDE) / STRIDE).long().clamp(0, columns - 1)
-    flat = (others.row * (maps.per_map * columns) + spot)[:, None, :] + (own * columns)[:, :, None]
-    foot = maps.near.view(-1).index_select(0, flat.view(-1)).view(flat.shape).long()
+    # 32-bit indices halve what these largest tensors of a step move.
+    flat = (others.row * (maps.per_map * columns) + spot).int()[:, None, :] + (own * columns).int()[:, :, None]
+    foot = maps.near.view(-1).index_select(0, flat.view(-1)).view(flat.shape).int()
     valid = foot >= 0
-    at = (foot.clamp(min=0) + (users.row * longest)[:, :, None]).view(-1)
+    at = (foot.clamp(min=0) + (users.row * longest).int()[:, :, None]).view(-1)
     px, py, cos, sin = maps.frames.index_select(0, at).view(*foot.shape, 4).unbind(-1)
     dx, dy = others.x[:, None] - px, others.y[:, None] - py
     cos_other, sin_other = others.cos[:, None], others.sin[:, None]

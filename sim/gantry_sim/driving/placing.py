@@ -53,9 +53,9 @@ from gantry_sim.driving.traffic_cfg import (
 
 _Parts = TypeVar("_Parts", "Around", Users)
 
-CANDIDATES = 6
+CANDIDATES = 4
 """Places that are tried for each slot."""
-RETRY_S = 3.0
+RETRY_S = 4.0
 """After this time on average a slot that found no place is drawn again."""
 _KERB_M = 1.2
 
