@@ -37,8 +37,8 @@ def straight(count=41, limit=10.0):
 
 
 def view(gap=math.inf, leader=0.0, stop=NO_STOP_M, light=0.0, give_way=False):
-    number = [torch.tensor([value]) for value in (gap, leader, stop, light)]
-    return CarView(*number, torch.tensor([give_way]), torch.tensor([10.0]))
+    gap_m, leader_m_s, stop_m, shown = (torch.tensor([value]) for value in (gap, leader, stop, light))
+    return CarView(gap_m, leader_m_s, stop_m, shown, torch.tensor([give_way]), torch.tensor([10.0]))
 
 
 def test_pursuit_steers_the_circle_through_the_point_ahead():
