@@ -95,7 +95,7 @@ def test_a_goal_is_mirrored_to_the_other_side():
     torch.testing.assert_close(mirrored, torch.tensor([1.0, -2.0, -0.6, 0.8, 0.1, -0.2, 0.3]))
 
 
-@pytest.mark.parametrize("name", task_names())
+@pytest.mark.parametrize("name", [name for name in task_names() if not name.startswith("drive-")])
 def test_mirroring_twice_changes_nothing(name):
     task = find_task(name)
     cfg = task.preset("cpu").env
