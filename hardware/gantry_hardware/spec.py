@@ -135,6 +135,10 @@ class RobotSpec:
         values.setflags(write=False)
         return values
 
+    def numbers(self, field: str) -> tuple[float, ...]:
+        """:meth:`array` as plain numbers, as contracts hold them."""
+        return tuple(float(value) for value in self.array(field))
+
     def joint_index(self, name: str) -> int:
         """Canonical index of a joint.
 

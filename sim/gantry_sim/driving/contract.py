@@ -30,19 +30,16 @@ def lane_contract(cfg: DriveCfg) -> PolicyContract:
     drive = drive_spec_of(car_spec(cfg.robot), lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0)
     sizes = term_sizes(drive)
 
-    def numbers(name: str) -> tuple[float, ...]:
-        return tuple(float(value) for value in spec.array(name))
-
     return PolicyContract(
         robot=spec.name,
         rate_hz=cfg.rate_hz,
         joint_names=spec.joint_names,
-        joint_lower_rad=numbers("lower_rad"),
-        joint_upper_rad=numbers("upper_rad"),
-        default_pos_rad=numbers("default_rad"),
-        stiffness_nm_rad=numbers("stiffness_nm_rad"),
-        damping_nm_s_rad=numbers("damping_nm_s_rad"),
-        effort_limit_nm=numbers("effort_limit_nm"),
+        joint_lower_rad=spec.numbers("lower_rad"),
+        joint_upper_rad=spec.numbers("upper_rad"),
+        default_pos_rad=spec.numbers("default_rad"),
+        stiffness_nm_rad=spec.numbers("stiffness_nm_rad"),
+        damping_nm_s_rad=spec.numbers("damping_nm_s_rad"),
+        effort_limit_nm=spec.numbers("effort_limit_nm"),
         observations=tuple(make_term(name, sizes[name], scale=scale, clip=100.0) for name, scale in SCALES.items()),
         action=ActionSpec(DRIVE_TARGET, (1.0, 1.0), (0.0, 0.0), clip=1.0),
         command=CommandSpec("", (), (), (), ()),

@@ -37,9 +37,6 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
     spec = robot_spec(cfg.robot)
     assert spec.chain is not None
 
-    def floats(name: str) -> tuple[float, ...]:
-        return tuple(float(value) for value in spec.array(name))
-
     # A turn about y by half a circle less the tilt: fingers down and forward, x towards the base.
     half = 0.5 * (math.pi - TOOL_TILT_RAD)
     goal = has_goal(cfg)
@@ -47,14 +44,14 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
         robot=spec.name,
         rate_hz=cfg.rate_hz,
         joint_names=spec.joint_names,
-        joint_lower_rad=floats("lower_rad"),
-        joint_upper_rad=floats("upper_rad"),
-        default_pos_rad=floats("default_rad"),
-        stiffness_nm_rad=floats("stiffness_nm_rad"),
-        damping_nm_s_rad=floats("damping_nm_s_rad"),
-        effort_limit_nm=floats("effort_limit_nm"),
+        joint_lower_rad=spec.numbers("lower_rad"),
+        joint_upper_rad=spec.numbers("upper_rad"),
+        default_pos_rad=spec.numbers("default_rad"),
+        stiffness_nm_rad=spec.numbers("stiffness_nm_rad"),
+        damping_nm_s_rad=spec.numbers("damping_nm_s_rad"),
+        effort_limit_nm=spec.numbers("effort_limit_nm"),
         observations=observation_terms(cfg, spec.num_joints),
-        action=_action(cfg, floats("default_rad")),
+        action=_action(cfg, spec.numbers("default_rad")),
         command=CommandSpec(
             kind=OBJECT_GOAL if goal else "",
             names=OBJECT_GOAL_NAMES if goal else (),
