@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
 from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
+from gantry_hardware.robots import robot_spec
 from gantry_sim.cli import demo_arm, demo_goals
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed
 from gantry_sim.tasks.names import require_task
@@ -114,6 +115,8 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
 
     check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
     task = find_task(args.task or TASK)
+    if robot_spec(task.robot).car is not None:
+        raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
     run = RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
     return DemoConfig(
         run=run if bundle is None else None,

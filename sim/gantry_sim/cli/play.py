@@ -66,6 +66,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     with interrupt_on_terminate(), bundle_of(source) as bundle:
         if args.attention:
             return attention.run(args, bundle)
+        if bundle.contract.drive is not None:
+            raise GantryError("The policy drives a car; nothing here films cars yet. Its scores: gantry eval.")
         if len(bundle.contract.command.names) != 3:
             raise GantryError(
                 f"The policy follows '{bundle.contract.command.kind}'; only velocities can be played. Policies that "
