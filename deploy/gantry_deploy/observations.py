@@ -265,6 +265,15 @@ class ObservationBuilder:
         else:
             self._fresh = self._fresh | rows
 
+    @property
+    def past(self) -> tuple[Array, Array] | None:
+        """What the next observation needs: frames (N, depth, sizes) and who has none, (N,); None if nothing is."""
+        return None if self._frames is None or self._fresh is None else (self._frames, self._fresh)
+
+    @past.setter
+    def past(self, kept: tuple[Array, Array] | None) -> None:
+        self._frames, self._fresh = (None, None) if kept is None else kept
+
     def __call__(self, signals: Signals) -> Array:
         """Build the observation.
 

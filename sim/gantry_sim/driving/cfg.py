@@ -12,6 +12,7 @@ from gantry_sim.driving.comfort import ComfortLimits
 from gantry_sim.driving.maps.generate import MapConfig, split_seeds
 from gantry_sim.driving.models import car_model
 from gantry_sim.driving.reward import RewardCfg
+from gantry_sim.driving.traffic_cfg import TrafficCfg
 
 
 @dataclass(frozen=True)
@@ -28,44 +29,40 @@ class DriveNoise:
     """Of its turning rate."""
     steering_rad: float = 0.005
     """Of the steering angle."""
+    object_pos_m: float = 0.1
+    """Of the places of other road users, each axis."""
+    object_yaw_rad: float = 0.02
+    """Of their headings."""
+    object_speed_m_s: float = 0.2
+    """Of their speeds."""
 
 
 @dataclass(frozen=True)
-class DriveCfg:
-    """Everything about a driving task on roads that differs between tasks and presets."""
+class CarTaskCfg:
+    """What every driving task has, wherever it drives."""
 
     robot: str = "bmw_320i"
     """A car of :func:`gantry_hardware.cars.car_spec`."""
     num_envs: int = 256
-    """Cars side by side, each alone on its map."""
+    """Cars side by side, each without the others."""
     model: str = "kinematic"
     """Dynamics, see :mod:`gantry_sim.driving.models`."""
     substeps: int = 2
     """Physics steps in a decision."""
     rate_hz: float = 10.0
     """Decisions per second."""
-    maps: MapConfig = field(default_factory=lambda: MapConfig(min_route_m=320.0))
-    """What maps are made of."""
     map_split: str = "train"
     """Which seeds maps come from: ``train``, ``validation`` or ``test``."""
     map_count: int = 64
     """Different maps."""
-    routes_per_map: int = 4
-    """Routes on each of them."""
-    route_m: float = 300.0
-    """Length of a route."""
     episode_s: float = 60.0
     """Longest episode."""
     blocked_s: float = 15.0
     """A car that has not moved for so long is blocked, which ends its episode."""
-    start_lateral_m: float = 0.3
-    """Half width of the distance from the lane's middle at the start."""
-    start_heading_rad: float = 0.1
-    """Half width of the heading error at the start."""
-    start_speed_share: float = 1.0
-    """A start is as fast as this share of the speed limit at most."""
-    lookahead_m: tuple[float, ...] = (3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 55.0)
-    """Distances along the route at which the policy looks at it."""
+    reverse: bool = False
+    """Whether the policy may drive backwards."""
+    history: int = 1
+    """How many of its last actions, and of its last steering angles, the policy sees."""
     noise: DriveNoise | None = field(default_factory=DriveNoise)
     """Of what the actor sees; None for none."""
     randomization: CarRandomization = field(default_factory=CarRandomization.usual)
@@ -81,18 +78,49 @@ class DriveCfg:
         car_spec(self.robot)
         car_model(self.model)
         split_seeds(self.map_split, self.map_count)
-        for name in ("num_envs", "substeps", "map_count", "routes_per_map"):
+        for name in ("num_envs", "substeps", "map_count", "history"):
             if getattr(self, name) < 1:
                 raise GantryError(f"env.{name} is {getattr(self, name)}, expected at least 1.")
-        for name in ("rate_hz", "route_m", "episode_s", "blocked_s"):
+        for name in ("rate_hz", "episode_s", "blocked_s"):
             if not getattr(self, name) > 0.0:
                 raise GantryError(f"env.{name} is {getattr(self, name)}, expected more than 0.")
-        if not 0.0 <= self.start_speed_share <= 1.0:
-            raise GantryError(f"env.start_speed_share is {self.start_speed_share}, expected 0 to 1.")
-        if not self.lookahead_m:
-            raise GantryError("env.lookahead_m is empty, expected distances along the route.")
 
     @property
     def dt_s(self) -> float:
         """Time between two decisions."""
         return 1.0 / self.rate_hz
+
+
+@dataclass(frozen=True)
+class DriveCfg(CarTaskCfg):
+    """A task on roads: routes through procedural maps, alone or among others."""
+
+    maps: MapConfig = field(default_factory=lambda: MapConfig(min_route_m=320.0))
+    """What maps are made of."""
+    routes_per_map: int = 4
+    """Routes on each of them."""
+    route_m: float = 300.0
+    """Length of a route."""
+    start_lateral_m: float = 0.3
+    """Half width of the distance from the lane's middle at the start."""
+    start_heading_rad: float = 0.1
+    """Half width of the heading error at the start."""
+    start_speed_share: float = 1.0
+    """A start is as fast as this share of the speed limit at most."""
+    lookahead_m: tuple[float, ...] = (3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 55.0)
+    """Distances along the route at which the policy looks at it."""
+    traffic: TrafficCfg | None = None
+    """Other road users and lights; None for nobody."""
+    max_objects: int = 8
+    """How many of the nearest others the policy sees, where there are any."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.routes_per_map < 1:
+            raise GantryError(f"env.routes_per_map is {self.routes_per_map}, expected at least 1.")
+        if not self.route_m > 0.0:
+            raise GantryError(f"env.route_m is {self.route_m}, expected more than 0.")
+        if not 0.0 <= self.start_speed_share <= 1.0:
+            raise GantryError(f"env.start_speed_share is {self.start_speed_share}, expected 0 to 1.")
+        if not self.lookahead_m:
+            raise GantryError("env.lookahead_m is empty, expected distances along the route.")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
@@ -16,25 +13,18 @@ from torch import Tensor
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.observations import ObservationBuilder, Signals
-from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.cars import car_spec
-from gantry_sim.driving.boxes import corners
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
-from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
-from gantry_sim.driving.contract import lane_contract
-from gantry_sim.driving.maps.bank import LineBank, line_bank
-from gantry_sim.driving.maps.generate import MapConfig, lane_map, split_seeds
-from gantry_sim.driving.maps.projection import Projection, corner_offsets, pose_at, project, window
-from gantry_sim.driving.maps.routes import random_route
 from gantry_sim.driving.reward import DriveFacts, make_reward
+from gantry_sim.driving.scene import Outcome
+from gantry_sim.driving.scenes import drive_contract, make_scene
 
-BEHIND, AHEAD = 6, 64
-"""Points of the route that a car is shown, about a metre apart."""
 MOVING_M_S = 0.3
 """A slower car does not move."""
-OFF_ROAD_M = 0.3
-"""A car is off the road if a corner is farther beyond the pavement than this."""
+BLOCKED = "blocked"
+"""How the episode of a car ends that does not move any more."""
 
 
 @dataclass
@@ -43,8 +33,6 @@ class Ride:
 
     steps: Tensor
     """Decisions."""
-    driven_m: Tensor
-    """Farthest place on the route, from the start."""
     lateral_sq_m2: Tensor
     """Sum of squares of the distance from the lane's middle."""
     off_route: Tensor
@@ -57,72 +45,43 @@ class Ride:
     @classmethod
     def zeros(cls, num_envs: int, device: str) -> Ride:
         """Nothing yet."""
-        return cls(*(torch.zeros(num_envs, device=device) for _ in range(6)))
-
-
-def build_routes(cfg: DriveCfg, device: str) -> LineBank:
-    """The routes of a task's maps, ``map_count * routes_per_map`` of them; the same for the same configuration."""
-    return _routes(_Roads(cfg.maps, cfg.map_split, cfg.map_count, cfg.routes_per_map, cfg.route_m), device)
-
-
-@dataclass(frozen=True)
-class _Roads:
-    """What routes depend on. Drawing maps takes seconds, and several environments in turn want the same ones."""
-
-    maps: MapConfig
-    split: str
-    count: int
-    routes_per_map: int
-    route_m: float
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-
-@functools.lru_cache(maxsize=4)
-def _routes(roads: _Roads, device: str) -> LineBank:
-    lines = []
-    for seed in split_seeds(roads.split, roads.count):
-        drawn = lane_map(seed, roads.maps)
-        rng = np.random.default_rng((seed, 1))
-        lines += [random_route(drawn, rng, roads.route_m) for _ in range(roads.routes_per_map)]
-    return line_bank(lines, device)
+        return cls(*(torch.zeros(num_envs, device=device) for _ in range(5)))
 
 
 class DriveEnv(VecEnv):
-    """N cars, each on a route of its own, that are paid for following it.
+    """N cars, each in surroundings of its own, that are paid for getting on.
 
     Observations are the groups ``actor``, built by the robot's own code from noisy signals, and ``critic``: the same
-    without noise, and what only the reward remembers. An episode ends for good with the end of the route, off the road,
-    or blocked; running out of time is told apart in ``time_outs``. The end of the route is an end for good, without
-    anything to come, where CaRL's code treats it as running out of time.
+    without noise, what only the reward remembers, and what only the scene knows. An episode ends for good in the ways
+    of the scene, or blocked; running out of time is told apart in ``time_outs``. Having arrived is an end for good,
+    without anything to come, where CaRL's code treats it as running out of time.
 
     Args:
         cfg: The task.
         device: Of all tensors.
-        seed: Of starts, noise and cars.
+        seed: Of starts, noise, cars and traffic.
     """
 
-    def __init__(self, cfg: DriveCfg, device: str = "cpu", seed: int = 0) -> None:
+    def __init__(self, cfg: CarTaskCfg, device: str = "cpu", seed: int = 0) -> None:
         self.cfg: Any = cfg
         self.num_envs, self.num_actions, self.device = cfg.num_envs, 2, device
         self.step_dt = cfg.dt_s
         self.max_episode_length = max(1, round(cfg.episode_s * cfg.rate_hz))
-        self.contract: PolicyContract = lane_contract(cfg)
-        self.routes = build_routes(cfg, device)
+        self.contract: PolicyContract = drive_contract(cfg)
         like = torch.zeros(cfg.num_envs, 1, device=device)
         self.decoder = DriveDecoder(self.contract, like)
         self._builders = [ObservationBuilder(self.contract, like) for _ in range(2)]
-        spec = car_spec(cfg.robot)
-        cars = CarsCfg(cfg.model, dt_s=cfg.dt_s, substeps=cfg.substeps, reverse=False, randomization=cfg.randomization)
-        self.cars = BatchedCars(spec, cfg.num_envs, cars, seed=seed, device=device)
-        self._box = torch.tensor([spec.center_x_in_base_m, spec.length_m, spec.width_m], device=device)
+        cars = CarsCfg(
+            cfg.model, dt_s=cfg.dt_s, substeps=cfg.substeps, reverse=cfg.reverse, randomization=cfg.randomization
+        )
+        self.cars = BatchedCars(car_spec(cfg.robot), cfg.num_envs, cars, seed=seed, device=device)
         self.generator = torch.Generator(device).manual_seed(seed + 1)
+        self.scene = make_scene(cfg, self.cars, device, self.generator, seed + 2)
+        self.ends = (*self.scene.ends, BLOCKED)
+        """How episodes may end but by running out of time; of several the first counts."""
         self.comfort = Comfort(cfg.comfort, cfg.num_envs, cfg.dt_s, device)
         self.reward = make_reward(cfg.reward, cfg.num_envs, cfg.dt_s, cfg.episode_s, device)
         self.ride = Ride.zeros(cfg.num_envs, device)
-        self.route = torch.zeros(cfg.num_envs, dtype=torch.int64, device=device)
-        self.start_m = torch.zeros(cfg.num_envs, device=device)
         self.episode_length_buf = torch.zeros(cfg.num_envs, dtype=torch.int64, device=device)
         self.last_action = torch.zeros(cfg.num_envs, 2, device=device)
         self.factors: dict[str, Tensor] = {}
@@ -131,7 +90,6 @@ class DriveEnv(VecEnv):
         """How the episodes that ended in the last step went: ``envs`` (m,), and what :meth:`_summary` says of them."""
         self.signals: Signals | None = None
         """What the actor's last observation was built from, noise included."""
-        self.place: Projection
         self._seen: dict[str, Tensor]
         self.reset()
         # Otherwise all of them would run out of time together.
@@ -160,14 +118,11 @@ class DriveEnv(VecEnv):
         target = self.decoder(action, self.cars.speed_m_s)
         self.cars.step(target.steering_rad, target.accel_m_s2)
         self.episode_length_buf += 1
-        before = self.place.s_m
-        self.place = project(self.routes, self.route, self.place.index, self.cars.pose[:, :2])
-        facts, off_road = self._facts(before, action)
-        reward, self.factors = self.reward(facts)
-        self._count(facts)
+        outcome = self.scene.moved(self.episode_length_buf * self.step_dt)
+        ends = self._ends(outcome)
+        reward, self.factors = self.reward(self._facts(outcome, ends, action))
         self.last_action = action
-        ends = self._ends(off_road)
-        terminated = ends["finished"] | ends["off_road"] | ends["blocked"]
+        terminated = torch.stack(list(ends.values())).any(dim=0)
         late = (self.episode_length_buf >= self.max_episode_length) & ~terminated
         done = terminated | late
         which = done.nonzero().squeeze(1)
@@ -183,20 +138,21 @@ class DriveEnv(VecEnv):
         found["speed_m_s"] = self.cars.speed_m_s.mean()
         if len(self.ended["envs"]):
             found["completion"] = self.ended["completion"].mean()
+            found |= {name: self.ended[name].float().mean() for name in self.ends}
         return found
 
     def training_state(self) -> dict[str, Any]:
         """What an exact continuation needs."""
         state = {f"ride.{name}": value.clone() for name, value in vars(self.ride).items()}
-        names = ("route", "start_m", "episode_length_buf", "last_action")
-        state |= {name: getattr(self, name).clone() for name in names}
-        state |= {f"place.{name}": value.clone() for name, value in vars(self.place).items()}
+        state |= {name: getattr(self, name).clone() for name in ("episode_length_buf", "last_action")}
         state |= {f"seen.{name}": value.clone() for name, value in self._seen.items()}
         return {
             "tensors": state,
+            "scene": self.scene.state_dict(),
             "cars": self.cars.state_dict(),
             "comfort": self.comfort.state_dict(),
             "reward": self.reward.state_dict(),
+            "past": [builder.past for builder in self._builders],
             "generator": self.generator.get_state(),
         }
 
@@ -204,78 +160,64 @@ class DriveEnv(VecEnv):
         """Go on inside the episodes."""
         tensors = {name: value.to(self.device) for name, value in state["tensors"].items()}
         self.ride = Ride(**{name[5:]: value for name, value in tensors.items() if name.startswith("ride.")})
-        self.place = Projection(**{name[6:]: value for name, value in tensors.items() if name.startswith("place.")})
         self._seen = {name[5:]: value for name, value in tensors.items() if name.startswith("seen.")}
-        for name in ("route", "start_m", "episode_length_buf", "last_action"):
+        for name in ("episode_length_buf", "last_action"):
             setattr(self, name, tensors[name])
         self.cars.load_state_dict(state["cars"])
+        self.scene.load_state_dict(state["scene"])
         self.comfort.load_state_dict(state["comfort"])
         self.reward.load_state_dict(state["reward"])
+        for builder, past in zip(self._builders, state["past"], strict=True):
+            builder.past = None if past is None else tuple(kept.to(self.device) for kept in past)
         self.generator.set_state(state["generator"].cpu())
 
     def close(self) -> None:
         """Nothing to be closed."""
 
-    @property
-    def to_drive_m(self) -> Tensor:
-        """(N,) length of each route from where its car started."""
-        return self.routes.length_m[self.route] - self.start_m
+    def _ends(self, outcome: Outcome) -> dict[str, Tensor]:
+        """At most one of them true for each car."""
+        ride = self.ride
+        ride.still = torch.where(self.cars.speed_m_s.abs() > MOVING_M_S, 0.0, ride.still + 1)
+        raw = dict(outcome.ends) | {BLOCKED: ride.still * self.step_dt >= self.cfg.blocked_s}
+        over = torch.zeros_like(outcome.off_route)
+        found: dict[str, Tensor] = {}
+        for name in self.ends:
+            found[name] = raw[name] & ~over
+            over = over | raw[name]
+        return found
 
-    def _facts(self, before_m: Tensor, action: Tensor) -> tuple[DriveFacts, Tensor]:
-        place, speed = self.place, self.cars.speed_m_s
-        centre_x, length, width = self._box
-        pose = self.cars.pose
-        cos, sin = torch.cos(pose[:, 2]), torch.sin(pose[:, 2])
-        centre = pose[:, :2] + centre_x * torch.stack((cos, sin), dim=1)
-        ones = torch.ones_like(speed)
-        boxes = torch.stack((centre[:, 0], centre[:, 1], pose[:, 2], length * ones, width * ones), dim=1)
-        beyond_lane, beyond_road = corner_offsets(self.routes, self.route, place.index, corners(boxes))
-        half = torch.where(place.lateral_m > 0.0, place.left_m, place.right_m).clamp(min=0.5)
-        # Only new ground counts, so that nothing is earned by driving to and fro.
-        driven = torch.maximum(self.ride.driven_m, place.s_m - self.start_m).minimum(self.to_drive_m)
-        progress = 100.0 * (driven - self.ride.driven_m) / self.to_drive_m
-        no = torch.zeros_like(place.in_junction)
-        heading = place.heading_error(pose[:, 2])
+    def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
+        """What is paid for; counts it, too."""
+        infraction = torch.zeros_like(outcome.off_route)
+        for name in self.scene.infractions:
+            infraction = infraction | ends[name]
         facts = DriveFacts(
-            progress=progress,
-            off_route=(beyond_lane.amax(dim=1) > 0.0) & ~place.in_junction,
-            speed_m_s=speed,
-            speed_limit_m_s=place.speed_limit_m_s,
-            near_collision=no,
+            progress=outcome.progress,
+            off_route=outcome.off_route,
+            speed_m_s=self.cars.speed_m_s,
+            speed_limit_m_s=outcome.speed_limit_m_s,
+            near_collision=outcome.near_collision,
             discomfort=self.comfort(self.cars.accel_in_base_m_s2, self.cars.yaw_rate_rad_s),
-            lane_share=place.lateral_m / half,
-            heading_error_rad=heading,
-            in_junction=place.in_junction,
+            lane_share=outcome.lane_share,
+            heading_error_rad=outcome.heading_error_rad,
+            in_junction=outcome.in_junction,
             steer_change=action[:, 0] - self.last_action[:, 0],
-            safe_speed_m_s=place.speed_limit_m_s,
-            infraction=no,
+            safe_speed_m_s=outcome.safe_speed_m_s,
+            infraction=infraction,
         )
-        self.ride.driven_m = driven
-        return facts, (beyond_road.amax(dim=1) > OFF_ROAD_M) | (heading.abs() > 0.5 * math.pi)
-
-    def _count(self, facts: DriveFacts) -> None:
         ride = self.ride
         ride.steps = ride.steps + 1
-        ride.lateral_sq_m2 = ride.lateral_sq_m2 + self.place.lateral_m**2
+        ride.lateral_sq_m2 = ride.lateral_sq_m2 + outcome.lateral_m**2
         ride.off_route = ride.off_route + facts.off_route
         ride.discomfort = ride.discomfort + facts.discomfort.any(dim=1)
-        ride.still = torch.where(facts.speed_m_s.abs() > MOVING_M_S, 0.0, ride.still + 1)
-
-    def _ends(self, off_road: Tensor) -> dict[str, Tensor]:
-        # The route's last metres lie under the car's nose when it has been driven.
-        finished = self.ride.driven_m >= self.to_drive_m - 1.0
-        blocked = self.ride.still * self.step_dt >= self.cfg.blocked_s
-        return {"finished": finished, "off_road": off_road & ~finished, "blocked": blocked & ~finished & ~off_road}
+        return facts
 
     def _summary(self, which: Tensor, ends: dict[str, Tensor]) -> dict[str, Tensor]:
         ride = self.ride
         steps = ride.steps[which].clamp(min=1)
-        found = {name: value[which] for name, value in ends.items()}
-        completion = ride.driven_m[which] / self.to_drive_m[which]
+        found = {name: value[which] for name, value in ends.items()} | self.scene.summary(which)
         return found | {
             "envs": which,
-            "completion": torch.where(found["finished"], torch.ones_like(completion), completion),
-            "driven_m": ride.driven_m[which],
             "duration_s": steps * self.step_dt,
             "lateral_rmse_m": (ride.lateral_sq_m2[which] / steps).sqrt(),
             "off_route_share": ride.off_route[which] / steps,
@@ -283,29 +225,19 @@ class DriveEnv(VecEnv):
         }
 
     def _begin(self, env_ids: Tensor) -> None:
-        count = len(env_ids)
-
-        def uniform(half: float) -> Tensor:
-            return half * (2.0 * torch.rand(count, generator=self.generator, device=self.device) - 1.0)
-
-        route = torch.randint(0, len(self.routes), (count,), generator=self.generator, device=self.device)
-        # Some way in, so that there is a route behind the car as well.
-        start = torch.full((count,), float(BEHIND), device=self.device)
-        pose, index = pose_at(self.routes, route, start, uniform(self.cfg.start_lateral_m))
-        pose = torch.cat((pose[:, :2], pose[:, 2:] + uniform(self.cfg.start_heading_rad)[:, None]), dim=1)
-        self.route[env_ids], self.start_m[env_ids] = route, start
-        limit = project(self.routes, route, index, pose[:, :2]).speed_limit_m_s
-        share = 0.5 * (1.0 + uniform(1.0)) * self.cfg.start_speed_share
-        self.cars.reset(env_ids, pose, share * limit)
+        pose, speed_m_s = self.scene.begin(env_ids)
+        self.cars.reset(env_ids, pose, speed_m_s)
         for values in vars(self.ride).values():
             values[env_ids] = 0.0
         self.last_action[env_ids] = 0.0
         self.episode_length_buf[env_ids] = 0
         self.comfort.reset(env_ids)
         self.reward.reset(env_ids)
-        last = torch.zeros_like(self.route) if not hasattr(self, "place") else self.place.index.clone()
-        last[env_ids] = index
-        self.place = project(self.routes, self.route, last, self.cars.pose[:, :2])
+        new = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        new[env_ids] = True
+        for builder in self._builders:
+            builder.reset(new)
+        self.scene.started(env_ids)
 
     def _look(self) -> None:
         exact = self.exact_signals()
@@ -317,7 +249,6 @@ class DriveEnv(VecEnv):
         """What the actor would see without noise."""
         cars, zeros = self.cars, torch.zeros(self.num_envs, device=self.device)
         pose = cars.pose
-        around = window(self.routes, self.route, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
         half_yaw = 0.5 * pose[:, 2]
         return Signals(
             joint_pos_rad=torch.stack((cars.steering_rad, zeros), dim=1),
@@ -329,12 +260,7 @@ class DriveEnv(VecEnv):
             time_s=self.episode_length_buf * self.step_dt,
             lin_vel_base_in_base_m_s=torch.cat((cars.velocity_in_base_m_s, zeros[:, None]), dim=1),
             pose_in_world=pose,
-            surroundings=Surroundings(
-                route_points_in_world_m=around.points,
-                route_speed_limit_m_s=around.speed_limit_m_s,
-                route_left_m=around.left_m,
-                route_right_m=around.right_m,
-            ),
+            surroundings=self.scene.surroundings(),
         )
 
     def _noisy(self, exact: Signals) -> Signals:
@@ -346,21 +272,25 @@ class DriveEnv(VecEnv):
             drawn = torch.randn(like.shape, generator=self.generator, device=self.device)
             return like + drawn * torch.tensor(std, device=self.device)
 
-        assert exact.lin_vel_base_in_base_m_s is not None
+        around, velocity = exact.surroundings, exact.lin_vel_base_in_base_m_s
+        assert around is not None
+        assert velocity is not None
         assert exact.pose_in_world is not None
+        if around.objects is not None:
+            std = (noise.object_pos_m, noise.object_pos_m, noise.object_yaw_rad, noise.object_speed_m_s, 0.0, 0.0, 0.0)
+            around = replace(around, objects=white(around.objects, std))
         return replace(
             exact,
             joint_pos_rad=white(exact.joint_pos_rad, (noise.steering_rad, 0.0)),
             ang_vel_base_in_base_rad_s=white(exact.ang_vel_base_in_base_rad_s, (0.0, 0.0, noise.yaw_rate_rad_s)),
-            lin_vel_base_in_base_m_s=white(exact.lin_vel_base_in_base_m_s, (noise.speed_m_s, 0.0, 0.0)),
+            lin_vel_base_in_base_m_s=white(velocity, (noise.speed_m_s, 0.0, 0.0)),
             pose_in_world=white(exact.pose_in_world, (noise.pos_m, noise.pos_m, noise.yaw_rad)),
+            surroundings=around,
             route=None,
         )
 
     def _critic_extras(self) -> Tensor:
-        """``(N, 11)``: time and way left, time till blocked, what the reward remembers, whether in a junction."""
+        """``(N, 9 + E)``: time left, time till blocked, what the reward remembers, and what the scene knows."""
         left = 1.0 - self.episode_length_buf / self.max_episode_length
-        way = 1.0 - self.ride.driven_m / self.to_drive_m
         still = self.ride.still * self.step_dt / self.cfg.blocked_s
-        parts = torch.stack((left, way, still, self.place.in_junction.float()), dim=1)
-        return torch.cat((parts, self.reward.remembered), dim=1)
+        return torch.cat((left[:, None], still[:, None], self.reward.remembered, self.scene.critic_extras()), dim=1)

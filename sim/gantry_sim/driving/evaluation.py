@@ -12,17 +12,17 @@ import torch
 from gantry_deploy.drive_scores import DriveEpisodes, drive_scores
 from gantry_deploy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
 from gantry_deploy.observations import Signals
-from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.tasks.registry import Policy, Task
 
-ENDS = ("finished", "off_road", "blocked")
-"""How an episode may end but by running out of time."""
-COUNTED = {"blocked": "blocked"}
-"""How it ended -> the infraction that is."""
+COUNTED = ("pedestrian", "vehicle", "static", "red_light", "blocked")
+"""Ends of episodes that are infractions."""
+ENDS = ("finished", "off_road", *COUNTED)
+"""How an episode may end but by running out of time; not all of them everywhere."""
 
 
-def held_out(env_cfg: DriveCfg, *, num_envs: int, full_model: bool = False, **changes: Any) -> DriveCfg:
+def held_out(env_cfg: CarTaskCfg, *, num_envs: int, full_model: bool = False, **changes: Any) -> CarTaskCfg:
     """The configuration to evaluate on: maps of the test split, cars that differ as in training.
 
     Args:
@@ -52,7 +52,8 @@ def drive_episodes(
     obs = env.reset()
     found: dict[str, np.ndarray] = {}
     open_ = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
-    with torch.inference_mode():
+    # Not in inference mode, whose tensors no later reset could write to.
+    with torch.no_grad():
         for _ in range(env.max_episode_length):
             obs = env.step(act(env, obs))[0]
             which = env.ended["envs"]
@@ -69,7 +70,7 @@ def drive_episodes(
 
 def scores_of(found: dict[str, np.ndarray]) -> dict[str, Any]:
     """Episodes as scores: those of :func:`gantry_deploy.drive_scores.drive_scores`, flat, and how episodes ended."""
-    infractions = {kind: found[end].astype(int) for end, kind in COUNTED.items()}
+    infractions = {kind: found[kind].astype(int) for kind in COUNTED if kind in found}
     episodes = DriveEpisodes(
         completion=found["completion"],
         driven_m=found["driven_m"],
@@ -81,13 +82,13 @@ def scores_of(found: dict[str, np.ndarray]) -> dict[str, Any]:
     )
     scores = asdict(drive_scores(episodes))
     scores["completion_percent"] = scores.pop("completion")
-    ends = {name: float(np.mean(found[name])) for name in ENDS}
+    ends = {name: float(np.mean(found[name])) for name in ENDS if name in found}
     return scores | {"ends": ends, "mean_speed_m_s": float(found["driven_m"].sum() / found["duration_s"].sum())}
 
 
 def evaluate_drive(
     task: Task,
-    env_cfg: DriveCfg,
+    env_cfg: CarTaskCfg,
     policy: Policy,
     *,
     episodes: int,
@@ -103,7 +104,7 @@ def evaluate_drive(
 
 
 def record_drive(
-    task: Task, env_cfg: DriveCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240
+    task: Task, env_cfg: CarTaskCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240
 ) -> dict[str, np.ndarray]:
     """Signals, observations and targets of the training environment under the policy.
 

@@ -152,6 +152,21 @@ class Traffic:
             self._place(env_ids, torch.full_like(env_ids, slot), hidden=False)
         self._decide(env_ids)
 
+    def adopt(self, env_ids: Tensor, other: Traffic, rows: Tensor) -> None:
+        """Begin new episodes as they were prepared elsewhere, with lights of one's own.
+
+        Args:
+            env_ids: ``(m,)`` which environments.
+            other: Where they were, with the same maps and configuration.
+            rows: ``(m,)`` which environments there.
+        """
+        for name in ("state", "_own", "_pose"):
+            getattr(self, name)[:, env_ids] = getattr(other, name)[:, rows]
+        self._box[env_ids], self._points[env_ids] = other._box[rows], other._points[rows]
+        self._episode[env_ids] += 1
+        self.lights.reset(env_ids, self._own[0, env_ids].long() // self.maps.per_map, self._episode[env_ids])
+        self._decide(env_ids)
+
     def step(self, box: Tensor, speed_m_s: Tensor, time_s: Tensor) -> None:
         """Move traffic on by one step.
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from gantry_sim.driving.boxes import clearance, corners, hits_segments, overlap
+from gantry_sim.driving.boxes import clearance, corners, hits_segments, meets, overlap
 
 
 def random_boxes(count, seed, spread=4.0):
@@ -113,3 +113,25 @@ def test_walls_are_hit_by_their_inside_too():
     square = torch.tensor([[0.0, 0.0, 0.0, 2.0, 2.0]])
     walls = torch.tensor([[[-3.0, 0.5, 3.0, 0.5], [-3.0, 1.5, 3.0, 1.5], [-0.2, 0.1, 0.2, 0.1]]])
     assert hits_segments(square, walls).tolist() == [[True, False, True]]
+
+
+def test_boxes_that_go_straight_on_meet_when_samples_of_their_ways_say_so():
+    torch.manual_seed(4)
+    count, others = 300, 4
+    one = torch.cat((torch.zeros(count, 2), 6.0 * torch.rand(count, 1), 1.0 + 3.0 * torch.rand(count, 2)), dim=1)
+    many = torch.cat((12.0 * torch.rand(count, others, 2) - 6.0, 6.0 * torch.rand(count, others, 1)), dim=2)
+    many = torch.cat((many, 1.0 + 3.0 * torch.rand(count, others, 2)), dim=2)
+    velocity = 16.0 * torch.rand(count, others, 2) - 8.0
+    now, soon = meets(one, many, velocity, 0.9, torch.ones(count, others, dtype=torch.bool))
+    assert torch.equal(now, overlap(one, many))
+    sampled = torch.zeros_like(now)
+    for at_s in torch.linspace(0.0, 0.9, 181):
+        moved = many.clone()
+        moved[..., :2] += at_s * velocity
+        sampled |= overlap(one, moved)
+    # Between two samples a corner may be touched for a moment, but not the other way round.
+    assert (soon | ~sampled).all()
+    assert (soon & ~sampled).float().mean() < 0.01
+    assert 0.2 < soon.float().mean() < 0.8
+    none = torch.zeros(count, others, dtype=torch.bool)
+    assert not meets(one, many, velocity, 0.9, none)[1].any()

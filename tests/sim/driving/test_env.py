@@ -33,7 +33,7 @@ def pursue(env, share=0.4, point_m=10.0):
     ahead = (((x**2 + y**2).sqrt() - point_m).abs() + 100.0 * (x < 0)).argmin(dim=1, keepdim=True)
     x, y = x.gather(1, ahead)[:, 0], y.gather(1, ahead)[:, 0]
     steering = torch.atan(2.0 * drive.wheelbase_m * y / (x**2 + y**2)) / drive.steering_limit_rad
-    wanted = share * env.place.speed_limit_m_s
+    wanted = share * env.scene.place.speed_limit_m_s
     return torch.stack((steering, (0.5 * (wanted - env.cars.speed_m_s)).clamp(-1.0, 1.0)), dim=1)
 
 
@@ -97,13 +97,13 @@ def test_nothing_is_earned_twice():
     env.reset()
     for _ in range(10):
         env.step(pursue(env))
-    driven = env.ride.driven_m.clone()
+    driven = env.scene.driven_m.clone()
     pose = env.cars.pose.clone()
     pose[:, :2] -= 5.0 * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
     env.cars.reset(torch.arange(4), pose, torch.full((4,), 5.0))
     _, reward, _, _ = env.step(pursue(env))
     assert (reward <= 0.0).all()
-    assert torch.equal(env.ride.driven_m, driven)
+    assert torch.equal(env.scene.driven_m, driven)
 
 
 def test_a_training_goes_on_exactly_where_it_was():
@@ -122,7 +122,7 @@ def test_maps_to_be_scored_on_are_none_of_the_training():
     scored = held_out(PLAIN, num_envs=3, full_model=True)
     assert (scored.map_split, scored.num_envs, scored.model) == ("test", 3, "single-track-grip")
     env = DriveEnv(replace(scored, map_count=2))
-    assert env.routes.digest != DriveEnv(PLAIN).routes.digest
+    assert env.scene.routes.digest != DriveEnv(PLAIN).scene.routes.digest
     scores = scores_of(drive_episodes(env, lambda env, obs: pursue(env)))
     assert scores["episodes"] == 3
     assert scores["driving_score"]["mean"] <= scores["completion_percent"]["mean"]

@@ -2,68 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gantry_policies.config import PpoCfg
-from gantry_sim.driving.cfg import DriveCfg
-from gantry_sim.driving.contract import lane_contract
+from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
+from gantry_sim.driving.lights import LightsCfg
+from gantry_sim.driving.maps.generate import MapConfig
+from gantry_sim.driving.scenes import drive_contract
+from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks.registry import Preset, Task
+
+ROADS = {"straight": 1.0, "arc": 2.0, "s": 1.0}
+"""Blocks of roads without junctions."""
+
+
+def _few_samples() -> PpoCfg:
+    """PPO with numbers instead of pictures, small networks and large minibatches."""
+    return PpoCfg(
+        total_steps=4_000_000,
+        steps_per_env=64,
+        epochs=3,
+        minibatch_samples=4096,
+        learning_rate=1e-3,
+        final_learning_rate_factor=0.1,
+        clip=0.1,
+        entropy=0.003,
+        gamma=0.99,
+        hidden=(128, 128),
+        critic_hidden=(128, 128),
+        distribution="beta",
+    )
 
 
 def cpu_lane() -> Preset:
-    """Following a route alone, from few samples: numbers instead of pictures, small networks, large minibatches."""
-    return Preset(
-        env=DriveCfg(),
-        learner=PpoCfg(
-            total_steps=3_000_000,
-            steps_per_env=64,
-            epochs=3,
-            minibatch_samples=4096,
-            learning_rate=1e-3,
-            final_learning_rate_factor=0.1,
-            clip=0.1,
-            entropy=0.003,
-            gamma=0.99,
-            hidden=(128, 128),
-            critic_hidden=(128, 128),
-            distribution="beta",
-        ),
-    )
+    """Following a route alone."""
+    return Preset(env=DriveCfg(), learner=_few_samples())
 
 
-def gpu_lane() -> Preset:
-    """The same at the size of CaRL's batches (arXiv 2504.17838)."""
-    few = cpu_lane()
-    learner = replace(
-        few.learner,
-        total_steps=100_000_000,
-        steps_per_env=16,
-        minibatch_samples=16_384,
-        learning_rate=2.5e-4,
-        entropy=0.01,
-        hidden=(256, 256),
-        critic_hidden=(256, 256),
+def cpu_traffic() -> Preset:
+    """Roads among others: who drives ahead, stands, cuts in, comes towards, walks across, and things at the edge."""
+    env = DriveCfg(
+        num_envs=512,
+        maps=MapConfig(blocks=ROADS, min_route_m=320.0),
+        episode_s=90.0,
+        blocked_s=30.0,
+        traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
     )
-    return Preset(replace(few.env, num_envs=4096, map_count=512), learner)
+    learner = replace(_few_samples(), total_steps=12_000_000, steps_per_env=32, hidden=(256, 128))
+    return Preset(env, replace(learner, critic_hidden=(256, 128)))
+
+
+def cpu_junction() -> Preset:
+    """Towns with lights, crossing traffic and roundabouts."""
+    few = cpu_traffic()
+    traffic = TrafficCfg(lights=LightsCfg(green_s=(5.0, 9.0)))
+    # Red lights last up to half a minute.
+    env = replace(few.env, maps=MapConfig(min_route_m=320.0), traffic=traffic, episode_s=120.0, blocked_s=60.0)
+    return Preset(env, replace(few.learner, total_steps=20_000_000))
+
+
+def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
+    """A preset at the size of CaRL's batches (arXiv 2504.17838)."""
+
+    def preset() -> Preset:
+        cpu = few()
+        learner = replace(
+            cpu.learner,
+            total_steps=100_000_000,
+            steps_per_env=16,
+            minibatch_samples=16_384,
+            learning_rate=2.5e-4,
+            entropy=0.01,
+            hidden=(256, 256),
+            critic_hidden=(256, 256),
+        )
+        return Preset(replace(cpu.env, num_envs=4096, map_count=512), learner)
+
+    return preset
 
 
 def _make_env(cfg: Any, device: str, seed: int) -> Any:
+    assert isinstance(cfg, CarTaskCfg)
     return DriveEnv(cfg, device, seed)
 
 
-DRIVE_LANE = Task(
-    name="drive-lane",
-    summary="follow a route through a town, alone",
-    robot="bmw_320i",
-    presets={"cpu": cpu_lane, "gpu": gpu_lane},
-    make_env=_make_env,
-    contract=lane_contract,
-    mirror=lambda env_cfg: None,
-    metrics=lambda env: {},
-    evaluation=held_out,
-    evaluate=evaluate_drive,
-    record=record_drive,
-)
+def _task(name: str, summary: str, cpu: Callable[[], Preset]) -> Task:
+    return Task(
+        name=name,
+        summary=summary,
+        robot=cpu().env.robot,
+        presets={"cpu": cpu, "gpu": at_size(cpu)},
+        make_env=_make_env,
+        contract=drive_contract,
+        mirror=lambda env_cfg: None,
+        metrics=lambda env: {},
+        evaluation=held_out,
+        evaluate=evaluate_drive,
+        record=record_drive,
+    )
+
+
+DRIVE_LANE = _task("drive-lane", "follow a route through a town, alone", cpu_lane)
+DRIVE_TRAFFIC = _task("drive-traffic", "follow a road among cars, pedestrians and obstacles", cpu_traffic)
+DRIVE_JUNCTION = _task("drive-junction", "cross a town with lights, crossing traffic and roundabouts", cpu_junction)

@@ -1,0 +1,34 @@
+"""Which scene and which contract a driving task has, by the type of its configuration."""
+
+from __future__ import annotations
+
+import torch
+
+from gantry_deploy.contract import PolicyContract
+from gantry_sim.driving.cars import BatchedCars
+from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
+from gantry_sim.driving.contract import road_contract
+from gantry_sim.driving.road_scene import RoadScene
+from gantry_sim.driving.scene import Scene
+
+
+def drive_contract(cfg: CarTaskCfg) -> PolicyContract:
+    """The contract of a policy trained on a task; training and runtime both obey it."""
+    if isinstance(cfg, DriveCfg):
+        return road_contract(cfg)
+    raise TypeError(f"No contract for tasks of {type(cfg).__name__}.")
+
+
+def make_scene(cfg: CarTaskCfg, cars: BatchedCars, device: str, generator: torch.Generator, seed: int) -> Scene:
+    """The surroundings of a task's cars.
+
+    Args:
+        cfg: The task.
+        cars: The cars.
+        device: Of all tensors.
+        generator: Of starts.
+        seed: Of what else is random.
+    """
+    if isinstance(cfg, DriveCfg):
+        return RoadScene(cfg, cars, device, generator, seed)
+    raise TypeError(f"No scene for tasks of {type(cfg).__name__}.")

@@ -1,0 +1,108 @@
+"""Cars among others: what counts as a collision, a near one and a red light, and that beginnings are prepared ones."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_sim.driving.baselines import constant_speed, rule_based
+from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.evaluation import drive_episodes, scores_of
+from gantry_sim.driving.maps.generate import MapConfig
+from gantry_sim.driving.maps.projection import window
+from gantry_sim.driving.starts import BEHIND_M
+from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
+
+ROADS = MapConfig(blocks={"straight": 1.0}, count=(3, 4), lanes=(1,), min_route_m=160.0)
+LEADS = TrafficCfg(slots=3, shares=TrafficShares(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
+"""Vehicles that stand on the route."""
+PLAIN = DriveCfg(
+    num_envs=6, maps=ROADS, map_count=2, routes_per_map=2, route_m=150.0, noise=None, traffic=LEADS, blocked_s=40.0
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(one_thread):
+    """Environments are stepped with one."""
+
+
+def ahead(env):
+    scene = env.scene
+    return window(scene.routes, scene.route, scene.place.index, behind=6, count=70)
+
+
+def keep_on(env, obs):
+    return constant_speed(env.cars.pose, env.cars.speed_m_s, ahead(env), env.scene.spec)
+
+
+def by_rules(env, obs):
+    return rule_based(env.cars.pose, env.cars.speed_m_s, ahead(env), env.scene.traffic.car, env.scene.spec)
+
+
+def test_who_does_not_brake_hits_who_stands_and_was_near_it_before():
+    env = DriveEnv(PLAIN, seed=1)
+    env.reset()
+    near = torch.zeros(6, dtype=torch.bool)
+    hits = 0
+    for _ in range(200):
+        env.step(keep_on(env, None))
+        which = env.ended["envs"]
+        hit = env.ended["vehicle"]
+        assert near[which[hit]].all()
+        hits += int(hit.sum())
+        near |= env.factors["ttc"] < 1.0
+        near[which] = False
+    assert hits > 0
+    assert not env.ended["finished"].all() or hits
+
+
+def test_who_brakes_by_rules_does_not():
+    env = DriveEnv(replace(PLAIN, episode_s=90.0), seed=1)
+    found = scores_of(drive_episodes(env, by_rules))
+    assert found["ends"]["vehicle"] == 0.0
+    assert found["completion_percent"]["mean"] > 60.0
+
+
+def test_a_red_light_that_is_passed_ends_the_episode_and_a_green_one_does_not():
+    town = MapConfig(blocks={"x": 1.0}, count=(2, 2), lanes=(1,), min_route_m=110.0)
+    alone = TrafficCfg(slots=1, shares=TrafficShares(0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+    env = DriveEnv(replace(PLAIN, num_envs=32, maps=town, route_m=100.0, traffic=alone), seed=2)
+    env.reset()
+    seen = []
+    for _ in range(400):
+        before = env.scene.traffic.car.stop_m.clone(), env.scene.traffic.car.light.clone()
+        env.step(keep_on(env, None))
+        for place, ran in zip(env.ended["envs"].tolist(), env.ended["red_light"].tolist(), strict=True):
+            seen.append(ran)
+            if ran:
+                assert before[0][place] < 2.0
+                assert before[1][place] == 1.0
+    assert 0.05 < sum(seen) / len(seen) < 0.95
+
+
+def test_beginnings_are_as_they_were_prepared_and_used_once():
+    env = DriveEnv(replace(PLAIN, num_envs=20, start_lateral_m=0.0, start_heading_rad=0.0), seed=3)
+    env.reset()
+    assert torch.allclose(env.scene.place.s_m, torch.full((20,), BEHIND_M), atol=1e-3)
+    starts = env.scene.starts
+    rows = starts.take(7)
+    pose = starts.start.pose[rows].clone()
+    again = starts.take(1000)
+    assert not set(rows.tolist()) & set(again.tolist()) or not torch.equal(starts.start.pose[rows], pose)
+    # Nobody begins on top of anybody.
+    env.step(torch.zeros(20, 2))
+    assert not env.ended["vehicle"].any()
+
+
+def test_a_training_among_others_goes_on_exactly_where_it_was():
+    cfg = replace(PLAIN, traffic=TrafficCfg(slots=4), noise=DriveCfg().noise, history=3, episode_s=4.0)
+    first, second = DriveEnv(cfg, seed=1), DriveEnv(cfg, seed=2)
+    for _ in range(30):
+        first.step(keep_on(first, None))
+    second.restore_training_state(first.training_state())
+    for _ in range(60):
+        ours, theirs = first.step(keep_on(first, None)), second.step(keep_on(second, None))
+        assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
+        assert torch.equal(ours[0]["critic"], theirs[0]["critic"])
+        assert torch.equal(ours[1], theirs[1])
