@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from gantry_deploy.contract import Acceptance
-from gantry_hardware.cars import car_spec
+from gantry_hardware.cars import CarSpec, car_spec
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.comfort import ComfortLimits
@@ -38,6 +38,25 @@ class DriveNoise:
 
 
 @dataclass(frozen=True)
+class ActionLimits:
+    """What an action of 1 asks for, where the car's own limit is not lower; a car can do more than a driver should."""
+
+    steering_rad: float = 0.6
+    """Steering angle."""
+    accel_m_s2: float = 3.0
+    """Acceleration."""
+    brake_m_s2: float = 8.0
+    """Deceleration."""
+    speed_m_s: float = 20.0
+    """Speed, forwards and backwards."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if not getattr(self, item.name) > 0.0:
+                raise GantryError(f"env.limits.{item.name} is {getattr(self, item.name)}, expected more than 0.")
+
+
+@dataclass(frozen=True)
 class CarTaskCfg:
     """What every driving task has, wherever it drives."""
 
@@ -61,6 +80,8 @@ class CarTaskCfg:
     """A car that has not moved for so long is blocked, which ends its episode."""
     reverse: bool = False
     """Whether the policy may drive backwards."""
+    limits: ActionLimits = field(default_factory=ActionLimits)
+    """Of actions."""
     history: int = 1
     """How many of its last actions, and of its last steering angles, the policy sees."""
     noise: DriveNoise | None = field(default_factory=DriveNoise)
@@ -89,6 +110,19 @@ class CarTaskCfg:
     def dt_s(self) -> float:
         """Time between two decisions."""
         return 1.0 / self.rate_hz
+
+    @property
+    def driver(self) -> CarSpec:
+        """The car as far as policies and other drivers may use it."""
+        car, most = car_spec(self.robot), self.limits
+        return replace(
+            car,
+            steering_limit_rad=min(car.steering_limit_rad, most.steering_rad),
+            accel_limit_m_s2=min(car.accel_limit_m_s2, most.accel_m_s2),
+            brake_limit_m_s2=min(car.brake_limit_m_s2, most.brake_m_s2),
+            speed_limit_m_s=min(car.speed_limit_m_s, most.speed_m_s),
+            reverse_limit_m_s=min(car.reverse_limit_m_s, most.speed_m_s),
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
 from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, drive_spec_of
 from gantry_deploy.driving import term_sizes
 from gantry_deploy.observations import make_term
-from gantry_hardware.cars import car_spec
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 
@@ -64,6 +63,6 @@ def road_contract(cfg: DriveCfg) -> PolicyContract:
     """The contract of a policy that drives on roads."""
     among = {} if cfg.traffic is None else {"max_objects": cfg.max_objects}
     drive = drive_spec_of(
-        car_spec(cfg.robot), lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0, allow_reverse=cfg.reverse, **among
+        cfg.driver, lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0, allow_reverse=cfg.reverse, **among
     )
     return task_contract(cfg, drive, OWN_TERMS | ROUTE_TERMS | ({} if cfg.traffic is None else OTHERS_TERMS))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.surroundings import Surroundings
-from gantry_hardware.cars import car_spec
 from gantry_sim.driving.boxes import corners, meets
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import DriveCfg
@@ -56,7 +55,7 @@ class RoadScene:
     def __init__(self, cfg: DriveCfg, cars: BatchedCars, device: str, generator: torch.Generator, seed: int) -> None:
         count = cfg.num_envs
         self.cfg, self.cars, self.device, self.generator = cfg, cars, device, generator
-        self.spec = car_spec(cfg.robot)
+        self.spec = cfg.driver
         self.roads = build_roads(cfg, device)
         self.routes = self.roads.lines
         self.traffic: Traffic | None = None

@@ -40,13 +40,14 @@ def _few_samples() -> PpoCfg:
 
 def cpu_lane() -> Preset:
     """Following a route alone."""
-    return Preset(env=DriveCfg(), learner=_few_samples())
+    return Preset(env=DriveCfg(history=3), learner=_few_samples())
 
 
 def cpu_traffic() -> Preset:
     """Roads among others: who drives ahead, stands, cuts in, comes towards, walks across, and things at the edge."""
     env = DriveCfg(
         num_envs=512,
+        history=3,
         maps=MapConfig(blocks=ROADS, min_route_m=320.0),
         episode_s=90.0,
         blocked_s=30.0,
