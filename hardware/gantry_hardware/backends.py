@@ -15,7 +15,7 @@ from gantry_hardware.spec import RobotSpec
 GROUP = "gantry.backends"
 """Entry-point group: name -> callable ``(spec, **options) -> Robot``."""
 
-SIMULATED = ("mock", "mujoco", "workbench")
+SIMULATED = ("mock", "mujoco", "road", "workbench")
 """Backends that move no robot of metal. Every other one may."""
 
 

@@ -73,7 +73,8 @@ def test_inspect_warns_of_a_robot_that_does_not_fit(tmp_path, capsys):
     code, out, _ = run(capsys, "inspect", bundle.path)
     assert code == 0
     assert "WARNING" in out
-    assert "Unknown robot 'tiny'. Available: bmw_320i, f1tenth, g1, go1, go2, yam." in " ".join(out.split())
+    known = "bmw_320i, f1tenth, f1tenth_vesc, g1, go1, go2, yam"
+    assert f"Unknown robot 'tiny'. Available: {known}." in " ".join(out.split())
 
 
 def test_signatures(bundle, tmp_path, capsys):

@@ -16,7 +16,7 @@ from gantry_hardware.robots.cars import car_robot
 from gantry_hardware.state import JointCommand
 from gantry_hardware.testing import check_backend
 
-CARS = ("f1tenth", "bmw_320i")
+CARS = ("f1tenth", "f1tenth_vesc", "bmw_320i")
 
 
 @pytest.mark.parametrize("name", CARS)

@@ -25,6 +25,8 @@ _EXTRAS = {
     "ros": ("rclpy", "sensor_msgs", "geometry_msgs", "nav_msgs", "std_msgs", "std_srvs", "diagnostic_msgs"),
     "robot": ("cv2",),
     "data": ("pyarrow", "av"),
+    "metadrive": ("metadrive",),
+    "highway": ("highway_env",),
     "dev": ("pytest",),
 }
 

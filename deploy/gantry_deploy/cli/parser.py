@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.errors import unknown_name_text
 
+LEVELS = ("command", "subcommand", "part")
+"""Where the words that choose a command, one of its own, and a part of that are kept."""
 _NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
 
 
@@ -57,9 +59,10 @@ class GantryParser(argparse.ArgumentParser):
         """
         namespace, extra = self.parse_known_args(join_negative_lists(arguments))
         if extra:
-            parser = self.commands.get(getattr(namespace, "command", None) or "", self)
-            if isinstance(parser, GantryParser):
-                parser = parser.commands.get(getattr(namespace, "subcommand", None) or "", parser)
+            parser: argparse.ArgumentParser = self
+            for level in LEVELS:
+                if isinstance(parser, GantryParser):
+                    parser = parser.commands.get(getattr(namespace, level, None) or "", parser)
             parser_name = parser.prog
             name = extra[0].partition("=")[0]
             if not name.startswith("-"):

@@ -71,5 +71,7 @@ def car_robot(car: CarSpec, name: str | None = None) -> RobotSpec:
 
 F1TENTH = car_robot(car_spec("f1tenth"))
 """The small racing car with the gym's limits."""
+F1TENTH_VESC = car_robot(car_spec("f1tenth_vesc"))
+"""The same with the limits that its motor controller comes with."""
 BMW_320I = car_robot(car_spec("bmw_320i"))
 """CommonRoad's second car."""
