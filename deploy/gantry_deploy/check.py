@@ -26,6 +26,7 @@ from gantry_deploy.golden import (
     DRIVE_ARRAY,
     MAP_ARRAY,
     MAX_DIFFERENCE,
+    MAX_EPISODE_DIFFERENCE,
     VELOCITY_ARRAY,
     Arrays,
     DifferenceError,
@@ -88,13 +89,13 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
         GantryError: Where a stage fails; the reason for refusing the bundle.
     """
 
-    def stage(name: str, work: Callable[[], tuple[Any, str, float | None]]) -> Any:
+    def stage(name: str, work: Callable[[], tuple[Any, str, float | None]], allowed: float = MAX_DIFFERENCE) -> Any:
         try:
             result, text, value = work()
         except GantryError as error:
             on_stage(Stage(name, False, str(error), getattr(error, "difference", None)))
             raise
-        on_stage(Stage(name, True, text, value, None if value is None else MAX_DIFFERENCE))
+        on_stage(Stage(name, True, text, value, None if value is None else allowed))
         return result
 
     bundle = stage("manifest", lambda: _manifest(load()))
@@ -104,7 +105,7 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     stage("joint targets", lambda: _joint_targets(bundle))
     contract = bundle.contract
     if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
-        stage("episodes", lambda: _episodes(bundle, runner))
+        stage("episodes", lambda: _episodes(bundle, runner), MAX_EPISODE_DIFFERENCE)
     elif "episode_start" in bundle.golden:
         stage("memory", lambda: _memory(bundle))
     else:
@@ -155,7 +156,9 @@ def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutCo
 def make_card(old: Report | None, report: Report) -> dict[str, Any]:
     """A bundle's card with a report's essence in it; other entries of the old card stay."""
     essence = {name: report[name] for name in ("verdict", "scores", "acceptance", "faults", "conditions")}
-    differences = {stage.name: stage.value for stage in report["stages"] if stage.limit == MAX_DIFFERENCE}
+    differences = {
+        stage.name: stage.value for stage in report["stages"] if stage.limit in (MAX_DIFFERENCE, MAX_EPISODE_DIFFERENCE)
+    }
     checked_utc = datetime.now(UTC).isoformat(timespec="seconds")
     return {**(old or {}), CARD_KEY: {"checked_utc": checked_utc, **essence, "largest_differences": differences}}
 
@@ -276,7 +279,8 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
         tables.append(("base action", [step.base_action for step in steps], action_labels(contract)))
     keys = {"joint target": "joint_target_rad", "base action": BASE_ACTION}
     difference = max(
-        compare(what, np.array(rows), golden[keys.get(what, what)], labels) for what, rows, labels in tables
+        compare(what, np.array(rows), golden[keys.get(what, what)], labels, MAX_EPISODE_DIFFERENCE)
+        for what, rows, labels in tables
     )
     episodes = int(np.count_nonzero(golden["episode_start"]))
     return (

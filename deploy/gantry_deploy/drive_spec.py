@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.errors import ContractError
 from gantry_hardware.cars import CarSpec
 
@@ -96,6 +97,8 @@ class DriveSpec:
     """A stop line that is farther, or none, is seen at this distance."""
     lidar: LidarLayout | None = None
     """The scan, if the policy sees one."""
+    bev: BevLayout | None = None
+    """The picture from above, if the policy sees one."""
 
     def __post_init__(self) -> None:
         for name in ("wheelbase_m", "length_m", "width_m", *_LIMITS, "curvature_reach_m", "object_range_m"):

@@ -9,6 +9,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
+from gantry_deploy.bev import bev_raster
 from gantry_deploy.drive_spec import STEERING, DriveSpec
 from gantry_deploy.errors import ContractError
 from gantry_deploy.route import RouteView, locate, pick_rows, to_car
@@ -142,6 +143,17 @@ def lidar(signals: Signals, constants: TermConstants) -> Array:
     return xp.clip(scan, 0.0, layout.range_max_m) / layout.range_max_m
 
 
+def bev(signals: Signals, constants: TermConstants) -> Array:
+    """The surroundings from above, (N, channels * pixels * pixels), 0 to 255, channel by channel, row by row."""
+    layout = _drive(constants).bev
+    if layout is None:
+        raise ContractError("The observation 'bev' needs a raster in the contract's drive; it has none.")
+    pose = _pose(signals, "bev")
+    raster = bev_raster(_around(signals), pose, layout)
+    xp = array_namespace(raster)
+    return xp.astype(xp.reshape(raster, (pose.shape[0], -1)), pose.dtype)
+
+
 def goal_pose(signals: Signals, constants: TermConstants) -> Array:
     """Where to end: x, y in the car's frame, m, sine and cosine of the goal's yaw minus the car's, (N, 4)."""
     goal, pose = given(_around(signals).goal_pose, "goal_pose", "a goal"), _pose(signals, "goal_pose")
@@ -198,6 +210,7 @@ DRIVING_TERMS: dict[str, TermInfo] = {
     "objects": TermInfo(objects, "", "base", "m, m, 1, 1, m/s, m/s, m, m, 1"),
     "lidar": TermInfo(lidar, "", "scanner", ""),
     "goal_pose": TermInfo(goal_pose, "command/body/pose", "base", "m, m, 1, 1"),
+    "bev": TermInfo(bev, "", "base", ""),
 }
 """Every term of a car; :data:`gantry_deploy.observations.TERMS` holds them beside the others."""
 
@@ -218,4 +231,5 @@ def term_sizes(drive: DriveSpec) -> dict[str, int]:
     sizes = {"speed": 1, "steering_angle": 1, "yaw_rate": 1, "route_points": 2 * ahead, "route_error": 2}
     sizes |= {"route_curvature": ahead, "route_speed_limits": ahead, "route_widths": 2 * ahead, "lane_edges": 2}
     sizes |= {"stop_line": 2, "objects": OBJECT_NUMBERS * drive.max_objects, "goal_pose": 4, "last_action": 2}
+    sizes["bev"] = 0 if drive.bev is None else drive.bev.size
     return {**sizes, "lidar": 0 if drive.lidar is None else drive.lidar.beams}

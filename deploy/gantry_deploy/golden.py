@@ -7,6 +7,7 @@ depends on what the policy sees: ``lin_vel_base_in_base_m_s``, ``elevation_map``
 ``image/<camera>`` as uint8 (M, 3, height, width). A residual policy's file has ``base_action``, what the queue of its
 base gave in each step. A car's has ``drive_target`` (steering in rad, speed set-point in m/s) instead of
 ``joint_target_rad``, ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings.
+A raster's columns are not in ``observation`` but, before their scale, as uint8 in ``raster``.
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ from gantry_hardware.state import RobotState
 
 MAX_DIFFERENCE = 1e-5
 """Largest absolute difference between what training recorded and what this machine computes."""
+MAX_EPISODE_DIFFERENCE = 1e-4
+"""The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
 PLACE_ARRAY, DRIVE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "drive_target", "around/"
 """What only a car's file has."""
+RASTER_TERM, RASTER_ARRAY = "bev", "raster"
+"""The observation term that is kept as bytes, and under which name."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -47,13 +52,64 @@ class DifferenceError(PolicyError):
         self.difference = difference
 
 
+def pack_golden(contract: PolicyContract, golden: Arrays) -> dict[str, NDArray[Any]]:
+    """Recorded arrays as a bundle keeps them: rasters as bytes, since as floats a thousand fill a quarter gigabyte.
+
+    Args:
+        contract: Of the policy.
+        golden: With whole observations (M, size).
+
+    Raises:
+        PolicyError: If a raster's numbers are no whole ones from 0 to 255 before their scale.
+    """
+    place = _raster_place(contract)
+    if place is None:
+        return dict(golden)
+    part, scale = place
+    observation = golden["observation"]
+    raster = np.rint(observation[:, part] / scale)
+    if not np.array_equal(raster.astype(np.uint8).astype(np.float32) * scale, observation[:, part]):
+        raise PolicyError(f"The recorded '{RASTER_TERM}' holds something else than whole numbers from 0 to 255.")
+    rest = np.delete(observation, part, axis=1)
+    return {**golden, "observation": rest, RASTER_ARRAY: raster.astype(np.uint8)}
+
+
+def _unpacked(contract: PolicyContract, golden: Arrays) -> Arrays:
+    """The same with whole observations."""
+    place = _raster_place(contract)
+    if place is None or RASTER_ARRAY not in golden:
+        return golden
+    part, scale = place
+    raster, rest = golden[RASTER_ARRAY], golden.get("observation", np.zeros((0, 0)))
+    width = contract.observation_size - (part.stop - part.start)
+    if raster.dtype != np.uint8 or raster.shape != (len(rest), part.stop - part.start) or rest.shape[1:] != (width,):
+        raise PolicyError(
+            f"{GOLDEN}: '{RASTER_ARRAY}' is {raster.dtype} of shape {raster.shape} beside observations of shape "
+            f"{rest.shape}, expected uint8 and {part.stop - part.start} columns beside {width}."
+        )
+    picture = raster.astype(np.float32) * scale
+    whole = np.concatenate((rest[:, : part.start], picture, rest[:, part.start :]), axis=1)
+    return {name: values for name, values in golden.items() if name != RASTER_ARRAY} | {"observation": whole}
+
+
+def _raster_place(contract: PolicyContract) -> tuple[slice, np.float32] | None:
+    """Columns of a raster in the observation, and its scale."""
+    start = 0
+    for term in contract.observations:
+        if term.name == RASTER_TERM:
+            return slice(start, start + term.size), np.float32(term.scale)
+        start += term.size * term.history
+    return None
+
+
 def golden_arrays(bundle: Bundle) -> Arrays:
     """A bundle's golden arrays, after their shapes have been checked; M rows.
 
     Raises:
         PolicyError: If an array is missing, has another shape or is not finite.
     """
-    contract, golden = bundle.contract, bundle.golden
+    contract = bundle.contract
+    golden = _unpacked(contract, bundle.golden)
     widths = _widths(contract)
     missing = [name for name in widths if name not in golden]
     if missing:
@@ -120,8 +176,9 @@ def _around_width(contract: PolicyContract, name: str, values: NDArray[Any]) -> 
     )
     if expected is None:
         raise PolicyError(f"{GOLDEN}: '{name}' is nothing that this policy could have seen.")
-    if expected.ndim != values.ndim or expected.shape[2:] != values.shape[2:]:
-        shape = ("rows", "any number", *expected.shape[2:])[: expected.ndim]
+    free = expected.ndim if name == AROUND_PREFIX + "road_cells" else 2
+    if expected.ndim != values.ndim or expected.shape[free:] != values.shape[free:]:
+        shape = ("rows", *["any number"] * (free - 1), *expected.shape[free:])[: expected.ndim]
         raise PolicyError(f"{GOLDEN}: '{name}' has shape {values.shape}, expected {shape}.")
     return values.shape[1:]
 
@@ -207,7 +264,9 @@ def recorded_images(golden: Arrays, row: int) -> Images | None:
     return images or None
 
 
-def compare(what: str, found: NDArray[Any], expected: NDArray[Any], labels: list[str]) -> float:
+def compare(
+    what: str, found: NDArray[Any], expected: NDArray[Any], labels: list[str], allowed: float = MAX_DIFFERENCE
+) -> float:
     """Largest absolute difference of two tables (M, k).
 
     Raises:
@@ -219,9 +278,9 @@ def compare(what: str, found: NDArray[Any], expected: NDArray[Any], labels: list
     row, column = np.unravel_index(int(np.argmax(error)), error.shape)
     worst = float(error[row, column])
     # "not <=", so that NaN does not pass.
-    if not worst <= MAX_DIFFERENCE:
+    if not worst <= allowed:
         raise DifferenceError(
-            f"Recorded and computed {what} differ by {worst:.3g}, allowed are {MAX_DIFFERENCE:g}; worst in row {row}, "
+            f"Recorded and computed {what} differ by {worst:.3g}, allowed are {allowed:g}; worst in row {row}, "
             f"{labels[column]}: recorded {expected[row, column]:.7g}, computed {found[row, column]:.7g}.",
             worst,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,18 @@ MARGIN_M = 10.0
 """How much of it beyond the farthest lookahead distance."""
 SEARCH_M = 20.0
 """How far along the route from its last place a car is looked for; a route that crosses itself does not confuse it."""
+INPUTS = ("route", "objects", "scan", "stop_line", "goal", "road")
+"""What others tell a car."""
+_BEV_NEEDS = {
+    "road": ("road",),
+    "markings": ("road",),
+    "route": ("route",),
+    "speed_limit": ("route",),
+    "stop_line": ("route", "stop_line"),
+    "vehicles": ("objects",),
+    "pedestrians": ("objects",),
+    "static": ("objects",),
+}
 REST_POINTS = 8
 """Points of the made-up route of :func:`rest_surroundings`."""
 
@@ -85,11 +97,13 @@ class SurroundingsSource(Protocol):
 
 
 def needs(contract: PolicyContract) -> tuple[str, ...]:
-    """Which inputs a policy needs of ``route``, ``objects``, ``scan``, ``stop_line`` and ``goal``."""
+    """Which of :data:`INPUTS` a policy needs."""
     terms = {term.name for term in contract.observations}
     pairs = (("objects", "objects"), ("lidar", "scan"), ("stop_line", "stop_line"), ("goal_pose", "goal"))
-    route = ("route",) if terms & set(ROUTE_TERMS) else ()
-    return (*route, *(needed for term, needed in pairs if term in terms))
+    wanted = {needed for term, needed in pairs if term in terms} | ({"route"} if terms & set(ROUTE_TERMS) else set())
+    if "bev" in terms and contract.drive is not None and contract.drive.bev is not None:
+        wanted |= {needed for channel in contract.drive.bev.channels for needed in _BEV_NEEDS[channel]}
+    return tuple(name for name in INPUTS if name in wanted)
 
 
 def require_surroundings(contract: PolicyContract, source: SurroundingsSource | None) -> None:
@@ -108,8 +122,8 @@ def require_surroundings(contract: PolicyContract, source: SurroundingsSource | 
 class RoadView:
     """The newest of everything that others perceive for a car; may be told from any thread.
 
-    A route and a goal stay until others come. Objects, scan and stop line carry the time at which they were measured,
-    on the robot's clock, and grow old.
+    A route, a goal and a road map stay until others come. Objects, scan and stop line carry the time at which they were
+    measured, on the robot's clock, and grow old.
 
     Args:
         contract: Has a drive.
@@ -126,6 +140,7 @@ class RoadView:
         self._lock = threading.Lock()
         self._dated: dict[str, tuple[FloatArray, float]] = {}
         self._goal: FloatArray | None = None
+        self._road: tuple[NDArray[np.uint8], FloatArray] | None = None
         self._route: Route | None = None
         self._along: FloatArray = np.zeros(0)
         self._place_m: float | None = None
@@ -137,6 +152,13 @@ class RoadView:
         with self._lock:
             self._route, self._along, self._place_m = route, along, None
 
+    @property
+    def left_m(self) -> float | None:
+        """How much of the route is left from where the policy has seen the car last, to the nearest point of the route;
+        None before it has."""
+        with self._lock:
+            return None if self._place_m is None else float(self._along[-1]) - self._place_m
+
     def set_goal(self, pose: ArrayLike) -> None:
         """Where to end, x, y, yaw (3,), m and rad.
 
@@ -145,18 +167,49 @@ class RoadView:
         """
         self._goal = _shaped("goal", pose, (3,))
 
-    def set_objects(self, objects: ArrayLike, stamp_s: float) -> None:
-        """All objects, (K, 7) as in :class:`Surroundings`, or (0, 7) for none.
+    def set_road(self, cells: ArrayLike, corner_m: ArrayLike, cell_m: float) -> None:
+        """A map of the road, (R, C) as in :attr:`Surroundings.road_cells`.
+
+        Args:
+            cells: See :func:`gantry_deploy.surroundings.road_from_occupancy`.
+            corner_m: Shape (2,), x and y of the outer corner of the first cell in the world.
+            cell_m: Edge of a cell.
 
         Raises:
-            SurroundingsError: If the shape is another one.
+            SurroundingsError: If the map has no cells, or another shape, or a cell no size.
+        """
+        values = np.array(cells, dtype=np.uint8)
+        if values.ndim != 2 or not values.size:
+            raise SurroundingsError(f"The road map has shape {values.shape}, expected (R, C).")
+        if not 0.0 < cell_m < np.inf:
+            raise SurroundingsError(f"The road map's cells are {cell_m} m wide, expected more than 0.")
+        values.setflags(write=False)
+        place = _shaped("road map's corner and cell", (*np.ravel(corner_m), cell_m), (3,))
+        if not np.isfinite(place).all():
+            raise SurroundingsError(f"The road map's corner {place[:2].tolist()} is not finite.")
+        self._road = values, place
+
+    def set_objects(self, objects: ArrayLike, stamp_s: float, kinds: ArrayLike | None = None) -> None:
+        """All objects, (K, 7) as in :class:`Surroundings`, or (0, 7) for none.
+
+        Args:
+            objects: Shape (K, 7).
+            stamp_s: When they were measured.
+            kinds: Shape (K,), as in :attr:`Surroundings.object_kinds`; vehicles if not given.
+
+        Raises:
+            SurroundingsError: If a shape is another one.
         """
         width = len(OBJECT_FIELDS)
         values = np.asarray(objects, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != width:
             raise SurroundingsError(f"Objects have shape {values.shape}, expected (K, {width}).")
-        free = np.zeros((max(0, self._drive.max_objects - len(values)), width))
-        self._note("objects", np.concatenate((values, free)), stamp_s)
+        kind = (
+            np.zeros((len(values), 1)) if kinds is None else _shaped("objects' kinds", kinds, (len(values),))[:, None]
+        )
+        free = np.zeros((max(0, self._drive.max_objects - len(values)), width + 1))
+        # Side by side, so that nobody sees the objects of one moment with the kinds of another.
+        self._note("objects", np.concatenate((np.concatenate((values, kind), axis=1), free)), stamp_s)
 
     def set_stop_line(self, distance_m: float, state: float, stamp_s: float) -> None:
         """The next stop line along the route, and its state; infinitely far for none."""
@@ -181,7 +234,7 @@ class RoadView:
     def missing(self, now_s: float, max_age_s: float) -> str | None:
         """See :class:`SurroundingsSource`."""
         with self._lock:
-            have = {"route": self._route, "goal": self._goal, **self._dated}
+            have = {"route": self._route, "goal": self._goal, "road": self._road, **self._dated}
         for name in self._needs:
             what = name.replace("_", " ")
             if have.get(name) is None:
@@ -208,8 +261,14 @@ class RoadView:
         with self._lock:
             values = {name: self._dated[name][0][None] for name in self._needs if name in self._dated}
             window = self._window(state) if "route" in self._needs else {}
+            road = self._road if "road" in self._needs else None
+        width, seen = len(OBJECT_FIELDS), values.get("objects")
+        if road is not None:
+            window |= {"road_cells": road[0][None], "road_place": road[1][None]}
+        if seen is not None and self._drive.bev is not None:
+            window["object_kinds"] = seen[..., width]
         return Surroundings(
-            objects=values.get("objects"),
+            objects=None if seen is None else seen[..., :width],
             scan_ranges_m=values.get("scan"),
             stop_line=values.get("stop_line"),
             goal_pose=None if self._goal is None else self._goal[None],
@@ -221,7 +280,7 @@ class RoadView:
         with self._lock:
             self._dated[name] = (values, stamp_s)
 
-    def _window(self, state: RobotState) -> dict[str, FloatArray]:
+    def _window(self, state: RobotState) -> dict[str, NDArray[Any]]:
         """The part of the route around the car, from its last place on it."""
         assert self._route is not None
         pose = state.pose_in_world
@@ -234,6 +293,8 @@ class RoadView:
         place_m = float(self._along[int(np.argmin(distance2))])
         self._place_m = place_m
         farthest = max(self._drive.lookahead_m, default=0.0) + self._drive.curvature_reach_m + MARGIN_M
+        if self._drive.bev is not None:
+            farthest = max(farthest, self._drive.bev.reach_m)
         inside = np.flatnonzero((self._along >= place_m - BEHIND_M) & (self._along <= place_m + farthest))
         # One more to both sides, so that what lies between two far points is there.
         part = slice(max(0, inside[0] - 1), inside[-1] + 2)
@@ -252,16 +313,23 @@ def rest_surroundings(contract: PolicyContract) -> Surroundings:
     points = np.stack((np.arange(float(REST_POINTS)), np.zeros(REST_POINTS)), axis=-1)
     ones = np.ones((1, REST_POINTS))
     lidar = drive.lidar
+    slots = max(1, drive.max_objects)
+    more = {} if drive.bev is None else {"object_kinds": np.zeros((1, slots)), **_no_road()}
     return Surroundings(
         route_points_in_world_m=points[None],
         route_speed_limit_m_s=ones,
         route_left_m=ones,
         route_right_m=ones,
-        objects=np.zeros((1, max(1, drive.max_objects), len(OBJECT_FIELDS))),
+        objects=np.zeros((1, slots, len(OBJECT_FIELDS))),
         scan_ranges_m=None if lidar is None else np.full((1, lidar.beams), lidar.range_max_m),
         stop_line=np.array([[drive.stop_line_range_m, STOP_GO]]),
         goal_pose=np.zeros((1, 3)),
+        **more,
     )
+
+
+def _no_road() -> dict[str, NDArray[Any]]:
+    return {"road_cells": np.zeros((1, 1, 1), np.uint8), "road_place": np.array([[0.0, 0.0, 1.0]])}
 
 
 def _shaped(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

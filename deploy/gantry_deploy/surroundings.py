@@ -20,6 +20,10 @@ OBJECT_FIELDS = ("x", "y", "yaw", "speed", "length", "width", "taken")
 """What the last axis of :attr:`Surroundings.objects` holds."""
 STOP_GO, STOP_YELLOW, STOP_RED = 0.0, 0.5, 1.0
 """States of a stop line: none or green, yellow, red."""
+VEHICLE, PEDESTRIAN, STATIC = 0, 1, 2
+"""Kinds of object."""
+NO_ROAD, ROAD, ROAD_BROKEN, ROAD_SOLID = 0, 1, 2, 3
+"""What a cell of a road map holds: no road or nobody knows, road, a broken marking on it, a solid one."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,35 @@ class Surroundings:
     scan_ranges_m: Array | None = None
     """Shape (B, beams), counter-clockwise; no return is the largest range."""
     stop_line: Array | None = None
-    """Shape (B, 2), distance along the route to the next stop line in m, large if there is none, and its state."""
+    """Shape (B, 2), distance along the route from the front of the car to the next stop line in m, large if there is
+    none, and its state."""
     goal_pose: Array | None = None
     """Shape (B, 3), x, y and yaw in the world where the car shall end."""
+    object_kinds: Array | None = None
+    """Shape (B, K), :data:`VEHICLE`, :data:`PEDESTRIAN` or :data:`STATIC`; None where nobody tells them apart."""
+    road_cells: Array | None = None
+    """Shape (B, R, C), uint8, :data:`NO_ROAD` and so on: a map around the car, rows along the world's y, columns along
+    its x, as in ``nav_msgs/OccupancyGrid``."""
+    road_place: Array | None = None
+    """Shape (B, 3), x and y of the outer corner of the map's first cell in the world, and the edge of a cell, m."""
 
     def given(self) -> dict[str, Array]:
         """The arrays that there are, by their names."""
         pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
         return {name: values for name, values in pairs if values is not None}
+
+
+def road_from_occupancy(values: NDArray[Any], free_up_to: int = 50) -> NDArray[np.uint8]:
+    """A road map without markings from the data of a ``nav_msgs/OccupancyGrid``.
+
+    Args:
+        values: Shape (R, C), percent, -1 where nobody knows.
+        free_up_to: What is no more likely to be occupied is road.
+
+    Returns:
+        :data:`ROAD` and :data:`NO_ROAD`, shape (R, C).
+    """
+    return np.where((values >= 0) & (values <= free_up_to), ROAD, NO_ROAD).astype(np.uint8)
 
 
 def surroundings_row(seen: Surroundings, origin_m: NDArray[np.float64]) -> Surroundings:
@@ -64,13 +89,21 @@ def surroundings_row(seen: Surroundings, origin_m: NDArray[np.float64]) -> Surro
     Raises:
         SurroundingsError: If a number is not finite, naming the field.
     """
-    row: dict[str, NDArray[np.float32]] = {}
+    row: dict[str, NDArray[Any]] = {}
     for name, values in seen.given().items():
+        if name == "road_cells":
+            row[name] = np.asarray(values, dtype=np.uint8)
+            continue
         array = np.array(values, dtype=np.float64)
         if not np.isfinite(array).all():
             count = int((~np.isfinite(array)).sum())
             raise SurroundingsError(f"Surroundings: {name} is not finite: {count} of {array.size} numbers.")
-        if name in ("route_points_in_world_m", "objects", "goal_pose"):
+        if name in ("route_points_in_world_m", "objects", "goal_pose", "road_place"):
             array[..., :2] -= origin_m
         row[name] = array.astype(np.float32)
     return Surroundings(**row)
+
+
+def some_rows(around: Surroundings, rows: slice) -> Surroundings:
+    """What is around some of the cars."""
+    return Surroundings(**{name: values[rows] for name, values in around.given().items()})

@@ -164,7 +164,8 @@ def _drawn_signals(
     """A car beside a straight road with some objects around it, everything drawn at random."""
     assert contract.drive is not None
     drive, rest = contract.drive, rest_surroundings(contract)
-    x, y, yaw = rng.uniform(-50.0, 50.0, 3) * (1.0, 1.0, 0.02)
+    # In single precision from the beginning, so that a replay finds the same heading.
+    x, y, yaw = (rng.uniform(-50.0, 50.0, 3) * (1.0, 1.0, 0.02)).astype(np.float32).tolist()
     points = (x, y - 0.5) + (np.arange(60.0)[:, None] - 10.0) * (math.cos(yaw), math.sin(yaw))
     ones = np.ones((1, 60))
     objects = rng.uniform(-1.0, 1.0, (1, drive.max_objects + 1, 7)) * (20.0, 20.0, math.pi, 8.0, 1.0, 1.0, 1.0)
@@ -179,11 +180,11 @@ def _drawn_signals(
         objects=objects,
         scan_ranges_m=scan,
         goal_pose=np.array([[x + 3.0, y - 2.0, yaw + 1.0]]),
+        **({} if drive.bev is None else _drawn_map(x, y, objects.shape[1], rng)),
     )
     numbers = {
         "joint_pos_rad": rng.uniform(-0.3, 0.3, (1, 2)),
         "joint_vel_rad_s": rng.uniform(-0.3, 0.3, (1, 2)),
-        "quat_base_to_world_wxyz": [[math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]],
         "ang_vel_base_in_base_rad_s": rng.normal(0.0, 0.1, (1, 3)),
         "lin_vel_base_in_base_m_s": rng.uniform(0.0, 8.0, (1, 3)) * (1.0, 0.0, 0.0),
         "command": np.zeros((1, 0)),
@@ -192,10 +193,21 @@ def _drawn_signals(
         "pose_in_world": [[x, y, yaw]],
     }
     rows: dict[str, Any] = {name: np.asarray(values, np.float32) for name, values in numbers.items()}
-    seen = {name: np.asarray(values, np.float32) for name, values in around.given().items()}
-    signals = Signals(**rows)
+    seen: dict[str, Any] = {name: np.asarray(values, np.float32) for name, values in around.given().items()}
+    if "road_cells" in seen:
+        seen["road_cells"] = seen["road_cells"].astype(np.uint8)
+    signals = Signals(quat_base_to_world_wxyz=np.array([[math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]]), **rows)
     signals.surroundings = Surroundings(**seen)
     return signals
+
+
+def _drawn_map(x: float, y: float, objects: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Kinds of objects, and cells of a metre around the car that hold anything."""
+    return {
+        "object_kinds": rng.integers(0, 3, (1, objects)),
+        "road_cells": rng.integers(0, 4, (1, 80, 80)),
+        "road_place": np.array([[math.floor(x) - 40.0, math.floor(y) - 40.0, 1.0]]),
+    }
 
 
 def curved_route(radius_m: float, speed_m_s: float, straight_m: float = 20.0, turn_rad: float = math.pi) -> Route:

@@ -7,8 +7,9 @@ from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.beta import INIT_STD_RANGE, MAX_INIT_STD
-from gantry_policies.networks.layout import ObservationLayout
-from gantry_policies.networks.sizes import AmeCfg
+from gantry_policies.networks.layout import RASTER_TERM, ObservationLayout
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg
+from gantry_policies.packing import RasterPacking
 from gantry_policies.symmetry import MirrorMap
 from gantry_policies.teachers import Teacher
 
@@ -28,15 +29,20 @@ ACTIVATIONS = (
 )
 """Activations by rsl_rl's names."""
 
-NETWORKS = ("mlp", "moe", "ame2", "ame1", "scan_mlp")
-"""Actors: flat ones first, then those that look at an elevation map."""
-CRITICS = ("mlp", "moe")
-"""Critics; they see the simulator's own numbers, flat."""
+FLAT = ("mlp", "moe")
+"""Networks of numbers in no particular order."""
+NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev")
+"""Actors: flat ones first, then those that look at an elevation map, then the one that looks at a raster."""
+CRITICS = (*FLAT, "bev")
+"""Critics; they see the simulator's own numbers, and ``bev`` all that the actor sees as well."""
 MIRRORS = ("both", "critic", "none")
 """Who learns from mirrored samples."""
 
 DISTRIBUTIONS = ("gaussian", "beta")
 """How actions are drawn: without bounds around a mean, or within [-1, 1]."""
+
+ACTION_LOSSES = ("likelihood", "mean")
+"""How a student's actions are compared with a teacher's: by their likelihood, or by the mean alone."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +50,25 @@ class GuideCfg:
     """How a teacher guides PPO (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
 
     action_weight: float = 0.02
-    """Of the negative log-likelihood of the teacher's action, summed over joints."""
+    """Of the loss of actions, summed over joints."""
     embedding_weight: float = 0.2
     """Of the squared distance of the map embeddings; of no effect for a teacher without one."""
     imitation_iterations: int = 5000
     """Iterations at the start in which surrogate and entropy are off; the value function learns all along."""
     imitation_learning_rate: float = 1e-3
     """Fixed learning rate of these iterations; afterwards the learner's own begins."""
+    action_loss: str = "likelihood"
+    """A name of :data:`ACTION_LOSSES`: the negative log-likelihood of the teacher's action, or its squared distance
+    from the mean of the student's. The likelihood of a teacher that never varies pulls the student's spread to nothing,
+    and a Beta's has its poles where pedals are: at the ends. The mean leaves the spread to the reward."""
+    fade_iterations: int = 0
+    """Iterations after the imitation in which both weights fall linearly to nothing; 0 to keep them."""
 
     def __post_init__(self) -> None:
+        if self.action_loss not in ACTION_LOSSES:
+            raise UnknownNameError("action loss", self.action_loss, ACTION_LOSSES)
+        if self.fade_iterations < 0:
+            raise GantryError(f"learner.guide.fade_iterations is {self.fade_iterations}, expected >= 0.")
         for name in ("action_weight", "embedding_weight"):
             if not getattr(self, name) >= 0.0:
                 raise GantryError(f"learner.guide.{name} is {getattr(self, name)}, expected a number >= 0.")
@@ -63,6 +79,12 @@ class GuideCfg:
         if not self.imitation_learning_rate > 0.0:
             rate = self.imitation_learning_rate
             raise GantryError(f"learner.guide.imitation_learning_rate is {rate}, expected a number > 0.")
+
+    def share_at(self, iteration: int) -> float:
+        """What is left of the weights in an iteration, counted from 0."""
+        if not self.fade_iterations:
+            return 1.0
+        return min(1.0, max(0.0, 1.0 - (iteration - self.imitation_iterations) / self.fade_iterations))
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,8 @@ class PpoCfg:
     """The actor, a name of :data:`NETWORKS`."""
     ame: AmeCfg = field(default_factory=AmeCfg.small)
     """Sizes of an actor that looks at a map."""
+    bev: BevNetCfg = field(default_factory=BevNetCfg)
+    """Sizes of networks that look at a raster."""
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of the actor; of its action head where the network looks at a map."""
     critic_network: str = "mlp"
@@ -234,11 +258,15 @@ class PpoCfg:
                 "mirror": self.mirror_maps(mirror),
                 "learn_threads": learn_threads,
                 "chunk_rows": self.chunk_rows,
+                "packing": self._packing(layout),
                 "rnd_cfg": None,
             },
             "actor": self.actor_model(layout),
-            "critic": self._flat(self.critic_network) | {"hidden_dims": self.critic_hidden},
-            "obs_groups": {"actor": ["actor"], "critic": ["critic"]},
+            "critic": self._critic_model(layout),
+            "obs_groups": {
+                "actor": ["actor"],
+                "critic": ["critic"] if self.critic_network in FLAT else ["actor", "critic"],
+            },
             "num_steps_per_env": self.steps_per_env,
             "check_for_nan": True,
             "logger": "tensorboard",
@@ -249,26 +277,41 @@ class PpoCfg:
         """rsl_rl's dictionary of the actor.
 
         Raises:
-            GantryError: If the network looks at a map and there is no layout to find it by.
+            GantryError: If the network looks at a map or a raster and there is no layout to find it by.
         """
         noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
         if self.distribution == "beta":
             noise = {"class_name": "gantry_policies.beta:BetaActions", "init_std": self.init_std}
         head = {"hidden_dims": self.hidden, "distribution_cfg": noise}
-        if self.network in CRITICS:
+        if self.network in FLAT:
             return self._flat(self.network) | head
+        return self._perceptive("Model", self.network, layout) | head
+
+    def _critic_model(self, layout: ObservationLayout | None) -> dict[str, Any]:
+        head = {"hidden_dims": self.critic_hidden}
+        if self.critic_network in FLAT:
+            return self._flat(self.critic_network) | head
+        return self._perceptive("Critic", self.critic_network, layout) | head
+
+    def _perceptive(self, kind: str, network: str, layout: ObservationLayout | None) -> dict[str, Any]:
         if layout is None:
-            raise GantryError(f"learner.network is '{self.network}', which needs to know the observation's layout.")
-        layout.require_window()
+            raise GantryError(f"learner.network is '{network}', which needs to know the observation's layout.")
+        if network == "bev":
+            layout.require_raster()
+        else:
+            layout.require_window()
         return {
-            "class_name": "gantry_policies.networks.model:PerceptiveModel",
+            "class_name": f"gantry_policies.networks.model:Perceptive{kind}",
             "activation": self.activation,
             "obs_normalization": self.normalize,
-            "encoder": self.network,
-            "sizes": self.ame,
+            "encoder": network,
+            "sizes": self.bev if network == "bev" else self.ame,
             "layout": layout,
-            **head,
         }
+
+    def _packing(self, layout: ObservationLayout | None) -> RasterPacking | None:
+        rasters = [] if layout is None else [term for term in layout.terms if term.name == RASTER_TERM]
+        return RasterPacking("actor", rasters[0].start, rasters[0].stop) if rasters else None
 
     def _flat(self, network: str) -> dict[str, Any]:
         common = {"activation": self.activation, "obs_normalization": self.normalize}

@@ -13,6 +13,7 @@ import torch
 from gantry_deploy.bundle import BASE, CARD, MANIFEST, MAPPER, REQUIRED, write_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
+from gantry_deploy.golden import pack_golden
 from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OBSERVATION, OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_mapping.errors import MappingError
@@ -76,6 +77,7 @@ def export_bundle(
             f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
         )
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
+    arrays = pack_golden(contract, arrays)
     try:
         parts: dict[str, Any] = {"card": card, "private_key": private_key, "mapper_bytes": mapper_bytes}
         return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, **parts)

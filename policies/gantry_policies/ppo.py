@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from rsl_rl.algorithms import PPO
+from tensordict import TensorDict
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.beta import BetaActions, is_beta, mirror_shapes
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.networks.moe import MixtureOfExperts
+from gantry_policies.packing import RasterPacking
 from gantry_policies.symmetry import MirrorMap, RandomMirror, mirror_mean_and_std
 
 MAX_LOG_RATIO = 20.0
@@ -45,6 +47,7 @@ class FewSamplePPO(PPO):
         learning_rate: Of Adam.
         learn_threads: Parts of a minibatch; 1 keeps rsl_rl's own update of a Gaussian policy unless there are chunks.
         chunk_rows: Most rows of a minibatch that run through the networks at once; 0 for no limit.
+        packing: How rollouts keep rasters in little memory; None to keep observations as they are.
         **kwargs: As for rsl_rl's PPO.
 
     Raises:
@@ -67,6 +70,7 @@ class FewSamplePPO(PPO):
         learning_rate: float = 1e-3,
         learn_threads: int = 1,
         chunk_rows: int = 0,
+        packing: RasterPacking | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(actor, critic, storage, device=device, learning_rate=learning_rate, **kwargs)
@@ -80,7 +84,7 @@ class FewSamplePPO(PPO):
             action = maps.pop("action", None)
             self.symmetry = self._random_mirror(maps, action)  # type: ignore[assignment]
         parts = learn_threads if device == "cpu" else 1
-        always = self.always_own_update or is_beta(self.actor)
+        always = self.always_own_update or is_beta(self.actor) or packing is not None
         own = (parts > 1 or chunk_rows > 0 or always) and not self.actor.is_recurrent
         if own and (self.rnd or self.normalize_advantage_per_mini_batch):
             what = "random network distillation" if self.rnd else "advantage normalisation per minibatch"
@@ -88,6 +92,9 @@ class FewSamplePPO(PPO):
                 raise GantryError(f"A Beta policy is learned with no {what}; expected a Gaussian one.")
             raise GantryError(f"Minibatches that are shared out over {parts} threads know no {what}; use one.")
         self._chunk_rows = chunk_rows
+        self._packing = packing
+        if packing is not None:
+            storage.observations = packing.room(storage.observations)
         self._replicas = [_Replica(self.actor, self.critic) for _ in range(parts)] if own else []
         self._pool = (
             ThreadPoolExecutor(parts, initializer=torch.set_num_threads, initargs=(1,)) if own and parts > 1 else None
@@ -101,6 +108,13 @@ class FewSamplePPO(PPO):
                 f"The mirror map of a Beta policy's actions has signs {list(action.sign)}, expected 1 and -1."
             )
         return RandomMirror(maps, action, self.device, mirror_shapes)
+
+    def act(self, obs: TensorDict) -> Tensor:
+        """Sample actions; the transition keeps observations as rollouts do."""
+        actions = super().act(obs)
+        if self._packing is not None:
+            self.transition.observations = self._packing.pack(obs)
+        return actions
 
     def begin_iteration(self, iteration: int) -> None:
         """Called before the update of every iteration, counted from 0, after the runner has set its schedules."""
@@ -213,8 +227,11 @@ class FewSamplePPO(PPO):
             return values.flatten(0, 1)[rows]
 
         params = storage.distribution_params
+        observations: dict[str, Tensor] = {group: take(values) for group, values in storage.observations.items()}  # type: ignore
+        if self._packing is not None:
+            observations = self._packing.unpack(observations)
         return Batch(
-            observations={group: take(values) for group, values in storage.observations.items()},  # type: ignore[arg-type]
+            observations=observations,
             actions=take(storage.actions),
             values=take(storage.values),
             returns=take(storage.returns),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.contract import ActionSpec, PolicyContract
 from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.drive_spec import LidarLayout
@@ -25,7 +26,9 @@ from gantry_hardware.robots import robot_spec
 
 BMW = robot_spec("bmw_320i")
 BASE = drive_contract_for(BMW)
-DRIVE = replace(BASE.drive, lookahead_m=(5.0, 10.0, 20.0), max_objects=2, object_range_m=30.0)
+DRIVE = replace(
+    BASE.drive, lookahead_m=(5.0, 10.0, 20.0), max_objects=2, object_range_m=30.0, bev=BevLayout(48, behind_m=12.0)
+)
 CONTRACT = replace(BASE, drive=DRIVE)
 SIZES = term_sizes(DRIVE)
 MAKE = {

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 MAP_TERM = "elevation_map"
 """Name of the observation term that holds the map window, flattened (rows, cols, channels)."""
+RASTER_TERM = "bev"
+"""Name of the observation term that holds a bird's-eye-view raster, flattened (channels, rows, cols)."""
+RASTER_STEPS = 255
+"""A raster's numbers are whole ones up to this; scaled by its inverse, networks see 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class ObservationLayout:
     """Every term in order."""
     window: MapWindow | None = None
     """Geometry of the map window, if a term holds one."""
+    bev: BevLayout | None = None
+    """Geometry of the raster, if a term holds one."""
 
     @classmethod
     def from_contract(cls, contract: PolicyContract) -> ObservationLayout:
@@ -56,12 +63,15 @@ class ObservationLayout:
         for term in contract.observations:
             terms.append(TermSlice(term.name, start, term.size, term.history))
             start = terms[-1].stop
-        return cls(tuple(terms), contract.map_window)
+        drive = contract.drive
+        return cls(tuple(terms), contract.map_window, None if drive is None else drive.bev)
 
     def __post_init__(self) -> None:
         for term in self.terms:
             if term.name == MAP_TERM:
                 self._check_map(term)
+            if term.name == RASTER_TERM:
+                self._check_raster(term)
 
     def _check_map(self, term: TermSlice) -> None:
         if self.window is None:
@@ -74,6 +84,14 @@ class ObservationLayout:
             )
         if term.history != 1:
             raise GantryError(f"The observation '{MAP_TERM}' has a history of {term.history} frames, expected 1.")
+
+    def _check_raster(self, term: TermSlice) -> None:
+        if self.bev is None or term.size != self.bev.size or term.history != 1:
+            asked = "none" if self.bev is None else f"{self.bev.shape} = {self.bev.size}"
+            raise GantryError(
+                f"The observation '{RASTER_TERM}' has {term.size} numbers in {term.history} frames, the contract's "
+                f"raster is {asked}, expected one frame of it."
+            )
 
     @property
     def size(self) -> int:
@@ -139,6 +157,37 @@ class ObservationLayout:
         term = self.term(MAP_TERM)
         cells = observation[:, term.start : term.stop]
         return cells.reshape(-1, window.rows, window.cols, len(window.channels))
+
+    def raster(self, observation: Tensor) -> Tensor:
+        """The raster of observations (N, size) as (N, channels, rows, cols).
+
+        Raises:
+            GantryError: If the observation has none.
+        """
+        shape = self.require_raster().shape
+        term = self.term(RASTER_TERM)
+        return observation[:, term.start : term.stop].reshape(-1, *shape)
+
+    def all_but_raster(self, observation: Tensor) -> Tensor:
+        """All other columns of observations (N, size), in order."""
+        return _columns(observation, tuple(term for term in self.terms if term.name != RASTER_TERM))
+
+    def require_raster(self) -> BevLayout:
+        """The raster's geometry.
+
+        Raises:
+            GantryError: If the observation has none.
+        """
+        if self.bev is None or all(term.name != RASTER_TERM for term in self.terms):
+            listed = ", ".join(term.name for term in self.terms)
+            raise GantryError(
+                f"This network looks at a raster: expected an observation '{RASTER_TERM}' among {listed}."
+            )
+        return self.bev
+
+    def with_more(self, name: str, size: int) -> ObservationLayout:
+        """The same followed by further columns."""
+        return replace(self, terms=(*self.terms, TermSlice(name, self.size, size)))
 
     def current_of(self, observation: Tensor) -> Tensor:
         """The current terms of observations (N, size), side by side, (N, current_size)."""

@@ -1,4 +1,4 @@
-"""The perceptive networks as models of rsl_rl: encoder, action head, distribution, and their export."""
+"""The networks that look at maps or pictures as models of rsl_rl: encoder, head, distribution, and their export."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ from torch import Tensor, nn
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.ame1 import Ame1Encoder
 from gantry_policies.networks.ame2 import Ame2Encoder
+from gantry_policies.networks.bev import BevEncoder
 from gantry_policies.networks.encoding import Encoding
-from gantry_policies.networks.layout import MAP_TERM, ObservationLayout
+from gantry_policies.networks.layout import MAP_TERM, RASTER_TERM, ObservationLayout
 from gantry_policies.networks.scan_mlp import ScanEncoder
-from gantry_policies.networks.sizes import AmeCfg
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg
 
-ENCODERS: dict[str, type[nn.Module]] = {"ame2": Ame2Encoder, "ame1": Ame1Encoder, "scan_mlp": ScanEncoder}
+ENCODERS: dict[str, type[nn.Module]] = {
+    "ame2": Ame2Encoder,
+    "ame1": Ame1Encoder,
+    "scan_mlp": ScanEncoder,
+    "bev": BevEncoder,
+}
 """Encoders by the name that a configuration gives them."""
 
 
 class PerceptiveModel(MLPModel):
-    """An encoder of map and proprioception in front of rsl_rl's MLP and distribution.
+    """An encoder of a map or a raster and all other terms in front of rsl_rl's MLP and distribution.
 
     Args:
         args: As for rsl_rl's ``MLPModel``.
         encoder: A name of :data:`ENCODERS`.
         sizes: Of the encoder.
         layout: Of the flat observation.
-        kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves the map alone: its metres share the
-            coordinates' scale, and a statistic per cell would undo what convolutions share.
+        kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves map and raster alone: a map's metres share
+            the coordinates' scale, and a statistic per cell would undo what convolutions share.
 
     Raises:
         UnknownNameError: If there is no such encoder.
@@ -40,7 +46,9 @@ class PerceptiveModel(MLPModel):
 
     raw_columns: Tensor
 
-    def __init__(self, *args: Any, encoder: str, sizes: AmeCfg, layout: ObservationLayout, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, encoder: str, sizes: AmeCfg | BevNetCfg, layout: ObservationLayout, **kwargs: Any
+    ) -> None:
         if encoder not in ENCODERS:
             raise UnknownNameError("encoder", encoder, ENCODERS)
         self._build = (ENCODERS[encoder], layout, sizes)  # rsl_rl asks for the latent's size while it builds the head
@@ -48,7 +56,9 @@ class PerceptiveModel(MLPModel):
         if self.obs_dim != layout.size:
             raise GantryError(f"The observation has {self.obs_dim} numbers, its layout says {layout.size}.")
         raw = torch.zeros(layout.size, dtype=torch.bool)
-        raw[layout.term(MAP_TERM).start : layout.term(MAP_TERM).stop] = True
+        for term in layout.terms:
+            if term.name in (MAP_TERM, RASTER_TERM):
+                raw[term.start : term.stop] = True
         self.register_buffer("raw_columns", raw, persistent=False)
 
     def get_latent(self, obs: TensorDict, masks: Tensor | None = None, hidden_state: Any = None) -> Tensor:
@@ -79,6 +89,32 @@ class PerceptiveModel(MLPModel):
         build, layout, sizes = self._build
         self.encoder = build(layout, sizes)
         return self.encoder.latent_size  # type: ignore[return-value]
+
+
+class PerceptiveCritic(PerceptiveModel):
+    """The same for a critic that sees the actor's observation and, in further groups after it, its own.
+
+    Args:
+        obs: Groups of observations.
+        obs_groups: Names of the groups by set; the first one of ``obs_set`` is the actor's.
+        obs_set: The critic's set.
+        args: As for :class:`PerceptiveModel`.
+        layout: Of the actor's observation.
+        kwargs: As for :class:`PerceptiveModel`.
+    """
+
+    def __init__(
+        self,
+        obs: TensorDict,
+        obs_groups: dict[str, list[str]],
+        obs_set: str,
+        *args: Any,
+        layout: ObservationLayout,
+        **kwargs: Any,
+    ) -> None:
+        for group in obs_groups[obs_set][1:]:
+            layout = layout.with_more(group, obs[group].shape[-1])
+        super().__init__(obs, obs_groups, obs_set, *args, layout=layout, **kwargs)
 
 
 class ExportedPolicy(nn.Module):

@@ -8,6 +8,33 @@ from gantry_hardware.errors import GantryError
 
 
 @dataclass(frozen=True)
+class BevNetCfg:
+    """Sizes of the encoder of a bird's-eye-view raster."""
+
+    first_channels: int = 8
+    """Channels of the first convolution; every further one has twice as many."""
+    most_channels: int = 256
+    """No convolution has more."""
+    rest: tuple[int, ...] = (256, 256)
+    """Layers over the terms beside the raster."""
+    both: tuple[int, ...] = (512, 256)
+    """Layers over both."""
+
+    @classmethod
+    def small(cls) -> BevNetCfg:
+        """For rasters of 64 pixels and two CPU cores."""
+        return cls(first_channels=8, most_channels=64, rest=(64,), both=(128,))
+
+    def __post_init__(self) -> None:
+        for name in ("first_channels", "most_channels"):
+            if getattr(self, name) < 1:
+                raise GantryError(f"bev.{name} is {getattr(self, name)}, expected at least 1.")
+        for name in ("rest", "both"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise GantryError(f"bev.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
+
+
+@dataclass(frozen=True)
 class AmeCfg:
     """Sizes of the AME-2 encoder; the defaults are the paper's (``paper()``). The AME-1 encoder and the scan MLP take
     theirs from here too, so that all of them can be compared at one size."""

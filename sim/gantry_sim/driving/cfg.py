@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.contract import Acceptance
 from gantry_hardware.cars import CarSpec, car_spec
 from gantry_hardware.errors import GantryError
@@ -35,6 +36,10 @@ class DriveNoise:
     """Of their headings."""
     object_speed_m_s: float = 0.2
     """Of their speeds."""
+    scan_m: float = 0.0
+    """Of each range of a scan."""
+    scan_dropout: float = 0.0
+    """Chance that a beam of a scan reports nothing."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,8 @@ class DriveCfg(CarTaskCfg):
     """Other road users and lights; None for nobody."""
     max_objects: int = 8
     """How many of the nearest others the policy sees, where there are any."""
+    bev: BevLayout | None = None
+    """A picture from above that the policy sees instead of numbers of others; None for none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

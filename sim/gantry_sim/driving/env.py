@@ -17,12 +17,16 @@ from gantry_hardware.cars import car_spec
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
+from gantry_sim.driving.contract import without_raster
+from gantry_sim.driving.lidar import LidarConfig, finish
 from gantry_sim.driving.reward import DriveFacts, make_reward
 from gantry_sim.driving.scene import Outcome
 from gantry_sim.driving.scenes import drive_contract, make_scene
 
 MOVING_M_S = 0.3
 """A slower car does not move."""
+RECENT = 200.0
+"""Episodes over which the progress of a training is told."""
 BLOCKED = "blocked"
 """How the episode of a car ends that does not move any more."""
 
@@ -70,7 +74,9 @@ class DriveEnv(VecEnv):
         self.contract: PolicyContract = drive_contract(cfg)
         like = torch.zeros(cfg.num_envs, 1, device=device)
         self.decoder = DriveDecoder(self.contract, like)
-        self._builders = [ObservationBuilder(self.contract, like) for _ in range(2)]
+        # A critic that wants the raster looks at the actor's, which is drawn once.
+        contracts = self.contract, without_raster(self.contract)
+        self._builders = [ObservationBuilder(contract, like) for contract in contracts]
         cars = CarsCfg(
             cfg.model, dt_s=cfg.dt_s, substeps=cfg.substeps, reverse=cfg.reverse, randomization=cfg.randomization
         )
@@ -88,6 +94,7 @@ class DriveEnv(VecEnv):
         """Of the last reward, each (N,)."""
         self.ended: dict[str, Tensor] = {}
         """How the episodes that ended in the last step went: ``envs`` (m,), and what :meth:`_summary` says of them."""
+        self._recent = dict.fromkeys(("completion", *self.ends), torch.zeros((), device=device))
         self.signals: Signals | None = None
         """What the actor's last observation was built from, noise included."""
         self._seen: dict[str, Tensor]
@@ -128,18 +135,16 @@ class DriveEnv(VecEnv):
         which = done.nonzero().squeeze(1)
         self.ended = self._summary(which, ends)
         if which.numel():
+            self._remember()
             self._begin(which)
         self._look()
         return self.get_observations(), reward, done.long(), {"time_outs": late}
 
     def step_metrics(self) -> dict[str, Tensor]:
-        """Means over the environments, of the step just taken."""
+        """Means over the environments of the step just taken, and over some hundred episodes that ended lately."""
         found = {f"factor_{name}": value.mean() for name, value in self.factors.items()}
         found["speed_m_s"] = self.cars.speed_m_s.mean()
-        if len(self.ended["envs"]):
-            found["completion"] = self.ended["completion"].mean()
-            found |= {name: self.ended[name].float().mean() for name in self.ends}
-        return found
+        return found | self._recent
 
     def training_state(self) -> dict[str, Any]:
         """What an exact continuation needs."""
@@ -152,6 +157,7 @@ class DriveEnv(VecEnv):
             "cars": self.cars.state_dict(),
             "comfort": self.comfort.state_dict(),
             "reward": self.reward.state_dict(),
+            "recent": dict(self._recent),
             "past": [builder.past for builder in self._builders],
             "generator": self.generator.get_state(),
         }
@@ -167,6 +173,7 @@ class DriveEnv(VecEnv):
         self.scene.load_state_dict(state["scene"])
         self.comfort.load_state_dict(state["comfort"])
         self.reward.load_state_dict(state["reward"])
+        self._recent = {name: value.to(self.device) for name, value in state["recent"].items()}
         for builder, past in zip(self._builders, state["past"], strict=True):
             builder.past = None if past is None else tuple(kept.to(self.device) for kept in past)
         self.generator.set_state(state["generator"].cpu())
@@ -204,6 +211,7 @@ class DriveEnv(VecEnv):
             steer_change=action[:, 0] - self.last_action[:, 0],
             safe_speed_m_s=outcome.safe_speed_m_s,
             infraction=infraction,
+            look=lambda: (self.scene.surroundings(), self.cars.pose),
         )
         ride = self.ride
         ride.steps = ride.steps + 1
@@ -223,6 +231,13 @@ class DriveEnv(VecEnv):
             "off_route_share": ride.off_route[which] / steps,
             "discomfort_share": ride.discomfort[which] / steps,
         }
+
+    def _remember(self) -> None:
+        """How episodes go lately: means that forget by episodes, not by steps."""
+        weight = 1.0 - (1.0 - 1.0 / RECENT) ** len(self.ended["envs"])
+        for name in ("completion", *self.ends):
+            now = self.ended[name].float().mean()
+            self._recent[name] = torch.lerp(self._recent[name], now, weight)
 
     def _begin(self, env_ids: Tensor) -> None:
         pose, speed_m_s = self.scene.begin(env_ids)
@@ -279,6 +294,10 @@ class DriveEnv(VecEnv):
         if around.objects is not None:
             std = (noise.object_pos_m, noise.object_pos_m, noise.object_yaw_rad, noise.object_speed_m_s, 0.0, 0.0, 0.0)
             around = replace(around, objects=white(around.objects, std))
+        layout = self.contract.drive and self.contract.drive.lidar
+        if around.scan_ranges_m is not None and layout is not None:
+            scanner = LidarConfig(range_max_m=layout.range_max_m, noise_std_m=noise.scan_m, dropout=noise.scan_dropout)
+            around = replace(around, scan_ranges_m=finish(scanner, around.scan_ranges_m, self.generator))
         return replace(
             exact,
             joint_pos_rad=white(exact.joint_pos_rad, (noise.steering_rad, 0.0)),

@@ -11,14 +11,19 @@ import torch
 
 from gantry_deploy.drive_scores import DriveEpisodes, drive_scores
 from gantry_deploy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
+from gantry_deploy.metrics import bootstrap_mean
 from gantry_deploy.observations import Signals
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.park_cfg import ParkCfg
+from gantry_sim.driving.reward import without_language
 from gantry_sim.tasks.registry import Policy, Task
 
 COUNTED = ("pedestrian", "vehicle", "static", "red_light", "blocked")
 """Ends of episodes that are infractions."""
-ENDS = ("finished", "off_road", *COUNTED)
+PICTURE_STEPS = 170
+"""Most decisions of each car that are recorded with pictures, which fill a bundle."""
+ENDS = ("finished", "off_road", "wrong_way", *COUNTED)
 """How an episode may end but by running out of time; not all of them everywhere."""
 
 
@@ -31,9 +36,14 @@ def held_out(env_cfg: CarTaskCfg, *, num_envs: int, full_model: bool = False, **
         full_model: Cars with tyres and finer steps instead of the training's kinematic ones.
         changes: Further fields.
     """
-    finer = {"model": "single-track-grip", "substeps": 10} if full_model else {}
+    # Where cars have tyres in training already, they differ by the length of a step alone.
+    finer = {"model": "single-track-grip", "substeps": max(10, 4 * env_cfg.substeps)} if full_model else {}
     maps = {"map_split": "test", "map_count": min(env_cfg.map_count, 32)}
-    return replace(env_cfg, **({"num_envs": num_envs} | maps | finer | changes))
+    if isinstance(env_cfg, ParkCfg):
+        # Lots cost nothing to draw, and every episode begins in the aisle.
+        maps |= {"map_count": env_cfg.map_count, "near_share": 0.0}
+    reward = {"reward": without_language(env_cfg.reward)}
+    return replace(env_cfg, **({"num_envs": num_envs} | maps | finer | reward | changes))
 
 
 def drive_episodes(
@@ -83,7 +93,20 @@ def scores_of(found: dict[str, np.ndarray]) -> dict[str, Any]:
     scores = asdict(drive_scores(episodes))
     scores["completion_percent"] = scores.pop("completion")
     ends = {name: float(np.mean(found[name])) for name in ENDS if name in found}
+    if "position_error_m" in found:
+        scores |= {name: float(np.median(found[name])) for name in ("position_error_m", "heading_error_rad")}
+    if "laps" in found:
+        scores |= _race_scores(found, scores["per_km"]["static"])
     return scores | {"ends": ends, "mean_speed_m_s": float(found["driven_m"].sum() / found["duration_s"].sum())}
+
+
+def _race_scores(found: dict[str, np.ndarray], crashes_per_km: float) -> dict[str, Any]:
+    """Of races on closed tracks; lap times are means over finished races and left out where there is none."""
+    scores: dict[str, Any] = {"laps": asdict(bootstrap_mean(found["laps"])), "crashes_per_km": crashes_per_km}
+    whole = found["completion"] >= 1.0
+    if whole.any():
+        scores |= {name: asdict(bootstrap_mean(found[name][whole])) for name in ("lap_time_s", "best_lap_s")}
+    return scores
 
 
 def evaluate_drive(
@@ -119,7 +142,10 @@ def record_drive(
     Returns:
         Arrays of ``envs * steps`` rows, car by car, ``episode_start`` marking those without a past.
     """
-    env = task.make_env(replace(env_cfg, num_envs=envs, map_count=min(env_cfg.map_count, 4)), "cpu", seed)
+    if getattr(env_cfg, "bev", None) is not None:
+        steps = min(steps, PICTURE_STEPS)
+    reward, maps = without_language(env_cfg.reward), min(env_cfg.map_count, 4)
+    env = task.make_env(replace(env_cfg, num_envs=envs, map_count=maps, reward=reward), "cpu", seed)
     assert isinstance(env, DriveEnv)
     rows: dict[str, list[torch.Tensor]] = {}
     with torch.inference_mode():
@@ -148,7 +174,8 @@ def _told(signals: Signals) -> dict[str, torch.Tensor]:
     pose, around = signals.pose_in_world, signals.surroundings
     assert pose is not None
     assert around is not None
-    half, zeros = 0.5 * pose[:, 2], torch.zeros_like(pose[:, 2])
+    # In double precision, so that the heading is the same number again, and pixels of a raster fall alike.
+    half, zeros = 0.5 * pose[:, 2].double(), torch.zeros_like(pose[:, 2])
     found[PLACE_ARRAY] = torch.cat((pose[:, :2], zeros[:, None]), dim=1)
     found["quat_base_to_world_wxyz"] = torch.stack((torch.cos(half), zeros, zeros, torch.sin(half)), dim=1)
     return found | {AROUND_PREFIX + name: values.clone() for name, values in around.given().items()}

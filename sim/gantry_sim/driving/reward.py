@@ -2,65 +2,39 @@
 
 The reward of a step is the part of the route that was driven in it, in percent, times factors from 0 to 1 that say how
 it was driven; a route driven without fault is worth 100 in all. There is nothing to add up, so nothing to be bought
-with something else. :class:`AdditiveReward` is the other kind, a weighted sum of terms in the manner of Roach
-(arXiv 2108.08265), for comparison.
+with something else. :class:`AdditiveReward` is another kind, a weighted sum of terms in the manner of Roach
+(arXiv 2108.08265), for comparison, and :mod:`gantry_sim.driving.language` a third one, from language goals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_sim.driving.facts import COMFORT, Reward
+from gantry_sim.driving.facts import DriveFacts as DriveFacts
+from gantry_sim.driving.language.cfg import LanguageCfg
+from gantry_sim.driving.language.reward import LanguageReward
 
-COMFORT = ("lon_jerk", "jerk", "lon_acc", "lat_acc", "yaw_rate", "yaw_acc")
-"""What passengers feel, in the order of :attr:`DriveFacts.discomfort`."""
-FACTORS = ("on_route", "speed", "ttc", "comfort", "lane")
+FACTORS = ("on_route", "speed", "ttc", "comfort", "lane", "calm")
 """Names of the factors of :class:`MultiplicativeReward`."""
+KINDS = ("multiplicative", "additive", "language")
+"""Kinds of reward."""
 TERMS = ("speed", "lane", "heading", "action", "hint")
 """Names of the terms of :class:`AdditiveReward`."""
 
 
 @dataclass(frozen=True)
-class DriveFacts:
-    """What happened to N cars in one step."""
-
-    progress: Tensor
-    """``(N,)`` share of the route that was driven in this step, in percent."""
-    off_route: Tensor
-    """``(N,)`` bool: outside the lanes of the route."""
-    speed_m_s: Tensor
-    """``(N,)``, forward."""
-    speed_limit_m_s: Tensor
-    """``(N,)``, where the car is."""
-    near_collision: Tensor
-    """``(N,)`` bool: somebody would be hit within the forecast, all going on as they do."""
-    discomfort: Tensor
-    """``(N, 6)`` bool: limits of :data:`COMFORT` that are exceeded."""
-    lane_share: Tensor
-    """``(N,)`` distance from the middle of the lane, in half widths of the lane."""
-    heading_error_rad: Tensor
-    """``(N,)`` against the lane."""
-    in_junction: Tensor
-    """``(N,)`` bool: where no lane need be kept."""
-    steer_change: Tensor
-    """``(N,)`` change of the steering action since the last step."""
-    safe_speed_m_s: Tensor
-    """``(N,)`` that whoever drives ahead and the next stop line leave; the limit without them."""
-    infraction: Tensor
-    """``(N,)`` bool: a collision or a red light, which ends the episode."""
-
-
-@dataclass(frozen=True)
 class RewardCfg:
-    """Numbers of both kinds of reward."""
+    """Numbers of all kinds of reward."""
 
     kind: str = "multiplicative"
-    """``multiplicative`` or ``additive``."""
+    """A name of :data:`KINDS`."""
     overspeed_m_s: float = 2.23
     """Speed above the limit at which nothing is earned any more."""
     near_collision: float = 0.5
@@ -72,6 +46,8 @@ class RewardCfg:
     short one they would never be forgotten."""
     lane: bool = True
     """Whether leaving the middle of the lane costs; a task that asks to change lanes does without."""
+    calm: float = 0.0
+    """Share that is lost when the steering action changes by 1; CaRL has none, and its policies were seen to wag."""
     hint: float = 1.0
     """What an infraction costs beside the rest of the route."""
     lane_weight: float = 0.5
@@ -82,15 +58,17 @@ class RewardCfg:
     """Of the additive kind, for a steering action that changes by more than a hundredth."""
     infraction_weight: float = 1.0
     """Of the additive kind: an infraction costs this and as much again for each m/s driven in it."""
+    language: LanguageCfg = field(default_factory=LanguageCfg)
+    """All of the language kind."""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("multiplicative", "additive"):
-            raise GantryError(f"reward.kind is '{self.kind}', expected multiplicative or additive.")
+        if self.kind not in KINDS:
+            raise GantryError(f"reward.kind is '{self.kind}', expected {KINDS[0]} or {' or '.join(KINDS[1:])}.")
         if not self.overspeed_m_s > 0.0 or not self.hold_s > 0.0:
             raise GantryError(
                 f"reward.overspeed_m_s is {self.overspeed_m_s} and reward.hold_s {self.hold_s}, expected more than 0."
             )
-        for name in ("near_collision", "discomfort"):
+        for name in ("near_collision", "discomfort", "calm"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise GantryError(f"reward.{name} is {getattr(self, name)}, expected 0 to 1.")
 
@@ -141,6 +119,7 @@ class MultiplicativeReward:
             "ttc": torch.where(counts[:, 0], cfg.near_collision, ones),
             "comfort": 1.0 - cfg.discomfort * counts[:, 1:].to(ones.dtype).mean(dim=1),
             "lane": torch.where(facts.in_junction, ones, lane) if cfg.lane else ones,
+            "calm": 1.0 - cfg.calm * facts.steer_change.abs().clamp(max=1.0),
         }
         reward = facts.progress
         for factor in factors.values():
@@ -176,9 +155,14 @@ class AdditiveReward(MultiplicativeReward):
         return torch.stack(list(terms.values())).sum(dim=0), terms
 
 
-def make_reward(
-    cfg: RewardCfg, num_envs: int, dt_s: float, episode_s: float, device: str = "cpu"
-) -> MultiplicativeReward:
+def without_language(cfg: RewardCfg) -> RewardCfg:
+    """What to use where nobody learns: rewards do not matter there, and language goals cost time and weights."""
+    return replace(cfg, kind=KINDS[0]) if cfg.kind == "language" else cfg
+
+
+def make_reward(cfg: RewardCfg, num_envs: int, dt_s: float, episode_s: float, device: str = "cpu") -> Reward:
     """The kind that is asked for."""
+    if cfg.kind == "language":
+        return LanguageReward(cfg.language, num_envs, dt_s, device)
     kind = MultiplicativeReward if cfg.kind == "multiplicative" else AdditiveReward
     return kind(cfg, num_envs, dt_s, episode_s, device)

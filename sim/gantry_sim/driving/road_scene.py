@@ -14,6 +14,7 @@ from gantry_sim.driving.boxes import corners, meets
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.maps.projection import Projection, corner_offsets, project, window
+from gantry_sim.driving.maps.tiles import road_tiles
 from gantry_sim.driving.roads import Roads, RoadsCfg, roads
 from gantry_sim.driving.scene import Outcome, boxes_at, kept
 from gantry_sim.driving.starts import BEHIND_M, Starts
@@ -64,6 +65,9 @@ class RoadScene:
             self.traffic = Traffic(cfg.traffic, self.roads.traffic, count, cfg.dt_s, seed)
         self.starts = Starts(cfg, self.roads, generator, seed + 1)
         self.extras = 2 if self.traffic is None else 8
+        bev = cfg.bev
+        self.tiles = None if bev is None else road_tiles(self.roads.maps, bev.metres_per_pixel, bev.reach_m, device)
+        """The road as cells, where the policy sees them."""
         self.route = self.roads.rows[torch.zeros(count, dtype=torch.int64, device=device)]
         """(N,) row of ``routes`` that each car drives."""
         self.driven_m = torch.zeros(count, device=device)
@@ -146,7 +150,10 @@ class RoadScene:
     def surroundings(self) -> Surroundings:
         """Routes and, where there is traffic, others and the next stop lines, told from the cars' noses."""
         around = window(self.routes, self.route, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
-        objects = stop_line = None
+        objects = stop_line = kinds = cells = place = None
+        if self.tiles is not None:
+            cells, place = self.tiles.around(self.route // self.roads.per_map, self.cars.pose[:, :2])
+            kinds = None if self.traffic is None else self.traffic.kinds
         if self.traffic is not None:
             objects = self.traffic.objects
             stop_line = torch.stack((self.traffic.car.stop_m, self.traffic.car.light), dim=1)
@@ -157,6 +164,9 @@ class RoadScene:
             route_right_m=around.right_m,
             objects=objects,
             stop_line=stop_line,
+            object_kinds=kinds,
+            road_cells=cells,
+            road_place=place,
         )
 
     def critic_extras(self) -> Tensor:

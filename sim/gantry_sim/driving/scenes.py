@@ -7,15 +7,23 @@ import torch
 from gantry_deploy.contract import PolicyContract
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
-from gantry_sim.driving.contract import road_contract
+from gantry_sim.driving.contract import park_contract, road_contract, track_contract
+from gantry_sim.driving.lot_scene import LotScene
+from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.scene import Scene
+from gantry_sim.driving.track_cfg import RaceCfg
+from gantry_sim.driving.track_scene import TrackScene
 
 
 def drive_contract(cfg: CarTaskCfg) -> PolicyContract:
     """The contract of a policy trained on a task; training and runtime both obey it."""
     if isinstance(cfg, DriveCfg):
         return road_contract(cfg)
+    if isinstance(cfg, ParkCfg):
+        return park_contract(cfg)
+    if isinstance(cfg, RaceCfg):
+        return track_contract(cfg)
     raise TypeError(f"No contract for tasks of {type(cfg).__name__}.")
 
 
@@ -31,4 +39,8 @@ def make_scene(cfg: CarTaskCfg, cars: BatchedCars, device: str, generator: torch
     """
     if isinstance(cfg, DriveCfg):
         return RoadScene(cfg, cars, device, generator, seed)
+    if isinstance(cfg, ParkCfg):
+        return LotScene(cfg, cars, device, generator)
+    if isinstance(cfg, RaceCfg):
+        return TrackScene(cfg, cars, device, generator)
     raise TypeError(f"No scene for tasks of {type(cfg).__name__}.")
