@@ -1,0 +1,65 @@
+"""What parking is, in numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from gantry_deploy.drive_spec import LidarLayout
+from gantry_hardware.errors import GantryError
+from gantry_sim.driving.cfg import ActionLimits, CarTaskCfg
+from gantry_sim.driving.maps.lots import LotConfig
+from gantry_sim.driving.reward import RewardCfg
+
+
+@dataclass(frozen=True)
+class ParkCfg(CarTaskCfg):
+    """Reaching a free slot among parked cars, forwards and backwards, and standing in it."""
+
+    reverse: bool = True
+    """Whether the policy may drive backwards."""
+    map_count: int = 256
+    """Different lots."""
+    episode_s: float = 60.0
+    """Longest episode."""
+    history: int = 3
+    """How many of its last actions, and of its last steering angles, the policy sees."""
+    limits: ActionLimits = field(default_factory=lambda: ActionLimits(0.9, 1.5, 2.5, 2.0))
+    """Of actions."""
+    lots: LotConfig = field(default_factory=LotConfig)
+    """What lots look like."""
+    position_m: float = 0.25
+    """A car has arrived if the middle of its box is so near to the slot's,"""
+    heading_rad: float = math.radians(5.0)
+    """turned by no more than this,"""
+    still_m_s: float = 0.1
+    """and slower than this."""
+    radian_m: float = 2.0
+    """A radian off counts as much as so many metres."""
+    whole_way_m: float = 10.0
+    """Coming so much nearer is worth 100 in all, but for ``arrival_percent``."""
+    arrival_percent: float = 25.0
+    """Share of the reward for having arrived."""
+    near_share: float = 0.5
+    """Share of episodes that begin where a drive out of the slot may have led (reverse curriculum, arXiv 1707.05300);
+    none when scored."""
+    near_m: tuple[float, float] = (0.5, 14.0)
+    """Range of the length of such drives."""
+    lidar: LidarLayout = field(default_factory=lambda: LidarLayout(36, -math.pi, math.pi, 12.0, 1.25))
+    """The scan, taken in the middle of the car."""
+    reward: RewardCfg = field(
+        default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, hint=20.0)
+    )
+    """What driving is worth: coming nearer, and not touching anything."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("position_m", "heading_rad", "still_m_s", "radian_m", "whole_way_m"):
+            if not getattr(self, name) > 0.0:
+                raise GantryError(f"env.{name} is {getattr(self, name)}, expected more than 0.")
+        if not 0.0 <= self.near_share <= 1.0:
+            raise GantryError(f"env.near_share is {self.near_share}, expected 0 to 1.")
+        if not 0.0 <= self.arrival_percent <= 100.0:
+            raise GantryError(f"env.arrival_percent is {self.arrival_percent}, expected 0 to 100.")
+        if not 0.0 < self.near_m[0] <= self.near_m[1]:
+            raise GantryError(f"env.near_m is {self.near_m}, expected a range above 0.")
