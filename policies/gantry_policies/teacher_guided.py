@@ -1,6 +1,8 @@
 """PPO that also imitates a teacher: AME-2's student, and the distillation of larger models, are one learner.
 
 L = L_PPO + w_action * L_action + w_embedding * L_embedding (arXiv 2601.08485, Sec. IV), on the student's own rollouts.
+A driver by rules may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
+advises, held to the student by a divergence; here it is anything that answers actions, held by ``guide.action_loss``.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ class TeacherGuidedPPO(FewSamplePPO):
     """Imitation and reinforcement at once, after a phase of imitation.
 
     For the first ``guide.imitation_iterations`` surrogate and entropy are off and the learning rate is the guide's;
-    the value function learns from the beginning, and imitation is never switched off. A teacher is asked once about
-    every sample of a rollout.
+    the value function learns from the beginning. Imitation goes on, with weights that fade if ``guide.fade_iterations``
+    says so. A teacher is asked once about every sample of a rollout.
 
     Args:
         args: As for :class:`FewSamplePPO`.
@@ -45,12 +47,15 @@ class TeacherGuidedPPO(FewSamplePPO):
         self.teacher = teacher
         self.guide = guide
         self.imitating = guide.imitation_iterations > 0
+        self.share = guide.share_at(0)
+        """What is left of the guide's weights."""
         self._rl_schedule, self._rl_learning_rate = self.schedule, self.learning_rate
         self._guidance: Guidance | None = None
 
     def begin_iteration(self, iteration: int) -> None:
         """Choose the phase of an iteration, counted from 0."""
         self.imitating = iteration < self.guide.imitation_iterations
+        self.share = self.guide.share_at(iteration)
         self.schedule = "fixed" if self.imitating else self._rl_schedule
         if self.imitating:
             self.set_learning_rate(self.guide.imitation_learning_rate)
@@ -111,15 +116,18 @@ class TeacherGuidedPPO(FewSamplePPO):
         surrogate, entropy, losses = self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
         assert batch.teacher_actions is not None
-        action_loss = -replica.actor.get_output_log_prob(batch.teacher_actions).mean()
-        loss = self.value_loss_coef * value_loss + self.guide.action_weight * action_loss
+        if self.guide.action_loss == "mean":
+            action_loss = (replica.actor.output_mean - batch.teacher_actions).square().sum(dim=-1).mean()
+        else:
+            action_loss = -replica.actor.get_output_log_prob(batch.teacher_actions).mean()
+        loss = self.value_loss_coef * value_loss + self.share * self.guide.action_weight * action_loss
         losses = {"value": value_loss.detach(), **losses, "imitation": action_loss.detach()}
         if batch.teacher_embedding:
             distances = [
                 (mine - theirs).square().mean() for mine, theirs in zip(embedding, batch.teacher_embedding, strict=True)
             ]
             embedding_loss = torch.stack(distances).sum()
-            loss = loss + self.guide.embedding_weight * embedding_loss
+            loss = loss + self.share * self.guide.embedding_weight * embedding_loss
             losses["embedding"] = embedding_loss.detach()
         if not self.imitating:
             loss = loss + surrogate - self.entropy_coef * entropy

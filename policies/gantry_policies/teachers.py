@@ -40,17 +40,50 @@ class Teacher(Protocol):
         ...
 
 
+class ToldTeacher:
+    """A script that acts in the simulator, which gives its actions as an observation group.
+
+    Args:
+        group: Observation group that holds the actions.
+    """
+
+    def __init__(self, group: str = TEACHER_GROUP) -> None:
+        self.group = group
+
+    def __call__(self, observations: TensorDict) -> Guidance:
+        """The actions, as they are.
+
+        Raises:
+            UnknownNameError: If the environment does not give the group.
+        """
+        return Guidance(told(observations, self.group))
+
+
+def told(observations: TensorDict, group: str) -> Tensor:
+    """An observation group, (N, ...).
+
+    Raises:
+        UnknownNameError: If the environment does not give it.
+    """
+    groups = [str(name) for name in observations.keys()]  # noqa: SIM118  a TensorDict iterates over its rows
+    if group not in groups:
+        raise UnknownNameError("observation group", group, groups)
+    return observations[group]
+
+
 class PolicyTeacher:
     """A trained actor as a teacher; it is frozen, and put into evaluation mode.
 
     Args:
         actor: Model of rsl_rl or of :mod:`gantry_policies.networks`, whose map embedding is handed on.
         group: Observation group that it reads.
+        columns: (size,), int64, which numbers of the group it was trained on; None for all of them.
     """
 
-    def __init__(self, actor: MLPModel, group: str = TEACHER_GROUP) -> None:
+    def __init__(self, actor: MLPModel, group: str = TEACHER_GROUP, columns: Tensor | None = None) -> None:
         self.actor = actor.eval().requires_grad_(False)
         self.group = group
+        self.columns = columns
 
     @classmethod
     def from_checkpoint(
@@ -61,6 +94,7 @@ class PolicyTeacher:
         action_size: int,
         *,
         group: str = TEACHER_GROUP,
+        columns: Tensor | None = None,
         device: str = "cpu",
     ) -> PolicyTeacher:
         """Load the actor of a training run.
@@ -71,6 +105,7 @@ class PolicyTeacher:
             layout: Of the observations that it was trained on.
             action_size: Numbers in an action.
             group: Observation group that the teacher reads.
+            columns: As of the constructor.
             device: Where it computes.
 
         Raises:
@@ -83,7 +118,7 @@ class PolicyTeacher:
         except (KeyError, RuntimeError) as error:
             text = " ".join(str(error).split())
             raise CheckpointError(f"Checkpoint {path} does not hold this teacher's network: {text}") from error
-        return cls(actor.to(device), group)
+        return cls(actor.to(device), group, columns)
 
     @torch.no_grad()
     def __call__(self, observations: TensorDict) -> Guidance:
@@ -92,11 +127,8 @@ class PolicyTeacher:
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
         """
-        if self.group not in observations.keys():  # noqa: SIM118  a TensorDict iterates over its rows
-            raise UnknownNameError("observation group", self.group, [str(name) for name in observations.keys()])  # noqa: SIM118
-        own = TensorDict(
-            {group: observations[self.group] for group in self.actor.obs_groups}, batch_size=observations.batch_size
-        )
+        seen = self.seen(observations)
+        own = TensorDict({group: seen for group in self.actor.obs_groups}, batch_size=observations.batch_size)
         embedding: tuple[Tensor, ...] = ()
         if isinstance(self.actor, PerceptiveModel):
             encoding = self.actor.encode(own)
@@ -107,6 +139,15 @@ class PolicyTeacher:
         if self.actor.distribution is not None:
             output = self.actor.distribution.deterministic_output(output)
         return Guidance(output, embedding)
+
+    def seen(self, observations: TensorDict) -> Tensor:
+        """What the teacher's network is fed, (N, its size).
+
+        Raises:
+            UnknownNameError: If the environment does not give the teacher's observation group.
+        """
+        found = told(observations, self.group)
+        return found if self.columns is None else found[:, self.columns.to(found.device)]
 
 
 def make_actor(learner: PpoCfg, layout: ObservationLayout, action_size: int) -> MLPModel:

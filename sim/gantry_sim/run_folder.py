@@ -15,7 +15,7 @@ import torch
 
 from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.structured import from_plain
 from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
     BUNDLE_FOLDER,
@@ -51,6 +51,8 @@ class RunCfg:
     """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
     teacher: Path | None = None
     """Run folder of whoever teaches, if anybody."""
+    script: str = ""
+    """Name of one of the task's scripts that teaches instead, if any."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data of the whole configuration."""
@@ -63,6 +65,7 @@ class RunCfg:
             "env": asdict(self.preset.env),
             "learner": asdict(self.preset.learner),
             "teacher": None if self.teacher is None else str(self.teacher),
+            "script": self.script,
         }
 
 
@@ -102,6 +105,10 @@ def check_run(cfg: RunCfg) -> None:
 
 def _check_teacher(cfg: RunCfg) -> None:
     taught = cfg.task.teacher(cfg.preset.env) is not None
+    if cfg.script and cfg.teacher is not None:
+        raise RunError(f"Both '{cfg.script}' and the run '{cfg.teacher}' are named to teach, expected one of them.")
+    if cfg.script and cfg.script not in cfg.task.scripts:
+        raise UnknownNameError(f"script that teaches {cfg.task.name}", cfg.script, cfg.task.scripts)
     if cfg.task.needs_teacher and cfg.teacher is None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:
@@ -171,7 +178,8 @@ def read_run(folder: Path) -> RunCfg:
         if (folder / MAPPER).is_file():
             env = task.use_mapper(env, folder / MAPPER)
         teacher = folder / TEACHER_FOLDER if data.get("teacher") else None
-        return RunCfg(task, data["preset"], Preset(env, learner), data["device"], data["seed"], threads, teacher)
+        made = Preset(env, learner), data["device"], data["seed"], threads, teacher, data.get("script", "")
+        return RunCfg(task, data["preset"], *made)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error
     except OSError as error:

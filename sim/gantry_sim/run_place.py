@@ -12,6 +12,8 @@ from gantry_hardware.errors import GantryError
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
+SCRIPTS = ("rules",)
+"""Teachers that are no run but drive by themselves, as ``--teacher`` names them; not every task has them."""
 ARM_FILES = ("base", "demos.npz", "contract.json")
 """What a run of a manipulation task keeps of what it learns from, and the contract of its policy."""
 _BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *ARM_FILES}

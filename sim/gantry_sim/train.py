@@ -48,7 +48,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
     torch.manual_seed(cfg.seed)
     with quietly(), torch_threads(1):
         try:
-            env = cfg.task.make_env(cfg.preset.env, cfg.device, cfg.seed)
+            make_env = cfg.task.scripts[cfg.script] if cfg.script else cfg.task.make_env
+            env = make_env(cfg.preset.env, cfg.device, cfg.seed)
         except ValueError as error:  # from mjlab, or from MuJoCo's compiler
             raise RunError(f"The environment cannot be built with this configuration: {error}") from error
         contract = cfg.task.contract(cfg.preset.env)
@@ -148,6 +149,6 @@ def open_run(folder: Path) -> tuple[RunCfg, Runner]:
     cfg = replace(read_run(folder), device="cpu")
     load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
     small = replace(cfg.preset, env=replace(cfg.preset.env, num_envs=2))
-    runner = build_runner(replace(cfg, preset=small, teacher=None), folder)
+    runner = build_runner(replace(cfg, preset=small, teacher=None, script=""), folder)
     runner.resume(policy_only=True)
     return cfg, runner

@@ -248,6 +248,8 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
         ({"action_weight": 0.0, "embedding_weight": 0.0}, "both weights at 0"),
         ({"imitation_iterations": -1}, "imitation_iterations is -1"),
         ({"imitation_learning_rate": 0.0}, "imitation_learning_rate is 0.0"),
+        ({"fade_iterations": -2}, "fade_iterations is -2"),
+        ({"action_loss": "meen"}, "meen.*Did you mean 'mean'"),
     ],
 )
 def test_guides_that_make_no_sense_are_refused(change, text):

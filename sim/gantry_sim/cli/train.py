@@ -23,7 +23,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.run_place import RunError, require_fresh, trained_task
+from gantry_sim.run_place import SCRIPTS, RunError, require_fresh, trained_task
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-dir", type=Path, metavar="FOLDER", help="where to write, new or empty; a folder in runs/ if not given"
     )
     parser.add_argument(
-        "--teacher", type=Path, metavar="RUN", help="run folder of the policy that a student learns from"
+        "--teacher",
+        type=Path,
+        metavar="RUN",
+        help="run folder of the policy that a student learns from; or rules, the driver by rules, for tasks on roads",
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
     parser.add_argument(
@@ -76,12 +79,14 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     shorter = [] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"]
     preset = changed(task.preset(preset_name), [*args.changes, *shorter])
     seed = 1 if args.seed is None else args.seed
-    cfg = RunCfg(task, preset_name, preset, device, seed, teacher=args.teacher)
+    script = _script(args)
+    teacher = None if script else args.teacher
+    cfg = RunCfg(task, preset_name, preset, device, seed, teacher=teacher, script=script)
     check_run(cfg)
     load_teacher(cfg)  # says what does not fit before anything is written
     folder = create_run(cfg, args.run_dir)
-    if args.teacher is not None:
-        copy_teacher(args.teacher, folder)
+    if teacher is not None:
+        copy_teacher(teacher, folder)
     return read_run(folder), folder, False
 
 
@@ -108,8 +113,14 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
     if args.run_dir is not None:
         require_fresh(args.run_dir)
-    if args.teacher is not None:
+    if args.teacher is not None and not _script(args):
         find_run(args.teacher, RunError)
+
+
+def _script(args: argparse.Namespace) -> str:
+    """Name of a script that shall teach; a folder of that name is meant by its whole path."""
+    name = "" if args.teacher is None else str(args.teacher)
+    return name if name in SCRIPTS else ""
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +17,9 @@ from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap
 from gantry_sim.tasks.names import GROUP
 from gantry_sim.tasks.names import task_names as task_names
-from gantry_sim.vec_env import Metrics
+
+if TYPE_CHECKING:
+    from gantry_sim.vec_env import Metrics  # It loads the simulator of legs, which cars and arms do without.
 
 Policy = Callable[[Tensor], Tensor]
 """Observations (N, obs) to actions (N, n), deterministic."""
@@ -75,6 +77,9 @@ class Task:
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
     """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
     the group ``teacher``; None if it gives none."""
+    scripts: Mapping[str, Callable[[Any, str, int], Any]] = field(default_factory=dict)
+    """Teachers that are no policy, by name: as ``make_env``, for an environment that gives the script's actions as the
+    group ``teacher``."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_policies.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
 from gantry_sim.driving.lights import LightsCfg
 from gantry_sim.driving.maps.generate import MapConfig
+from gantry_sim.driving.park_cfg import ParkCfg
+from gantry_sim.driving.reward import RewardCfg
 from gantry_sim.driving.scenes import drive_contract
+from gantry_sim.driving.teachers import DRIVE_GUIDE, RuleGuidedEnv
+from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks.registry import Preset, Task
 
@@ -35,12 +40,13 @@ def _few_samples() -> PpoCfg:
         hidden=(128, 128),
         critic_hidden=(128, 128),
         distribution="beta",
+        guide=DRIVE_GUIDE,
     )
 
 
 def cpu_lane() -> Preset:
     """Following a route alone."""
-    return Preset(env=DriveCfg(history=3), learner=_few_samples())
+    return Preset(env=DriveCfg(history=3, reward=RewardCfg(calm=0.5)), learner=_few_samples())
 
 
 def cpu_traffic() -> Preset:
@@ -52,6 +58,7 @@ def cpu_traffic() -> Preset:
         episode_s=90.0,
         blocked_s=30.0,
         traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
+        reward=RewardCfg(calm=0.5),
     )
     learner = replace(_few_samples(), total_steps=12_000_000, steps_per_env=32, hidden=(256, 128))
     return Preset(env, replace(learner, critic_hidden=(256, 128)))
@@ -64,6 +71,17 @@ def cpu_junction() -> Preset:
     # Red lights last up to half a minute.
     env = replace(few.env, maps=MapConfig(min_route_m=320.0), traffic=traffic, episode_s=120.0, blocked_s=60.0)
     return Preset(env, replace(few.learner, total_steps=20_000_000))
+
+
+def cpu_park() -> Preset:
+    """Standing in a free slot among parked cars."""
+    learner = replace(_few_samples(), total_steps=10_000_000, steps_per_env=64, hidden=(256, 128), gamma=0.995)
+    return Preset(ParkCfg(), replace(learner, critic_hidden=(256, 128)))
+
+
+def cpu_race() -> Preset:
+    """A small car on race tracks, by what its scanner sees."""
+    return Preset(RaceCfg(), replace(_few_samples(), total_steps=6_000_000, steps_per_env=64, normalize=True))
 
 
 def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
@@ -86,17 +104,36 @@ def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
     return preset
 
 
+def with_pictures(few: Callable[[], Preset]) -> Callable[[], Preset]:
+    """A preset that sees the road and others from above, as CaRL does, in place of numbers of others."""
+
+    def preset() -> Preset:
+        many = at_size(few)()
+        env = replace(many.env, num_envs=1024, map_count=256, bev=BevLayout(pixels=128, metres_per_pixel=0.5))
+        learner = replace(
+            many.learner, network="bev", critic_network="bev", activation="relu", chunk_rows=4096, steps_per_env=32
+        )
+        return Preset(env, learner)
+
+    return preset
+
+
 def _make_env(cfg: Any, device: str, seed: int) -> Any:
     assert isinstance(cfg, CarTaskCfg)
     return DriveEnv(cfg, device, seed)
 
 
-def _task(name: str, summary: str, cpu: Callable[[], Preset]) -> Task:
+def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
+    assert isinstance(cfg, CarTaskCfg)
+    return RuleGuidedEnv(cfg, device, seed)
+
+
+def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = True) -> Task:
     return Task(
         name=name,
         summary=summary,
         robot=cpu().env.robot,
-        presets={"cpu": cpu, "gpu": at_size(cpu)},
+        presets={"cpu": cpu, "gpu": at_size(cpu)} | ({"gpu-bev": with_pictures(cpu)} if roads else {}),
         make_env=_make_env,
         contract=drive_contract,
         mirror=lambda env_cfg: None,
@@ -104,9 +141,15 @@ def _task(name: str, summary: str, cpu: Callable[[], Preset]) -> Task:
         evaluation=held_out,
         evaluate=evaluate_drive,
         record=record_drive,
+        teacher=drive_contract,
+        scripts={"rules": _rule_guided_env} if roads else {},
     )
 
 
 DRIVE_LANE = _task("drive-lane", "follow a route through a town, alone", cpu_lane)
 DRIVE_TRAFFIC = _task("drive-traffic", "follow a road among cars, pedestrians and obstacles", cpu_traffic)
 DRIVE_JUNCTION = _task("drive-junction", "cross a town with lights, crossing traffic and roundabouts", cpu_junction)
+DRIVE_RACE = _task(
+    "drive-race", "race a small car round closed tracks, by what its scanner sees", cpu_race, roads=False
+)
+DRIVE_PARK = _task("drive-park", "stand in a free slot among parked cars, driving to and fro", cpu_park, roads=False)

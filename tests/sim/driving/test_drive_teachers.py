@@ -1,0 +1,146 @@
+"""Who teaches a car: rules on the learner's own rollouts, and another run's policy that sees less."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_deploy.cli.main import main
+from gantry_hardware.errors import UnknownNameError
+from gantry_policies.teacher_guided import TeacherGuidedPPO
+from gantry_policies.teachers import PolicyTeacher
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
+from gantry_sim.driving.teachers import RuleGuidedEnv, rule_actions
+from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.guided import copy_teacher, load_teacher
+from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.tasks.registry import find_task
+from gantry_sim.train import build_runner, export_run, open_run, policy_of, train
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(one_thread):
+    """Environments are stepped with one."""
+
+
+def small(name="drive-lane", iterations=1, cars=4, steps=16, **env):
+    """A preset of few steps."""
+    preset = find_task(name).preset("cpu")
+    guide = replace(preset.learner.guide, imitation_iterations=iterations // 2, fade_iterations=iterations)
+    learner = replace(
+        preset.learner, total_steps=iterations * cars * steps, steps_per_env=steps, minibatch_samples=512, guide=guide
+    )
+    return replace(preset, env=replace(preset.env, num_envs=cars, map_count=2, **env), learner=learner)
+
+
+def run_of(preset, name="drive-lane", seed=1, teacher=None, script=""):
+    return RunCfg(find_task(name), "cpu", preset, "cpu", seed, 1, teacher, script)
+
+
+def test_rules_are_told_beside_what_the_policy_sees():
+    preset = small("drive-traffic", cars=3)
+    env, plain = RuleGuidedEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
+    for _ in range(5):
+        seen, bare = env.get_observations(), plain.get_observations()
+        assert set(seen.keys()) == {"actor", "critic", "teacher"}
+        assert torch.equal(seen["actor"], bare["actor"])
+        assert torch.equal(seen["critic"], bare["critic"])
+        assert torch.equal(seen["teacher"], rule_actions(plain))
+        assert seen["teacher"].abs().max() <= 1.0
+        action = seen["teacher"]
+        env.step(action)
+        plain.step(action)
+
+
+@pytest.mark.slow
+def test_a_guided_student_is_far_ahead_of_an_unguided_one():
+    """33 thousand steps each: alone a car soon leaves the road, guided it drives about half of its route."""
+    completion = {}
+    for script in ("rules", ""):
+        cfg = run_of(small(iterations=8, cars=64, steps=64), script=script)
+        runner = build_runner(cfg, None)
+        assert isinstance(runner.alg, TeacherGuidedPPO) == bool(script)
+        assert runner.train()
+        actor = policy_of(runner)
+        env = DriveEnv(held_out(cfg.preset.env, num_envs=16, episode_s=30.0), seed=9)
+        scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs["actor"])))
+        completion[script] = scores["completion_percent"]["mean"]
+    assert completion["rules"] > completion[""] + 25.0
+
+
+@pytest.mark.slow
+def test_a_run_guided_by_rules_goes_on_and_exports(tmp_path):
+    folder = tmp_path / "run"
+    create_run(run_of(small(iterations=2), script="rules"), folder)
+    cfg = read_run(folder)
+    assert cfg.script == "rules"
+    runner = build_runner(cfg, folder)
+    runner.train(lambda progress: runner.stop())
+    again, complete = train(cfg, folder, resume=True)
+    assert complete
+    assert isinstance(again.alg, TeacherGuidedPPO)
+    opened, looked_at = open_run(folder)
+    assert not isinstance(looked_at.alg, TeacherGuidedPPO)
+    assert (export_run(opened, folder, looked_at) / "policy.onnx").is_file()
+
+
+def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
+    """The teacher answers what it would, fed with the terms that it knows."""
+    create_run(run_of(small(history=1)), tmp_path / "lane")
+    teacher_runner, _ = train(read_run(tmp_path / "lane"), tmp_path / "lane")
+    preset = small("drive-lane", traffic=TrafficCfg(slots=2), history=3)
+    cfg = run_of(preset, teacher=tmp_path / "lane")
+    check_run(cfg)
+    teacher = load_teacher(cfg)
+    assert isinstance(teacher, PolicyTeacher)
+    env = DriveEnv(preset.env, seed=3)
+    seen = env.get_observations()
+    terms, start = {}, 0
+    for term in env.contract.observations:
+        stop = start + term.size * term.history
+        terms[term.name] = seen["actor"][:, stop - term.size : stop]  # The newest frame.
+        start = stop
+    own = torch.cat([terms[term.name] for term in teacher_runner.env.contract.observations], dim=1)
+    assert own.shape[1] < seen["actor"].shape[1]
+    torch.testing.assert_close(teacher(seen).actions, policy_of(teacher_runner)(own), atol=1e-6, rtol=1e-5)
+    create_run(cfg, tmp_path / "student")
+    copy_teacher(tmp_path / "lane", tmp_path / "student")
+    student, complete = train(read_run(tmp_path / "student"), tmp_path / "student")
+    assert complete
+    assert isinstance(student.alg, TeacherGuidedPPO)
+
+
+def test_teachers_that_do_not_fit_are_refused(tmp_path):
+    among = small("drive-lane", traffic=TrafficCfg(slots=2))
+    create_run(run_of(among), tmp_path / "among")
+    train(read_run(tmp_path / "among"), tmp_path / "among")
+    with pytest.raises(RunError, match="sees 'stop_line', the student's task shows"):
+        load_teacher(run_of(small(), teacher=tmp_path / "among"))
+    for change, text in (
+        ({"robot": "f1tenth"}, "another drive"),
+        ({"lookahead_m": (5.0, 10.0)}, "another 'route_points'"),
+        ({"rate_hz": 20.0}, "another rate_hz"),
+    ):
+        other = replace(among, env=replace(among.env, **change))
+        with pytest.raises(RunError, match=text):
+            load_teacher(run_of(other, teacher=tmp_path / "among"))
+    with pytest.raises(UnknownNameError, match=r"rulez.*Did you mean 'rules'"):
+        check_run(run_of(small(), script="rulez"))
+    with pytest.raises(RunError, match="expected one of them"):
+        check_run(run_of(small(), teacher=tmp_path, script="rules"))
+    task = find_task("velocity-flat-go2")
+    with pytest.raises(UnknownNameError, match="rules"):
+        check_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, script="rules"))
+
+
+def test_rules_are_named_on_the_command_line_like_a_run(tmp_path, capsys):
+    few = ["--steps", "64", "--episodes", "0", "--no-export", "--set", "env.num_envs=2", "--set", "env.map_count=1"]
+    few += ["--set", "learner.steps_per_env=8", "--set", "learner.guide.imitation_iterations=1"]
+    assert main(["train", "drive-lane", "--teacher", "rules", "--run-dir", str(tmp_path / "run"), *few]) == 0
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (record["script"], record["teacher"]) == ("rules", None)
+    assert "loss_imitation" in (tmp_path / "run" / "curve.csv").read_text().splitlines()[0]
+    assert main(["train", "drive-lane", "--teacher", "rulers", "--run-dir", str(tmp_path / "other"), *few]) != 0
+    assert "rulers" in capsys.readouterr().err
