@@ -1,0 +1,91 @@
+"""Who drives in a table beside trained policies: drivers that learned nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_sim.driving.baselines import RuleCfg, pedals, pursuit, random_actions, rule_based
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.maps.projection import Window, window
+from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
+from gantry_sim.driving.track_scene import TrackScene
+
+Act = Callable[[DriveEnv, Any], Tensor]
+"""(environment, observations) -> actions ``(N, 2)``."""
+
+RULES, STEADY, RANDOM = "by rules", "constant speed", "random"
+BASELINES = (RULES, STEADY, RANDOM)
+"""Drivers that learned nothing, see :mod:`gantry_sim.driving.baselines`."""
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How drivers that follow a line do it in one kind of surroundings."""
+
+    rules: RuleCfg
+    """Of the driver by rules; the one at constant speed looks as far ahead."""
+    steady_m_s: float
+    """Speed of the driver at constant speed."""
+    gain_hz: float = 1.0
+    """How hard it keeps it."""
+
+
+ON_ROADS = Manners(RuleCfg(), 8.0)
+ON_TRACKS = Manners(
+    RuleCfg(lookahead_s=0.35, lookahead_m=(1.0, 3.0), accel_m_s2=4.0, brake_m_s2=4.0, lateral_accel_m_s2=3.0), 2.0, 4.0
+)
+"""A car of a tenth of the size, along the middle of its track."""
+
+
+def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
+    """A driver of :data:`BASELINES` for an environment.
+
+    They know the exact state and the line, and the driver by rules what traffic's own drivers would know in the car's
+    place; policies are told less. They use no more of the car than policies may.
+
+    Args:
+        name: Which.
+        env: Where it is to drive.
+        seed: Of the driver at random.
+
+    Returns:
+        None where it cannot drive at all: without a line there is nothing to follow.
+    """
+    if name == RANDOM:
+        generator = torch.Generator(env.device).manual_seed(seed)
+        return lambda env, _: random_actions(env.num_envs, generator)
+    if line_ahead(env) is None:
+        return None
+    spec, manners = env.cfg.driver, ON_TRACKS if isinstance(env.scene, TrackScene) else ON_ROADS
+
+    def act(env: DriveEnv, _: Any) -> Tensor:
+        line, pose, speed = line_ahead(env), env.cars.pose, env.cars.speed_m_s
+        assert line is not None
+        if name == RULES:
+            traffic = env.scene.traffic if isinstance(env.scene, RoadScene) else None
+            return rule_based(pose, speed, line, None if traffic is None else traffic.car, spec, manners.rules)
+        accel = manners.gain_hz * (manners.steady_m_s - speed)
+        return torch.stack((pursuit(pose, speed, line.points, spec, manners.rules), pedals(accel, spec)), dim=-1)
+
+    return act
+
+
+def line_ahead(env: DriveEnv) -> Window | None:
+    """The middle of the lane or track around the cars; None where there is neither."""
+    scene = env.scene
+    if isinstance(scene, RoadScene):
+        return window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+    if isinstance(scene, TrackScene):
+        return window(scene.tracks, scene.track, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+    return None
+
+
+def lane_width_m(env: DriveEnv) -> float | None:
+    """Mean width of the lanes or tracks around the cars; None where there are none."""
+    line = line_ahead(env)
+    return None if line is None else float((line.left_m + line.right_m).mean())
