@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import UsageError, emit_result, output_file, parse_numbers
+from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar
 
@@ -25,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("policies that walk to goals over terrain")
     group.add_argument(
         "--attention", action="store_true", help="film from above what the policy sees and where it looks"
-    )
-    group.add_argument(
-        "--report", type=output_file(".html"), metavar="FILE", help="write an HTML report with the films and stills"
     )
     group.add_argument(
         "--terrain",
@@ -55,7 +52,7 @@ def check(args: argparse.Namespace) -> None:
         UsageError: With the way out.
     """
     if not args.attention:
-        for name in ("report", "goal", "map", "scores"):
+        for name in ("goal", "map", "scores"):
             if getattr(args, name) is not None:
                 raise UsageError(f"--{name} belongs to --attention.")
         if args.terrain:

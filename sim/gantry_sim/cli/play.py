@@ -20,7 +20,7 @@ from gantry_deploy.cli.command import (
 )
 from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import GantryError
-from gantry_sim.cli import attention
+from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar, is_about_arms
 
 if TYPE_CHECKING:
@@ -35,7 +35,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command", type=parse_numbers, metavar="X,Y,YAW", help="what to ask of the policy instead of a course"
     )
-    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="length of the film")
+    parser.add_argument(
+        "--report",
+        type=output_file(".html"),
+        metavar="FILE",
+        help="write an HTML report, of a car or with --attention",
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="length of the film (default: 20; of cars: the whole episode)"
+    )
     parser.add_argument(
         "--option",
         type=parse_key_value,
@@ -45,29 +53,36 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="option of the simulated robot, for example friction=0.4; may be given several times",
     )
     attention.add_arguments(parser)
+    play_car.add_arguments(parser)
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     attention.check(args)
-    if args.video is None and not args.attention and not has_display():
+    play_car.check(args)
+    if args.seconds is not None and not args.seconds > 0:
+        raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
+    if play_car.drives_task(args):
+        return play_car.run(args, None)
+    to_file = args.video or args.report or args.stills
+    if not to_file and not args.attention and not has_display():
         raise GantryError(
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
         )
-    if not args.seconds > 0:
-        raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
     source = find_source(args.source)
     if is_about_arms(source):
+        _not_a_car(args)
         return _film_arm(args, source)
     from gantry_deploy.cli.run import command_array, interrupt_on_terminate
     from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:
+        if bundle.contract.drive is not None:
+            return play_car.run(args, bundle)
+        _not_a_car(args)
         if args.attention:
             return attention.run(args, bundle)
-        if bundle.contract.drive is not None:
-            raise GantryError("The policy drives a car; nothing here films cars yet. Its scores: gantry eval.")
         if len(bundle.contract.command.names) != 3:
             raise GantryError(
                 f"The policy follows '{bundle.contract.command.kind}'; only velocities can be played. Policies that "
@@ -79,6 +94,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
         print(KEY_HELP, flush=True)
         LiveWalk(bundle, dict(args.option), lambda text: print(text, flush=True)).run(command)
     return 0
+
+
+def _not_a_car(args: argparse.Namespace) -> None:
+    play_car.require_none(args)
+    if args.report is not None and not args.attention:
+        raise UsageError("--report is written of cars, and with --attention.")
+    args.seconds = 20.0 if args.seconds is None else args.seconds
 
 
 def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -137,7 +159,8 @@ COMMAND = Command(
         "interactive window, driven by the keyboard. With --video: an MP4 of a course in every direction, or of one "
         "command, drawn off screen. A run folder is exported first, from its newest checkpoint. With --attention: a "
         "policy that walks to goals crosses terrain, and is drawn from above with its map, how unsure the map is, and "
-        "where the policy looks. Policies of arms are filmed in the environment that they were trained in."
+        "where the policy looks. Policies of arms and cars are filmed in the environment that they were trained in, "
+        "cars from above, with what each step was worth beside them."
     ),
     epilog="""examples:
   gantry play runs/walk
@@ -145,5 +168,8 @@ COMMAND = Command(
   gantry play walk.zip --video ice.mp4 --option friction=0.3
   gantry play runs/ame2 --attention --terrain t1 --video t1.mp4
   gantry play ame2.zip --attention --report ame2.html --scores eval.json
-  gantry play runs/lift-resfit --video lift.mp4 --seconds 15""",
+  gantry play runs/lift-resfit --video lift.mp4 --seconds 15
+  gantry play runs/traffic --video crash.mp4 --episode collision --episodes 64
+  gantry play runs/traffic --report traffic.html --baselines
+  gantry play drive-junction --driver rules --video rules.mp4""",
 )

@@ -1,0 +1,176 @@
+"""A report about how a policy drives: scores, infractions and where, distributions, and a film."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gantry_deploy.report import Report
+from gantry_deploy.report.maps import encode_png
+from gantry_sim.driving.evaluation import COUNTED, ENDS, scores_of
+from gantry_sim.driving.film.figures import endings, histograms
+from gantry_sim.driving.film.film import Shown, how_they_ended
+from gantry_sim.driving.film.overview import where_it_went_wrong
+from gantry_sim.driving.film.panel import ENDINGS
+from gantry_sim.driving.film.playing import Driven
+from gantry_sim.driving.film.watched import TIME_UP
+from gantry_sim.driving.lot_scene import LotScene
+
+PER_DISTANCE = {
+    "pedestrian": "pedestrians hit",
+    "vehicle": "vehicles hit",
+    "static": "things hit",
+    "red_light": "red lights",
+    "blocked": "blocked",
+}
+"""Infractions, in words."""
+
+
+def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown, film: bytes | None) -> Report:
+    """The report.
+
+    Args:
+        task: Name of the task.
+        summary: What it is about.
+        drivers: Who drove the same episodes, the one that it is about first.
+        shown: The episode that the film shows.
+        film: Its film as MP4; stills alone if there is none.
+    """
+    first = drivers[0]
+    scores = {one.driver: scores_of(one.found) for one in drivers}
+    own, env = scores[first.driver], first.env
+    report = Report(f"How {first.driver.split(',')[0]} drives: {task}", f"{summary}; {first.driver}")
+    report.tiles(
+        {
+            f"driving score ({own['coefficients']})": f"{own['driving_score']['mean']:.1f}",
+            "of the way": f"{own['completion_percent']['mean']:.1f} %",
+            "finished": f"{100.0 * own['finished']['mean']:.0f} %",
+            "with a collision": f"{100.0 * own['collided']['mean']:.0f} %",
+            "driven": f"{own['km']:.2f} km",
+        }
+    )
+    report.text(
+        f"{env.num_envs} held-out episodes on procedural {_grounds(first)} of the `{env.cfg.map_split}` split, model "
+        f"`{env.cfg.model}`. Policies are run by the runtime's own runner, one for each car, on noisy observations."
+    )
+    _scores(report, scores)
+    _ends(report, drivers, scores)
+    _spread(report, drivers)
+    _film(report, shown, film)
+    picture = where_it_went_wrong(env.scene, first.episodes)
+    report.section("Where episodes did not finish")
+    if picture is None:
+        return report.text("Every episode finished.")
+    return report.image(
+        encode_png(picture),
+        f"North is up. Light lines: where cars drove. Dots: where an episode ended otherwise than finished, of "
+        f"{first.driver}; those places with most of them.",
+    )
+
+
+def _scores(report: Report, scores: Mapping[str, dict[str, Any]]) -> None:
+    own = next(iter(scores.values()))
+    report.section("Scores")
+    rows = []
+    for name, values in scores.items():
+        rows.append(
+            [
+                name,
+                _interval(values["driving_score"], 1.0, 1),
+                _interval(values["completion_percent"], 1.0, 1),
+                _interval(values["finished"], 100.0, 0),
+                _interval(values["collided"], 100.0, 0),
+                _interval(values["lateral_rmse_m"], 1.0, 2),
+                _interval(values["discomfort"], 100.0, 0),
+                f"{values['mean_speed_m_s']:.1f}",
+            ]
+        )
+    report.table(
+        rows,
+        ("Driver", "Driving score", "Way, %", "Finished, %", "Collided, %", "Lateral, m", "Uncomfortable, %", "m/s"),
+        f"Means with their 95 % intervals. Penalties of the driving score: {own['coefficients']}, on procedural "
+        "routes; it is not a score of CARLA's leaderboard.",
+    )
+    kinds = [name for name in PER_DISTANCE if any(name in values["per_km"] for values in scores.values())]
+    table = [
+        [name, *[f"{values['per_km'].get(kind, 0.0):.2f}" for kind in kinds], f"{values['km']:.2f}"]
+        for name, values in scores.items()
+    ]
+    header = ("Driver", *(PER_DISTANCE[kind] for kind in kinds), "km")
+    report.table(
+        table, header, "Infractions for each kilometre. An episode ends with its first collision or red light."
+    )
+
+
+def _ends(report: Report, drivers: Sequence[Driven], scores: Mapping[str, dict[str, Any]]) -> None:
+    report.section("How episodes ended")
+    shares = {}
+    for name, values in scores.items():
+        own = {end: values["ends"].get(end, 0.0) for end in ("finished", *COUNTED, *ENDS)}
+        own[TIME_UP] = max(0.0, 1.0 - sum(values["ends"].values()))
+        shares[name.split(",")[0]] = own
+    report.figure(endings(shares, ENDINGS), f"Of {drivers[0].driver}: {how_they_ended(drivers[0].episodes)}.")
+
+
+def _spread(report: Report, drivers: Sequence[Driven]) -> None:
+    lot = isinstance(drivers[0].env.scene, LotScene)
+    report.section("How exactly, and how fast")
+    names = [one.driver.split(",")[0] for one in drivers]
+    if lot:
+        place, heading = "distance from the slot's middle at the end, m", "heading error at the end, degrees"
+        cfg = drivers[0].env.cfg
+        found = {
+            place: {name: one.found["position_error_m"] for name, one in zip(names, drivers, strict=True)},
+            heading: {
+                name: np.degrees(one.found["heading_error_rad"]) for name, one in zip(names, drivers, strict=True)
+            },
+            "speed, m/s": {name: _every(one, "speed_m_s") for name, one in zip(names, drivers, strict=True)},
+        }
+        limits = {place: (cfg.position_m,), heading: (float(np.degrees(cfg.heading_rad)),)}
+        text = "Dashed: what counts as arrived."
+    else:
+        found = {
+            "distance from the lane's middle, m, left positive": {
+                name: _every(one, "lateral_m") for name, one in zip(names, drivers, strict=True)
+            },
+            "speed, m/s": {name: _every(one, "speed_m_s") for name, one in zip(names, drivers, strict=True)},
+            "speed above the limit, m/s": {
+                name: _every(one, "speed_m_s") - _every(one, "limit_m_s")
+                for name, one in zip(names, drivers, strict=True)
+            },
+        }
+        limits = {"speed above the limit, m/s": (0.0,)}
+        text = "Every decision of every episode."
+        if drivers[0].env.cfg.driver.speed_limit_m_s <= float(np.nanmin(_every(drivers[0], "limit_m_s"))):
+            del found["speed above the limit, m/s"]
+    report.figure(histograms(found, limits), text)
+
+
+def _film(report: Report, shown: Shown, film: bytes | None) -> None:
+    episode = shown.episode
+    report.section("An episode")
+    ended = ENDINGS.get(episode.ended, episode.ended)
+    words = (
+        f"{shown.panel.words.place}: {ended} after {episode.seen['time_s'][-1]:.1f} s, "
+        f"{100.0 * episode.seen['completion'][-1]:.0f} % of the way. Green: the car. Lines ahead of those who move "
+        "show where they will be in a second; stop lines have the colour of their light, white ones have none."
+    )
+    if film is not None:
+        report.video(film, words)
+    report.image(encode_png(shown.sheet()), "Moments of it." if film is not None else words)
+
+
+def _grounds(driven: Driven) -> str:
+    return {"RoadScene": "roads", "LotScene": "parking lots"}.get(type(driven.env.scene).__name__, "tracks")
+
+
+def _every(driven: Driven, name: str) -> np.ndarray:
+    """Of all decisions of all episodes."""
+    return np.concatenate([episode.seen[name][1:] for episode in driven.episodes])
+
+
+def _interval(score: Mapping[str, float], scale: float, digits: int) -> str:
+    mean, low, high = (scale * score[name] for name in ("mean", "low", "high"))
+    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
