@@ -137,7 +137,8 @@ class CarPostures:
         if mode is Mode.STAND:
             stop = self._stop = self._begin(state, last, now_s)
             self.stand.begin(stop.end_s - now_s, self._steering, entry)
-        elif mode is Mode.DAMP:
+        elif mode is Mode.DAMP and self._stop is None:
+            # A stop that runs goes on: the tick of the fault has braked already, and no set-point may rise again.
             self._stop = self._begin(state, last, now_s)
 
     def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:

@@ -21,6 +21,7 @@ from gantry_deploy.road_view import RoadView, Route
 from gantry_deploy.rollout import RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.stopping import CarPostures
 from gantry_deploy.testing import linear_model, tiny_bundle
 from gantry_deploy.testing_drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
 from gantry_hardware.mock import MockRobot
@@ -418,3 +419,18 @@ def test_a_drive_is_recorded(tmp_path):
     seen = recording["/policy/observation"]["data"].reshape(-1, OBS)
     np.testing.assert_array_equal(seen, [report.step.observation for report in reports])
     assert recording["/gantry/status"]["mode"][-1] == "POLICY"
+
+
+def test_a_car_that_still_speeds_up_is_not_told_to_go_faster_once_it_brakes():
+    """The tick of a fault brakes; the next one enters DAMP, and the car's answer may be later than both."""
+    car = MockCar(BMW, speed_m_s=8.0)
+    car.connect()
+    safety = SafetyMachine(BMW)
+    postures = CarPostures(BMW, safety, 0.1)
+    first = postures.brake(car.read(), None, 0.0)
+    car.speed_m_s = 8.5
+    car.sleep_until(0.1)
+    postures.begin(Mode.DAMP, car.read(), first, 0.1, 1)
+    second = postures.brake(car.read(), first, 0.1)
+    assert first.vel_rad_s[1] == pytest.approx(8.0 - 0.1 * BRAKE)
+    assert second.vel_rad_s[1] == pytest.approx(8.0 - 0.2 * BRAKE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import py_compile
 import shlex
@@ -20,7 +21,9 @@ from gantry_bringup import processes
 from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
 from gantry_bringup.processes import NodeGroup, node_command
 from gantry_deploy.cli.main import main
+from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.robots import robot_spec
 
 ROOT = Path(__file__).parents[2]
 LAUNCH_FILES = ROOT / "ros_ws" / "src" / "gantry_bringup" / "launch"
@@ -108,6 +111,58 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
         find_launch("sim_map_walk").nodes({**given, "options": "[1]"})
     with pytest.raises(GantryError, match="'terrain_difficulty' is 'hard', expected a number"):
         find_launch("sim_map_walk").nodes({**given, "terrain_difficulty": "hard"})
+
+
+def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles):
+    car = robot_spec("bmw_320i")
+    drive_bundle(tmp_path / "bundle", drive_contract_for(car))
+    given = {"bundle": str(tmp_path / "bundle"), "seed": "3", "traffic": "true", "robot_statistics": "t.json"}
+    robot, policy = find_launch("sim_drive").nodes(given)
+    assert (robot.executable, policy.executable) == ("sim_car_node", "policy_node")
+    options = json.loads(robot.parameters.pop("options"))
+    assert options["seed"] == 3
+    assert options["traffic"] is True
+    assert options["split"] == "test"
+    # A scanner that covers what the policy sees: 18 beams ahead, 10 m.
+    assert [options[f"scan_{name}"] for name in ("beams", "min_rad", "max_rad", "range_m")] == [
+        18,
+        -0.5 * math.pi,
+        0.5 * math.pi,
+        10.0,
+    ]
+    assert robot.parameters == {
+        "robot": "bmw_320i",
+        "backend": "road",
+        "scan_range_m": 10.0,
+        "statistics": "t.json",
+    }
+    assert policy.parameters == {
+        "bundle": given["bundle"],
+        "route_end": "end",
+        "route_message": "lanes",
+        "steering": "joint_states",
+        "auto_start": True,
+    }
+    stamped = find_launch("sim_drive").nodes({**given, "command_message": "twist_stamped", "route_end_m": "5"})
+    assert stamped[0].parameters["drive_message"] == stamped[1].parameters["command_message"] == "twist_stamped"
+    assert stamped[1].parameters["route_end_m"] == 5.0
+    with pytest.raises(GantryError, match="'go2', which is no car"):
+        find_launch("sim_drive").nodes({"bundle": str(bundles / "good")})
+    with pytest.raises(UnknownNameError, match="option of backend 'road'"):
+        find_launch("sim_drive").nodes({**given, "options": '{"sed": 1}'})
+
+
+def test_a_real_car_finds_its_topics(bundles):
+    given = {"bundle": "b", "drive": "mux/drive", "scan": "lidar", "route": "plan", "steering": "joint_states"}
+    (policy,) = find_launch("robot").nodes(given)
+    assert policy.parameters["steering"] == "joint_states"
+    assert set(policy.remappings) == {
+        ("scan", "lidar"),
+        ("drive", "mux/drive"),
+        ("drive_twist", "mux/drive"),
+        ("route", "plan"),
+        ("route_lanes", "plan"),
+    }
 
 
 def test_a_priority_reaches_both_loops_of_a_simulation(bundles):

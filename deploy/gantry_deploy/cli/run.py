@@ -34,6 +34,7 @@ from gantry_deploy.locate import near_miss
 from gantry_deploy.loop import Controller
 from gantry_deploy.perception import make_map_source, map_values
 from gantry_deploy.pictures import watch_scene
+from gantry_deploy.road_teller import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
 from gantry_deploy.rollout import perception_options
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyConfig, SafetyMachine
@@ -48,7 +49,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle_arguments(parser)
     parser.add_argument(
         "--backend",
-        help=f"robot to run on: {', '.join(backend_names())}; mujoco, or for an arm {WORKBENCH}, if not given",
+        help=f"robot to run on: {', '.join(backend_names())}; "
+        f"if not given mujoco, for an arm {WORKBENCH}, for a car {ROAD}",
     )
     parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="seconds under the policy")
     parser.add_argument(
@@ -91,20 +93,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     bundle = open_bundle(args)
     contract = bundle.contract
-    if args.backend is None:
-        args.backend = "mujoco" if contract.arm is None else WORKBENCH
+    args.backend = args.backend or _usual_backend(contract)
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
     if not args.duration > 0:
         raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
-    options = perception_options(contract, args.backend)
-    options |= workbench_options(contract) if args.backend == WORKBENCH else {}
-    options |= dict(args.option)
-    options |= {"realtime": True} if args.real_time else {}
+    options = _options(args, contract)
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
+    refuse_roadless(contract, backend)
     if backend not in SIMULATED and not args.yes:
         moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
         raise UsageError(
@@ -115,6 +114,7 @@ def _run(args: argparse.Namespace) -> int:
     robot = make_backend(backend, spec, **options)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     watch_scene(contract, robot)
+    road = make_road_view(contract, robot, backend)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
         command = _place_of_task(contract, robot, args.command, command)
@@ -133,7 +133,9 @@ def _run(args: argparse.Namespace) -> int:
             recorder = Recorder(args.record, contract, spec, lossless=patient, map_source=eyes)
             stack.callback(recorder.close)
         robot.connect()
-        controller = Controller(robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes)
+        controller = Controller(
+            robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=road
+        )
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
@@ -143,10 +145,27 @@ def _run(args: argparse.Namespace) -> int:
     result["recording"] = None if recorder is None else recorder.statistics()
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
+    result["road"] = robot.outcome if isinstance(robot, RoadTeller) else None
     result["task_done"] = robot.task_done if isinstance(robot, TaskRobot) else None
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
+
+
+def _usual_backend(contract: PolicyContract) -> str:
+    """Where a policy runs if nobody says where."""
+    if contract.drive is not None:
+        return ROAD
+    return "mujoco" if contract.arm is None else WORKBENCH
+
+
+def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, Any]:
+    """Options of the backend: what the policy needs, and what was given."""
+    options = perception_options(contract, args.backend)
+    options |= workbench_options(contract) if args.backend == WORKBENCH else {}
+    options |= road_options(contract) if args.backend == ROAD else {}
+    options |= dict(args.option)
+    return options | ({"realtime": True} if args.real_time else {})
 
 
 def _mapping(path: str) -> MappingCfg:
@@ -281,6 +300,9 @@ def _print_summary(result: dict[str, Any]) -> None:
         print("the goal's distance is unknown" if distance is None else f"{distance:.2f} m from the goal at the end")
     if result["map"]:
         print("map: " + ", ".join(f"{name} {value}" for name, value in result["map"].items()))
+    if (road := result["road"]) is not None:
+        ended = f"{road['ended']} after {road['ended_s']:.1f} s" if road["ended"] else "the episode was not over"
+        print(f"{100.0 * road['completion']:.1f} % of the route, {ended}, events: {road['events'] or 'none'}")
     recording = result["recording"]
     if recording is not None:
         print(f"recorded {recording['written']} ticks to {recording['path']}, {recording['dropped']} dropped")

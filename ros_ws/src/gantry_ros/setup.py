@@ -24,6 +24,7 @@ setup(
             "policy_node = gantry_ros.__main__:policy_node",
             "mapping_node = gantry_ros.__main__:mapping_node",
             "sim_robot_node = gantry_ros.__main__:sim_robot_node",
+            "sim_car_node = gantry_ros.__main__:sim_car_node",
             "drive_node = gantry_ros.__main__:drive_node",
             "episode_node = gantry_ros.__main__:episode_node",
         ]

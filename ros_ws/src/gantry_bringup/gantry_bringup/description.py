@@ -26,6 +26,7 @@ from gantry_bringup.parts import (
 from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
 from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.locate import WHERE
+from gantry_deploy.road_teller import ROAD, road_options
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.profile import parse_goal, parse_profile
@@ -92,6 +93,20 @@ SIM_ARM_ARGUMENTS = (
 )
 """Of ``sim_arm``."""
 
+SIM_DRIVE_ARGUMENTS = (
+    *(argument for argument in SIM_WALK_ARGUMENTS if argument.name not in ("profile", "backend", "drive")),
+    Argument("task", "", "driving task, for example drive-lane; the one that the bundle was trained on if not given"),
+    Argument("split", "test", "maps of that split: train, validation or test"),
+    Argument("seed", "", "of route and traffic; the service reset begins the next episode"),
+    Argument("model", "", "dynamics: kinematic, single-track-grip, drift; kinematic if not given"),
+    Argument("traffic", "", "true or false; as in the task if not given"),
+    Argument("robot_statistics", "", "JSON file for what really happened at the end"),
+    Argument("command_message", "", "ackermann (where ackermann_msgs is installed), twist or twist_stamped"),
+    Argument("route_end", "end", "at the route's end: end everything, stop the car, or ignore it"),
+    Argument("route_end_m", "", "how far before the end of the route that is, m"),
+)
+"""Of ``sim_drive``."""
+
 MAPPING_ARGUMENTS = (
     *(argument for argument in COMMON_ARGUMENTS if argument.name in _OF_EVERY_NODE),
     Argument("bundle", "", "policy bundle whose mapping network is used; none: without a network"),
@@ -121,6 +136,13 @@ ROBOT_ARGUMENTS = (
     Argument("gripper_command", "", "topic of the gripper's controller, if it has one, under gripper_controller"),
     Argument("object_pose", "", "topic of the object's pose in the arm's base frame, if it is not object_pose"),
     Argument("object_goal", "", "topic of where the object belongs, if it is not object_goal"),
+    Argument("drive", "", "topic of a car's drive commands, if it is not drive (Ackermann) or drive_twist"),
+    Argument("scan", "", "topic of a car's scanner, if it is not scan"),
+    Argument("route", "", "topic of a car's route, if it is not route (a path) or route_lanes"),
+    Argument("objects", "", "topic of the objects around a car, if it is not objects"),
+    Argument("stop_line", "", "topic of the next stop line, if it is not stop_line"),
+    Argument("steering", "", "a car's steering angle: commanded, or joint_states where it is measured"),
+    Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
     # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
     Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
@@ -210,6 +232,37 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
     return nodes
 
 
+def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
+    """A simulated car on the roads of a driving task, and a policy.
+
+    Raises:
+        GantryError: If the bundle is missing, not intact or no car's, its task is not known, or a value does not fit.
+    """
+    contract = contract_of(bundle_of(args))
+    if contract.drive is None:
+        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start sim_walk or sim_arm.")
+    world: dict[str, ParameterValue] = {**road_options(contract), **given(args, "task", "split", "model")}
+    if args["seed"]:
+        world["seed"] = int(number(args, "seed"))
+    if args["traffic"]:
+        world["traffic"] = flag(args, "traffic")
+    options = {**world, **json_object(args, "options")}
+    check_options(ROAD, options)
+    simulated: dict[str, ParameterValue] = {"robot": args["robot"] or contract.robot, "backend": ROAD}
+    simulated |= {"options": json.dumps(options), **schedule(args)}
+    if contract.drive.lidar is not None:
+        simulated["scan_range_m"] = contract.drive.lidar.range_max_m
+    if args["robot_statistics"]:
+        simulated["statistics"] = args["robot_statistics"]
+    policy = {**policy_parameters(args), **given(args, "command_message", "route_end"), "route_message": "lanes"}
+    policy |= {"steering": "joint_states", "auto_start": flag(args, "auto_start")}
+    if args["route_end_m"]:
+        policy["route_end_m"] = number(args, "route_end_m")
+    if args["command_message"] == "twist_stamped":
+        simulated["drive_message"] = "twist_stamped"
+    return [make_node("sim_car_node", args, simulated), make_node("policy_node", args, policy)]
+
+
 def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
     """Mapping for a robot whose camera and odometry run already.
 
@@ -229,13 +282,17 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If no bundle is named, or a value does not fit.
     """
     parameters = {**policy_parameters(args), **given(args, "joint_order", "command_message", "gripper_message")}
+    parameters |= given(args, "steering", "route_message")
     remappings = tuple((topic, args[name]) for name, ours in _ROBOT_TOPICS.items() if args[name] for topic in ours)
     return [make_node("policy_node", args, parameters, remappings)]
 
 
 _ROBOT_TOPICS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("joint_states", "odom", "joint_command", "cmd_vel", "object_pose", "object_goal")},
+    **{name: (name,) for name in ("scan", "objects", "stop_line")},
     "imu": ("imu/data",),
+    "drive": ("drive", "drive_twist"),
+    "route": ("route", "route_lanes"),
     # Whichever message is chosen, it is the controller of that name that takes it.
     "arm_command": ("arm_controller/joint_trajectory", "arm_controller/commands"),
     "gripper_command": tuple(
@@ -256,6 +313,9 @@ LAUNCHES = {
         ),
         Launch(
             "sim_arm", "a simulated arm at its workbench and a policy that moves it", SIM_ARM_ARGUMENTS, build_sim_arm
+        ),
+        Launch(
+            "sim_drive", "a simulated car on roads and a policy that drives it", SIM_DRIVE_ARGUMENTS, build_sim_drive
         ),
         Launch("mapping", "the elevation map of a robot whose camera runs already", MAPPING_ARGUMENTS, build_mapping),
         Launch("robot", "a policy for a robot whose ROS 2 driver runs already", ROBOT_ARGUMENTS, build_robot),

@@ -8,7 +8,7 @@ from importlib import import_module
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.availability import require_ros
 
-EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "drive_node", "episode_node")
+EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "drive_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
 
@@ -45,6 +45,11 @@ def mapping_node() -> int:
 def sim_robot_node() -> int:
     """Entry point of ``ros2 run gantry_ros sim_robot_node``."""
     return start("sim_robot_node", sys.argv[1:])
+
+
+def sim_car_node() -> int:
+    """Entry point of ``ros2 run gantry_ros sim_car_node``."""
+    return start("sim_car_node", sys.argv[1:])
 
 
 def drive_node() -> int:

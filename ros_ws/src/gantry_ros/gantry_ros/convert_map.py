@@ -108,7 +108,7 @@ def cloud_points(message: PointCloud2) -> FloatArray:
     Raises:
         RobotError: If there are no coordinates, or the data is too short.
     """
-    return np.stack(_columns(message, MAP_FIELDS[:3]), axis=-1)
+    return np.stack(cloud_columns(message, MAP_FIELDS[:3]), axis=-1)
 
 
 def map_message(snapshot: MapSnapshot, stamp: Time, frame_id: str) -> PointCloud2:
@@ -133,7 +133,7 @@ def map_snapshot(message: PointCloud2) -> MapSnapshot:
     count = message.height
     if count < 2 or message.width != count:
         raise RobotError(f"A map of {message.height} x {message.width} points arrived, expected a square.")
-    x, y, z, variance = (column.reshape(count, count) for column in _columns(message, MAP_FIELDS))
+    x, y, z, variance = (column.reshape(count, count) for column in cloud_columns(message, MAP_FIELDS))
     if not all(np.isfinite(part).all() for part in (x, y, z, variance)):
         raise RobotError("A map with numbers that are not finite arrived.")
     resolution = round((x[-1, 0] - x[0, 0]) / (count - 1), _RESOLUTION_DIGITS)
@@ -223,8 +223,12 @@ def goal_message(target: Goal, stamp: Time, frame_id: str) -> PoseStamped:
     return message
 
 
-def _columns(message: PointCloud2, names: tuple[str, ...]) -> list[NDArray[np.float64]]:
-    """The named numbers of every point, each (height * width,)."""
+def cloud_columns(message: PointCloud2, names: tuple[str, ...]) -> list[NDArray[np.float64]]:
+    """The named numbers of every point, each (height * width,).
+
+    Raises:
+        RobotError: If a field is missing or no floating-point number, or the data is too short.
+    """
     fields = {field.name: field for field in message.fields}
     missing = [name for name in names if name not in fields or fields[name].datatype not in _FLOATS]
     if missing:

@@ -30,9 +30,8 @@ from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_ros import arm_commands, bundle_parameters, convert, convert_arm, convert_map, topics
+from gantry_ros import bundle_parameters, convert, convert_arm, convert_map, ros_backend, ros_road, topics
 from gantry_ros.bundle_parameters import load_named_bundle
-from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 from gantry_ros.ros_robot import RosRobot
 
@@ -49,22 +48,13 @@ PARAMETERS = (
     Parameter("record", "", "Path of an MCAP file to record to; empty for no recording."),
     Parameter("statistics", "", "Path of a JSON file for the loop's statistics at the end; empty for none."),
     Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
-    Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
     Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
-    Parameter(
-        "command_message",
-        "",
-        f"How commands leave: {', '.join(arm_commands.COMMAND_MESSAGES)}; empty: the first, for an arm the second.",
-    ),
-    Parameter(
-        "gripper_message", arm_commands.WITH_ARM, f"An arm's gripper: {', '.join(arm_commands.GRIPPER_MESSAGES)}."
-    ),
+    *ros_backend.PARAMETERS,
+    *ros_road.PARAMETERS,
     Parameter(
         "map_stale_s", MapLimits().stale_s, "A policy that looks at a map sees unseen ground beyond this age, s."
     ),
     Parameter("map_lost_s", MapLimits().lost_s, "Beyond this age of the map the policy is asked to stay, s."),
-    Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
-    Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
     Parameter("diagnostics_rate_hz", 10.0, "Rate of the published diagnostics, Hz."),
     Parameter("realtime_priority", 0, "SCHED_FIFO priority of the control loop, 1 to 99; 0 for the default scheduler."),
     Parameter("cpu", -1, "Core that the control loop is pinned to; -1 for any."),
@@ -261,6 +251,8 @@ class PolicyNode:
         if (goal := self._controller.goal) is not None:
             values["goal"] = f"{goal.x_in_world_m:.3f}, {goal.y_in_world_m:.3f}, {goal.yaw_in_world_rad:.3f}"
         values.update(map_values(self._controller.map_source))
+        if isinstance(self._controller.surroundings, ros_road.RosRoad):
+            values.update(self._controller.surroundings.values())
         if self._recorder is not None:
             values["recording drops"] = self._recorder.dropped
             values["recording failure"] = self._recorder.failure or ""
@@ -296,21 +288,13 @@ def main(arguments: list[str]) -> int:
         spec = robot_spec(values["robot"] or bundle.contract.robot)
         runner = PolicyRunner(bundle, spec)
         safety = SafetyMachine(spec, _safety_config(values))
-        robot = RosRobot(
-            spec,
-            host=host,
-            joint_order=values["joint_order"],
-            connect_timeout_s=values["connect_timeout_s"],
-            discovery_s=values["discovery_s"],
-            command_message=values["command_message"],
-            gripper_message=values["gripper_message"],
-            command_period_s=bundle.contract.dt_s,
-        )
+        robot = ros_backend.ros_robot(spec, host, values, bundle.contract.dt_s)
         watch_scene(bundle.contract, robot)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         eyes = make_map_source(bundle.contract, robot, limits=limits)
         recorder = _recorder(values["record"], bundle, spec, eyes)
-        controller = Controller(robot, runner, safety, recorder, map_source=eyes)
+        road = ros_road.ros_road(bundle.contract, host, robot, values)
+        controller = Controller(robot, runner, safety, recorder, map_source=eyes, surroundings=road)
         node = PolicyNode(host, controller, recorder, values)
         host.start()
         try:
@@ -332,15 +316,17 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosR
         if host.stop.is_set():
             return 0  # Stopped by the operator while the robot was still silent.
         raise
+    if isinstance(controller.surroundings, ros_road.RosRoad):
+        controller.surroundings.open()
     name = host.node.get_fully_qualified_name()
     host.node.get_logger().info(
         f"Robot '{robot.spec.name}' answers; {controller.rate_hz:g} Hz. "
-        + ("Standing up by itself." if values["auto_start"] else f"Waiting for {name}/stand, then {name}/start.")
+        + ("Starting by itself." if values["auto_start"] else f"Waiting for {name}/stand, then {name}/start.")
     )
     prepare_thread(values["realtime_priority"], values["cpu"])
     # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
     sys.setswitchinterval(0.0005)
-    controller.run(on_tick=_Steps(host, controller, node, robot))
+    controller.run(on_tick=_Steps(host, controller, node, robot, values))
     controller.last_words()
     return 1 if controller.safety.mode is Mode.DAMP or host.failure is not None else 0
 
@@ -348,11 +334,15 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosR
 class _Steps:
     """What the control loop does after each tick."""
 
-    def __init__(self, host: NodeHost, controller: Controller, node: PolicyNode, robot: RosRobot) -> None:
+    def __init__(
+        self, host: NodeHost, controller: Controller, node: PolicyNode, robot: RosRobot, values: dict[str, Any]
+    ) -> None:
         self._host = host
         self._controller = controller
         self._node = node
         self._robot = robot
+        road = controller.surroundings
+        self._route_end = ros_road.RouteEnd(road, controller, values) if isinstance(road, ros_road.RosRoad) else None
         self._newcomer = True
         self._newcomer_until_s = robot.now_s() + NEWCOMER_S
 
@@ -363,7 +353,7 @@ class _Steps:
         if self._newcomer:
             # Somebody who was here first, and was discovered late, goes on; this one has moved nothing yet.
             self._robot.refuse_other_commanders()
-        if self._host.stop.is_set():
+        if self._host.stop.is_set() or (self._route_end is not None and self._route_end.on_tick(report)):
             self._controller.stop()
 
 

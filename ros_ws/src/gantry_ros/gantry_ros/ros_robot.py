@@ -1,6 +1,7 @@
 """A robot behind ROS 2 topics, as a backend of the control loop like any other.
 
-Legs get a joint command with gains; an arm gets positions, as ros2_control's controllers take them.
+Legs get a joint command with gains; an arm gets positions, as ros2_control's controllers take them. Cars have a class
+of their own, :class:`gantry_ros.ros_car.RosCar`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from typing import Any, Literal
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from rclpy.publisher import Publisher
 from sensor_msgs.msg import Image, Imu, JointState, PointCloud2
 from std_msgs.msg import Float32MultiArray
 
 from gantry_deploy.pictures import Picture
 from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
-from gantry_deploy.safety import is_arm
+from gantry_deploy.safety import is_arm, is_car
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
@@ -62,8 +62,11 @@ class RosRobot:
 
     Raises:
         UnknownNameError: If an option has no such value.
-        RobotError: If a robot that is no arm shall be commanded by positions, which cannot damp it.
+        RobotError: If a robot that is no arm shall be commanded by positions, which cannot damp it, or if it is a car.
     """
+
+    drives_cars = False
+    """Whether this is the class for cars."""
 
     def __init__(
         self,
@@ -79,6 +82,11 @@ class RosRobot:
     ) -> None:
         if joint_order not in JOINT_ORDERS:
             raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
+        if is_car(spec) and not self.drives_cars:
+            raise RobotError(
+                f"Robot '{spec.name}' is a car, which is told of its road by topics: start policy_node, "
+                "for example by 'gantry launch robot'."
+            )
         self.spec = spec
         self._message = arm_commands.chosen_message(spec, command_message)
         self._gripper_message, self._command_period_s = gripper_message, command_period_s
@@ -100,7 +108,7 @@ class RosRobot:
         self._map: tuple[MapSnapshot, float] | None = None
         self._guard: CommandGuard | None = None
         self._withholding = False
-        self._publisher: Publisher | ArmCommandWriter | None = None
+        self._publisher: Any = None
         self._entities: list[tuple[str, Any]] = []
 
     def connect(self) -> None:
@@ -125,11 +133,10 @@ class RosRobot:
         try:
             self._wait_for_state()
             self.read()
-            self._guard = CommandGuard(node, arm_commands.command_topics(self.spec))
+            self._guard = CommandGuard(node, self._command_topics())
             self._guard.settle(self._discovery_s)
             self._refuse_two_voices(node)
-            if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
-                node.get_logger().info("The robot reports no torques: they count as zero, and no torque limit guards.")
+            self._introduce(node)
         except RobotError:
             self.close()
             raise
@@ -330,7 +337,16 @@ class RosRobot:
             f"{', '.join(parts)}. Is its node running, with the same ROS_DOMAIN_ID and discovery range?"
         )
 
-    def _make_publisher(self, node: Node) -> Publisher | ArmCommandWriter:
+    def _command_topics(self) -> tuple[str, ...]:
+        """Where such a robot can be commanded."""
+        return arm_commands.command_topics(self.spec)
+
+    def _introduce(self, node: Node) -> None:
+        """Say what is special about a robot that has just answered."""
+        if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
+            node.get_logger().info("The robot reports no torques: they count as zero, and no torque limit guards.")
+
+    def _make_publisher(self, node: Node) -> Any:
         if self._message == arm_commands.JOINT_COMMAND:
             publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
             self._entities.append(("publisher", publisher))

@@ -101,18 +101,18 @@ class SimRobotNode:
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
         self._host = host
         self.spec = robot_spec(values["robot"])
-        self._robot: Robot = make_backend(values["backend"], self.spec, **_options(values["options"]))
+        self._robot: Robot = make_backend(values["backend"], self.spec, **backend_options(values["options"]))
         self._backend_name = values["backend"]
-        self._period_s = 1.0 / _positive(values, "rate_hz")
-        self._inputs = CommandInputs(host.node, self.spec, _positive(values, "watchdog_s"))
+        self._period_s = 1.0 / positive(values, "rate_hz")
+        self._inputs = CommandInputs(host.node, self.spec, positive(values, "watchdog_s"))
         self._robot_lock = threading.Lock()
         self._fault: str = ""
         self._set_fault(values["fault"])
-        self._scene = scene_publisher(host.node, self._robot, _positive(values, "picture_rate_hz"))
+        self._scene = scene_publisher(host.node, self._robot, positive(values, "picture_rate_hz"))
         self._counts = Counts()
         self._last_stamp_s = -math.inf
         self._priority: int = values["realtime_priority"]
-        self._open_topics(1.0 / _positive(values, "diagnostics_rate_hz"))
+        self._open_topics(1.0 / positive(values, "diagnostics_rate_hz"))
 
     def run(self) -> None:
         """Step and publish in real time until the host is stopped."""
@@ -287,7 +287,12 @@ def _relabel(message: JointState, fault: str) -> JointState:
     return message
 
 
-def _options(text: str) -> dict[str, Any]:
+def backend_options(text: str) -> dict[str, Any]:
+    """Options of a backend in JSON.
+
+    Raises:
+        GantryError: If it is no JSON object.
+    """
     try:
         options = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -297,7 +302,12 @@ def _options(text: str) -> dict[str, Any]:
     return options
 
 
-def _positive(values: dict[str, Any], name: str) -> float:
+def positive(values: dict[str, Any], name: str) -> float:
+    """A parameter that must be more than 0.
+
+    Raises:
+        GantryError: If it is not.
+    """
     if not values[name] > 0.0:
         raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
     return values[name]

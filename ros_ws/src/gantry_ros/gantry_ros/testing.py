@@ -89,18 +89,18 @@ class NodeProcess:
         """What it has printed."""
         return self._log.read_text(errors="replace")
 
-    def wait(self) -> int:
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
         """Exit code, once it ends by itself.
 
         Raises:
             AssertionError: If it does not.
         """
         try:
-            return self._child.wait(PATIENCE_S)
+            return self._child.wait(patience_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.executable} does not end:\n{self.output}") from None
 
-    def wait_for_output(self, text: str) -> None:
+    def wait_for_output(self, text: str, patience_s: float = PATIENCE_S) -> None:
         """Wait until it has printed ``text``.
 
         Raises:
@@ -113,7 +113,7 @@ class NodeProcess:
             assert self._child.poll() is None, f"{self.executable} ended with {self._child.poll()}:\n{self.output}"
             return False
 
-        wait_until(seen, f"'{text}' from {self.executable}")
+        wait_until(seen, f"'{text}' from {self.executable}", patience_s)
 
     def stop(self) -> int:
         """Ask it to end, as Ctrl-C does, and return its exit code."""

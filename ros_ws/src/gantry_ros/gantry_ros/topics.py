@@ -39,7 +39,23 @@ ELEVATION_MAP = "elevation_map"
 GRID_MAP = "elevation_grid"
 """grid_map_msgs/GridMap of the same, where that package is installed."""
 GOAL_POSE = "goal_pose"
-"""geometry_msgs/PoseStamped in the odometry's frame, operator to a policy that walks to goals."""
+"""geometry_msgs/PoseStamped in the odometry's frame, operator to a policy that walks or parks at goals."""
+DRIVE = "drive"
+"""ackermann_msgs/AckermannDriveStamped where that package is installed, policy to car."""
+DRIVE_TWIST = "drive_twist"
+"""geometry_msgs/Twist (or TwistStamped), policy to car where that is chosen; not cmd_vel, on which operators speak."""
+SCAN = "scan"
+"""sensor_msgs/LaserScan, scanner to policy."""
+ROUTE = "route"
+"""nav_msgs/Path in the odometry's frame, who plans to a car's policy; without widths and speed limits."""
+ROUTE_LANES = "route_lanes"
+"""sensor_msgs/PointCloud2 of the route's points with speed limit, left and right, who plans to a car's policy."""
+OBJECTS = "objects"
+"""sensor_msgs/PointCloud2 in the odometry's frame, one point per tracked object, who perceives to a car's policy."""
+ROAD_MAP = "road_map"
+"""nav_msgs/OccupancyGrid in the odometry's frame, map server to a car's policy that sees a road map; free is road."""
+STOP_LINE = "stop_line"
+"""sensor_msgs/PointCloud2 of one point, or none: the next stop line, who perceives to a car's policy."""
 CMD_VEL = "cmd_vel"
 """geometry_msgs/Twist (or TwistStamped), operator to policy."""
 HEARTBEAT = "heartbeat"
@@ -68,3 +84,11 @@ OPERATOR_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability
 
 REPORT_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability=ReliabilityPolicy.RELIABLE)
 """Of diagnostics."""
+
+LATCHED_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
+"""Of routes and goals, which are said once: whoever comes late hears them, too."""

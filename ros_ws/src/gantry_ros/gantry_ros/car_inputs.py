@@ -1,0 +1,137 @@
+"""Whom a simulated car obeys: drive commands as ``AckermannDriveStamped`` where that is installed, and as a Twist.
+
+A car that hears nothing any more brakes by itself and keeps its steering, as a car's own controller must.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from geometry_msgs.msg import Twist, TwistStamped
+from rclpy.node import Node
+
+from gantry_hardware.cars import CarSpec
+from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_ros import convert_car, topics
+from gantry_ros.car_commands import CAR_MESSAGES, TWIST_STAMPED, ackermann_type
+
+
+class CarActivity(enum.StrEnum):
+    """Whom the car obeys."""
+
+    WAITING = "waiting for drive commands"
+    COMMANDED = "commanded"
+    BRAKING = "braking: no drive command"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a car is told."""
+
+    steering_rad: float
+    """Angle of the steering."""
+    speed_m_s: float
+    """Speed set-point."""
+    accel_m_s2: float | None
+    """Size of the acceleration towards it; None where the message tells none."""
+
+
+class CarInputs:
+    """The newest drive command of a simulated car.
+
+    Args:
+        node: To listen with.
+        car: Dimensions and limits.
+        watchdog_s: Without a command for so long the car brakes.
+        message: A name of :data:`gantry_ros.car_commands.CAR_MESSAGES`; empty for Ackermann, where it is installed,
+            and Twist.
+
+    Raises:
+        UnknownNameError: If there is no such message.
+    """
+
+    def __init__(self, node: Node, car: CarSpec, watchdog_s: float, message: str = "") -> None:
+        if message and message not in CAR_MESSAGES:
+            raise UnknownNameError("drive_message", message, CAR_MESSAGES)
+        self.activity = CarActivity.WAITING
+        """Whom the car obeys now."""
+        self.refused = 0
+        """Commands that were none."""
+        self.watchdog_trips = 0
+        """How often it was left without a command."""
+        self._node, self._car, self._watchdog_s = node, car, watchdog_s
+        self._lock = threading.Lock()
+        self._newest: Order | None = None
+        self._newest_s = 0.0
+        self._news = False
+        stamped = message == TWIST_STAMPED
+        self._listen(TwistStamped if stamped else Twist, topics.DRIVE_TWIST, self._order_of_twist)
+        if (kind := ackermann_type()) is not None:
+            self._listen(kind, topics.DRIVE, self._order_of_ackermann)
+
+    def reset(self) -> None:
+        """Forget every command."""
+        with self._lock:
+            self._newest, self._news = None, False
+            self.activity = CarActivity.WAITING
+
+    def choose(self, now_s: float) -> Order | None:
+        """What to do from now on; None to go on as before.
+
+        Args:
+            now_s: Local monotonic time.
+        """
+        with self._lock:
+            newest = self._newest
+            if newest is None:
+                return None
+            lost = now_s - self._newest_s > self._watchdog_s
+            if lost and self.activity is not CarActivity.BRAKING:
+                self._lose(newest)
+                return Order(newest.steering_rad, 0.0, self._car.brake_limit_m_s2)
+            if lost or not self._news:
+                return None
+            if self.activity is not CarActivity.COMMANDED:
+                self._node.get_logger().info("Drive commands arrive.")
+            self.activity, self._news = CarActivity.COMMANDED, False
+            return newest
+
+    def _lose(self, last: Order) -> None:
+        self.activity = CarActivity.BRAKING
+        self.watchdog_trips += 1
+        text = f"No drive command for {self._watchdog_s:g} s"
+        if last.speed_m_s == 0.0:  # Who stops the car before he leaves, has left on purpose.
+            self._node.get_logger().info(f"{text} since the one to stop: braking on.")
+        else:
+            self._node.get_logger().warning(f"{text}: braking.")
+
+    def _order_of_ackermann(self, message: Any) -> Order:
+        drive = message.drive
+        # An acceleration of 0 asks for the quickest, which is what the car can do.
+        accel = abs(float(drive.acceleration)) or max(self._car.accel_limit_m_s2, self._car.brake_limit_m_s2)
+        return Order(float(drive.steering_angle), float(drive.speed), accel)
+
+    def _order_of_twist(self, message: Twist | TwistStamped) -> Order:
+        before = 0.0 if self._newest is None else self._newest.steering_rad
+        return Order(*convert_car.steering_of_twist(message, self._car.wheelbase_m, before), None)
+
+    def _listen(self, kind: Any, topic: str, order_of: Callable[[Any], Order]) -> None:
+        def callback(message: Any) -> None:
+            try:
+                order = order_of(message)
+                if not math.isfinite(order.steering_rad + order.speed_m_s + (order.accel_m_s2 or 0.0)):
+                    raise RobotError(f"A drive command holds a number that is not finite: {order}.")
+            except RobotError as error:
+                self.refused += 1
+                self._node.get_logger().error(f"Refused: {error}", throttle_duration_sec=1.0)
+                return
+            with self._lock:
+                self._newest, self._newest_s, self._news = order, time.monotonic(), True
+
+        self._node.create_subscription(kind, topic, callback, topics.READER_QOS)

@@ -1,0 +1,54 @@
+"""Which backend stands for a robot behind topics, and the parameters that its nodes have for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gantry_deploy.safety import is_car
+from gantry_hardware.spec import RobotSpec
+from gantry_ros import arm_commands, car_commands
+from gantry_ros.command_guard import DISCOVERY_S
+from gantry_ros.host import NodeHost, Parameter
+from gantry_ros.ros_car import RosCar
+from gantry_ros.ros_robot import RosRobot
+
+PARAMETERS = (
+    Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
+    Parameter(
+        "command_message",
+        "",
+        f"How commands leave: {', '.join(arm_commands.COMMAND_MESSAGES)}; empty: the first, for an arm the second. "
+        f"To a car: {', '.join(car_commands.CAR_MESSAGES)}; empty: the first where it is installed, else the second.",
+    ),
+    Parameter(
+        "gripper_message", arm_commands.WITH_ARM, f"An arm's gripper: {', '.join(arm_commands.GRIPPER_MESSAGES)}."
+    ),
+    Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
+    Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
+)
+"""Of a node that talks to a robot."""
+
+
+def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float) -> RosRobot:
+    """The backend for a robot, as its kind needs it; not connected yet.
+
+    Args:
+        spec: The robot.
+        host: Node to use.
+        values: Of :data:`PARAMETERS`, and for a car of :data:`gantry_ros.ros_road.PARAMETERS`.
+        command_period_s: Time between two commands.
+
+    Raises:
+        GantryError: If a value does not fit the robot.
+    """
+    connecting = {name: values[name] for name in ("connect_timeout_s", "discovery_s", "command_message")}
+    if is_car(spec):
+        return RosCar(spec, host=host, steering=values["steering"], command_period_s=command_period_s, **connecting)
+    return RosRobot(
+        spec,
+        host=host,
+        joint_order=values["joint_order"],
+        gripper_message=values["gripper_message"],
+        command_period_s=command_period_s,
+        **connecting,
+    )
