@@ -4,3 +4,5 @@ from pathlib import Path
 
 GO2_WALK = Path(__file__).resolve().parent / "go2-walk"
 """A Go2 that follows velocities on flat ground."""
+YAM_PICK_PLACE = Path(__file__).resolve().parent / "yam-pick-place"
+"""A YAM arm that picks a cube up and puts it down at a goal: a frozen clone and a correction of every step."""
