@@ -139,14 +139,16 @@ def _run(args: argparse.Namespace) -> int:
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
-        session = WalkSession(controller, command if goal is None else None, args.duration, say=print)
+        done = (lambda: robot.task_done) if isinstance(robot, TaskRobot) else None
+        session = WalkSession(controller, command if goal is None else None, args.duration, say=print, done=done)
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = robot.outcome if isinstance(robot, RoadTeller) else None
-    result["task_done"] = robot.task_done if isinstance(robot, TaskRobot) else None
+    result["task_done"] = session.done_after_s is not None if isinstance(robot, TaskRobot) else None
+    result["task_done_after_s"] = session.done_after_s
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
@@ -294,7 +296,8 @@ def _print_summary(result: dict[str, Any]) -> None:
             f"mean yaw-rate error {tracking['yaw_rate_error_rad_s']:.3f} rad/s"
         )
     if result["task_done"] is not None:
-        print("the task is done" if result["task_done"] else "the task is not done at the end")
+        after_s = result["task_done_after_s"]
+        print("the task was not done" if after_s is None else f"the task was done after {after_s:.1f} s")
     if result["goal"] is not None:
         distance = result["goal"]["distance_m"]
         print("the goal's distance is unknown" if distance is None else f"{distance:.2f} m from the goal at the end")

@@ -38,6 +38,8 @@ class WalkSession:
             controller's goal.
         duration_s: Time under the policy, on the robot's clock.
         say: Takes lines for people.
+        done: Whether the task is done, where there is one; the policy is then stopped before its time is over, since it
+            has not learned what to do afterwards.
     """
 
     def __init__(
@@ -46,19 +48,24 @@ class WalkSession:
         command: NDArray[np.float64] | CommandProfile | None,
         duration_s: float,
         say: Callable[[str], None],
+        done: Callable[[], bool] | None = None,
     ) -> None:
         self.controller = controller
         self.command = command
         self.duration_s = duration_s
         self.completed = False
         self.modes: list[dict[str, Any]] = []
-        self._say = say
+        self.done_after_s: float | None = None
+        """Time under the policy until the task was done."""
+        self._say, self._done = say, done
         self._start_s: float | None = None
         self._mode_since_s = 0.0
         self._mode: Mode | None = None
         self._news_s = 0.0
         self._errors: list[tuple[float, float]] = []
         self._last_state: RobotState | None = None
+        runner = controller.runner
+        self._walks = runner is None or (runner.contract.arm is None and runner.contract.drive is None)
 
     def run(self) -> None:
         """Run to the end or to a fault; the robot is damped when this returns, and when Ctrl-C leaves it.
@@ -113,7 +120,9 @@ class WalkSession:
             self._last_state = report.state
             self._note_tracking(report)
             self._tell_news(report)
-            if since_s >= self.duration_s - 0.5 / self.controller.rate_hz:
+            if self._done is not None and self._done():
+                self.done_after_s = since_s
+            if self.done_after_s is not None or since_s >= self.duration_s - 0.5 / self.controller.rate_hz:
                 self.completed = True
                 self.controller.request(Event.STOP)
         elif report.mode is Mode.DAMP and since_s >= DAMP_S:
@@ -143,7 +152,9 @@ class WalkSession:
 
     def _note_tracking(self, report: TickReport) -> None:
         state, step = report.state, report.step
-        if state is None or step is None or state.lin_vel_base_in_base_m_s is None or len(step.command) != 3:
+        if state is None or step is None or state.lin_vel_base_in_base_m_s is None:
+            return
+        if len(step.command) != 3 or not self._walks:
             return
         velocity, yaw_rate = state.lin_vel_base_in_base_m_s, state.ang_vel_base_in_base_rad_s[2]
         planar = float(np.hypot(*(velocity[:2] - step.command[:2])))
@@ -155,7 +166,7 @@ class WalkSession:
         self._news_s = report.time_s
         state = report.state
         moving = ""
-        if state is not None and state.lin_vel_base_in_base_m_s is not None:
+        if state is not None and state.lin_vel_base_in_base_m_s is not None and self._walks:
             x, y, _ = state.lin_vel_base_in_base_m_s
             moving = f"  {x:+.2f} m/s forward, {y:+.2f} m/s left, {state.ang_vel_base_in_base_rad_s[2]:+.2f} rad/s"
         self._say(f"{report.time_s - (self._start_s or 0.0):7.2f} s  {report.mode.value}{moving}")
