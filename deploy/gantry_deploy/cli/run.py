@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -105,11 +105,7 @@ def _run(args: argparse.Namespace) -> int:
     backend = choose("robot backend", args.backend, backend_names())
     refuse_roadless(contract, backend)
     if backend not in SIMULATED and not args.yes:
-        moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
-        raise UsageError(
-            f"Backend '{backend}' may move a real robot: it would {moves} {args.duration:g} s by itself. "
-            "Give --yes if it has room and somebody is at the emergency stop."
-        )
+        raise _asks_for_yes(backend, contract, args.duration)
     mapping = None if args.mapping is None else _mapping(args.mapping)
     robot = make_backend(backend, spec, **options)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
@@ -139,19 +135,32 @@ def _run(args: argparse.Namespace) -> int:
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
-        done = (lambda: robot.task_done) if isinstance(robot, TaskRobot) else None
-        session = WalkSession(controller, command if goal is None else None, args.duration, say=print, done=done)
+        asked = command if goal is None else None
+        session = WalkSession(controller, asked, args.duration, say=print, done=_done(robot))
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = robot.outcome if isinstance(robot, RoadTeller) else None
-    result["task_done"] = session.done_after_s is not None if isinstance(robot, TaskRobot) else None
-    result["task_done_after_s"] = session.done_after_s
+    if isinstance(robot, TaskRobot):
+        result |= {"task_done": session.done_after_s is not None, "task_done_after_s": session.done_after_s}
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
+
+
+def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> UsageError:
+    moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
+    return UsageError(
+        f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
+        "Give --yes if it has room and somebody is at the emergency stop."
+    )
+
+
+def _done(robot: Robot) -> Callable[[], bool] | None:
+    """Whether a simulated task is done, where there is one."""
+    return (lambda: robot.task_done) if isinstance(robot, TaskRobot) else None
 
 
 def _usual_backend(contract: PolicyContract) -> str:
@@ -295,7 +304,7 @@ def _print_summary(result: dict[str, Any]) -> None:
             f"mean planar velocity error {tracking['lin_vel_error_m_s']:.3f} m/s, "
             f"mean yaw-rate error {tracking['yaw_rate_error_rad_s']:.3f} rad/s"
         )
-    if result["task_done"] is not None:
+    if "task_done" in result:
         after_s = result["task_done_after_s"]
         print("the task was not done" if after_s is None else f"the task was done after {after_s:.1f} s")
     if result["goal"] is not None:
