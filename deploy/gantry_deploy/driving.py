@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from gantry_deploy.bev import bev_raster
 from gantry_deploy.drive_spec import STEERING, DriveSpec
 from gantry_deploy.errors import ContractError
-from gantry_deploy.route import RouteView, locate, pick_rows, to_car
+from gantry_deploy.route import RouteView, along_route, locate, pick_rows, to_car
 from gantry_deploy.signals import Signals, TermConstants, TermInfo, given
 from gantry_deploy.surroundings import Surroundings
 
@@ -20,6 +20,8 @@ Array = Any
 
 OBJECT_NUMBERS = 9
 """Numbers of one object in the observation, see :func:`objects`."""
+ROUTE_OBJECT_NUMBERS = 4
+"""Numbers of one object along the route, see :func:`route_objects`."""
 
 
 def speed(signals: Signals, constants: TermConstants) -> Array:
@@ -92,19 +94,10 @@ def objects(signals: Signals, constants: TermConstants) -> Array:
     Each has x, y of its middle in the car's frame, m; sine and cosine of its yaw minus the car's; its velocity minus
     the car's along the car's axes, m/s; length and width, m; and 1.
     """
-    term, drive = "objects", _drive(constants)
-    seen, pose = given(_around(signals).objects, term, "objects"), _pose(signals, term)
-    velocity = given(signals.lin_vel_base_in_base_m_s, term, "the car's velocity")
+    seen, pose = _objects(signals, constants), _pose(signals, "objects")
+    velocity = given(signals.lin_vel_base_in_base_m_s, "objects", "the car's velocity")
     xp = array_namespace(seen)
-    rows, slots, count = seen.shape[0], seen.shape[1], drive.max_objects
-    if slots < count:
-        free = xp.zeros((rows, count - slots, seen.shape[2]), dtype=seen.dtype, device=device(seen))
-        seen = xp.concat((seen, free), axis=1)
-    turn = xp.cos(pose[:, 2]), xp.sin(pose[:, 2])
-    place = to_car(seen[..., :2] - pose[:, None, :2], *turn)
-    distance2 = xp.sum(place * place, axis=-1)
-    taken = (seen[..., 6] > 0.5) & (distance2 <= drive.object_range_m**2)
-    order = xp.argsort(xp.where(taken, distance2, xp.full_like(distance2, float("inf"))), axis=-1)[:, :count]
+    place = to_car(seen[..., :2] - pose[:, None, :2], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))
     yaw = seen[..., 2] - pose[:, None, 2]
     sin, cos, along = xp.sin(yaw), xp.cos(yaw), seen[..., 3]
     numbers = (
@@ -118,10 +111,53 @@ def objects(signals: Signals, constants: TermConstants) -> Array:
         seen[..., 5],
         xp.ones_like(along),
     )
+    return _table(seen, numbers)
+
+
+def route_objects(signals: Signals, constants: TermConstants) -> Array:
+    """Where the same objects are along the route, in the same order, (N, 4 K); zeros where there are fewer.
+
+    Each has the way along the route from the car's place on it to the point nearest to the object's middle, m; how far
+    to the left of the route that middle is, m; and its speed along the route and to the left of it, m/s. Before and
+    behind the route that is told, its ends count.
+    """
+    seen, pose = _objects(signals, constants), _pose(signals, "route_objects")
+    route = _route(signals, "route_objects")
+    xp = array_namespace(seen)
+    place = seen[..., :2] - pose[:, None, :2]
+    at = along_route(route, place)
+    tangent = at.tangent
+    speed, yaw = seen[..., 3], seen[..., 2]
+    ahead = speed * (xp.cos(yaw) * tangent[..., 0] + xp.sin(yaw) * tangent[..., 1])
+    left = speed * (xp.sin(yaw) * tangent[..., 0] - xp.cos(yaw) * tangent[..., 1])
+    return _table(seen, (at.ahead_m, at.lateral_m, ahead, left))
+
+
+def _objects(signals: Signals, constants: TermConstants) -> Array:
+    """The nearest objects within the contract's range, nearest first, (N, K, 7); with 0 as last number where there are
+    fewer."""
+    drive = _drive(constants)
+    seen, pose = given(_around(signals).objects, "objects", "objects"), _pose(signals, "objects")
+    xp = array_namespace(seen)
+    rows, slots, count = seen.shape[0], seen.shape[1], drive.max_objects
+    if slots < count:
+        free = xp.zeros((rows, count - slots, seen.shape[2]), dtype=seen.dtype, device=device(seen))
+        seen = xp.concat((seen, free), axis=1)
+    place = to_car(seen[..., :2] - pose[:, None, :2], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))
+    distance2 = xp.sum(place * place, axis=-1)
+    taken = (seen[..., 6] > 0.5) & (distance2 <= drive.object_range_m**2)
+    order = xp.argsort(xp.where(taken, distance2, xp.full_like(distance2, float("inf"))), axis=-1)[:, :count]
+    marked = xp.concat((seen[..., :6], xp.astype(taken, seen.dtype)[..., None]), axis=-1)
+    return pick_rows(marked, order)
+
+
+def _table(seen: Array, numbers: tuple[Array, ...]) -> Array:
+    """Numbers of each object, (N, K) each, as (N, len(numbers) K)."""
+    xp = array_namespace(seen)
     table = xp.stack(numbers, axis=-1)
     # What stands in a slot that is not taken does not count, whatever it is.
-    table = xp.where(taken[..., None], table, xp.zeros_like(table))
-    return xp.reshape(pick_rows(table, order), (rows, count * OBJECT_NUMBERS))
+    table = xp.where(seen[..., 6:7] > 0.5, table, xp.zeros_like(table))
+    return xp.reshape(table, (table.shape[0], table.shape[1] * table.shape[2]))
 
 
 def lidar(signals: Signals, constants: TermConstants) -> Array:
@@ -208,6 +244,7 @@ DRIVING_TERMS: dict[str, TermInfo] = {
     "lane_edges": TermInfo(lane_edges, "", "base", "m"),
     "stop_line": TermInfo(stop_line, "", "route", "m, 1"),
     "objects": TermInfo(objects, "", "base", "m, m, 1, 1, m/s, m/s, m, m, 1"),
+    "route_objects": TermInfo(route_objects, "", "route", "m, m, m/s, m/s"),
     "lidar": TermInfo(lidar, "", "scanner", ""),
     "goal_pose": TermInfo(goal_pose, "command/body/pose", "base", "m, m, 1, 1"),
     "bev": TermInfo(bev, "", "base", ""),
@@ -221,6 +258,7 @@ ROUTE_TERMS = (
     "route_speed_limits",
     "route_widths",
     "lane_edges",
+    "route_objects",
 )
 """Terms that need a route."""
 
@@ -230,6 +268,7 @@ def term_sizes(drive: DriveSpec) -> dict[str, int]:
     ahead = len(drive.lookahead_m)
     sizes = {"speed": 1, "steering_angle": 1, "yaw_rate": 1, "route_points": 2 * ahead, "route_error": 2}
     sizes |= {"route_curvature": ahead, "route_speed_limits": ahead, "route_widths": 2 * ahead, "lane_edges": 2}
+    sizes |= {"route_objects": ROUTE_OBJECT_NUMBERS * drive.max_objects}
     sizes |= {"stop_line": 2, "objects": OBJECT_NUMBERS * drive.max_objects, "goal_pose": 4, "last_action": 2}
     sizes["bev"] = 0 if drive.bev is None else drive.bev.size
     return {**sizes, "lidar": 0 if drive.lidar is None else drive.lidar.beams}

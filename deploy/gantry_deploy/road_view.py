@@ -96,11 +96,21 @@ class SurroundingsSource(Protocol):
         ...
 
 
+_TERM_NEEDS = {
+    "objects": "objects",
+    "route_objects": "objects",
+    "lidar": "scan",
+    "stop_line": "stop_line",
+    "goal_pose": "goal",
+}
+"""Observation term -> the input that it is made of, beside the route."""
+
+
 def needs(contract: PolicyContract) -> tuple[str, ...]:
     """Which of :data:`INPUTS` a policy needs."""
     terms = {term.name for term in contract.observations}
-    pairs = (("objects", "objects"), ("lidar", "scan"), ("stop_line", "stop_line"), ("goal_pose", "goal"))
-    wanted = {needed for term, needed in pairs if term in terms} | ({"route"} if terms & set(ROUTE_TERMS) else set())
+    wanted = {needed for term, needed in _TERM_NEEDS.items() if term in terms}
+    wanted |= {"route"} if terms & set(ROUTE_TERMS) else set()
     if "bev" in terms and contract.drive is not None and contract.drive.bev is not None:
         wanted |= {needed for channel in contract.drive.bev.channels for needed in _BEV_NEEDS[channel]}
     return tuple(name for name in INPUTS if name in wanted)

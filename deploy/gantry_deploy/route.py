@@ -138,6 +138,49 @@ def locate(points_in_world_m: Array, pose_in_world: Array) -> RouteView:
     )
 
 
+@dataclass(frozen=True)
+class OnRoute:
+    """Where points are along routes, (N, K)."""
+
+    ahead_m: Array
+    """From the car's place on the route to the nearest point of the polyline."""
+    lateral_m: Array
+    """Distance from the polyline, positive to the left of it."""
+    tangent: Array
+    """Shape (N, K, 2), unit direction of the route there, along the world's axes."""
+
+
+def along_route(route: RouteView, from_car_m: Array) -> OnRoute:
+    """Project points (N, K, 2), told from the car along the world's axes, onto the cars' routes."""
+    xp = array_namespace(from_car_m)
+    start, step = route.from_car_m[:, :-1, :], route.from_car_m[:, 1:, :] - route.from_car_m[:, :-1, :]
+    length2 = xp.sum(step * step, axis=-1)
+    real = length2 > _SHORT_M**2
+    safe = xp.where(real, length2, xp.ones_like(length2))
+    gap = from_car_m[:, :, None, :] - start[:, None, :, :]
+    share = xp.clip(xp.sum(gap * step[:, None, :, :], axis=-1) / safe[:, None, :], 0.0, 1.0)
+    off = gap - share[..., None] * step[:, None, :, :]
+    distance2 = xp.sum(off * off, axis=-1)
+    index = xp.argmin(xp.where(real[:, None, :], distance2, xp.full_like(distance2, _FAR_M2)), axis=-1)
+    rows, count, segments = distance2.shape
+    one = xp.reshape(index, (rows * count, 1))
+    chosen = [
+        xp.reshape(_pick(xp, xp.reshape(values, (rows * count, segments)), one), (rows, count))
+        for values in (share, distance2)
+    ]
+    tangent = _pick(xp, step / xp.sqrt(safe)[..., None], index)
+    at = from_car_m - _pick(xp, start, index)
+    side = tangent[..., 0] * at[..., 1] - tangent[..., 1] * at[..., 0]
+    length = xp.astype(xp.sqrt(_pick(xp, safe, index)) * chosen[0], xp.float64)
+    ahead = _pick(xp, route.along_m[:, :-1], index) + length - route.here_m[:, None]
+    distance = xp.sqrt(chosen[1])
+    return OnRoute(
+        ahead_m=xp.astype(ahead, from_car_m.dtype),
+        lateral_m=xp.where(side >= 0.0, distance, -distance),
+        tangent=tangent,
+    )
+
+
 def to_car(vectors: Array, cos_yaw: Array, sin_yaw: Array) -> Array:
     """Vectors (N, L, 2) along the world's axes, in the frame of a car with that yaw (N,)."""
     xp = array_namespace(vectors)

@@ -161,6 +161,27 @@ def test_objects_out_of_range_or_too_many_are_not_seen(make):
     np.testing.assert_array_equal(one[1], np.zeros(9))
 
 
+def test_objects_along_a_straight_road_are_told_by_its_length(make):
+    """The car at 3.25 m: one 10 m ahead crosses to the left at 3 m/s, one behind to the right comes towards it."""
+    there = [object_row(13.25, 2.0, math.pi / 2, 3.0), object_row(0.25, -1.5, math.pi, 4.0)]
+    given = {"around": STRAIGHT | {"objects": [there]}, "pose": (3.25, 0.5, 0.3)}
+    found = observe(make, "route_objects", **given).reshape(2, 4)
+    np.testing.assert_allclose(found, [(-3.0, -1.5, -4.0, 0.0), (10.0, 2.0, 0.0, 3.0)], atol=1e-5)
+    # Nobody is nearest to a point of the route that is not told.
+    beyond = observe(make, "route_objects", around=STRAIGHT | {"objects": [[object_row(45.0, 1.0)]]}, pose=(30.0, 0, 0))
+    np.testing.assert_allclose(beyond[0, :2], [9.0, math.hypot(6.0, 1.0)], atol=1e-5)
+
+
+def test_objects_along_a_curve_are_told_by_its_length(make):
+    """A circle of 20 m to the left: a quarter turn is 31.4 m, and who stands 2 m inside of it is to the left."""
+    angle = 1.2
+    x, y = 18.0 * math.sin(angle), 20.0 - 18.0 * math.cos(angle)
+    there = [object_row(x, y, angle, 5.0)]
+    found = observe(make, "route_objects", around=LEFT_CURVE | {"objects": [there]}, pose=(0.0, 0.0, 0.0))
+    np.testing.assert_allclose(found[0, :4], [20.0 * angle, 2.0, 5.0, 0.0], atol=0.15)
+    np.testing.assert_array_equal(found[0, 4:], np.zeros(4))
+
+
 def test_what_stands_in_a_free_slot_does_not_count(make):
     junk = np.full(7, np.nan)
     junk[6] = 0.0

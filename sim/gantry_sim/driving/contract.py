@@ -25,7 +25,7 @@ ROUTE_TERMS = {
     "lane_edges": 0.5,
 }
 """Terms of a car that follows a route."""
-OTHERS_TERMS = {"stop_line": 0.05, "objects": 0.1}
+OTHERS_TERMS = {"stop_line": 0.05, "objects": 0.1, "route_objects": 0.1}
 """Terms of a car that is not alone."""
 RASTER_TERMS = {RASTER_TERM: 1.0 / RASTER_STEPS}
 """The picture from above, as networks want it."""
@@ -89,7 +89,7 @@ def road_contract(cfg: DriveCfg) -> PolicyContract:
     if cfg.bev is not None:
         channels = tuple(name for name in cfg.bev.channels if cfg.traffic is not None or name in ALONE)
         more["bev"] = replace(cfg.bev, channels=channels, nose_m=car.center_x_in_base_m + 0.5 * car.length_m)
-        others = {name: scale for name, scale in others.items() if name != "objects"} | RASTER_TERMS
+        others = {name: scale for name, scale in others.items() if name == "stop_line"} | RASTER_TERMS
     drive = drive_spec_of(car, lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0, allow_reverse=cfg.reverse, **more)
     return task_contract(cfg, drive, OWN_TERMS | ROUTE_TERMS | others)
 

@@ -60,8 +60,19 @@ def cpu_traffic() -> Preset:
         traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
         reward=RewardCfg(calm=0.5),
     )
-    learner = replace(_few_samples(), total_steps=12_000_000, steps_per_env=32, hidden=(256, 128))
-    return Preset(env, replace(learner, critic_hidden=(256, 128)))
+    learner = replace(
+        _few_samples(),
+        total_steps=12_000_000,
+        steps_per_env=32,
+        epochs=4,
+        clip=0.2,
+        learning_rate=7e-4,
+        entropy=0.001,
+        normalize=True,
+        hidden=(256, 128),
+        critic_hidden=(256, 128),
+    )
+    return Preset(env, learner)
 
 
 def cpu_junction() -> Preset:
