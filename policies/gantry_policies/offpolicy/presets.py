@@ -109,8 +109,11 @@ def resfit() -> TrainCfg:
 
 
 def resfit_images() -> TrainCfg:
-    """:func:`resfit` from small images on a CPU, where eyes cost nearly all: small batches, half the updates, gentler
-    corrections (with those of ``resfit`` its attempts fell far below the base and had not come back after 10,000 steps)."""
+    """:func:`resfit` from small images on a CPU, where eyes cost nearly all: small batches and half the updates.
+
+    Corrections are gentler: with those of ``resfit`` attempts fell below the base and were still there after 10,000
+    steps.
+    """
     cfg = resfit()
     actor = replace(cfg.learner.actor, action_scale=0.25, explore_std=0.1)
     learner = replace(cfg.learner, actor=actor, batch_size=64)
