@@ -1,5 +1,6 @@
 """``gantry train`` as a real process: killed, interrupted, and started twice in one folder."""
 
+import contextlib
 import csv
 import multiprocessing
 import os
@@ -73,7 +74,8 @@ class Training:
 
     def end(self, number=None):
         if number is not None:
-            os.kill(self.process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # It may have come to its end by itself.
+                os.kill(self.process.pid, number)
         self.process.join(PATIENCE_S)
         return self.process.exitcode
 
