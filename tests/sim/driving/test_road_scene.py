@@ -54,7 +54,6 @@ def test_who_does_not_brake_hits_who_stands_and_was_near_it_before():
         near |= env.factors["ttc"] < 1.0
         near[which] = False
     assert hits > 0
-    assert not env.ended["finished"].all() or hits
 
 
 def test_who_brakes_by_rules_does_not():
