@@ -16,11 +16,12 @@ from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.arm import ArmDecoder
 from gantry_deploy.arm_rollout import ArmRolloutResult, run_arm_episodes
 from gantry_deploy.bundle import GOLDEN, Bundle
+from gantry_deploy.car_rollout import CarRolloutResult, run_car_episodes
 from gantry_deploy.chunked import ChunkedPolicy
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.drive_spec import DRIVE, STEERING
-from gantry_deploy.errors import ContractError, PolicyError
+from gantry_deploy.errors import PolicyError
 from gantry_deploy.goal_rollout import GoalRolloutResult, run_goal_episodes
 from gantry_deploy.golden import (
     DRIVE_ARRAY,
@@ -51,7 +52,7 @@ CARD_KEY = "check"
 """Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
 
 Report = Mapping[str, Any]
-AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult
+AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult | CarRolloutResult
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,9 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
 def run_rollout(
     runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
 ) -> AnyResult:
-    """The episodes that suit the policy: a task for an arm, velocities to follow, or goals to reach.
-
-    Raises:
-        ContractError: If the policy drives a car, for which there is no simulator.
-    """
+    """The episodes that suit the policy: roads for a car, a task for an arm, velocities to follow, goals to reach."""
     if runner.contract.drive is not None:
-        raise ContractError("The policy drives a car, and no simulator here runs episodes of cars.")
+        return run_car_episodes(runner, config, on_episode)
     if runner.contract.arm is not None:
         return run_arm_episodes(runner, config, on_episode)
     run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes

@@ -26,6 +26,10 @@ class RoadListener(Protocol):
         """The way to go."""
         ...
 
+    def set_road(self, cells: ArrayLike, corner_m: ArrayLike, cell_m: float) -> None:
+        """A map of the road (R, C), where it begins (2,), m, and how large a cell is, m."""
+        ...
+
     def set_goal(self, pose: ArrayLike) -> None:
         """Where to end, x, y, yaw (3,)."""
         ...
@@ -62,8 +66,10 @@ class RoadTeller(Protocol):
 
 
 def road_options(contract: PolicyContract) -> dict[str, Any]:
-    """Options of the simulated road that suit a policy: its task, and a scanner that covers what it sees."""
+    """Options of the simulated road that suit a policy: its task, a scanner that covers what it sees, a road map."""
     options: dict[str, Any] = {"task": contract.provenance.task} if contract.provenance.task else {}
+    if contract.drive is not None and contract.drive.bev is not None and "road" in needs(contract):
+        options["road_cell_m"] = contract.drive.bev.metres_per_pixel
     lidar = None if contract.drive is None else contract.drive.lidar
     if lidar is None or "scan" not in needs(contract):
         return options

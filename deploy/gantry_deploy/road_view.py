@@ -99,6 +99,7 @@ class SurroundingsSource(Protocol):
 _TERM_NEEDS = {
     "objects": "objects",
     "route_objects": "objects",
+    "lead_object": "objects",
     "lidar": "scan",
     "stop_line": "stop_line",
     "goal_pose": "goal",

@@ -16,6 +16,7 @@ from gantry_deploy.errors import ContractError, SafetyError
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.metrics import EpisodeScores, TrackingScores, tracking_scores
 from gantry_deploy.perception import make_map_source, needs_map
+from gantry_deploy.road_view import SurroundingsSource
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyMachine
 from gantry_hardware.backend import Robot
@@ -222,14 +223,19 @@ class EpisodeWatch:
         robot: Simulated, not yet connected; it is closed after :meth:`run`.
         runner: The policy.
         seconds: Time under the policy.
+        surroundings: What a car's policy sees beside the car; a car tells its truth in its own way.
     """
 
-    def __init__(self, robot: Robot, runner: PolicyRunner, seconds: float) -> None:
-        assert isinstance(robot, GroundTruth)
-        self._truth: GroundTruth = robot
+    def __init__(
+        self, robot: Robot, runner: PolicyRunner, seconds: float, surroundings: SurroundingsSource | None = None
+    ) -> None:
+        assert surroundings is not None or isinstance(robot, GroundTruth)
+        self._truth: Any = robot
         self._contract: PolicyContract = runner.contract
         eyes = make_map_source(runner.contract, robot, runner.mapper_model)
-        self.controller = Controller(robot, runner, SafetyMachine(runner.spec), map_source=eyes)
+        self.controller = Controller(
+            robot, runner, SafetyMachine(runner.spec), map_source=eyes, surroundings=surroundings
+        )
         """The loop."""
         self._total = max(1, round(seconds * runner.contract.rate_hz))
         self._asked: FloatArray | None = None
@@ -286,9 +292,7 @@ class EpisodeWatch:
             self.controller.stop()
 
     def _while_standing(self, report: TickReport) -> None:
-        if self._standing_since_s is None:
-            self._standing_since_s = report.time_s
-        over_s = report.time_s - self._standing_since_s - self.controller.stand_duration_s
+        over_s = self._stood_s(report)
         if over_s < 0.0:
             return
         try:
@@ -296,6 +300,12 @@ class EpisodeWatch:
         except SafetyError as error:
             if over_s >= START_PATIENCE_S:
                 self._end(str(error), report)
+
+    def _stood_s(self, report: TickReport) -> float:
+        """How long ago standing up was over; negative before."""
+        if self._standing_since_s is None:
+            self._standing_since_s = report.time_s
+        return report.time_s - self._standing_since_s - self.controller.stand_duration_s
 
     def _end(self, reason: str, report: TickReport) -> None:
         self.reason = reason

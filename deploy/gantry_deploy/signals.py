@@ -9,7 +9,7 @@ from typing import Any
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.kinematics import ArmKinematics
-from gantry_deploy.route import RouteView
+from gantry_deploy.route import OnRoute, RouteView
 from gantry_deploy.surroundings import Surroundings
 
 Array = Any
@@ -49,6 +49,8 @@ class Signals:
     """What a car sees beside its own state, in the frame of ``pose_in_world``."""
     route: RouteView | None = None
     """Where a car is on its route; found from pose and surroundings if it is not given."""
+    objects_on_route: tuple[Array, OnRoute] | None = None
+    """The objects that a car sees, (N, K, 7), and where they are on its route; found likewise."""
 
 
 @dataclass(frozen=True)

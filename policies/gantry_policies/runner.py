@@ -206,6 +206,7 @@ class Runner(OnPolicyRunner):
         collected = time.perf_counter()
         torch.set_num_threads(self._threads)
         self._schedule()
+        explained = self._explained()
         losses = self._update()
         end = time.perf_counter()
         steps = self.ppo_cfg.steps_per_env * self.env.num_envs
@@ -213,6 +214,7 @@ class Runner(OnPolicyRunner):
         self.env_steps += steps
         metrics = {name: float(value) / self.ppo_cfg.steps_per_env for name, value in sums.items()}
         metrics |= {f"loss_{name}": value for name, value in losses.items() if name != "symmetry"}
+        metrics["value_explained"] = explained
         metrics["action_std"] = self.alg.get_policy().output_std.detach().mean().item()
         metrics["learning_rate"] = self.alg.learning_rate
         progress = Progress(
@@ -241,6 +243,13 @@ class Runner(OnPolicyRunner):
                 raise TrainingError(f"The environment gave a reward that is not finite in {self._where()}.")
             self.alg.compute_returns(obs)
         return obs, sums
+
+    def _explained(self) -> float:
+        """Share of the variance of the rollout's returns that the critic foresaw; below 0 it is worse than a mean."""
+        storage = self.alg.storage
+        returns = storage.returns
+        left = (returns - storage.values).var() / returns.var().clamp(min=1e-12)
+        return 1.0 - left.item()
 
     def _update(self) -> dict[str, float]:
         try:

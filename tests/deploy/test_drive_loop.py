@@ -397,7 +397,7 @@ def test_a_bundle_repeats_what_training_recorded(tmp_path):
     found = {stage.name: stage.value for stage in stages}
     assert list(found) == ["manifest", "contract", "network", "observation", "joint targets", "episodes"]
     assert max(found[name] for name in ("network", "observation", "joint targets", "episodes")) <= 1e-5
-    with pytest.raises(ContractError, match="no simulator here runs episodes of cars"):
+    with pytest.raises(ContractError, match="backend 'mujoco' tells of no road"):
         run_rollout(runner, RolloutConfig())
 
 

@@ -182,6 +182,42 @@ def test_objects_along_a_curve_are_told_by_its_length(make):
     np.testing.assert_array_equal(found[0, 4:], np.zeros(4))
 
 
+def test_the_first_object_on_the_route_is_told_from_bumper_to_bumper(make):
+    """At 8 m/s behind one that does 5 m/s; somebody nearer stands beside the lane, somebody else behind the car."""
+    nose = DRIVE.center_x_in_base_m + 0.5 * DRIVE.length_m
+    there = [object_row(20.0, 0.4, 0.0, 5.0), object_row(12.0, 3.0)]
+    found = observe(make, "lead_object", around=STRAIGHT | {"objects": [there]}, speed=8.0)
+    gap = 18.0 - nose
+    np.testing.assert_allclose(found, [[gap, 3.0, 9.0 / (2.0 * gap)]], rtol=1e-5)
+    faster = observe(make, "lead_object", around=STRAIGHT | {"objects": [there]}, speed=4.0)
+    np.testing.assert_allclose(faster, [[gap, -1.0, 0.0]], rtol=1e-5)
+    behind = observe(make, "lead_object", around=STRAIGHT | {"objects": [[object_row(-4.0, 0.0)]]}, speed=8.0)
+    np.testing.assert_allclose(behind, [[30.0, 0.0, 0.0]])
+
+
+def test_who_is_about_to_cross_is_met_and_who_stands_aside_is_not(make):
+    """Feet point to the route from 3.5 m to its left: the strip ends at 0.8 + 0.3 + 2 m (half of its length)."""
+    for speed, met in ((0.0, False), (0.2, False), (1.0, True), (-1.0, False)):
+        there = [object_row(15.0, 3.5, -math.pi / 2, speed)]
+        found = observe(make, "lead_object", around=STRAIGHT | {"objects": [there]}, speed=10.0)
+        assert (found[0, 0] < 30.0) == met, speed
+    nose = DRIVE.center_x_in_base_m + 0.5 * DRIVE.length_m
+    crossing = observe(
+        make, "lead_object", around=STRAIGHT | {"objects": [[object_row(15, 1, math.pi / 2, 1)]]}, speed=10
+    )
+    np.testing.assert_allclose(crossing, [[14.0 - nose, 10.0, 100.0 / (2.0 * (14.0 - nose))]], rtol=1e-5)
+    touching = observe(make, "lead_object", around=STRAIGHT | {"objects": [[object_row(4.0, 0.0)]]}, speed=10.0)
+    np.testing.assert_allclose(touching, [[0.0, 10.0, 10.0]])
+
+
+def test_the_first_object_round_a_bend_is_on_the_route(make):
+    """A circle of 20 m: who stands on it a radian ahead is met after its length, who stands straight ahead is not."""
+    nose = DRIVE.center_x_in_base_m + 0.5 * DRIVE.length_m
+    there = [object_row(20.0 * math.sin(1.0), 20.0 - 20.0 * math.cos(1.0), 1.0, 0.0), object_row(14.0, 0.0)]
+    found = observe(make, "lead_object", around=LEFT_CURVE | {"objects": [there]}, speed=2.0)
+    np.testing.assert_allclose(found[0, 0], 18.0 - nose, atol=0.15)
+
+
 def test_what_stands_in_a_free_slot_does_not_count(make):
     junk = np.full(7, np.nan)
     junk[6] = 0.0

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gantry_deploy.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
 from gantry_deploy.bundle import Bundle, load_bundle, update_card
+from gantry_deploy.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode
 from gantry_deploy.check import (
     AnyResult,
     Report,
@@ -34,14 +35,16 @@ from gantry_deploy.cli.command import (
     jsonable,
     parse_key_value,
 )
+from gantry_deploy.contract import PolicyContract
 from gantry_deploy.goal_rollout import GoalEpisode
 from gantry_deploy.locate import find_bundle, is_pretrained
+from gantry_deploy.road_teller import ROAD
 from gantry_deploy.rollout import DRAWN_OPTIONS, Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
 
-AnyEpisode = Episode | GoalEpisode | ArmEpisode
+AnyEpisode = Episode | GoalEpisode | ArmEpisode | CarEpisode
 _WORD = 28
 """Width of the column with a stage's name."""
 
@@ -50,13 +53,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = RolloutConfig()
     add_bundle_arguments(parser)
     parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
-    parser.add_argument("--seconds", type=float, default=defaults.seconds, metavar="S", help="length of an episode")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help=f"length of an episode, {defaults.seconds:g} if not given, or for a car that of its task",
+    )
     parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
     parser.add_argument(
         "--backend",
         metavar="NAME",
-        help=f"simulated robot, {defaults.backend} or for an arm {WORKBENCH} if not given; its backend draws noise, "
-        f"friction and payload, so it takes the options {', '.join(DRAWN_OPTIONS)}, or {', '.join(ARM_OPTIONS)}",
+        help=f"simulated robot, {defaults.backend}, for an arm {WORKBENCH} or for a car {ROAD} if not given; its "
+        f"backend draws noise, friction and payload, so it takes the options {', '.join(DRAWN_OPTIONS)}, or of an arm "
+        f"{', '.join(ARM_OPTIONS)}, or of a car {', '.join(CAR_OPTIONS)}",
     )
     parser.add_argument(
         "--noise", type=float, default=defaults.noise, metavar="X", help="sensor noise in units of the usual one"
@@ -103,9 +112,11 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> RolloutConfig:
-    is_arm = _is_arm(args.bundle)
+    backend, options, seconds = _usual(_contract(args.bundle))
     if args.backend is None:
-        args.backend = WORKBENCH if is_arm else RolloutConfig().backend
+        args.backend = backend
+    if args.seconds is None:
+        args.seconds = seconds
     choose("robot backend", args.backend, backend_names())
     for name in ("episodes", "seconds"):
         if not getattr(args, name) > 0:
@@ -113,7 +124,7 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     if not args.noise >= 0:
         raise UsageError(f"--noise is {args.noise}, expected 0 or more.")
     find_bundle(args.bundle)  # A mistyped path is answered before a simulator is loaded.
-    require_options(args.backend, ARM_OPTIONS if is_arm else DRAWN_OPTIONS, "gantry check")
+    require_options(args.backend, options, "gantry check")
     check_options(args.backend, dict(args.option))
     return RolloutConfig(
         backend=args.backend,
@@ -125,18 +136,32 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     )
 
 
-def _is_arm(name: str) -> bool:
-    """Whether a bundle is an arm's; one that cannot be loaded is refused later, stage by stage."""
+def _contract(name: str) -> PolicyContract | None:
+    """A bundle's contract; None for one that cannot be loaded, which is refused later, stage by stage."""
     try:
-        return load_bundle(find_bundle(name)).contract.arm is not None
+        return load_bundle(find_bundle(name)).contract
     except GantryError:
-        return False
+        return None
+
+
+def _usual(contract: PolicyContract | None) -> tuple[str, tuple[str, ...], float]:
+    """The backend for episodes of a policy, the options that it must take, and how long an episode is, s."""
+    defaults = RolloutConfig()
+    if contract is not None and contract.arm is not None:
+        return WORKBENCH, ARM_OPTIONS, defaults.seconds
+    if contract is not None and contract.drive is not None:
+        return ROAD, CAR_OPTIONS, CAR_SECONDS
+    return defaults.backend, DRAWN_OPTIONS, defaults.seconds
 
 
 def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
     conditions = "with sensor noise, friction and payload drawn for each"
     if runner.contract.arm is not None:
         conditions = "at most, and no longer than in training; where things lie, what they weigh and noise are drawn"
+    if runner.contract.drive is not None:
+        conditions = (
+            "at most, and no longer than in training, from standstill on held-out maps; car and noise are drawn"
+        )
     print(f"{counted(config.episodes, 'episode')} of {config.seconds:g} s on '{config.backend}', {conditions}:")
     begin = time.monotonic()
     with _episode_display(config) as show:
@@ -168,6 +193,9 @@ def _episode_line(index: int, total: int, episode: AnyEpisode) -> str:
     width = len(str(total))
     if isinstance(episode, ArmEpisode):
         word = f"done after {episode.seconds:.1f} s" if episode.done else f"not done in {episode.seconds:.1f} s"
+        return f"  {index + 1:>{width}}/{total}  {word}" + (f": {episode.reason}" if episode.failed else "")
+    if isinstance(episode, CarEpisode):
+        word = f"{100.0 * episode.completion:3.0f} % in {episode.seconds:.1f} s, {episode.lateral_rmse_m:.2f} m off"
         return f"  {index + 1:>{width}}/{total}  {word}" + (f": {episode.reason}" if episode.failed else "")
     if isinstance(episode, GoalEpisode):
         word = "reached" if episode.reached else "missed "
@@ -209,7 +237,8 @@ COMMAND = Command(
     run=_run,
     description=(
         "Verify a bundle's hashes and contract, compare what this machine computes with what training recorded, then "
-        "run episodes in plain MuJoCo through the runtime's own loop and safety limits. Writes the scores into the "
+        "run episodes in plain MuJoCo, an arm's at the simulated workbench and a car's on simulated roads, through the "
+        "runtime's own loop and safety limits. Writes the scores into the "
         "bundle's card. Exit code 0 if it passes, 1 if a score is below the contract's threshold, 2 if the bundle is "
         "refused."
     ),

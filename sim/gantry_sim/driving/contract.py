@@ -25,7 +25,7 @@ ROUTE_TERMS = {
     "lane_edges": 0.5,
 }
 """Terms of a car that follows a route."""
-OTHERS_TERMS = {"stop_line": 0.05, "objects": 0.1, "route_objects": 0.1}
+OTHERS_TERMS = {"stop_line": 0.05, "lead_object": 0.1, "route_objects": 0.1}
 """Terms of a car that is not alone."""
 RASTER_TERMS = {RASTER_TERM: 1.0 / RASTER_STEPS}
 """The picture from above, as networks want it."""
@@ -92,12 +92,6 @@ def road_contract(cfg: DriveCfg) -> PolicyContract:
         others = {name: scale for name, scale in others.items() if name == "stop_line"} | RASTER_TERMS
     drive = drive_spec_of(car, lookahead_m=cfg.lookahead_m, curvature_reach_m=4.0, allow_reverse=cfg.reverse, **more)
     return task_contract(cfg, drive, OWN_TERMS | ROUTE_TERMS | others)
-
-
-def without_raster(contract: PolicyContract) -> PolicyContract:
-    """The same policy seeing numbers alone: what a critic is given that looks at the actor's raster."""
-    kept = tuple(term for term in contract.observations if term.name not in RASTER_TERMS)
-    return replace(contract, observations=kept)
 
 
 def park_contract(cfg: ParkCfg) -> PolicyContract:

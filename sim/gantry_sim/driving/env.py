@@ -14,10 +14,10 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.observations import ObservationBuilder, Signals
 from gantry_hardware.cars import car_spec
+from gantry_policies.networks.layout import ObservationLayout
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
-from gantry_sim.driving.contract import without_raster
 from gantry_sim.driving.lidar import LidarConfig, finish
 from gantry_sim.driving.reward import DriveFacts, make_reward
 from gantry_sim.driving.scene import Outcome
@@ -56,9 +56,9 @@ class DriveEnv(VecEnv):
     """N cars, each in surroundings of its own, that are paid for getting on.
 
     Observations are the groups ``actor``, built by the robot's own code from noisy signals, and ``critic``: the same
-    without noise, what only the reward remembers, and what only the scene knows. An episode ends for good in the ways
-    of the scene, or blocked; running out of time is told apart in ``time_outs``. Having arrived is an end for good,
-    without anything to come, where CaRL's code treats it as running out of time.
+    but for a raster, what only the reward remembers, and what only the scene knows. An episode ends for good in the
+    ways of the scene, or blocked; running out of time is told apart in ``time_outs``. Having arrived is an end for
+    good, without anything to come, where CaRL's code treats it as running out of time.
 
     Args:
         cfg: The task.
@@ -74,9 +74,8 @@ class DriveEnv(VecEnv):
         self.contract: PolicyContract = drive_contract(cfg)
         like = torch.zeros(cfg.num_envs, 1, device=device)
         self.decoder = DriveDecoder(self.contract, like)
-        # A critic that wants the raster looks at the actor's, which is drawn once.
-        contracts = self.contract, without_raster(self.contract)
-        self._builders = [ObservationBuilder(contract, like) for contract in contracts]
+        self._builder = ObservationBuilder(self.contract, like)
+        self._layout = ObservationLayout.from_contract(self.contract)
         cars = CarsCfg(
             cfg.model, dt_s=cfg.dt_s, substeps=cfg.substeps, reverse=cfg.reverse, randomization=cfg.randomization
         )
@@ -158,7 +157,7 @@ class DriveEnv(VecEnv):
             "comfort": self.comfort.state_dict(),
             "reward": self.reward.state_dict(),
             "recent": dict(self._recent),
-            "past": [builder.past for builder in self._builders],
+            "past": self._builder.past,
             "generator": self.generator.get_state(),
         }
 
@@ -174,8 +173,8 @@ class DriveEnv(VecEnv):
         self.comfort.load_state_dict(state["comfort"])
         self.reward.load_state_dict(state["reward"])
         self._recent = {name: value.to(self.device) for name, value in state["recent"].items()}
-        for builder, past in zip(self._builders, state["past"], strict=True):
-            builder.past = None if past is None else tuple(kept.to(self.device) for kept in past)
+        past = state["past"]
+        self._builder.past = None if past is None else tuple(kept.to(self.device) for kept in past)
         self.generator.set_state(state["generator"].cpu())
 
     def close(self) -> None:
@@ -250,15 +249,15 @@ class DriveEnv(VecEnv):
         self.reward.reset(env_ids)
         new = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         new[env_ids] = True
-        for builder in self._builders:
-            builder.reset(new)
+        self._builder.reset(new)
         self.scene.started(env_ids)
 
     def _look(self) -> None:
-        exact = self.exact_signals()
-        self.signals = self._noisy(exact)
-        critic = torch.cat((self._builders[1](exact), self._critic_extras()), dim=1)
-        self._seen = {"actor": self._builders[0](self.signals), "critic": critic}
+        self.signals = self._noisy(self.exact_signals())
+        actor = self._builder(self.signals)
+        # Built once: what noise hides from a critic is little, and building is a fifth of a step.
+        critic = torch.cat((self._layout.all_but_raster(actor), self._critic_extras()), dim=1)
+        self._seen = {"actor": actor, "critic": critic}
 
     def exact_signals(self) -> Signals:
         """What the actor would see without noise."""
@@ -306,6 +305,7 @@ class DriveEnv(VecEnv):
             pose_in_world=white(exact.pose_in_world, (noise.pos_m, noise.pos_m, noise.yaw_rad)),
             surroundings=around,
             route=None,
+            objects_on_route=None,
         )
 
     def _critic_extras(self) -> Tensor:
