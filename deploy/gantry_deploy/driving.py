@@ -119,8 +119,8 @@ def route_objects(signals: Signals, constants: TermConstants) -> Array:
     """Where the same objects are along the route, in the same order, (N, 4 K); zeros where there are fewer.
 
     Each has the way along the route from the car's place on it to the point nearest to the object's middle, m; how far
-    to the left of the route that middle is, m; and its speed along the route and to the left of it, m/s. Before and
-    behind the route that is told, its ends count.
+    to the left of the route that middle is, m; and its speed along the route and to the left of it, m/s. Beyond
+    its ends the route that is told goes straight on.
     """
     seen, at = _on_route(signals, constants, "route_objects")
     return _table(seen, (at.ahead_m, at.lateral_m, *_along(seen, at)))

@@ -151,29 +151,36 @@ class OnRoute:
 
 
 def along_route(route: RouteView, from_car_m: Array) -> OnRoute:
-    """Project points (N, K, 2), told from the car along the world's axes, onto the cars' routes."""
+    """Project points (N, K, 2), told from the car along the world's axes, onto the cars' routes.
+
+    Before its first point and behind its last one a route goes straight on: who stands there is still in the way.
+    """
     xp = array_namespace(from_car_m)
     start, step = route.from_car_m[:, :-1, :], route.from_car_m[:, 1:, :] - route.from_car_m[:, :-1, :]
     length2 = xp.sum(step * step, axis=-1)
     real = length2 > _SHORT_M**2
     safe = xp.where(real, length2, xp.ones_like(length2))
     gap = from_car_m[:, :, None, :] - start[:, None, :, :]
-    share = xp.clip(xp.sum(gap * step[:, None, :, :], axis=-1) / safe[:, None, :], 0.0, 1.0)
+    beyond = xp.sum(gap * step[:, None, :, :], axis=-1) / safe[:, None, :]
+    share = xp.clip(beyond, 0.0, 1.0)
     off = gap - share[..., None] * step[:, None, :, :]
     distance2 = xp.sum(off * off, axis=-1)
     index = xp.argmin(xp.where(real[:, None, :], distance2, xp.full_like(distance2, _FAR_M2)), axis=-1)
     rows, count, segments = distance2.shape
     one = xp.reshape(index, (rows * count, 1))
-    chosen = [
-        xp.reshape(_pick(xp, xp.reshape(values, (rows * count, segments)), one), (rows, count))
-        for values in (share, distance2)
-    ]
+    raw = xp.reshape(_pick(xp, xp.reshape(beyond, (rows * count, segments)), one), (rows, count))
+    number = xp.where(real, xp.arange(segments, dtype=index.dtype, device=device(index))[None, :], -1)
+    last = xp.max(number, axis=-1)[:, None]
+    first = xp.min(xp.where(real, number, segments), axis=-1)[:, None]
+    taken = xp.where(index == last, raw, xp.clip(raw, None, 1.0))
+    taken = xp.where(index == first, taken, xp.clip(taken, 0.0, None))
     tangent = _pick(xp, step / xp.sqrt(safe)[..., None], index)
     at = from_car_m - _pick(xp, start, index)
     side = tangent[..., 0] * at[..., 1] - tangent[..., 1] * at[..., 0]
-    length = xp.astype(xp.sqrt(_pick(xp, safe, index)) * chosen[0], xp.float64)
-    ahead = _pick(xp, route.along_m[:, :-1], index) + length - route.here_m[:, None]
-    distance = xp.sqrt(chosen[1])
+    along = xp.sqrt(_pick(xp, safe, index)) * taken
+    ahead = _pick(xp, route.along_m[:, :-1], index) + xp.astype(along, xp.float64) - route.here_m[:, None]
+    rest = at - along[..., None] * tangent
+    distance = xp.sqrt(xp.sum(rest * rest, axis=-1))
     return OnRoute(
         ahead_m=xp.astype(ahead, from_car_m.dtype),
         lateral_m=xp.where(side >= 0.0, distance, -distance),

@@ -167,9 +167,13 @@ def test_objects_along_a_straight_road_are_told_by_its_length(make):
     given = {"around": STRAIGHT | {"objects": [there]}, "pose": (3.25, 0.5, 0.3)}
     found = observe(make, "route_objects", **given).reshape(2, 4)
     np.testing.assert_allclose(found, [(-3.0, -1.5, -4.0, 0.0), (10.0, 2.0, 0.0, 3.0)], atol=1e-5)
-    # Nobody is nearest to a point of the route that is not told.
-    beyond = observe(make, "route_objects", around=STRAIGHT | {"objects": [[object_row(45.0, 1.0)]]}, pose=(30.0, 0, 0))
-    np.testing.assert_allclose(beyond[0, :2], [9.0, math.hypot(6.0, 1.0)], atol=1e-5)
+    # Beyond its ends, and where they are told again and again, a route goes straight on.
+    ended = road([(float(min(x, 39)), 0.0) for x in range(-5, 60)])
+    for around in (STRAIGHT, ended):
+        beyond = {"around": around | {"objects": [[object_row(45.0, 1.0), object_row(8.0, 2.0)]]}, "pose": (30.0, 0, 0)}
+        np.testing.assert_allclose(observe(make, "route_objects", **beyond)[0, :2], [15.0, 1.0], atol=1e-5)
+    before = {"around": STRAIGHT | {"objects": [[object_row(-12.0, 1.0)]]}, "pose": (0.0, 0, 0)}
+    np.testing.assert_allclose(observe(make, "route_objects", **before)[0, :2], [-12.0, 1.0], atol=1e-5)
 
 
 def test_objects_along_a_curve_are_told_by_its_length(make):

@@ -18,7 +18,7 @@ from sensor_msgs.msg import JointState, LaserScan, PointCloud2  # noqa: E402
 
 from gantry_deploy.errors import SurroundingsError  # noqa: E402
 from gantry_deploy.road_view import Route  # noqa: E402
-from gantry_deploy.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD  # noqa: E402
+from gantry_deploy.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD, ROAD_BROKEN, ROAD_SOLID, VEHICLE  # noqa: E402
 from gantry_hardware.cars import car_spec  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_ros import car_commands, convert_car  # noqa: E402
@@ -105,6 +105,8 @@ def test_objects_come_back_in_order_and_free_slots_do_not_travel():
     np.testing.assert_array_equal(kinds, [0.0, 0.0])
     told = convert_car.objects_message(objects, STAMP, "odom", np.array([2.0, 0.0, 1.0]))
     np.testing.assert_array_equal(convert_car.objects_of(told, "odom")[1], [2.0, 1.0])
+    strange = convert_car.objects_message(objects, STAMP, "odom", np.array([7.0, 0.0, math.nan]))
+    np.testing.assert_array_equal(convert_car.objects_of(strange, "odom")[1], [VEHICLE, VEHICLE])
     plain = convert_car.table_message(OBJECT_FIELDS[:-1], objects[:1, :-1], STAMP, "odom")
     assert convert_car.objects_of(plain, "odom")[1] is None
     with pytest.raises(RobotError, match="Objects are told in frame 'odom', expected 'map'"):
@@ -132,9 +134,27 @@ def test_a_road_map_is_what_is_known_to_be_free():
     np.testing.assert_array_equal(cells, [[ROAD, NO_ROAD, NO_ROAD], [ROAD, NO_ROAD, ROAD]])
     np.testing.assert_array_equal(corner, [-4.0, 7.0])
     assert cell_m == 0.5
+    grid.data = [0, 1, 2, 3, 50, -1]
+    np.testing.assert_array_equal(convert_car.road_of_grid(grid, "odom")[0], [[ROAD] * 3, [ROAD, ROAD, NO_ROAD]])
+    told = [[ROAD, ROAD_BROKEN, ROAD_SOLID], [ROAD, ROAD, NO_ROAD]]
+    np.testing.assert_array_equal(convert_car.road_of_grid(grid, "odom", markings=True)[0], told)
     grid.info.origin.orientation.z = 0.1
     with pytest.raises(RobotError, match="turned against its frame"):
         convert_car.road_of_grid(grid, "odom")
+
+
+def test_a_road_map_comes_back_with_its_markings_and_without_them_where_nobody_asks():
+    cells = np.array([[NO_ROAD, ROAD, ROAD_BROKEN], [ROAD_SOLID, ROAD, NO_ROAD]], np.uint8)
+    message = convert_car.grid_message(cells, np.array([5.0e5, -3.25]), 0.25, STAMP, "odom")
+    assert list(message.data) == [100, 0, 1, 2, 0, 100]
+    assert (message.info.height, message.info.width) == (2, 3)
+    back, corner, cell_m = convert_car.road_of_grid(message, "odom", markings=True)
+    np.testing.assert_array_equal(back, cells)
+    np.testing.assert_array_equal(corner, [5.0e5, -3.25])
+    assert cell_m == 0.25
+    np.testing.assert_array_equal(convert_car.road_of_grid(message, "odom")[0] != NO_ROAD, cells != NO_ROAD)
+    with pytest.raises(RobotError, match="A road map is told in frame 'odom', expected 'map'"):
+        convert_car.road_of_grid(message, "map")
 
 
 def test_one_stop_line_or_none():

@@ -146,6 +146,17 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
     stamped = find_launch("sim_drive").nodes({**given, "command_message": "twist_stamped", "route_end_m": "5"})
     assert stamped[0].parameters["drive_message"] == stamped[1].parameters["command_message"] == "twist_stamped"
     assert stamped[1].parameters["route_end_m"] == 5.0
+    assert "fault" not in robot.parameters
+    drill = find_launch("sim_drive").nodes({**given, "fault": "no_scan", "fault_after_s": "4"})[0].parameters
+    assert (drill["fault"], drill["fault_after_s"]) == ("no_scan", 4.0)
+    with pytest.raises(GantryError, match="Did you mean 'no_scan'"):
+        find_launch("sim_drive").nodes({**given, "fault": "no_scam"})
+    with pytest.raises(
+        GantryError, match="does without the stop line, so that nothing would happen; it sees route, obj"
+    ):
+        find_launch("sim_drive").nodes({**given, "fault": "no_stop_line"})
+    with pytest.raises(GantryError, match="'fault_after_s' is 0, expected more than 0"):
+        find_launch("sim_drive").nodes({**given, "fault": "no_scan", "fault_after_s": "0"})
     with pytest.raises(GantryError, match="'go2', which is no car"):
         find_launch("sim_drive").nodes({"bundle": str(bundles / "good")})
     with pytest.raises(UnknownNameError, match="option of backend 'road'"):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.contract import Acceptance
+from gantry_deploy.drive_spec import LidarLayout
 from gantry_hardware.cars import CarSpec, car_spec
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.actuation import CarRandomization
@@ -154,6 +155,8 @@ class DriveCfg(CarTaskCfg):
     """How many of the nearest others the policy sees, where there are any."""
     bev: BevLayout | None = None
     """A picture from above that the policy sees instead of numbers of others; None for none."""
+    lidar: LidarLayout | None = None
+    """A scan of other road users that the policy sees beside all else; None for none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,3 +168,5 @@ class DriveCfg(CarTaskCfg):
             raise GantryError(f"env.start_speed_share is {self.start_speed_share}, expected 0 to 1.")
         if not self.lookahead_m:
             raise GantryError("env.lookahead_m is empty, expected distances along the route.")
+        if self.lidar is not None and self.traffic is None:
+            raise GantryError("env.lidar sees other road users alone, and env.traffic is none.")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.surroundings import Surroundings
+from gantry_hardware.cars import CarSpec
 from gantry_sim.driving.boxes import clearance, hits_segments, overlap
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.lidar import LidarConfig, cast_boxes, cast_segments, rays
@@ -18,8 +19,9 @@ from gantry_sim.driving.maps.bank import LotBank, lot_bank
 from gantry_sim.driving.maps.generate import split_seeds
 from gantry_sim.driving.maps.lots import LotConfig, parking_lot
 from gantry_sim.driving.maps.projection import wrapped
-from gantry_sim.driving.park_cfg import ParkCfg
+from gantry_sim.driving.park_cfg import ParkCfg, WayCfg
 from gantry_sim.driving.scene import Outcome, boxes_at, kept
+from gantry_sim.driving.way_to_go import WayToGo
 
 RAYS_PER_BEAM = 2
 """A beam of the policy is the nearest of so many."""
@@ -34,11 +36,21 @@ def _lots(config: LotConfig, split: str, count: int, device: str) -> LotBank:
     return lot_bank([parking_lot(seed, config) for seed in split_seeds(split, count)], device)
 
 
+@functools.lru_cache(maxsize=4)
+def _ways(config: LotConfig, split: str, count: int, device: str, spec: CarSpec, way: WayCfg) -> WayToGo:
+    return WayToGo(_lots(config, split, count, device), spec, way)
+
+
+def ways_of(cfg: ParkCfg, device: str) -> WayToGo:
+    """The ways to the goals of a task's lots, worked out once, whether the task measures them or not."""
+    return _ways(cfg.lots, cfg.map_split, cfg.map_count, device, cfg.driver, cfg.way or WayCfg())
+
+
 class LotScene:
     """N cars, each alone on a parking lot of its own.
 
-    What is earned is coming nearer to the slot, in place and heading; going away costs as much, so that nothing is
-    gained by going to and fro.
+    What is earned is coming nearer to the slot, by the shortest way that a car can drive; going away costs as much, so
+    that nothing is gained by going to and fro.
 
     Args:
         cfg: The task.
@@ -55,13 +67,15 @@ class LotScene:
         self.cfg, self.cars, self.device, self.generator = cfg, cars, device, generator
         self.spec = cfg.driver
         self.lots = _lots(cfg.lots, cfg.map_split, cfg.map_count, device)
+        self.way = None if cfg.way is None else ways_of(cfg, device)
+        """What measures the way to go; None for the straight distance."""
         count = cfg.num_envs
         self.lot = torch.zeros(count, dtype=torch.int64, device=device)
         """(N,) which lot."""
         self.goal = torch.zeros(count, 3, device=device)
         """(N, 3) where ``base_link`` shall end, in the world."""
         self.away_m = torch.ones(count, device=device)
-        """(N,) from the goal, a radian off counted as metres."""
+        """(N,) of the way to the goal."""
         self.began_m = torch.ones(count, device=device)
         """(N,) the same at the beginning of the episode."""
         self.driven_m = torch.zeros(count, device=device)
@@ -119,6 +133,8 @@ class LotScene:
         return torch.linalg.vector_norm(box[:, :2] - slot[:, :2], dim=1), wrapped(box[:, 2] - slot[:, 2])
 
     def _away(self) -> Tensor:
+        if self.way is not None:
+            return self.way.away_m(self.cars.pose, self.lot)
         position, heading = self.errors
         return position + self.cfg.radian_m * heading.abs()
 

@@ -13,6 +13,34 @@ from gantry_sim.driving.reward import RewardCfg
 
 
 @dataclass(frozen=True)
+class WayCfg:
+    """How the way to the slot is measured: the shortest one of a car that turns no tighter than it can."""
+
+    cell_m: float = 0.25
+    """Between places at which it is worked out."""
+    headings: int = 72
+    """Headings at each of them, a multiple of four."""
+    steering_share: float = 0.8
+    """Share of the steering limit that ways need, since wheels take time to turn."""
+    margin_m: float = 0.1
+    """How far ways keep from cars and walls, each side."""
+    change_m: float = 1.0
+    """What a change of direction counts as."""
+    reach_m: float = 10.0
+    """How far along the aisle it is worked out; beyond that straight distance is added."""
+
+    def __post_init__(self) -> None:
+        for name in ("cell_m", "steering_share", "reach_m"):
+            if not getattr(self, name) > 0.0:
+                raise GantryError(f"env.way.{name} is {getattr(self, name)}, expected more than 0.")
+        for name in ("margin_m", "change_m"):
+            if not getattr(self, name) >= 0.0:
+                raise GantryError(f"env.way.{name} is {getattr(self, name)}, expected at least 0.")
+        if self.headings < 8 or self.headings % 4:
+            raise GantryError(f"env.way.headings is {self.headings}, expected a multiple of four from 8.")
+
+
+@dataclass(frozen=True)
 class ParkCfg(CarTaskCfg):
     """Reaching a free slot among parked cars, forwards and backwards, and standing in it."""
 
@@ -34,9 +62,11 @@ class ParkCfg(CarTaskCfg):
     """turned by no more than this,"""
     still_m_s: float = 0.1
     """and slower than this."""
+    way: WayCfg | None = field(default_factory=WayCfg)
+    """How the way to go is measured among what stands there; None for the straight distance."""
     radian_m: float = 2.0
-    """A radian off counts as much as so many metres."""
-    whole_way_m: float = 10.0
+    """A radian off counts as much as so many metres of straight distance."""
+    whole_way_m: float = 15.0
     """Coming so much nearer is worth 100 in all, but for ``arrival_percent``."""
     arrival_percent: float = 25.0
     """Share of the reward for having arrived."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from gantry_deploy.bev_layout import BevLayout
 from gantry_deploy.drive_spec import DRIVE, STEERING
 from gantry_deploy.road_teller import RoadListener
 from gantry_deploy.road_view import Route
@@ -63,6 +64,7 @@ class RoadRobot:
         scan_max_rad: Left end.
         scan_range_m: What it reports where nothing is.
         scan_x_m: How far ahead of ``base_link`` it sits.
+        road_cell_m: Edge of a cell of the road map that is told, on roads alone; 0 for no map.
         realtime: Wait for the clock instead of running ahead of it.
 
     Raises:
@@ -89,6 +91,7 @@ class RoadRobot:
         scan_max_rad: float = 0.5 * math.pi,
         scan_range_m: float = 30.0,
         scan_x_m: float = 0.0,
+        road_cell_m: float = 0.0,
         realtime: bool = False,
     ) -> None:
         if spec.car is None:
@@ -97,7 +100,7 @@ class RoadRobot:
             raise GantryError(f"response_s is {response_s} and noise {noise}, expected above 0 and at least 0.")
         self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
         maps = {"map_split": split, "map_count": map_count}
-        self.cfg = _one_car(task, maps | {"robot": spec.name, "model": model}, traffic, route_m)
+        self.cfg = _one_car(task, maps | {"robot": spec.name, "model": model}, traffic, route_m, road_cell_m)
         self._noise, self._rng = (self.cfg.noise or DriveNoise(), noise), np.random.default_rng(seed)
         self._response_s = response_s
         self._looks_every = max(1, round(self.cfg.dt_s / STEP_S))
@@ -203,6 +206,11 @@ class RoadRobot:
         self._tell(whole=True)
 
     @property
+    def episode_s(self) -> float:
+        """Length of an episode of its task in training."""
+        return self.cfg.episode_s
+
+    @property
     def outcome(self) -> dict[str, Any]:
         """What has happened since the last reset, the truth."""
         told = {name: float(value[0]) for name, value in self.scene.summary(torch.zeros(1, dtype=torch.int64)).items()}
@@ -250,11 +258,17 @@ class RoadRobot:
             route = self._route(seen)
             if route is not None:
                 listener.set_route(route)
+            if isinstance(self.scene, RoadScene) and self.scene.tiles is not None:
+                tiles, which = self.scene.tiles, int(self.scene.route[0]) // self.scene.roads.per_map
+                listener.set_road(tiles.cells[which].numpy(), tiles.corner_m[which].numpy(), tiles.cell_m)
             if seen.goal_pose is not None:
                 listener.set_goal(_row(seen.goal_pose))
         objects = np.zeros((0, len(OBJECT_FIELDS))) if seen.objects is None else _row(seen.objects)
         taken = objects[:, -1] > 0.5
-        kinds = None if seen.object_kinds is None else _row(seen.object_kinds)[taken]
+        told = seen.object_kinds
+        if isinstance(self.scene, RoadScene) and self.scene.traffic is not None:
+            told = self.scene.traffic.kinds
+        kinds = None if told is None else _row(told)[taken]
         listener.set_objects(self._blurred(objects[taken]), now_s, kinds)
         far = seen.stop_line is None or float(seen.stop_line[0, 0]) >= 0.5 * NO_STOP_M
         line = (math.inf, 0.0) if far or seen.stop_line is None else _row(seen.stop_line).tolist()
@@ -307,7 +321,9 @@ class RoadRobot:
             raise RobotError(f"The simulated car '{self.spec.name}' is not connected; call connect() first.")
 
 
-def _one_car(task: str, changes: dict[str, Any], traffic: bool | None, route_m: float) -> CarTaskCfg:
+def _one_car(
+    task: str, changes: dict[str, Any], traffic: bool | None, route_m: float, road_cell_m: float
+) -> CarTaskCfg:
     """A task's configuration for a single car."""
     cfg: Any = DriveCfg()
     if task:
@@ -317,11 +333,15 @@ def _one_car(task: str, changes: dict[str, Any], traffic: bool | None, route_m: 
     if not isinstance(cfg, CarTaskCfg):
         raise GantryError(f"Task '{task}' drives no car; a road needs one that does, for example drive-lane.")
     if not isinstance(cfg, DriveCfg):
-        if traffic is not None or route_m:
-            raise GantryError(f"Task '{task}' has no routes through a town: 'traffic' and 'route_m' are not for it.")
+        if traffic is not None or route_m or road_cell_m:
+            raise GantryError(
+                f"Task '{task}' has no routes through a town: 'traffic', 'route_m' and 'road_cell_m' are not for it."
+            )
         return replace(cfg, num_envs=1, **changes)
     if traffic is not None:
         changes["traffic"] = (cfg.traffic or TrafficCfg()) if traffic else None
+    if road_cell_m:
+        changes["bev"] = BevLayout(metres_per_pixel=road_cell_m)
     return replace(cfg, num_envs=1, **changes, **({"route_m": route_m} if route_m else {}))
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gantry_deploy.drive_spec import LidarLayout
 from gantry_deploy.surroundings import Surroundings
 from gantry_sim.driving.boxes import corners, meets
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.lidar import LidarConfig, cast_boxes, rays
 from gantry_sim.driving.maps.projection import Projection, corner_offsets, project, window
 from gantry_sim.driving.maps.tiles import road_tiles
 from gantry_sim.driving.roads import Roads, RoadsCfg, roads
@@ -29,6 +31,8 @@ NEAR_S = 0.9
 """A collision so soon, if everybody went straight on, is a near one (CaRL's last look)."""
 NEAR_M_S = 0.1
 """A car that is slower causes none."""
+RAYS_PER_BEAM = 4
+"""Rays of the scanner in the share of the angles that a beam stands for."""
 KINDS = {"pedestrian": PEDESTRIAN, "vehicle": VEHICLE, "static": STATIC}
 """What a car may collide with."""
 
@@ -37,6 +41,14 @@ def build_roads(cfg: DriveCfg, device: str) -> Roads:
     """The roads of a task."""
     traffic = cfg.traffic is not None
     return roads(RoadsCfg(cfg.maps, cfg.map_split, cfg.map_count, cfg.routes_per_map, cfg.route_m, traffic), device)
+
+
+def scanner_of(layout: LidarLayout) -> LidarConfig:
+    """A scanner whose rays are the middles of equal shares of a layout's angles, several to a beam."""
+    count = layout.beams * RAYS_PER_BEAM
+    half = 0.5 * (layout.angle_max_rad - layout.angle_min_rad) / count
+    low, high = layout.angle_min_rad + half, layout.angle_max_rad - half
+    return LidarConfig(count, low, high, layout.range_max_m, (layout.pos_x_in_base_m, 0.0))
 
 
 class RoadScene:
@@ -68,6 +80,7 @@ class RoadScene:
         bev = cfg.bev
         self.tiles = None if bev is None else road_tiles(self.roads.maps, bev.metres_per_pixel, bev.reach_m, device)
         """The road as cells, where the policy sees them."""
+        self._scanner = None if cfg.lidar is None else scanner_of(cfg.lidar)
         self.route = self.roads.rows[torch.zeros(count, dtype=torch.int64, device=device)]
         """(N,) row of ``routes`` that each car drives."""
         self.driven_m = torch.zeros(count, device=device)
@@ -167,7 +180,18 @@ class RoadScene:
             object_kinds=kinds,
             road_cells=cells,
             road_place=place,
+            scan_ranges_m=self._scan(),
         )
+
+    def _scan(self) -> Tensor | None:
+        """(N, beams) to the nearest of the others; None where the policy sees no scan."""
+        layout = self.cfg.lidar
+        if layout is None or self._scanner is None or self.traffic is None:
+            return None
+        origin, direction = rays(self._scanner, self.cars.pose)
+        others = self.traffic.objects
+        reach = cast_boxes(origin, direction, others[..., [0, 1, 2, 4, 5]], others[..., 6] > 0.5)
+        return reach.view(-1, layout.beams, RAYS_PER_BEAM).amin(-1).clamp(max=layout.range_max_m)
 
     def critic_extras(self) -> Tensor:
         """Way left, whether in a junction, and what traffic's own drivers would know in the car's place."""

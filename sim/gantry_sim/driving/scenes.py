@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.drive_spec import LidarLayout
+from gantry_deploy.observations import make_term
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.contract import park_contract, road_contract, track_contract
@@ -19,7 +23,7 @@ from gantry_sim.driving.track_scene import TrackScene
 def drive_contract(cfg: CarTaskCfg) -> PolicyContract:
     """The contract of a policy trained on a task; training and runtime both obey it."""
     if isinstance(cfg, DriveCfg):
-        return road_contract(cfg)
+        return _with_scan(road_contract(cfg), cfg.lidar)
     if isinstance(cfg, ParkCfg):
         return park_contract(cfg)
     if isinstance(cfg, RaceCfg):
@@ -44,3 +48,11 @@ def make_scene(cfg: CarTaskCfg, cars: BatchedCars, device: str, generator: torch
     if isinstance(cfg, RaceCfg):
         return TrackScene(cfg, cars, device, generator)
     raise TypeError(f"No scene for tasks of {type(cfg).__name__}.")
+
+
+def _with_scan(contract: PolicyContract, layout: LidarLayout | None) -> PolicyContract:
+    """The same, seeing a scan beside all else."""
+    if layout is None or contract.drive is None:
+        return contract
+    terms = (*contract.observations, make_term("lidar", layout.beams, clip=100.0))
+    return replace(contract, observations=terms, drive=replace(contract.drive, lidar=layout))

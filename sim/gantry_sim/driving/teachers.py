@@ -1,4 +1,4 @@
-"""Whoever may teach a car to drive without having learned it: the driver by rules.
+"""Whoever may teach a car to drive without having learned it: the drivers by rules.
 
 TeLL-Drive (arXiv 2502.01387) lets a language model advise a learner; what is common is the way, not the teacher:
 actions of somebody who knows guide the learner on its own rollouts, less and less.
@@ -13,7 +13,9 @@ from gantry_policies.config import GuideCfg
 from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.driving.baselines import rule_based
 from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.lot_scene import LotScene
 from gantry_sim.driving.maps.projection import window
+from gantry_sim.driving.park_driver import park_actions
 from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
 
 DRIVE_GUIDE = GuideCfg(
@@ -31,11 +33,13 @@ def rule_actions(env: DriveEnv) -> Tensor:
     """What the driver by rules would do, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows.
 
     Raises:
-        GantryError: If these cars do not drive on roads.
+        GantryError: If these cars neither drive on roads nor park.
     """
     scene = env.scene
+    if isinstance(scene, LotScene):
+        return park_actions(env)
     if not isinstance(scene, RoadScene):
-        raise GantryError(f"The driver by rules knows roads, not a {type(scene).__name__}.")
+        raise GantryError(f"The driver by rules knows roads and lots, not a {type(scene).__name__}.")
     seen = window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
     others = None if scene.traffic is None else scene.traffic.car
     return rule_based(env.cars.pose, env.cars.speed_m_s, seen, others, scene.spec)

@@ -12,6 +12,7 @@ from gantry_deploy.road_teller import make_road_view, road_options
 from gantry_deploy.road_view import RoadView
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
+from gantry_deploy.surroundings import NO_ROAD, ROAD, ROAD_SOLID
 from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -103,6 +104,26 @@ def test_it_tells_route_objects_and_scan_and_stamps_them():
     assert first + 4 * step == pytest.approx(0.0)
     robot.sleep_until(0.5)
     assert told["objects"][1] == pytest.approx(0.5)
+
+
+def test_it_tells_a_road_map_and_kinds():
+    """The map holds road where the route runs, and none far outside; kinds are those of the traffic."""
+    robot, listener = road(traffic=True, seed=3, road_cell_m=0.5), Listener()
+    robot.tell_road(listener)
+    cells, corner, cell_m = listener.told["road"]
+    assert cell_m == 0.5
+    places = listener.told["route"][0].points_in_world_m
+    column, row = np.floor((places - corner) / cell_m).astype(int).T
+    assert (cells[row, column] != NO_ROAD).all()
+    assert not cells[:4].any()
+    assert not cells[:, :4].any()
+    assert {ROAD, ROAD_SOLID} <= set(np.unique(cells))
+    objects, _, kinds = listener.told["objects"]
+    traffic = robot.scene.traffic
+    np.testing.assert_array_equal(kinds, traffic.kinds[0][traffic.objects[0, :, 6] > 0.5].numpy())
+    assert len(kinds) == len(objects) > 0
+    with pytest.raises(GantryError, match="'road_cell_m' are not for it"):
+        road(task="drive-park", road_cell_m=0.5)
 
 
 def test_a_scan_sees_a_box_ahead_at_its_distance():

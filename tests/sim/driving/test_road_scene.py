@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.drive_spec import LidarLayout
+from gantry_hardware.errors import GantryError
 from gantry_sim.driving.baselines import constant_speed, rule_based
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
@@ -105,3 +108,47 @@ def test_a_training_among_others_goes_on_exactly_where_it_was():
         assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
         assert torch.equal(ours[0]["critic"], theirs[0]["critic"])
         assert torch.equal(ours[1], theirs[1])
+
+
+SCAN = LidarLayout(9, -0.9, 0.9, 25.0, pos_x_in_base_m=1.0)
+
+
+def first_box(origin, direction, boxes, step_m=0.02):
+    """Distance (n,) to the first box, found by walking along the ray; inf where there is none within the range."""
+    along = np.arange(0.0, SCAN.range_max_m, step_m)
+    points = origin + along[:, None] * direction
+    inside = np.zeros(len(along), bool)
+    for x, y, yaw, length, width in boxes:
+        gap = points - (x, y)
+        ahead, left = gap @ (np.cos(yaw), np.sin(yaw)), gap @ (-np.sin(yaw), np.cos(yaw))
+        inside |= (np.abs(ahead) <= 0.5 * length) & (np.abs(left) <= 0.5 * width)
+    return along[np.argmax(inside)] if inside.any() else np.inf
+
+
+def test_a_scan_sees_the_nearest_of_the_others_in_each_share_of_its_angles():
+    """Against walking along the rays in small steps; four of them in the share of a beam."""
+    env = DriveEnv(replace(PLAIN, traffic=TrafficCfg(slots=6), lidar=SCAN), seed=1)
+    for _ in range(10):
+        env.step(keep_on(env, None))
+    ranges = env.scene.surroundings().scan_ranges_m
+    assert ranges.shape == (6, 9)
+    assert (ranges < SCAN.range_max_m).sum() >= 5
+    share = (SCAN.angle_max_rad - SCAN.angle_min_rad) / SCAN.beams
+    for car, (x, y, yaw) in enumerate(env.cars.pose.tolist()):
+        objects = env.scene.traffic.objects[car].numpy()
+        boxes = objects[objects[:, 6] > 0.5][:, [0, 1, 2, 4, 5]]
+        origin = np.array([x + np.cos(yaw), y + np.sin(yaw)])
+        for beam in range(SCAN.beams):
+            angles = yaw + SCAN.angle_min_rad + share * (beam + (np.arange(4) + 0.5) / 4)
+            found = min(first_box(origin, np.array([np.cos(a), np.sin(a)]), boxes) for a in angles)
+            assert ranges[car, beam].item() == pytest.approx(min(found, SCAN.range_max_m), abs=0.03)
+
+
+def test_a_policy_that_asks_for_a_scan_sees_it_last_as_shares_of_its_range():
+    env = DriveEnv(replace(PLAIN, num_envs=2, lidar=SCAN), seed=1)
+    term = env.contract.observations[-1]
+    assert (term.name, term.size, env.contract.drive.lidar) == ("lidar", 9, SCAN)
+    expected = env.scene.surroundings().scan_ranges_m / SCAN.range_max_m
+    torch.testing.assert_close(env.reset()["actor"][:, -9:], expected)
+    with pytest.raises(GantryError, match=r"env\.lidar sees other road users alone"):
+        replace(PLAIN, traffic=None, lidar=SCAN)

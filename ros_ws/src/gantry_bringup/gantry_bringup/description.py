@@ -25,10 +25,13 @@ from gantry_bringup.parts import (
 )
 from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
 from gantry_deploy.cli.command import output_trouble
+from gantry_deploy.contract import PolicyContract
 from gantry_deploy.locate import WHERE
 from gantry_deploy.road_teller import ROAD, road_options
+from gantry_deploy.road_view import needs
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_ros.car_faults import LOST_INPUTS, require_fault
 from gantry_ros.profile import parse_goal, parse_profile
 
 __all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
@@ -104,6 +107,8 @@ SIM_DRIVE_ARGUMENTS = (
     Argument("command_message", "", "ackermann (where ackermann_msgs is installed), twist or twist_stamped"),
     Argument("route_end", "end", "at the route's end: end everything, stop the car, or ignore it"),
     Argument("route_end_m", "", "how far before the end of the route that is, m"),
+    Argument("fault", "", "drill: what is lost on the way, for example no_scan; the car must brake, then all ends"),
+    Argument("fault_after_s", "6", "how long the car has been on its way then, s"),
 )
 """Of ``sim_drive``."""
 
@@ -141,6 +146,7 @@ ROBOT_ARGUMENTS = (
     Argument("route", "", "topic of a car's route, if it is not route (a path) or route_lanes"),
     Argument("objects", "", "topic of the objects around a car, if it is not objects"),
     Argument("stop_line", "", "topic of the next stop line, if it is not stop_line"),
+    Argument("road_map", "", "topic of a car's road map, if it is not road_map"),
     Argument("steering", "", "a car's steering angle: commanded, or joint_states where it is measured"),
     Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
@@ -258,6 +264,10 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
     policy |= {"steering": "joint_states", "auto_start": flag(args, "auto_start")}
     if args["route_end_m"]:
         policy["route_end_m"] = number(args, "route_end_m")
+    if "road" in needs(contract):
+        policy["road_markings"] = True
+    if args["fault"]:
+        simulated |= _drill(args, contract)
     if args["command_message"] == "twist_stamped":
         simulated["drive_message"] = "twist_stamped"
     return [make_node("sim_car_node", args, simulated), make_node("policy_node", args, policy)]
@@ -289,7 +299,7 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
 
 _ROBOT_TOPICS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("joint_states", "odom", "joint_command", "cmd_vel", "object_pose", "object_goal")},
-    **{name: (name,) for name in ("scan", "objects", "stop_line")},
+    **{name: (name,) for name in ("scan", "objects", "stop_line", "road_map")},
     "imu": ("imu/data",),
     "drive": ("drive", "drive_twist"),
     "route": ("route", "route_lanes"),
@@ -346,6 +356,20 @@ def _episodes(args: Mapping[str, str]) -> dict[str, ParameterValue]:
             raise GantryError(f"Argument 'episode_results': {trouble}.")
         parameters["results"] = args["episode_results"]
     return parameters
+
+
+def _drill(args: Mapping[str, str], contract: PolicyContract) -> dict[str, ParameterValue]:
+    """A fault that begins on the way."""
+    lost, seen = LOST_INPUTS.get(require_fault(args["fault"])), needs(contract)
+    if lost is not None and lost not in seen:
+        raise GantryError(
+            f"Argument 'fault': the policy does without the {lost.replace('_', ' ')}, so that nothing would happen; it "
+            f"sees {', '.join(seen) or 'its own motion'}."
+        )
+    after_s = number(args, "fault_after_s")
+    if not after_s > 0.0:
+        raise GantryError(f"Argument 'fault_after_s' is {after_s:g}, expected more than 0.")
+    return {"fault": args["fault"], "fault_after_s": after_s}
 
 
 def _goal(args: Mapping[str, str]) -> dict[str, ParameterValue]:

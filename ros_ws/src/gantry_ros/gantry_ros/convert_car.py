@@ -21,7 +21,17 @@ from std_msgs.msg import Header
 from gantry_deploy.drive_spec import DRIVE, STEERING
 from gantry_deploy.road_view import Route
 from gantry_deploy.ros_messages import BASE_FRAME
-from gantry_deploy.surroundings import OBJECT_FIELDS, road_from_occupancy
+from gantry_deploy.surroundings import (
+    NO_ROAD,
+    OBJECT_FIELDS,
+    PEDESTRIAN,
+    ROAD,
+    ROAD_BROKEN,
+    ROAD_SOLID,
+    STATIC,
+    VEHICLE,
+    road_from_occupancy,
+)
 from gantry_hardware.errors import RobotError
 from gantry_hardware.robots.cars import STEERING_JOINT
 from gantry_hardware.state import RobotState
@@ -34,9 +44,13 @@ ROUTE_COLUMNS = ("x", "y", "z", "speed_limit", "left", "right")
 """Of a route with its lanes: place in m, speed limit in m/s, from the line to the lane's left and right edge in m."""
 OBJECT_COLUMNS = ("x", "y", "z", "yaw", "speed", "length", "width", "kind")
 """Of objects: place of the middle in m, yaw in rad, speed along it in m/s, length and width in m, and 0 for a vehicle,
-1 for a pedestrian, 2 for a thing. A table without ``kind`` holds vehicles."""
+1 for a pedestrian, 2 for a thing. Any other kind is taken for a vehicle, and a table without ``kind`` holds vehicles:
+nobody becomes invisible because his kind is not known."""
 STOP_LINE_COLUMNS = ("distance", "state")
 """Of a stop line: distance along the route in m, and 0 for go, 0.5 for yellow, 1 for red."""
+ROAD_PERCENT = {NO_ROAD: 100, ROAD: 0, ROAD_BROKEN: 1, ROAD_SOLID: 2}
+"""Numbers of an occupancy grid for the cells of a road map. Whoever takes up to 50 for free finds the same road;
+broken and solid markings are told apart by who knows that they are there."""
 SLOW_M_S = 1e-3
 """Below this speed a Twist tells nothing of the steering."""
 
@@ -177,6 +191,8 @@ def objects_of(message: PointCloud2, frame_id: str) -> tuple[FloatArray, FloatAr
     table = np.stack(cloud_columns(message, names), axis=-1)
     told = any(field.name == OBJECT_COLUMNS[-1] for field in message.fields)
     kinds = cloud_columns(message, OBJECT_COLUMNS[-1:])[0] if told else None
+    if kinds is not None:
+        kinds = np.where(np.isin(kinds, (VEHICLE, PEDESTRIAN, STATIC)), kinds, VEHICLE)
     return np.concatenate((table, np.ones((len(table), 1))), axis=-1), kinds
 
 
@@ -205,8 +221,15 @@ def stop_line_message(line: tuple[float, float] | None, stamp: Time) -> PointClo
     return table_message(STOP_LINE_COLUMNS, np.array([] if line is None else [line]), stamp, BASE_FRAME)
 
 
-def road_of_grid(message: OccupancyGrid, frame_id: str) -> tuple[NDArray[np.uint8], FloatArray, float]:
+def road_of_grid(
+    message: OccupancyGrid, frame_id: str, *, markings: bool = False
+) -> tuple[NDArray[np.uint8], FloatArray, float]:
     """A road map in an occupancy grid, of which what is known to be free is road.
+
+    Args:
+        message: The grid.
+        frame_id: Expected frame.
+        markings: Whether cells of 1 and 2 are broken and solid lane markings, see :data:`ROAD_PERCENT`.
 
     Returns:
         Cells (R, C), x and y (2,) of the outer corner of the first one, m, and the edge of a cell, m.
@@ -222,7 +245,22 @@ def road_of_grid(message: OccupancyGrid, frame_id: str) -> tuple[NDArray[np.uint
         raise RobotError(f"A road map of {info.height} x {info.width} cells has {len(message.data)} numbers.")
     values = np.array(message.data, dtype=np.int16).reshape(info.height, info.width)
     corner = np.array([info.origin.position.x, info.origin.position.y])
-    return road_from_occupancy(values), corner, float(info.resolution)
+    cells = road_from_occupancy(values)
+    for code in (ROAD_BROKEN, ROAD_SOLID) if markings else ():
+        cells[values == ROAD_PERCENT[code]] = code
+    return cells, corner, float(info.resolution)
+
+
+def grid_message(cells: NDArray[Any], corner_m: FloatArray, cell_m: float, stamp: Time, frame_id: str) -> OccupancyGrid:
+    """A road map (R, C), rows along y, as an occupancy grid with the numbers of :data:`ROAD_PERCENT`."""
+    message = OccupancyGrid(header=Header(stamp=stamp, frame_id=frame_id))
+    message.info.map_load_time, message.info.resolution = stamp, float(cell_m)
+    message.info.height, message.info.width = (int(size) for size in cells.shape)
+    message.info.origin.position.x, message.info.origin.position.y = float(corner_m[0]), float(corner_m[1])
+    percent = np.full(1 + max(ROAD_PERCENT), -1, dtype=np.int8)
+    percent[list(ROAD_PERCENT)] = list(ROAD_PERCENT.values())
+    message.data = array("b", percent[cells].tobytes())
+    return message
 
 
 def scan_ranges(message: LaserScan) -> FloatArray:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
-from nav_msgs.msg import Path
+from nav_msgs.msg import OccupancyGrid, Path
 from numpy.typing import ArrayLike
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -38,6 +38,8 @@ class RoadPublisher:
         """What is not published any more: topics' names."""
         self.late: frozenset[str] = frozenset()
         """What is published with stamps from long ago: topics' names."""
+        self.told_s: dict[str, float] = {}
+        """When what grows old was measured that was published last, on the robot's clock: topics' names."""
         self._publishers: dict[str, Publisher] = {}
 
     def set_route(self, route: Route) -> None:
@@ -45,6 +47,13 @@ class RoadPublisher:
         stamp = self._stamp("", self._robot.now_s())
         self._publish(topics.ROUTE_LANES, convert_car.lanes_message(route, stamp, ODOM_FRAME))
         self._publish(topics.ROUTE, convert_car.path_message(route, stamp, ODOM_FRAME))
+
+    def set_road(self, cells: ArrayLike, corner_m: ArrayLike, cell_m: float) -> None:
+        """Latched, as an occupancy grid whose smallest numbers tell markings."""
+        stamp = self._stamp("", self._robot.now_s())
+        corner = np.asarray(corner_m, dtype=np.float64)
+        message = convert_car.grid_message(np.asarray(cells), corner, cell_m, stamp, ODOM_FRAME)
+        self._publish(topics.ROAD_MAP, message)
 
     def set_goal(self, pose: ArrayLike) -> None:
         """Latched."""
@@ -72,14 +81,16 @@ class RoadPublisher:
         self._publish(topics.SCAN, message)
 
     def _stamp(self, topic: str, stamp_s: float) -> Time:
+        if topic and topic not in self.lost and topic not in self.late:
+            self.told_s[topic] = stamp_s
         age_s = self._robot.now_s() - stamp_s + (LATE_S if topic in self.late else 0.0)
         return convert.stamp_from_ns(self._node.get_clock().now().nanoseconds - int(age_s * 1e9))
 
-    def _publish(self, topic: str, message: Path | PoseStamped | PointCloud2 | LaserScan) -> None:
+    def _publish(self, topic: str, message: Path | PoseStamped | PointCloud2 | LaserScan | OccupancyGrid) -> None:
         if topic in self.lost:
             return
         if topic not in self._publishers:
-            latched = topic in (topics.ROUTE, topics.ROUTE_LANES, topics.GOAL_POSE)
+            latched = topic in (topics.ROUTE, topics.ROUTE_LANES, topics.GOAL_POSE, topics.ROAD_MAP)
             quality = topics.LATCHED_QOS if latched else topics.WRITER_QOS
             self._publishers[topic] = self._node.create_publisher(type(message), topic, quality)
         self._publishers[topic].publish(message)

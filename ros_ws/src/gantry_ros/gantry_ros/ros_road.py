@@ -45,6 +45,7 @@ PARAMETERS = (
     Parameter("route_message", PATH, "A car's route: 'path' (nav_msgs/Path) or 'lanes' (a table with limits)."),
     Parameter("route_speed_limit_m_s", 5.0, "Speed limit of a route that is told as a path, m/s."),
     Parameter("route_width_m", 3.5, "Width of the lane of a route that is told as a path, m."),
+    Parameter("road_markings", False, "A road map's cells of 1 and 2 percent are broken and solid lane markings."),
     Parameter(
         "route_end", STOP, "At the route's end a car's policy is stopped ('stop'), the node ends as well ('end')."
     ),
@@ -158,7 +159,13 @@ class RosRoad(RoadView):
         self.set_objects(objects, stamp_s, kinds)
 
     def _on_road(self, message: OccupancyGrid) -> None:
-        self.set_road(*convert_car.road_of_grid(message, self._robot.odom_frame))
+        markings = self._values["road_markings"]
+        self.set_road(*convert_car.road_of_grid(message, self._robot.odom_frame, markings=markings))
+        info = message.info
+        self._host.node.get_logger().info(
+            f"Road map: {info.height} x {info.width} cells of {info.resolution:g} m"
+            + (", with lane markings." if markings else ", without lane markings (road_markings).")
+        )
 
     def _on_scan(self, message: LaserScan) -> None:
         stamp_s = self._stamp_s(message.header.stamp)

@@ -25,32 +25,17 @@ from gantry_deploy.realtime import prepare_thread
 from gantry_deploy.road_teller import ROAD, RoadTeller
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
-from gantry_hardware.errors import GantryError, RobotError, unknown_name_text
+from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
+from gantry_ros.car_faults import FAULTS, LOST_INPUTS, Drill, drill_text, require_fault
 from gantry_ros.car_inputs import CarActivity, CarInputs
 from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 from gantry_ros.road_publisher import RoadPublisher
 from gantry_ros.sim_robot_node import MAX_LAG_S, Counts, backend_options, positive
 
 NAME = "sim_car_node"
-
-_LOSSES = {
-    "no_scan": topics.SCAN,
-    "no_objects": topics.OBJECTS,
-    "no_stop_line": topics.STOP_LINE,
-}
-FAULTS = {
-    "": "none",
-    "silent": "publishes nothing of the car itself any more, while the process lives",
-    "frozen": "repeats the last reading with its old stamp",
-    "nan": "the speed is not a number",
-    "no_joints": "publishes no joint states any more",
-    **{name: f"publishes no {topic} any more" for name, topic in _LOSSES.items()},
-    "late_objects": "the objects' stamps are from long ago",
-}
-"""Values of the parameter ``fault``."""
 
 PARAMETERS = (
     Parameter("robot", "bmw_320i", "Car's name in the registry gantry.robots."),
@@ -66,6 +51,12 @@ PARAMETERS = (
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
     Parameter("statistics", "", "Path of a JSON file at the end: what happened, the truth; empty for none."),
     Parameter("fault", "", f"Injected fault: {'; '.join(f'{k!r} {v}' for k, v in FAULTS.items())}.", read_only=False),
+    Parameter(
+        "fault_after_s",
+        0.0,
+        "A drill: the fault begins when the car has been on its way for so long, and the node ends once the car has "
+        "come to rest, s; 0 begins at once and goes on.",
+    ),
 )
 """Every parameter of this node."""
 
@@ -95,7 +86,10 @@ class SimCarNode:
         self._road = RoadPublisher(node, self._robot, positive(values, "scan_range_m"))
         self._robot_lock = threading.Lock()
         self._fault = ""
-        self._set_fault(values["fault"])
+        after_s: float = values["fault_after_s"]
+        brakes = self.spec.car.brake_limit_m_s2
+        self._drill = Drill(values["fault"], after_s, brakes) if after_s > 0.0 else None
+        self._set_fault("" if self._drill is not None else values["fault"])
         self._counts = Counts()
         self._last: tuple[JointState, Odometry] | None = None
         self._last_stamp_s = -math.inf
@@ -127,6 +121,7 @@ class SimCarNode:
             "watchdog_trips": self._inputs.watchdog_trips,
             "refused_commands": self._inputs.refused,
             "outcome": self._teller.outcome,
+            "drill": None if self._drill is None else self._drill.report(self._last_told_s(self._drill)),
         }
 
     def _loop(self) -> None:
@@ -142,6 +137,8 @@ class SimCarNode:
                 state = self._robot.read()
                 age_s = self._robot.now_s() - state.stamp_s
             self._publish(state, age_s)
+            if self._drill is not None:
+                self._practise(self._drill)
             next_s += self._period_s
             self._counts.steps, self._counts.wall_s = self._counts.steps + 1, time.monotonic() - begin_s
             late_s = time.monotonic() - next_s
@@ -168,6 +165,20 @@ class SimCarNode:
             self._joints.publish(joints)
         self._odom.publish(odometry)
 
+    def _practise(self, drill: Drill) -> None:
+        """Begin the fault when it is due, and end when its outcome is known."""
+        with self._robot_lock:
+            speed_m_s = self._teller.outcome["speed_m_s"]
+        if drill.note(self._robot.now_s(), speed_m_s):
+            self._set_fault(drill.fault)
+        if drill.over:
+            self._log().info(drill_text(drill.report(self._last_told_s(drill))))
+            self._host.stop.set()
+
+    def _last_told_s(self, drill: Drill) -> float | None:
+        """When what a drill takes away was told last, on the robot's clock."""
+        return self._road.told_s.get(LOST_INPUTS.get(drill.fault, ""))
+
     def _on_parameters(self, parameters: list[RclParameter]) -> SetParametersResult:
         try:
             for parameter in parameters:
@@ -178,13 +189,12 @@ class SimCarNode:
         return SetParametersResult(successful=True)
 
     def _set_fault(self, fault: str) -> None:
-        if fault not in FAULTS:
-            raise GantryError(unknown_name_text("fault", fault, FAULTS))
-        if fault != self._fault:
+        if require_fault(fault) != self._fault:
             self._log().warning(f"Injected fault: {FAULTS[fault]}.")
         self._fault = fault
-        self._road.lost = frozenset((_LOSSES[fault],) if fault in _LOSSES else ())
-        self._road.late = frozenset((topics.OBJECTS,) if fault == "late_objects" else ())
+        lost = frozenset((LOST_INPUTS[fault],) if fault in LOST_INPUTS else ())
+        late = fault == "late_objects"
+        self._road.lost, self._road.late = (frozenset(), lost) if late else (lost, frozenset())
 
     def _reset(self) -> str:
         reset = getattr(self._robot, "reset", None)

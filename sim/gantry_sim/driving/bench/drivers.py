@@ -11,7 +11,9 @@ from torch import Tensor
 
 from gantry_sim.driving.baselines import RuleCfg, pedals, pursuit, random_actions, rule_based
 from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.lot_scene import LotScene
 from gantry_sim.driving.maps.projection import Window, window
+from gantry_sim.driving.park_driver import park_actions
 from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
 from gantry_sim.driving.track_scene import TrackScene
 
@@ -46,7 +48,7 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     """A driver of :data:`BASELINES` for an environment.
 
     They know the exact state and the line, and the driver by rules what traffic's own drivers would know in the car's
-    place; policies are told less. They use no more of the car than policies may.
+    place, or on a parking lot the shortest way; policies are told less. They use no more of the car than policies may.
 
     Args:
         name: Which.
@@ -59,6 +61,8 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     if name == RANDOM:
         generator = torch.Generator(env.device).manual_seed(seed)
         return lambda env, _: random_actions(env.num_envs, generator)
+    if name == RULES and isinstance(env.scene, LotScene):
+        return lambda env, _: park_actions(env)
     if line_ahead(env) is None:
         return None
     spec, manners = env.cfg.driver, ON_TRACKS if isinstance(env.scene, TrackScene) else ON_ROADS

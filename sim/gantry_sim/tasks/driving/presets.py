@@ -30,13 +30,14 @@ def _few_samples() -> PpoCfg:
     return PpoCfg(
         total_steps=4_000_000,
         steps_per_env=64,
-        epochs=3,
+        epochs=4,
         minibatch_samples=4096,
-        learning_rate=1e-3,
+        learning_rate=7e-4,
         final_learning_rate_factor=0.1,
-        clip=0.1,
-        entropy=0.003,
+        clip=0.2,
+        entropy=0.001,
         gamma=0.99,
+        normalize=True,
         hidden=(128, 128),
         critic_hidden=(128, 128),
         distribution="beta",
@@ -62,13 +63,10 @@ def cpu_traffic() -> Preset:
     )
     learner = replace(
         _few_samples(),
-        total_steps=12_000_000,
+        total_steps=10_000_000,
         steps_per_env=32,
-        epochs=4,
-        clip=0.2,
-        learning_rate=7e-4,
-        entropy=0.001,
-        normalize=True,
+        entropy_decay=0.9925,
+        gamma=0.995,  # Waiting behind somebody who stands has to be worth it.
         hidden=(256, 128),
         critic_hidden=(256, 128),
     )
@@ -86,13 +84,13 @@ def cpu_junction() -> Preset:
 
 def cpu_park() -> Preset:
     """Standing in a free slot among parked cars."""
-    learner = replace(_few_samples(), total_steps=10_000_000, steps_per_env=64, hidden=(256, 128), gamma=0.995)
-    return Preset(ParkCfg(), replace(learner, critic_hidden=(256, 128)))
+    learner = replace(_few_samples(), total_steps=10_000_000, epochs=5, minibatch_samples=2048, hidden=(256, 128))
+    return Preset(ParkCfg(rate_hz=5.0, substeps=4), replace(learner, critic_hidden=(256, 128)))
 
 
 def cpu_race() -> Preset:
     """A small car on race tracks, by what its scanner sees."""
-    return Preset(RaceCfg(), replace(_few_samples(), total_steps=6_000_000, steps_per_env=64, normalize=True))
+    return Preset(RaceCfg(), replace(_few_samples(), total_steps=6_000_000))
 
 
 def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
@@ -106,6 +104,8 @@ def at_size(few: Callable[[], Preset]) -> Callable[[], Preset]:
             steps_per_env=16,
             minibatch_samples=16_384,
             learning_rate=2.5e-4,
+            epochs=3,
+            clip=0.1,
             entropy=0.01,
             hidden=(256, 256),
             critic_hidden=(256, 256),
@@ -139,7 +139,7 @@ def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
     return RuleGuidedEnv(cfg, device, seed)
 
 
-def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = True) -> Task:
+def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = True, rules: bool = True) -> Task:
     return Task(
         name=name,
         summary=summary,
@@ -153,7 +153,7 @@ def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = T
         evaluate=evaluate_drive,
         record=record_drive,
         teacher=drive_contract,
-        scripts={"rules": _rule_guided_env} if roads else {},
+        scripts={"rules": _rule_guided_env} if rules else {},
     )
 
 
@@ -161,6 +161,6 @@ DRIVE_LANE = _task("drive-lane", "follow a route through a town, alone", cpu_lan
 DRIVE_TRAFFIC = _task("drive-traffic", "follow a road among cars, pedestrians and obstacles", cpu_traffic)
 DRIVE_JUNCTION = _task("drive-junction", "cross a town with lights, crossing traffic and roundabouts", cpu_junction)
 DRIVE_RACE = _task(
-    "drive-race", "race a small car round closed tracks, by what its scanner sees", cpu_race, roads=False
+    "drive-race", "race a small car round closed tracks, by what its scanner sees", cpu_race, roads=False, rules=False
 )
 DRIVE_PARK = _task("drive-park", "stand in a free slot among parked cars, driving to and fro", cpu_park, roads=False)

@@ -1,0 +1,132 @@
+"""The gate for cars: episodes on simulated roads through the runtime's own loop, and what they are worth."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gantry_deploy.bundle import load_bundle
+from gantry_deploy.car_rollout import CarEpisode, car_scores, run_car_episodes
+from gantry_deploy.cli.main import main
+from gantry_deploy.contract import Acceptance
+from gantry_deploy.errors import ContractError
+from gantry_deploy.rollout import RolloutConfig
+from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing_drive import drive_bundle, drive_contract_for, pursuit_weight
+from gantry_hardware.robots import robot_spec
+
+BMW = robot_spec("bmw_320i")
+CONTRACT = replace(drive_contract_for(BMW), acceptance=Acceptance(min_success_rate=0.9))
+SHORT = {"route_m": 50.0, "map_count": 1}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(one_thread):
+    """Cars are stepped with one."""
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    """``good`` follows its route; ``bad`` does so steering to the left all the time."""
+    folder = tmp_path_factory.mktemp("cars")
+    drive_bundle(folder / "good", CONTRACT)
+    drive_bundle(folder / "bad", CONTRACT, weight=pursuit_weight(CONTRACT), bias=np.array([1.0, 0.0]))
+    return folder
+
+
+def episode(**changes):
+    usual = {"seconds": 30.0, "completion": 1.0, "driven_m": 200.0, "lateral_rmse_m": 0.1, "off_route_share": 0.0}
+    return CarEpisode(**{**usual, "finished": False, "failed": False, **changes})
+
+
+def test_scores_of_hand_made_episodes():
+    """Finished; half way and into a car (0.6); a quarter, past a red light (0.7); out of time, a tenth off its lane."""
+    scores = car_scores(
+        [
+            episode(finished=True, ended="finished"),
+            episode(completion=0.5, failed=True, ended="vehicle"),
+            episode(completion=0.25, failed=True, ended="red_light", driven_m=50.0),
+            episode(completion=0.8, off_route_share=0.1, lateral_rmse_m=0.5),
+        ]
+    )
+    assert scores.success_rate.mean == 0.25
+    assert scores.early_end_rate.mean == 0.5
+    assert scores.collided.mean == 0.25
+    assert scores.completion.mean == pytest.approx(25.0 * (1.0 + 0.5 + 0.25 + 0.8))
+    assert scores.driving_score.mean == pytest.approx(25.0 * (1.0 + 0.5 * 0.6 + 0.25 * 0.7 + 0.8 * 0.9))
+    assert scores.lateral_rmse_m.mean == pytest.approx(0.2)
+    assert scores.km == pytest.approx(0.65)
+    (verdict,) = scores.verdicts(Acceptance(min_success_rate=0.2))
+    assert verdict.passed
+    assert not scores.verdicts(Acceptance(min_success_rate=0.3))[0].passed
+    assert scores.verdicts(Acceptance()) == []
+
+
+def test_a_policy_that_follows_its_route_finishes_and_equal_seeds_are_equal(bundles):
+    runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
+    config = RolloutConfig("road", episodes=2, seconds=60.0, options=SHORT, seed=3)
+    told = []
+    result = run_car_episodes(runner, config, lambda index, episode: told.append(index))
+    assert told == [0, 1]
+    for found in result.episodes:
+        assert (found.finished, found.completion, found.ended, found.reason) == (True, 1.0, "finished", "")
+        assert 40.0 < found.driven_m <= 50.0, "it starts somewhere in the first metres"
+        # From standstill, at no more than 16.7 m/s.
+        assert found.driven_m / 16.7 < found.seconds < 20.0
+    assert result.episodes[0] != result.episodes[1]
+    assert run_car_episodes(runner, config) == result
+    assert run_car_episodes(runner, replace(config, seed=4)) != result
+
+
+def test_who_leaves_the_road_has_failed(bundles):
+    runner = PolicyRunner(load_bundle(bundles / "bad"), BMW)
+    result = run_car_episodes(runner, RolloutConfig("road", episodes=1, seconds=60.0, options=SHORT))
+    (found,) = result.episodes
+    assert found.failed
+    assert not found.finished
+    assert (found.ended, found.reason, found.fault) == ("off_road", "off road", "")
+    assert found.completion < 1.0
+    assert result.scores.early_end_rate.mean == 1.0
+    assert result.faults == {}
+
+
+def test_time_that_runs_out_is_neither(bundles):
+    runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
+    result = run_car_episodes(runner, RolloutConfig("road", episodes=1, seconds=1.0, options=SHORT))
+    (found,) = result.episodes
+    assert (found.finished, found.failed, found.ended) == (False, False, "")
+    assert found.seconds == pytest.approx(1.0)
+    assert 0.0 < found.completion < 0.5
+
+
+def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
+    given = ["--episodes", "1", "--option", "route_m=50", "--option", "map_count=1", "--json", str(tmp_path / "s.json")]
+    assert main(["check", str(bundles / "good"), *given]) == 0
+    out = capsys.readouterr().out
+    assert "on 'road'" in out
+    assert "the runtime repeats 2 recorded episodes" in out
+    assert "1/1  100 % in" in out
+    assert "pass  success rate" in out
+    card = load_bundle(bundles / "good").card["check"]
+    assert card["verdict"] == "passed"
+    assert card["scores"]["completion"]["mean"] == 100.0
+    assert json.loads((tmp_path / "s.json").read_text())["scores"] == card["scores"]
+    assert main(["check", str(bundles / "bad"), *given, "--no-card"]) == 1
+    out = capsys.readouterr().out
+    assert "off: off road" in out
+    assert "FAIL  success rate" in out
+    assert main(["check", str(bundles / "good"), "--backend", "mock"]) == 2
+    assert "Available: road." in capsys.readouterr().err
+
+
+def test_other_robots_are_refused(bundles, tmp_path):
+    walks = PolicyRunner(tiny_bundle(tmp_path / "walks", contract_for(robot_spec("go2"))), robot_spec("go2"))
+    with pytest.raises(ContractError, match="'go2', expected a car"):
+        run_car_episodes(walks, RolloutConfig("road"))
+    drives = PolicyRunner(load_bundle(bundles / "good"), BMW)
+    with pytest.raises(ContractError, match="'mujoco' tells of no road"):
+        run_car_episodes(drives, RolloutConfig("mujoco"))
