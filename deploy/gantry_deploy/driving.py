@@ -127,12 +127,13 @@ def route_objects(signals: Signals, constants: TermConstants) -> Array:
 
 
 def lead_object(signals: Signals, constants: TermConstants) -> Array:
-    """The first of the same objects that the car would meet on its route, (N, 3).
+    """The first of the same objects that the car would meet on its route, (N, 4).
 
-    From bumper to bumper along the route, m, the contract's range if there is none; the car's speed minus the object's
-    along the route, m/s, 0 if there is none; and the braking that would just avoid it if it went on as it does, m/s^2,
-    up to 10. An object is met if it is, or with its speed sideways will be within 1.5 s, in the strip that the car's
-    width and 0.3 m on either side cover; a car leaves its route for nobody, as in adaptive cruise control (ISO 15622).
+    From bumper to bumper along the route, m, the contract's range if there is none; 10 m over 1 m more than that, in
+    which the last metre counts; the car's speed minus the object's along the route, m/s, 0 if there is none; and the
+    braking that would just avoid it if it went on as it does, m/s^2, up to 10. An object is met if it is, or with its
+    speed sideways will be within 1.5 s, in the strip that the car's width and 0.3 m on either side cover; a car leaves
+    its route for nobody, as in adaptive cruise control (ISO 15622).
     """
     seen, at = _on_route(signals, constants, "lead_object")
     drive = _drive(constants)
@@ -153,7 +154,7 @@ def lead_object(signals: Signals, constants: TermConstants) -> Array:
     gap_m, speed, there = (pick_rows(values, first)[:, 0] for values in (gap, along, xp.astype(met, gap.dtype)))
     closing = there * (velocity[:, 0] - speed)
     needed = xp.clip(closing, 0.0, 100.0) ** 2 / (2.0 * xp.clip(gap_m, 0.5, drive.object_range_m))
-    return xp.stack((gap_m, closing, xp.clip(needed, 0.0, _HARDEST_M_S2)), axis=-1)
+    return xp.stack((gap_m, 10.0 / (1.0 + gap_m), closing, xp.clip(needed, 0.0, _HARDEST_M_S2)), axis=-1)
 
 
 def _on_route(signals: Signals, constants: TermConstants, term: str) -> tuple[Array, OnRoute]:
@@ -238,6 +239,16 @@ def goal_pose(signals: Signals, constants: TermConstants) -> Array:
     return xp.concat((place, xp.sin(yaw), xp.cos(yaw)), axis=-1)
 
 
+def pose_in_goal(signals: Signals, constants: TermConstants) -> Array:
+    """The same seen from the goal: x ahead of it, y to its left, m, and the car's yaw minus the goal's, rad, in
+    (-pi, pi], (N, 3); 0, 0, 0 is there."""
+    goal, pose = given(_around(signals).goal_pose, "pose_in_goal", "a goal"), _pose(signals, "pose_in_goal")
+    xp = array_namespace(goal)
+    place = to_car((pose[:, :2] - goal[:, :2])[:, None, :], xp.cos(goal[:, 2]), xp.sin(goal[:, 2]))[:, 0, :]
+    yaw = pose[:, 2:3] - goal[:, 2:3]
+    return xp.concat((place, xp.atan2(xp.sin(yaw), xp.cos(yaw))), axis=-1)
+
+
 def _drive(constants: TermConstants) -> DriveSpec:
     drive = constants.contract.drive
     if drive is None:
@@ -284,9 +295,10 @@ DRIVING_TERMS: dict[str, TermInfo] = {
     "stop_line": TermInfo(stop_line, "", "route", "m, 1"),
     "objects": TermInfo(objects, "", "base", "m, m, 1, 1, m/s, m/s, m, m, 1"),
     "route_objects": TermInfo(route_objects, "", "route", "m, m, m/s, m/s"),
-    "lead_object": TermInfo(lead_object, "", "route", "m, m/s, m/s^2"),
+    "lead_object": TermInfo(lead_object, "", "route", "m, 1, m/s, m/s^2"),
     "lidar": TermInfo(lidar, "", "scanner", ""),
     "goal_pose": TermInfo(goal_pose, "command/body/pose", "base", "m, m, 1, 1"),
+    "pose_in_goal": TermInfo(pose_in_goal, "command/body/pose", "goal", "m, m, rad"),
     "bev": TermInfo(bev, "", "base", ""),
 }
 """Every term of a car; :data:`gantry_deploy.observations.TERMS` holds them beside the others."""
@@ -309,13 +321,7 @@ def term_sizes(drive: DriveSpec) -> dict[str, int]:
     ahead = len(drive.lookahead_m)
     sizes = {"speed": 1, "steering_angle": 1, "yaw_rate": 1, "route_points": 2 * ahead, "route_error": 2}
     sizes |= {"route_curvature": ahead, "route_speed_limits": ahead, "route_widths": 2 * ahead, "lane_edges": 2}
-    sizes |= {"route_objects": ROUTE_OBJECT_NUMBERS * drive.max_objects}
-    sizes |= {
-        "stop_line": 2,
-        "objects": OBJECT_NUMBERS * drive.max_objects,
-        "goal_pose": 4,
-        "last_action": 2,
-        "lead_object": 3,
-    }
+    sizes |= {"objects": OBJECT_NUMBERS * drive.max_objects, "route_objects": ROUTE_OBJECT_NUMBERS * drive.max_objects}
+    sizes |= {"lead_object": 4, "stop_line": 2, "goal_pose": 4, "pose_in_goal": 3, "last_action": 2}
     sizes["bev"] = 0 if drive.bev is None else drive.bev.size
     return {**sizes, "lidar": 0 if drive.lidar is None else drive.lidar.beams}

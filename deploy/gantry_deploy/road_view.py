@@ -103,6 +103,7 @@ _TERM_NEEDS = {
     "lidar": "scan",
     "stop_line": "stop_line",
     "goal_pose": "goal",
+    "pose_in_goal": "goal",
 }
 """Observation term -> the input that it is made of, beside the route."""
 

@@ -192,11 +192,11 @@ def test_the_first_object_on_the_route_is_told_from_bumper_to_bumper(make):
     there = [object_row(20.0, 0.4, 0.0, 5.0), object_row(12.0, 3.0)]
     found = observe(make, "lead_object", around=STRAIGHT | {"objects": [there]}, speed=8.0)
     gap = 18.0 - nose
-    np.testing.assert_allclose(found, [[gap, 3.0, 9.0 / (2.0 * gap)]], rtol=1e-5)
+    np.testing.assert_allclose(found, [[gap, 10.0 / (1.0 + gap), 3.0, 9.0 / (2.0 * gap)]], rtol=1e-5)
     faster = observe(make, "lead_object", around=STRAIGHT | {"objects": [there]}, speed=4.0)
-    np.testing.assert_allclose(faster, [[gap, -1.0, 0.0]], rtol=1e-5)
+    np.testing.assert_allclose(faster, [[gap, 10.0 / (1.0 + gap), -1.0, 0.0]], rtol=1e-5)
     behind = observe(make, "lead_object", around=STRAIGHT | {"objects": [[object_row(-4.0, 0.0)]]}, speed=8.0)
-    np.testing.assert_allclose(behind, [[30.0, 0.0, 0.0]])
+    np.testing.assert_allclose(behind, [[30.0, 10.0 / 31.0, 0.0, 0.0]], rtol=1e-6)
 
 
 def test_who_is_about_to_cross_is_met_and_who_stands_aside_is_not(make):
@@ -209,9 +209,10 @@ def test_who_is_about_to_cross_is_met_and_who_stands_aside_is_not(make):
     crossing = observe(
         make, "lead_object", around=STRAIGHT | {"objects": [[object_row(15, 1, math.pi / 2, 1)]]}, speed=10
     )
-    np.testing.assert_allclose(crossing, [[14.0 - nose, 10.0, 100.0 / (2.0 * (14.0 - nose))]], rtol=1e-5)
+    gap = 14.0 - nose
+    np.testing.assert_allclose(crossing, [[gap, 10.0 / (1.0 + gap), 10.0, 100.0 / (2.0 * gap)]], rtol=1e-5)
     touching = observe(make, "lead_object", around=STRAIGHT | {"objects": [[object_row(4.0, 0.0)]]}, speed=10.0)
-    np.testing.assert_allclose(touching, [[0.0, 10.0, 10.0]])
+    np.testing.assert_allclose(touching, [[0.0, 10.0, 10.0, 10.0]])
 
 
 def test_the_first_object_round_a_bend_is_on_the_route(make):
@@ -239,6 +240,14 @@ def test_a_stop_line_is_seen_up_to_its_range(make):
 def test_a_goal_behind_the_car_is_seen_behind_it(make):
     found = observe(make, "goal_pose", around={"goal_pose": [[0.0, 5.0, math.pi]]}, pose=(0.0, 8.0, math.pi / 2))
     np.testing.assert_allclose(found, [[-3.0, 0.0, 1.0, 0.0]], atol=1e-6)
+
+
+def test_a_car_is_seen_from_its_goal(make):
+    """The goal looks north; the car stands 3 m south of it and 1 m to its right, turned a little left."""
+    there = {"around": {"goal_pose": [[2.0, 5.0, math.pi / 2]]}, "pose": (3.0, 2.0, math.pi / 2 + 0.1)}
+    np.testing.assert_allclose(observe(make, "pose_in_goal", **there), [[-3.0, -1.0, 0.1]], atol=1e-6)
+    round_ = {"around": {"goal_pose": [[0.0, 0.0, -3.0]]}, "pose": (0.0, 0.0, 3.0)}
+    np.testing.assert_allclose(observe(make, "pose_in_goal", **round_), [[0.0, 0.0, 6.0 - 2.0 * math.pi]], atol=1e-5)
 
 
 def test_own_motion(make):

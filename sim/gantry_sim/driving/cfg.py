@@ -98,7 +98,7 @@ class CarTaskCfg:
     """What driving is worth."""
     comfort: ComfortLimits = field(default_factory=ComfortLimits)
     """What passengers put up with."""
-    acceptance: Acceptance = field(default_factory=Acceptance)
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(min_success_rate=0.8))
     """What is asked of the policy."""
 
     def __post_init__(self) -> None:

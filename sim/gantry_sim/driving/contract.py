@@ -37,7 +37,7 @@ RACE_TERMS = {"speed": 0.3, "yaw_rate": 0.5, "last_action": 1.0, "lidar": 1.0}
 """Terms of a small car that races; none measures the angle of its wheels."""
 MIDDLE_TERMS = {"route_points": 0.2, "route_error": 1.0, "route_curvature": 1.0, "lane_edges": 1.0}
 """Terms of one that has a map of the track."""
-PARK_TERMS = {"goal_pose": 0.5, "lidar": 1.0}
+PARK_TERMS = {"goal_pose": 0.5, "pose_in_goal": 0.5, "lidar": 1.0}
 """Terms of a car that parks."""
 REMEMBERED = ("last_action", "steering_angle", "yaw_rate")
 """Terms with ``history``: what a steering that is off, lags or is slow shows in."""

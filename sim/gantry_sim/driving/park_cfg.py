@@ -78,7 +78,7 @@ class ParkCfg(CarTaskCfg):
     lidar: LidarLayout = field(default_factory=lambda: LidarLayout(36, -math.pi, math.pi, 12.0, 1.25))
     """The scan, taken in the middle of the car."""
     reward: RewardCfg = field(
-        default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, hint=20.0)
+        default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, hint=10.0)
     )
     """What driving is worth: coming nearer, and not touching anything."""
 

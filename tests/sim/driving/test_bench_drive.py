@@ -229,6 +229,8 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
     capsys.readouterr()
     assert main([*words, "--steps", "96"]) == 2
     assert "learner.total_steps 64, not 96" in capsys.readouterr().err
+    assert main([*words, "--teacher", "rules"]) == 2
+    assert "was guided by nobody, expected rules" in capsys.readouterr().err
     assert main([*train, "--seed", "2", "--run-dir", "runs/twice"]) == 0
     assert main(found) == 2
     assert "are both runs of drive-lane with seed 2" in capsys.readouterr().err
@@ -238,10 +240,14 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
 def test_a_table_trains_what_is_missing_once(tmp_path, capfd):
     words = ["bench", "drive", "table", "--tasks", "drive-lane", "--seeds", "1", "--steps", "64", "--episodes", "4"]
     words += ["--output", str(tmp_path / "t"), *sets(TINY)]
+    words += ["--teacher", "rules"]
     assert main(words) == 0
     assert capfd.readouterr().out.count(": training") == 1
     assert main(words) == 0
     assert ": training" not in capfd.readouterr().out
+    assert json.loads((tmp_path / "t" / "result.json").read_text())["tasks"]["drive-lane"]["rows"][0]["teachers"] == [
+        "rules"
+    ]
 
 
 def test_speed_of_all_parts_is_told_with_its_spread(tmp_path, capsys):

@@ -128,6 +128,7 @@ def _minibatch(args: argparse.Namespace) -> dict[str, Any]:
 def _table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", metavar="NAME,NAME", help="driving tasks; all there are if not given")
     parser.add_argument("--no-training", action="store_true", help="only what is trained in the folder already")
+    parser.add_argument("--teacher", metavar="RUN", default="", help="who guides all trainings, as of gantry train")
     parser.add_argument("--model", choices=("training", "full"), default="training", help="cars to be scored with")
     _training_arguments(parser, "1,2,3")
 
@@ -140,7 +141,15 @@ def _table(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_sim.run_files import write_json
 
     held = Held(args.episodes, args.model == "full")
-    cfg = TableCfg(tasks, seeds, args.steps, tuple(args.changes), not args.no_training, held)
+    cfg = TableCfg(
+        tasks,
+        seeds,
+        steps=args.steps,
+        changes=tuple(args.changes),
+        teacher=args.teacher,
+        train=not args.no_training,
+        held=held,
+    )
     try:
         found = run_table(cfg, args.output, lambda line: print(line, flush=True))
     except KeyboardInterrupt:

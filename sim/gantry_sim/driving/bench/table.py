@@ -45,6 +45,8 @@ class TableCfg:
     """Decisions of each training; 0 for the preset's."""
     changes: tuple[str, ...] = ()
     """``--set`` of all runs."""
+    teacher: str = ""
+    """``--teacher`` of all runs; nobody if empty."""
     train: bool = True
     """Whether seeds that nobody trained are trained; else they are left out."""
     held: Held = field(default_factory=Held)
@@ -83,6 +85,9 @@ def find_runs(cfg: TableCfg, task: str, output: Path) -> dict[int, Path]:
                 f"'{folder}' was trained otherwise than with --set {' --set '.join(cfg.sets)}: "
                 f"{_differences(run.preset, wanted)}. Name another folder, or ask for nothing to take it as it is."
             )
+        guided = run.script or str(run.teacher or "")
+        if cfg.teacher and guided != cfg.teacher:
+            raise GantryError(f"'{folder}' was guided by {guided or 'nobody'}, expected {cfg.teacher}.")
         found[run.seed] = folder
     return found
 
@@ -128,6 +133,7 @@ def _train_words(cfg: TableCfg, task: str, seed: int, folder: Path) -> tuple[str
         words: tuple[str, ...] = ("train", "--resume", str(folder))
     else:
         sets = tuple(itertools.chain.from_iterable(("--set", change) for change in cfg.sets))
+        sets += ("--teacher", cfg.teacher) if cfg.teacher else ()
         words = ("train", task, "--seed", str(seed), "--run-dir", str(folder), *sets)
     return (*words, "--no-export", "--episodes", "0", "--json", str(folder.parent / f".{folder.name}.json"))
 

@@ -59,13 +59,13 @@ def cpu_traffic() -> Preset:
         episode_s=90.0,
         blocked_s=30.0,
         traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
-        reward=RewardCfg(calm=0.5),
+        reward=RewardCfg(calm=0.5, hint=5.0),
     )
     learner = replace(
         _few_samples(),
-        total_steps=10_000_000,
+        total_steps=6_000_000,
         steps_per_env=32,
-        entropy_decay=0.9925,
+        entropy_decay=0.99,
         gamma=0.995,  # Waiting behind somebody who stands has to be worth it.
         hidden=(256, 128),
         critic_hidden=(256, 128),
@@ -84,8 +84,16 @@ def cpu_junction() -> Preset:
 
 def cpu_park() -> Preset:
     """Standing in a free slot among parked cars."""
-    learner = replace(_few_samples(), total_steps=10_000_000, epochs=5, minibatch_samples=2048, hidden=(256, 128))
-    return Preset(ParkCfg(rate_hz=5.0, substeps=4), replace(learner, critic_hidden=(256, 128)))
+    learner = replace(
+        _few_samples(),
+        total_steps=8_000_000,
+        epochs=5,
+        minibatch_samples=2048,
+        hidden=(256, 256),
+        critic_hidden=(256, 256),
+        guide=replace(DRIVE_GUIDE, imitation_iterations=60, fade_iterations=200),
+    )
+    return Preset(ParkCfg(rate_hz=5.0, substeps=4), learner)
 
 
 def cpu_race() -> Preset:
