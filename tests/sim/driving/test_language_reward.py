@@ -14,7 +14,6 @@ from gantry_hardware.errors import GantryError
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import held_out
-from gantry_sim.driving.facts import COMFORT, DriveFacts
 from gantry_sim.driving.language.cfg import BAD_GOAL, LanguageCfg
 from gantry_sim.driving.language.reward import LANGUAGE_FACTORS, LanguageReward
 from gantry_sim.driving.language.scorer import clear_share
@@ -25,6 +24,8 @@ from gantry_sim.driving.traffic_cfg import TrafficCfg
 from gantry_sim.run_folder import RunCfg, create_run
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.train import export_run, open_run, train
+
+from .conftest import facts as plain_facts
 
 DT_S = 0.1
 ROADS = MapConfig(blocks={"straight": 1.0, "arc": 1.0}, count=(2, 3), lanes=(1,), min_route_m=130.0)
@@ -69,21 +70,7 @@ def look(count=2):
 
 def facts(**changes):
     """Two cars at 6 m/s where 12 are allowed, in the middle of their lanes."""
-    plain = {
-        "progress": torch.tensor([0.5, 0.5]),
-        "off_route": torch.tensor([False, False]),
-        "speed_m_s": torch.tensor([6.0, 6.0]),
-        "speed_limit_m_s": torch.tensor([12.0, 12.0]),
-        "near_collision": torch.tensor([False, False]),
-        "discomfort": torch.zeros(2, len(COMFORT), dtype=torch.bool),
-        "lane_share": torch.zeros(2),
-        "heading_error_rad": torch.zeros(2),
-        "in_junction": torch.tensor([False, False]),
-        "steer_change": torch.zeros(2),
-        "safe_speed_m_s": torch.tensor([12.0, 12.0]),
-        "infraction": torch.tensor([False, False]),
-    }
-    return DriveFacts(**plain | {name: torch.as_tensor(value) for name, value in changes.items()}, look=look)
+    return plain_facts(**{"look": look, "speed_m_s": [6.0, 6.0], **changes})
 
 
 def made(lead=0.0, **changes):

@@ -170,7 +170,7 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
         parse_profile(args["profile"])  # What the operator's node would refuse while the rest is running.
     nodes = [
         make_node("sim_robot_node", args, {"robot": robot, **given(args, "backend", "options"), **schedule(args)}),
-        make_node("policy_node", args, {**policy_parameters(args), "auto_start": flag(args, "auto_start")}),
+        _policy(args),
     ]
     if flag(args, "drive"):
         nodes.append(make_node("drive_node", args, given(args, "profile")))
@@ -184,22 +184,14 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If the bundle is missing or not intact, or a value does not fit.
     """
     robot = args["robot"] or contract_of(bundle_of(args)).robot
-    options = json_object(args, "options")
-    check_options(SIMULATOR, options)
     world: dict[str, ParameterValue] = {"camera": True, "camera_noise": number(args, "camera_noise")}
     if args["terrain"]:
         world |= {"terrain": args["terrain"], "terrain_difficulty": number(args, "terrain_difficulty")}
-    simulated: dict[str, ParameterValue] = {"robot": robot, "backend": SIMULATOR}
-    simulated["options"] = json.dumps({**world, **options})
-    simulated |= schedule(args)
-    mapping: dict[str, ParameterValue] = {"bundle": bundle_of(args), **given(args, "public_key", "mapping")}
-    for name, parameters in (("robot_statistics", simulated), ("mapping_statistics", mapping)):
-        if args[name]:
-            parameters["statistics"] = args[name]
+    mapping = {"bundle": bundle_of(args), **given(args, "public_key", "mapping", statistics="mapping_statistics")}
     nodes = [
-        make_node("sim_robot_node", args, simulated),
+        make_node("sim_robot_node", args, _simulated(args, robot, SIMULATOR, world)),
         make_node("mapping_node", args, mapping),
-        make_node("policy_node", args, {**policy_parameters(args), "auto_start": flag(args, "auto_start")}),
+        _policy(args),
     ]
     if flag(args, "drive"):
         nodes.append(make_node("drive_node", args, _goal(args)))
@@ -220,18 +212,9 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
         raise GantryError(
             "The bundle does not say what it was trained on; name it with task:=..., for example yam-lift."
         )
-    if args["seed"]:
-        world["seed"] = int(number(args, "seed"))
-    options = {**world, **json_object(args, "options")}
-    check_options(WORKBENCH, options)
-    simulated: dict[str, ParameterValue] = {"robot": args["robot"] or contract.robot, "backend": WORKBENCH}
-    simulated |= {"options": json.dumps(options), **schedule(args)}
-    if args["robot_statistics"]:
-        simulated["statistics"] = args["robot_statistics"]
-    policy = {**policy_parameters(args), **given(args, "command_message", "gripper_message")}
     nodes = [
-        make_node("sim_robot_node", args, simulated),
-        make_node("policy_node", args, {**policy, "auto_start": flag(args, "auto_start")}),
+        make_node("sim_robot_node", args, _simulated(args, contract.robot, WORKBENCH, world)),
+        _policy(args, given(args, "command_message", "gripper_message")),
     ]
     if args["episodes"]:
         nodes.append(make_node("episode_node", args, _episodes(args)))
@@ -248,20 +231,12 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
     if contract.drive is None:
         raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start sim_walk or sim_arm.")
     world: dict[str, ParameterValue] = {**road_options(contract), **given(args, "task", "split", "model")}
-    if args["seed"]:
-        world["seed"] = int(number(args, "seed"))
     if args["traffic"]:
         world["traffic"] = flag(args, "traffic")
-    options = {**world, **json_object(args, "options")}
-    check_options(ROAD, options)
-    simulated: dict[str, ParameterValue] = {"robot": args["robot"] or contract.robot, "backend": ROAD}
-    simulated |= {"options": json.dumps(options), **schedule(args)}
+    simulated = _simulated(args, contract.robot, ROAD, world)
     if contract.drive.lidar is not None:
         simulated["scan_range_m"] = contract.drive.lidar.range_max_m
-    if args["robot_statistics"]:
-        simulated["statistics"] = args["robot_statistics"]
-    policy = {**policy_parameters(args), **given(args, "command_message", "route_end"), "route_message": "lanes"}
-    policy |= {"steering": "joint_states", "auto_start": flag(args, "auto_start")}
+    policy = {**given(args, "command_message", "route_end"), "route_message": "lanes", "steering": "joint_states"}
     if args["route_end_m"]:
         policy["route_end_m"] = number(args, "route_end_m")
     if "road" in needs(contract):
@@ -270,7 +245,7 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
         simulated |= _drill(args, contract)
     if args["command_message"] == "twist_stamped":
         simulated["drive_message"] = "twist_stamped"
-    return [make_node("sim_car_node", args, simulated), make_node("policy_node", args, policy)]
+    return [make_node("sim_car_node", args, simulated), _policy(args, policy)]
 
 
 def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
@@ -345,16 +320,31 @@ def find_launch(name: str) -> Launch:
     return LAUNCHES[name]
 
 
+def _simulated(
+    args: Mapping[str, str], robot: str, backend: str, world: dict[str, ParameterValue]
+) -> dict[str, ParameterValue]:
+    """Parameters of a simulated robot's node; of its world, what the argument ``options`` says wins."""
+    seed: dict[str, ParameterValue] = {"seed": int(number(args, "seed"))} if args.get("seed") else {}
+    options = {**world, **seed, **json_object(args, "options")}
+    check_options(backend, options)
+    simulated: dict[str, ParameterValue] = {"robot": args["robot"] or robot, "backend": backend}
+    simulated["options"] = json.dumps(options)
+    return {**simulated, **schedule(args), **given(args, statistics="robot_statistics")}
+
+
+def _policy(args: Mapping[str, str], more: Mapping[str, ParameterValue] | None = None) -> NodeSpec:
+    parameters = {**policy_parameters(args), **(more or {}), "auto_start": flag(args, "auto_start")}
+    return make_node("policy_node", args, parameters)
+
+
 def _episodes(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     if flag(args, "auto_start"):
         raise GantryError("With 'episodes' an operator starts the policy; give auto_start:=false as well.")
-    parameters: dict[str, ParameterValue] = {"episodes": int(number(args, "episodes"))}
+    if args["episode_results"] and (trouble := output_trouble(args["episode_results"], ".json")):
+        raise GantryError(f"Argument 'episode_results': {trouble}.")
+    parameters = {"episodes": int(number(args, "episodes")), **given(args, results="episode_results")}
     if args["episode_seconds"]:
         parameters["seconds"] = number(args, "episode_seconds")
-    if args["episode_results"]:
-        if trouble := output_trouble(args["episode_results"], ".json"):
-            raise GantryError(f"Argument 'episode_results': {trouble}.")
-        parameters["results"] = args["episode_results"]
     return parameters
 
 

@@ -133,9 +133,10 @@ def _environment(args: Mapping[str, str]) -> dict[str, str]:
     return environment
 
 
-def given(args: Mapping[str, str], *names: str) -> dict[str, ParameterValue]:
-    """The named arguments that are given, as parameters of the same names."""
-    return {name: args[name] for name in names if args[name]}
+def given(args: Mapping[str, str], *names: str, **others: str) -> dict[str, ParameterValue]:
+    """The named arguments that are given, as parameters of the same names; ``others`` are parameters of other names."""
+    same = {name: name for name in names}
+    return {name: args[argument] for name, argument in {**same, **others}.items() if args[argument]}
 
 
 def bundle_of(args: Mapping[str, str]) -> str:

@@ -5,11 +5,8 @@ A car that hears nothing any more brakes by itself and keeps its steering, as a 
 
 from __future__ import annotations
 
-import enum
 import math
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +17,7 @@ from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_ros import convert_car, topics
 from gantry_ros.car_commands import CAR_MESSAGES, TWIST_STAMPED, ackermann_type
-
-
-class CarActivity(enum.StrEnum):
-    """Whom the car obeys."""
-
-    WAITING = "waiting for drive commands"
-    COMMANDED = "commanded"
-    BRAKING = "braking: no drive command"
+from gantry_ros.sim_node import Inputs
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class Order:
     """Size of the acceleration towards it; None where the message tells none."""
 
 
-class CarInputs:
+class CarInputs(Inputs):
     """The newest drive command of a simulated car.
 
     Args:
@@ -59,27 +49,19 @@ class CarInputs:
     def __init__(self, node: Node, car: CarSpec, watchdog_s: float, message: str = "") -> None:
         if message and message not in CAR_MESSAGES:
             raise UnknownNameError("drive_message", message, CAR_MESSAGES)
-        self.activity = CarActivity.WAITING
-        """Whom the car obeys now."""
-        self.refused = 0
-        """Commands that were none."""
-        self.watchdog_trips = 0
-        """How often it was left without a command."""
-        self._node, self._car, self._watchdog_s = node, car, watchdog_s
-        self._lock = threading.Lock()
+        super().__init__(node, watchdog_s, "drive command", "braking")
+        self._car = car
         self._newest: Order | None = None
         self._newest_s = 0.0
         self._news = False
         stamped = message == TWIST_STAMPED
-        self._listen(TwistStamped if stamped else Twist, topics.DRIVE_TWIST, self._order_of_twist)
+        self._listen(
+            TwistStamped if stamped else Twist,
+            topics.DRIVE_TWIST,
+            lambda message: self._take(self._order_of_twist(message)),
+        )
         if (kind := ackermann_type()) is not None:
-            self._listen(kind, topics.DRIVE, self._order_of_ackermann)
-
-    def reset(self) -> None:
-        """Forget every command."""
-        with self._lock:
-            self._newest, self._news = None, False
-            self.activity = CarActivity.WAITING
+            self._listen(kind, topics.DRIVE, lambda message: self._take(self._order_of_ackermann(message)))
 
     def choose(self, now_s: float) -> Order | None:
         """What to do from now on; None to go on as before.
@@ -92,24 +74,14 @@ class CarInputs:
             if newest is None:
                 return None
             lost = now_s - self._newest_s > self._watchdog_s
-            if lost and self.activity is not CarActivity.BRAKING:
-                self._lose(newest)
-                return Order(newest.steering_rad, 0.0, self._car.brake_limit_m_s2)
-            if lost or not self._news:
-                return None
-            if self.activity is not CarActivity.COMMANDED:
-                self._node.get_logger().info("Drive commands arrive.")
-            self.activity, self._news = CarActivity.COMMANDED, False
-            return newest
+            noted = self._note(lost=lost, farewell="stop" if newest.speed_m_s == 0.0 else "")
+            if lost:
+                return Order(newest.steering_rad, 0.0, self._car.brake_limit_m_s2) if noted else None
+            news, self._news = self._news, False
+            return newest if news else None
 
-    def _lose(self, last: Order) -> None:
-        self.activity = CarActivity.BRAKING
-        self.watchdog_trips += 1
-        text = f"No drive command for {self._watchdog_s:g} s"
-        if last.speed_m_s == 0.0:  # Who stops the car before he leaves, has left on purpose.
-            self._node.get_logger().info(f"{text} since the one to stop: braking on.")
-        else:
-            self._node.get_logger().warning(f"{text}: braking.")
+    def _forget(self) -> None:
+        self._newest, self._news = None, False
 
     def _order_of_ackermann(self, message: Any) -> Order:
         drive = message.drive
@@ -121,17 +93,8 @@ class CarInputs:
         before = 0.0 if self._newest is None else self._newest.steering_rad
         return Order(*convert_car.steering_of_twist(message, self._car.wheelbase_m, before), None)
 
-    def _listen(self, kind: Any, topic: str, order_of: Callable[[Any], Order]) -> None:
-        def callback(message: Any) -> None:
-            try:
-                order = order_of(message)
-                if not math.isfinite(order.steering_rad + order.speed_m_s + (order.accel_m_s2 or 0.0)):
-                    raise RobotError(f"A drive command holds a number that is not finite: {order}.")
-            except RobotError as error:
-                self.refused += 1
-                self._node.get_logger().error(f"Refused: {error}", throttle_duration_sec=1.0)
-                return
-            with self._lock:
-                self._newest, self._newest_s, self._news = order, time.monotonic(), True
-
-        self._node.create_subscription(kind, topic, callback, topics.READER_QOS)
+    def _take(self, order: Order) -> None:
+        if not math.isfinite(order.steering_rad + order.speed_m_s + (order.accel_m_s2 or 0.0)):
+            raise RobotError(f"A drive command holds a number that is not finite: {order}.")
+        with self._lock:
+            self._newest, self._newest_s, self._news = order, time.monotonic(), True

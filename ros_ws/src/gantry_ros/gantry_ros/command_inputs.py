@@ -6,12 +6,8 @@ controller does.
 
 from __future__ import annotations
 
-import enum
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +17,12 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from gantry_deploy.safety import is_arm
-from gantry_hardware.errors import RobotError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
 from gantry_ros import arm_commands, convert, convert_arm, topics
+from gantry_ros.sim_node import Inputs
 
 FloatArray = NDArray[np.float64]
-
-
-class Activity(enum.StrEnum):
-    """Whom the robot obeys."""
-
-    WAITING = "waiting for joint commands"
-    COMMANDED = "commanded"
-    DAMPING = "damping: no joint command"
-    HOLDING = "holding: no joint command"
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ class Follower:
             self._places[joint] = np.concatenate(([here[joint]], path.pos_rad[:, column]))
 
 
-class CommandInputs:
+class CommandInputs(Inputs):
     """The newest command of a simulated robot.
 
     Args:
@@ -80,28 +67,16 @@ class CommandInputs:
     """
 
     def __init__(self, node: Node, spec: RobotSpec, watchdog_s: float) -> None:
-        self.activity = Activity.WAITING
-        """Whom the robot obeys now."""
-        self.refused = 0
-        """Commands that were none."""
-        self.watchdog_trips = 0
-        """How often it was left without a command."""
-        self._node, self._spec, self._watchdog_s = node, spec, watchdog_s
+        super().__init__(node, watchdog_s, "joint command", "holding" if is_arm(spec) else "damping")
+        self._spec = spec
         self._codec = convert.CommandCodec(spec)
         self._damping = JointCommand.damping(spec)
-        self._lock = threading.Lock()
         self._received: _Received | None = None
         self._follower: Follower | None = None
         self._pos_rad = spec.array("default_rad")
         self._listen(JointState, topics.JOINT_COMMAND, self._take_command)
         if is_arm(spec):
             self._listen_to_controllers()
-
-    def reset(self) -> None:
-        """Forget every command."""
-        with self._lock:
-            self._received = self._follower = None
-            self.activity = Activity.WAITING
 
     def choose(self, now_s: float, pos_rad: FloatArray | None) -> JointCommand | None:
         """What to do now; None before the first command, when the backend does what it does at its start.
@@ -117,34 +92,20 @@ class CommandInputs:
             if received is None:
                 return None
             lost = now_s - received.time_s > self._watchdog_s
-            self._note(received.command, lost)
-            if lost and self._follower is None and is_arm(self._spec):
+            held = is_arm(self._spec)
+            self._note(lost=lost, farewell="damp" if _is_braking(received.command) and not held else "")
+            if lost and self._follower is None and held:
                 self._follower = Follower(self._held(received.command))
             if self._follower is not None:
                 return JointCommand.position(self._spec, self._follower.at(now_s))
             return self._damping if lost else received.command
 
+    def _forget(self) -> None:
+        self._received = self._follower = None
+
     def _held(self, command: JointCommand) -> FloatArray:
         """Where an arm is held that obeyed a command: at its targets; a joint without stiffness has none but itself."""
         return np.where(command.stiffness_nm_rad > 0.0, command.pos_rad, self._pos_rad)
-
-    def _note(self, command: JointCommand, lost: bool) -> None:
-        before, left = self.activity, Activity.HOLDING if is_arm(self._spec) else Activity.DAMPING
-        self.activity = left if lost else Activity.COMMANDED
-        if self.activity is before:
-            return
-        log = self._node.get_logger()
-        if not lost:
-            log.info("Joint commands arrive.")
-            return
-        self.watchdog_trips += 1
-        text = f"No joint command for {self._watchdog_s:g} s"
-        if left is Activity.HOLDING:
-            log.warning(f"{text}: holding.")
-        elif _is_braking(command):  # Who damps the robot before he leaves, has left on purpose.
-            log.info(f"{text} since the one to damp: damping on.")
-        else:
-            log.warning(f"{text}: damping.")
 
     def _take_command(self, message: JointState) -> None:
         command = self._codec.command(message)
@@ -180,16 +141,6 @@ class CommandInputs:
         self._listen(JointTrajectory, topics.GRIPPER_TRAJECTORY, trajectory)
         self._listen(Float64MultiArray, topics.ARM_POSITIONS, positions)
         self._listen(Float64MultiArray, topics.GRIPPER_POSITIONS, gripper_positions)
-
-    def _listen(self, kind: Any, topic: str, take: Callable[[Any], None]) -> None:
-        def callback(message: Any) -> None:
-            try:
-                take(message)
-            except RobotError as error:
-                self.refused += 1
-                self._node.get_logger().error(f"Refused: {error}", throttle_duration_sec=1.0)
-
-        self._node.create_subscription(kind, topic, callback, topics.READER_QOS)
 
 
 def _is_braking(command: JointCommand) -> bool:

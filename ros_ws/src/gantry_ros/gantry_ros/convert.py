@@ -16,6 +16,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
 from numpy.typing import NDArray
+from rclpy.clock import Clock
 from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension
 
@@ -58,8 +59,9 @@ def header(stamp: Time, frame_id: str = "") -> Header:
     return Header(stamp=stamp, frame_id=frame_id)
 
 
-def stamp_from_ns(time_ns: int) -> Time:
-    """A ROS stamp from nanoseconds of the ROS clock."""
+def stamp_of_age(clock: Clock, age_s: float) -> Time:
+    """The ROS stamp of what was measured some time ago."""
+    time_ns = clock.now().nanoseconds - int(age_s * 1e9)
     return Time(sec=time_ns // 1_000_000_000, nanosec=time_ns % 1_000_000_000)
 
 

@@ -35,7 +35,7 @@ class DepthPublisher:
     def publish(self, frame: DepthFrame, age_s: float, *, covered: bool) -> None:
         """Send an image and its calibration; one of a covered lens holds no measurement."""
         depth = np.zeros_like(frame.depth_m) if covered else frame.depth_m
-        stamp = convert.stamp_from_ns(self._node.get_clock().now().nanoseconds - int(age_s * 1e9))
+        stamp = convert.stamp_of_age(self._node.get_clock(), age_s)
         camera = self._robot.depth_cameras[frame.camera]
         self._infos.publish(convert_map.camera_info_message(camera, stamp, CAMERA_FRAME))
         self._images.publish(convert_map.depth_image_message(depth, stamp, CAMERA_FRAME))

@@ -149,11 +149,18 @@ class NodeHost:
 
 
 @contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set ``stop``; only from the main thread."""
+def stop_on_signals(stop: threading.Event, *, at_once: bool = False) -> Iterator[None]:
+    """SIGINT and SIGTERM set ``stop``; only from the main thread.
+
+    Args:
+        stop: Who works looks at it.
+        at_once: They raise KeyboardInterrupt as well, for long work that does not look.
+    """
 
     def handle(number: int, frame: object) -> None:
         stop.set()
+        if at_once:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

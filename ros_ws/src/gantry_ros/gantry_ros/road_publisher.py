@@ -84,7 +84,7 @@ class RoadPublisher:
         if topic and topic not in self.lost and topic not in self.late:
             self.told_s[topic] = stamp_s
         age_s = self._robot.now_s() - stamp_s + (LATE_S if topic in self.late else 0.0)
-        return convert.stamp_from_ns(self._node.get_clock().now().nanoseconds - int(age_s * 1e9))
+        return convert.stamp_of_age(self._node.get_clock(), age_s)
 
     def _publish(self, topic: str, message: Path | PoseStamped | PointCloud2 | LaserScan | OccupancyGrid) -> None:
         if topic in self.lost:

@@ -80,9 +80,7 @@ class ScenePublisher:
             if name not in self._pictures:
                 topic = topics.PICTURE.format(name=name)
                 self._pictures[name] = self._node.create_publisher(Image, topic, topics.WRITER_QOS)
-            taken = convert.stamp_from_ns(
-                self._node.get_clock().now().nanoseconds - int((now_s - picture.stamp_s) * 1e9)
-            )
+            taken = convert.stamp_of_age(self._node.get_clock(), now_s - picture.stamp_s)
             image = convert_arm.picture_message(picture.pixels, taken, f"{name}_optical_frame")
             self._pictures[name].publish(image)  # type: ignore[attr-defined]
 

@@ -1,0 +1,44 @@
+"""What simulated robots' nodes share: they leave when asked to, even while they load."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+pytestmark = pytest.mark.ros
+pytest.importorskip("rclpy")
+
+from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
+from gantry_ros.sim_node import run_node  # noqa: E402
+
+
+def loads(number, error=None):
+    """Loads a simulator, until the operator asks it to stop in the middle; whatever it loads may make of it."""
+
+    def make(host, values):
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            if error is None:
+                raise
+            raise error from None
+        pytest.fail("it went on loading")
+
+    return make
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("error", [None, RobotError("Backend 'road' cannot be loaded here.")])
+def test_a_node_that_loads_leaves_when_it_is_asked_to(own_rig, number, error):
+    handler = signal.getsignal(number)
+    assert run_node("loads", (), loads(number, error), []) == 0
+    assert signal.getsignal(number) is handler
+
+
+def test_what_cannot_be_loaded_is_refused(own_rig):
+    def make(host, values):
+        raise GantryError("There is no such car.")
+
+    with pytest.raises(GantryError, match="no such car"):
+        run_node("refuses", (), make, [])
