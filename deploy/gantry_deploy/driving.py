@@ -152,7 +152,8 @@ def lead_object(signals: Signals, constants: TermConstants) -> Array:
     gap = xp.where(met, xp.clip(gap, 0.0, drive.object_range_m), xp.full_like(gap, drive.object_range_m))
     first = xp.argmin(gap, axis=-1)[:, None]
     gap_m, speed, there = (pick_rows(values, first)[:, 0] for values in (gap, along, xp.astype(met, gap.dtype)))
-    closing = there * (velocity[:, 0] - speed)
+    # Not a product: what stands in a slot that is not taken may be no number.
+    closing = xp.where(there > 0.5, velocity[:, 0] - speed, xp.zeros_like(speed))
     needed = xp.clip(closing, 0.0, 100.0) ** 2 / (2.0 * xp.clip(gap_m, 0.5, drive.object_range_m))
     return xp.stack((gap_m, 10.0 / (1.0 + gap_m), closing, xp.clip(needed, 0.0, _HARDEST_M_S2)), axis=-1)
 

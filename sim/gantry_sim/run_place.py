@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG
@@ -48,11 +49,21 @@ def require_fresh(folder: Path) -> None:
 
 def trained_task(folder: Path) -> str:
     """Name of the task that a run folder is about; empty where it does not say."""
+    return str(_configuration(folder).get("task", ""))
+
+
+def trained_teacher(folder: Path) -> str:
+    """Who guided a run, as ``--teacher`` named him: a script, or the path that was given; empty for nobody."""
+    data = _configuration(folder)
+    return str(data.get("script") or data.get("teacher") or "")
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
     try:
         data = json.loads((folder / RUN_CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return ""
-    return str(data.get("task", "")) if isinstance(data, dict) else ""
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _holds_configuration(folder: Path) -> bool:

@@ -229,6 +229,8 @@ def test_what_stands_in_a_free_slot_does_not_count(make):
     found = observe(make, "objects", around={"objects": [[junk, object_row(12, 0)]]})
     assert np.isfinite(found).all()
     assert found[0, 0] == 12.0
+    alone = observe(make, "lead_object", around=STRAIGHT | {"objects": [[junk, junk]]}, speed=8.0)
+    np.testing.assert_allclose(alone, [[30.0, 10.0 / 31.0, 0.0, 0.0]], rtol=1e-6)
 
 
 def test_a_stop_line_is_seen_up_to_its_range(make):

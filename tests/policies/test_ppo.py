@@ -52,6 +52,18 @@ def test_it_learns(make_runner, threads, mirror):
     assert last["distance_m"] < 0.8 * first["distance_m"]
 
 
+def test_how_much_of_returns_the_critic_foresees_is_a_share_of_their_variance(make_runner):
+    """All of them, their mean alone (off by a constant), and worse than that: minus themselves leave four times it."""
+    runner, history = make_runner(total_steps=2 * 8 * 10), []
+    runner.train(history.append)
+    assert all(-10.0 < progress.metrics["value_explained"] <= 1.0 for progress in history)
+    storage = runner.alg.storage
+    storage.returns = torch.linspace(-1.0, 1.0, storage.returns.numel()).view_as(storage.returns)
+    for values, share in ((storage.returns + 3.0, 1.0), (0.0 * storage.returns + 3.0, 0.0), (-storage.returns, -3.0)):
+        storage.values = values
+        assert runner._explained() == pytest.approx(share, abs=1e-5)
+
+
 def test_without_a_learning_rate_worth_the_name_nothing_is_learned(make_runner):
     """The counterpart of the test above: its bounds are not met by chance."""
     runner, history = make_runner(num_envs=64, total_steps=25 * 64 * 10, learning_rate=1e-9), []

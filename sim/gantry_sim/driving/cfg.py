@@ -19,7 +19,7 @@ from gantry_sim.driving.traffic_cfg import TrafficCfg
 
 @dataclass(frozen=True)
 class DriveNoise:
-    """What odometry and sensors get wrong: standard deviations of white noise on what the actor sees."""
+    """What odometry and sensors get wrong: standard deviations of white noise on what is seen, by critics, too."""
 
     pos_m: float = 0.03
     """Of the car's place, each axis."""

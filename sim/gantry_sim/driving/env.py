@@ -162,7 +162,13 @@ class DriveEnv(VecEnv):
         }
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
-        """Go on inside the episodes."""
+        """Go on inside the episodes.
+
+        Raises:
+            ValueError: If the state is of a training whose critic was told without noise, as it once was.
+        """
+        if isinstance(state["past"], list):
+            raise ValueError("its critic was told without noise, which is no more; begin another run")
         tensors = {name: value.to(self.device) for name, value in state["tensors"].items()}
         self.ride = Ride(**{name[5:]: value for name, value in tensors.items() if name.startswith("ride.")})
         self._seen = {name[5:]: value for name, value in tensors.items() if name.startswith("seen.")}

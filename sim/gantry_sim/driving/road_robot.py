@@ -30,6 +30,7 @@ from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
 from gantry_sim.driving.lidar import LidarConfig, cast_boxes, rays
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.graph import LEFT, LIMIT, RIGHT
+from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.road_log import RoadLog
 from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.scenes import drive_contract, make_scene
@@ -337,6 +338,8 @@ def _one_car(
             raise GantryError(
                 f"Task '{task}' has no routes through a town: 'traffic', 'route_m' and 'road_cell_m' are not for it."
             )
+        if isinstance(cfg, ParkCfg):
+            changes["near_share"] = 0.0  # As where scores are counted, every episode begins in the aisle.
         return replace(cfg, num_envs=1, **changes)
     if traffic is not None:
         changes["traffic"] = (cfg.traffic or TrafficCfg()) if traffic else None

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.cli.common import ProgressBar
 from gantry_sim.driving.bench.drivers import BASELINES, RANDOM, RULES, STEADY, baseline, lane_width_m
 from gantry_sim.driving.bench.minibatch import LOOKS_FILE, MinibatchCfg, planned, read_looks, run_minibatch
 from gantry_sim.driving.bench.peers import PEERS, peer_lines
 from gantry_sim.driving.bench.scoring import scores
 from gantry_sim.driving.bench.speed import COLLECTING, LEARNING, PARTS, sized
+from gantry_sim.driving.bench.table import TableCfg, find_runs, run_table
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out
@@ -25,6 +26,7 @@ from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
+from gantry_sim.run_folder import RunCfg, create_run
 from gantry_sim.tasks.registry import find_task
 
 ROADS = MapConfig(blocks={"straight": 1.0, "arc": 1.0}, count=(2, 3), lanes=(1,), min_route_m=130.0)
@@ -234,6 +236,24 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
     assert main([*train, "--seed", "2", "--run-dir", "runs/twice"]) == 0
     assert main(found) == 2
     assert "are both runs of drive-lane with seed 2" in capsys.readouterr().err
+
+
+def test_a_table_knows_runs_that_its_teacher_guided(tmp_path):
+    """A run keeps a copy of its teacher in a folder of its own; the table asks for the one that was named."""
+    task, wise = find_task("drive-lane"), tmp_path / "wise"
+    create_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, teacher=wise), tmp_path / "t" / "any")
+    cfg = TableCfg(("drive-lane",), (1,), teacher=str(wise))
+    assert find_runs(cfg, "drive-lane", tmp_path / "t") == {1: tmp_path / "t" / "any"}
+    assert find_runs(replace(cfg, teacher=f"{tmp_path}/t/../wise/"), "drive-lane", tmp_path / "t")
+    with pytest.raises(GantryError, match=r"was guided by .*wise, expected rules"):
+        find_runs(replace(cfg, teacher="rules"), "drive-lane", tmp_path / "t")
+
+
+def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path):
+    said = []
+    with pytest.raises(UnknownNameError, match="Unknown script that teaches drive-race 'rules'"):
+        run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="rules"), tmp_path / "t", said.append)
+    assert said == []
 
 
 @pytest.mark.slow

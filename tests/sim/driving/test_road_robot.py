@@ -197,6 +197,20 @@ def test_options_are_checked():
         road(response_s=0.0)
 
 
+def test_a_car_that_parks_begins_in_the_aisle_as_where_scores_are_counted():
+    robot = road(task="drive-park")
+    aisle, apart = robot.scene.lots.start[0].numpy(), []
+    for _ in range(12):
+        robot.reset()
+        x, y, yaw = robot.scene.cars.pose[0].tolist()
+        ahead = robot.spec.car.center_x_in_base_m
+        gap = np.array([x + ahead * math.cos(yaw), y + ahead * math.sin(yaw)]) - aisle[:2]
+        apart.append(abs(math.cos(aisle[2]) * gap[1] - math.sin(aisle[2]) * gap[0]))
+        turn = yaw - aisle[2]
+        assert abs(math.sin(turn)) < 0.3, "along the aisle"
+    assert max(apart) < 0.5 * aisle[4]
+
+
 @pytest.mark.slow
 def test_a_task_brings_its_own_roads_and_others():
     robot, listener = road(task="drive-traffic"), Listener()

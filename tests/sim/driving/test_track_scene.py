@@ -193,7 +193,7 @@ def test_a_training_goes_on_exactly_where_it_was():
         assert torch.equal(ours[1], theirs[1])
 
 
-def test_scans_have_errors_that_the_critic_does_not_see():
+def test_scans_have_errors_and_the_critic_sees_what_the_actor_sees_and_more():
     env = DriveEnv(replace(PLAIN, num_envs=64, noise=replace(RaceCfg().noise, scan_m=0.05, scan_dropout=0.1)))
     told, exact = env.signals.surroundings.scan_ranges_m, env.exact_signals().surroundings.scan_ranges_m
     near = exact < 0.9 * LIDAR.range_max_m
@@ -202,7 +202,9 @@ def test_scans_have_errors_that_the_critic_does_not_see():
     assert float((told - exact)[near & ~lost].std()) == pytest.approx(0.05, abs=0.005)
     seen = env.get_observations()
     own = track_contract(env.cfg).observation_size
-    torch.testing.assert_close(seen["critic"][:, own - 108 : own] * LIDAR.range_max_m, exact)
+    assert torch.equal(seen["critic"][:, :own], seen["actor"])
+    torch.testing.assert_close(seen["actor"][:, own - 108 : own] * LIDAR.range_max_m, told)
+    assert seen["critic"].shape[1] > own
 
 
 def test_a_runtime_asks_a_racer_for_its_scan_alone_and_a_robot_of_it_sees_what_training_saw():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.locate import is_run
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.checkpoint import list_checkpoints
 from gantry_policies.runner import CHECKPOINTS
 from gantry_sim.cli.common import ProgressBar, changed
@@ -25,7 +25,7 @@ from gantry_sim.driving.bench.scoring import (
     width_of,
 )
 from gantry_sim.run_folder import read_run
-from gantry_sim.run_place import trained_task
+from gantry_sim.run_place import SCRIPTS, trained_task, trained_teacher
 from gantry_sim.sweep import call_gantry
 from gantry_sim.tasks.registry import Preset, find_task
 
@@ -85,8 +85,8 @@ def find_runs(cfg: TableCfg, task: str, output: Path) -> dict[int, Path]:
                 f"'{folder}' was trained otherwise than with --set {' --set '.join(cfg.sets)}: "
                 f"{_differences(run.preset, wanted)}. Name another folder, or ask for nothing to take it as it is."
             )
-        guided = run.script or str(run.teacher or "")
-        if cfg.teacher and guided != cfg.teacher:
+        guided = trained_teacher(folder)
+        if cfg.teacher and (not guided or Path(guided).resolve() != Path(cfg.teacher).resolve()):
             raise GantryError(f"'{folder}' was guided by {guided or 'nobody'}, expected {cfg.teacher}.")
         found[run.seed] = folder
     return found
@@ -110,6 +110,8 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
     before = {task: find_runs(cfg, task, output) for task in cfg.tasks}  # What does not fit is found before anything.
     for task in cfg.tasks:
         changed(find_task(task).preset("cpu"), cfg.sets)
+        if cfg.train and cfg.teacher in SCRIPTS and cfg.teacher not in find_task(task).scripts:
+            raise UnknownNameError(f"script that teaches {task}", cfg.teacher, find_task(task).scripts)
     output.mkdir(parents=True, exist_ok=True)
     tasks = {}
     for task in cfg.tasks:
