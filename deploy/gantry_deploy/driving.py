@@ -149,7 +149,8 @@ def lead_object(signals: Signals, constants: TermConstants) -> Array:
     beyond_nose = at.ahead_m - drive.center_x_in_base_m
     met = (seen[..., 6] > 0.5) & (beyond_nose > 0.0) & (low < across) & (high > -across)
     gap = beyond_nose - 0.5 * drive.length_m - turn_cos * half[..., 0] - turn_sin * half[..., 1]
-    gap = xp.where(met, xp.clip(gap, 0.0, drive.object_range_m), xp.full_like(gap, drive.object_range_m))
+    met = met & (gap < drive.object_range_m)
+    gap = xp.where(met, xp.clip(gap, 0.0, None), xp.full_like(gap, drive.object_range_m))
     first = xp.argmin(gap, axis=-1)[:, None]
     gap_m, speed, there = (pick_rows(values, first)[:, 0] for values in (gap, along, xp.astype(met, gap.dtype)))
     # Not a product: what stands in a slot that is not taken may be no number.

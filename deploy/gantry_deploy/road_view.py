@@ -67,6 +67,8 @@ class Route:
             if not np.isfinite(values).all():
                 raise SurroundingsError(f"The route's {name} is not finite.")
             object.__setattr__(self, name, values)
+        if not self.along_m[-1] > 0.0:
+            raise SurroundingsError(f"The route's {len(points)} points are all the same place; expected a line.")
 
     @property
     def along_m(self) -> FloatArray:

@@ -361,6 +361,8 @@ def test_a_route_or_goal_that_makes_no_sense_is_refused():
     line = np.stack((np.arange(3.0), np.zeros(3)), axis=-1)
     with pytest.raises(SurroundingsError, match=r"points have shape \(3, 3\)"):
         Route(np.zeros((3, 3)), ones, ones, ones)
+    with pytest.raises(SurroundingsError, match="3 points are all the same place"):
+        Route(np.ones((3, 2)), ones, ones, ones)
     with pytest.raises(SurroundingsError, match="left_m is not finite"):
         Route(line, ones, ones * np.nan, ones)
     with pytest.raises(SurroundingsError, match=r"right_m has shape \(2,\), expected 3 rows"):

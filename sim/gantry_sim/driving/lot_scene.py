@@ -36,7 +36,7 @@ def _lots(config: LotConfig, split: str, count: int, device: str) -> LotBank:
     return lot_bank([parking_lot(seed, config) for seed in split_seeds(split, count)], device)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=2)
 def _ways(config: LotConfig, split: str, count: int, device: str, spec: CarSpec, way: WayCfg) -> WayToGo:
     return WayToGo(_lots(config, split, count, device), spec, way)
 

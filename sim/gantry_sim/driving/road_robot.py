@@ -27,7 +27,7 @@ from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
-from gantry_sim.driving.lidar import LidarConfig, cast_boxes, rays
+from gantry_sim.driving.lidar import LidarConfig, cast_boxes, finish, rays
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.graph import LEFT, LIMIT, RIGHT
 from gantry_sim.driving.park_cfg import ParkCfg
@@ -103,6 +103,7 @@ class RoadRobot:
         maps = {"map_split": split, "map_count": map_count}
         self.cfg = _one_car(task, maps | {"robot": spec.name, "model": model}, traffic, route_m, road_cell_m)
         self._noise, self._rng = (self.cfg.noise or DriveNoise(), noise), np.random.default_rng(seed)
+        self._scan_noise = torch.Generator().manual_seed(seed + 3)
         self._response_s = response_s
         self._looks_every = max(1, round(self.cfg.dt_s / STEP_S))
         self._dt_s = self.cfg.dt_s / self._looks_every
@@ -304,7 +305,14 @@ class RoadRobot:
             if layout is None or layout.lidar is None:
                 return None
             width = (layout.lidar.angle_max_rad - layout.lidar.angle_min_rad) / layout.lidar.beams
-            return _row(seen.scan_ranges_m), layout.lidar.angle_min_rad + 0.5 * width, width
+            kinds, scale = self._noise
+            scanner = LidarConfig(
+                range_max_m=layout.lidar.range_max_m,
+                noise_std_m=scale * kinds.scan_m,
+                dropout=scale * kinds.scan_dropout,
+            )
+            ranges = finish(scanner, seen.scan_ranges_m, self._scan_noise)
+            return _row(ranges), layout.lidar.angle_min_rad + 0.5 * width, width
         if self._scanner is None:
             return None
         config = self._scanner

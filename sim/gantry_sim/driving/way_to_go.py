@@ -198,12 +198,10 @@ class WayToGo:
         return cos * delta[:, 0] + sin * delta[:, 1], cos * delta[:, 1] - sin * delta[:, 0], pose[:, 2] - yaw
 
     def _prepare(self, lot: Tensor) -> None:
-        """Work out what is missing, and, so that it pays, others with it."""
+        """Work out what is missing, always the same lots together: how long it goes on depends on all of them."""
         while self._missing and not bool(self._known[lot].all()):
-            asked = torch.zeros_like(self._known)
-            asked[lot] = True
-            order = torch.argsort((asked & ~self._known).int() * 2 + (~self._known).int(), descending=True, stable=True)
-            chosen = order[: min(AT_ONCE, self._missing)]
+            block = int(lot[~self._known[lot]][0]) // AT_ONCE
+            chosen = torch.arange(len(self._known), device=lot.device)[block * AT_ONCE : (block + 1) * AT_ONCE]
             with torch.no_grad():
                 self._table[chosen] = _solved(self, chosen).half()
             self._known[chosen] = True

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+DRIVE_TRAFFIC = Path(__file__).resolve().parent / "drive-traffic"
+"""A car that follows a road among others."""
 GO2_WALK = Path(__file__).resolve().parent / "go2-walk"
 """A Go2 that follows velocities on flat ground."""
 YAM_PICK_PLACE = Path(__file__).resolve().parent / "yam-pick-place"

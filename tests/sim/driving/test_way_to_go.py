@@ -11,7 +11,8 @@ from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
-from gantry_sim.driving.maps.bank import LotBank
+from gantry_sim.driving.maps.bank import LotBank, lot_bank
+from gantry_sim.driving.maps.lots import parking_lot
 from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.driving.park_cfg import ParkCfg, WayCfg
 from gantry_sim.driving.park_driver import park_actions
@@ -63,6 +64,16 @@ def away(ways, *poses):
 def empty():
     """Nothing around."""
     return WayToGo(lot_of(turned_rad=0.7), SPEC, FREE)
+
+
+def test_tables_do_not_depend_on_the_order_in_which_lots_are_asked_for():
+    """A training that goes on asks in another order than one that was never interrupted."""
+    bank = lot_bank([parking_lot(seed) for seed in range(10)], "cpu")
+    coarse = WayCfg(cell_m=0.5, headings=36, reach_m=4.0)
+    one, other = WayToGo(bank, SPEC, coarse), WayToGo(bank, SPEC, coarse)
+    pose, lots = one.goal + torch.tensor([1.0, 2.0, 0.3]), torch.arange(10)
+    backwards = torch.cat([other.away_m(pose[lot : lot + 1], lots[lot : lot + 1]) for lot in reversed(range(10))])
+    assert torch.equal(one.away_m(pose, lots), backwards.flip(0))
 
 
 def test_at_the_goal_there_is_no_way_left_and_straight_ways_cost_their_length(empty):

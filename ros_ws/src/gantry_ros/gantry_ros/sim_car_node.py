@@ -19,7 +19,7 @@ from rclpy.publisher import Publisher
 
 from gantry_deploy.road_teller import ROAD, RoadTeller
 from gantry_hardware.backends import make_backend
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
@@ -78,6 +78,8 @@ class SimCarNode(SimNode):
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
         fault, after_s = values["fault"], values["fault_after_s"]
+        if not after_s >= 0.0:
+            raise GantryError(f"fault_after_s is {after_s:g}, expected 0 for at once, or more.")
         self._drill = Drill(fault, after_s, spec.car.brake_limit_m_s2) if after_s > 0.0 else None
         self._set_fault("" if self._drill is not None else fault)
         robot.tell_road(self._road)
@@ -86,6 +88,11 @@ class SimCarNode(SimNode):
         """What happened, and how long the loop ran and how much of that was simulated, s; plain data for JSON."""
         drill = None if self._drill is None else self._drill.report(self._last_told_s(self._drill))
         return {**super().statistics(), "outcome": self._teller.outcome, "drill": drill}
+
+    def _reset(self) -> str:
+        if self._drill is not None:
+            raise RobotError("A drill is under way, of which a reset would be taken for braking; the car goes on.")
+        return super()._reset()
 
     def _obey(self, state: RobotState | None) -> None:
         order = self._orders.choose(time.monotonic())
@@ -108,6 +115,8 @@ class SimCarNode(SimNode):
             state = replace(state, lin_vel_base_in_base_m_s=np.full(3, np.nan))
         joints = convert.joint_state_message(self._robot.spec, state, stamp)
         odometry = convert.odometry_message(state, stamp)
+        if odometry is None:
+            raise RobotError(f"Backend '{self._backend_name}' tells no place and velocity of the car.")
         if self._fault != "no_joints":
             self._joints.publish(joints)
         self._odom.publish(odometry)
