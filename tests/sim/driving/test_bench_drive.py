@@ -162,7 +162,12 @@ def test_learning_rates_follow_the_minibatch_as_asked_and_samples_and_epochs_sta
 
 def test_an_interrupted_comparison_goes_on_exactly_and_does_nothing_twice(tmp_path, monkeypatch):
     cfg = MinibatchCfg(
-        *("drive-lane", (16, 64), (1,), ("additive",)), steps=192, changes=TINY, episodes=4, looks=3, look_episodes=2
+        *("drive-lane", (16, 64), (1,), ("additive",)),
+        steps=192,
+        changes=(*TINY, "learner.epochs=3"),
+        episodes=4,
+        looks=3,
+        look_episodes=2,
     )
     whole = run_minibatch(cfg, tmp_path / "whole", lambda line: None)
     pending = [True]
