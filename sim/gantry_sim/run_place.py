@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle import MAPPER
-from gantry_deploy.locate import RUN_CONFIG
+from gantry_deploy.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError
 
 LOCK_FILE = "run.lock"
@@ -56,6 +57,19 @@ def trained_teacher(folder: Path) -> str:
     """Who guided a run, as ``--teacher`` named him: a script, or the path that was given; empty for nobody."""
     data = _configuration(folder)
     return str(data.get("script") or data.get("teacher") or "")
+
+
+def require_teacher(name: str) -> None:
+    """Refuse what is neither a script that teaches nor a run folder.
+
+    Raises:
+        RunError: With the near miss.
+    """
+    near = difflib.get_close_matches(name, SCRIPTS, n=1)
+    if name not in SCRIPTS and near and not Path(name).exists():
+        raise RunError(f"'{name}' is no run folder. Did you mean '{near[0]}'?")
+    if name not in SCRIPTS:
+        find_run(Path(name), RunError)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.run_place import SCRIPTS, RunError, require_fresh, trained_task
+from gantry_sim.run_place import SCRIPTS, RunError, require_fresh, require_teacher, trained_task
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
     if args.run_dir is not None:
         require_fresh(args.run_dir)
-    if args.teacher is not None and not _script(args):
-        find_run(args.teacher, RunError)
+    if args.teacher is not None:
+        require_teacher(str(args.teacher))
 
 
 def _script(args: argparse.Namespace) -> str:

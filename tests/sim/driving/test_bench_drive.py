@@ -59,6 +59,7 @@ def sets(changes):
         (("minibatch", "--rewards", "additive,adding", "--output", "t"), "Unknown reward 'adding'"),
         (("minibatch", "--seeds", "1,1", "--output", "t"), "The seeds are [1, 1]"),
         (("minibatch", "--set", "env.num_env=3", "--output", "t"), "Did you mean 'num_envs'"),
+        (("table", "--teacher", "rulse", "--output", "t"), "'rulse' is no run folder. Did you mean 'rules'?"),
         (("table", "--episodes", "0", "--output", "t"), "0 episodes"),
         (("table", "--set", "learner.gama=1", "--output", "t"), "Did you mean 'gamma'"),
     ],

@@ -25,7 +25,7 @@ from gantry_sim.driving.bench.scoring import (
     width_of,
 )
 from gantry_sim.run_folder import read_run
-from gantry_sim.run_place import SCRIPTS, trained_task, trained_teacher
+from gantry_sim.run_place import SCRIPTS, require_teacher, trained_task, trained_teacher
 from gantry_sim.sweep import call_gantry
 from gantry_sim.tasks.registry import Preset, find_task
 
@@ -107,6 +107,8 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
         GantryError: If a training fails; what was done is kept.
         KeyboardInterrupt: If it was interrupted.
     """
+    if cfg.train and cfg.teacher:
+        require_teacher(cfg.teacher)
     before = {task: find_runs(cfg, task, output) for task in cfg.tasks}  # What does not fit is found before anything.
     for task in cfg.tasks:
         changed(find_task(task).preset("cpu"), cfg.sets)
