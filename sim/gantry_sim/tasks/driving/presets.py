@@ -86,7 +86,7 @@ def cpu_park() -> Preset:
     """Standing in a free slot among parked cars."""
     learner = replace(
         _few_samples(),
-        total_steps=8_000_000,
+        total_steps=10_000_000,
         epochs=5,
         minibatch_samples=2048,
         hidden=(256, 256),
