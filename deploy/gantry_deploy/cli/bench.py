@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
 COMMAND = Command(
     name="bench",
-    help="measure speed and timing on this machine",
+    help="measure on this machine: speed, timing, and policies against others",
     add_arguments=_add_arguments,
     run=_run,
     description="Measure what this machine can do. Other load on it shows in the numbers.",

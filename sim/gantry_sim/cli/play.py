@@ -151,7 +151,7 @@ def _film(args: argparse.Namespace, bundle: Bundle) -> int:
 
 COMMAND = Command(
     name="play",
-    help="watch a policy in MuJoCo's viewer, or write a film of it",
+    help="watch a policy in MuJoCo's viewer or a film; a car in a film from above or a report",
     add_arguments=_add_arguments,
     run=_run,
     description=(
