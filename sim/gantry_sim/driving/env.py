@@ -200,9 +200,9 @@ class DriveEnv(VecEnv):
 
     def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
         """What is paid for; counts it, too."""
-        infraction = torch.zeros_like(outcome.off_route)
-        for name in self.scene.infractions:
-            infraction = infraction | ends[name]
+        fault = torch.zeros_like(outcome.off_route)
+        for name in self.scene.faults:
+            fault = fault | ends[name]
         facts = DriveFacts(
             progress=outcome.progress,
             off_route=outcome.off_route,
@@ -215,7 +215,7 @@ class DriveEnv(VecEnv):
             in_junction=outcome.in_junction,
             steer_change=action[:, 0] - self.last_action[:, 0],
             safe_speed_m_s=outcome.safe_speed_m_s,
-            infraction=infraction,
+            fault=fault,
             look=lambda: (self.scene.surroundings(), self.cars.pose),
         )
         ride = self.ride

@@ -42,8 +42,8 @@ class DriveFacts:
     """``(N,)`` change of the steering action since the last step."""
     safe_speed_m_s: Tensor
     """``(N,)`` that whoever drives ahead and the next stop line leave; the limit without them."""
-    infraction: Tensor
-    """``(N,)`` bool: a collision or a red light, which ends the episode."""
+    fault: Tensor
+    """``(N,)`` bool: a collision, a red light or leaving the road, which ends the episode."""
     look: Look | None = None
     """What the cars could see, for rewards that want a picture of it; called when they do."""
 

@@ -59,7 +59,7 @@ class LotScene:
         generator: Of starts.
     """
 
-    infractions: tuple[str, ...] = ("static",)
+    faults: tuple[str, ...] = ("static",)
     ends: tuple[str, ...] = ("static", "finished")
     extras = 4
 

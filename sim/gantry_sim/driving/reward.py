@@ -49,7 +49,7 @@ class RewardCfg:
     calm: float = 0.0
     """Share that is lost when the steering action changes by 1; CaRL has none, and its policies were seen to wag."""
     hint: float = 1.0
-    """What an infraction costs beside the rest of the route."""
+    """What a fault (a collision, a red light, leaving the road) costs beside the rest of the route."""
     lane_weight: float = 0.5
     """Of the additive kind, for each half width of the lane from its middle."""
     heading_weight: float = 1.0
@@ -57,7 +57,7 @@ class RewardCfg:
     action_weight: float = 0.1
     """Of the additive kind, for a steering action that changes by more than a hundredth."""
     infraction_weight: float = 1.0
-    """Of the additive kind: an infraction costs this and as much again for each m/s driven in it."""
+    """Of the additive kind: a fault costs this and as much again for each m/s driven in it."""
     language: LanguageCfg = field(default_factory=LanguageCfg)
     """All of the language kind."""
 
@@ -124,7 +124,7 @@ class MultiplicativeReward:
         reward = facts.progress
         for factor in factors.values():
             reward = reward * factor
-        return reward - cfg.hint * facts.infraction.to(ones.dtype), factors
+        return reward - cfg.hint * facts.fault.to(ones.dtype), factors
 
     def state_dict(self) -> dict[str, Any]:
         """For an exact continuation."""
@@ -150,7 +150,7 @@ class AdditiveReward(MultiplicativeReward):
             "lane": -cfg.lane_weight * torch.where(facts.in_junction, 0.0, facts.lane_share.abs()),
             "heading": -cfg.heading_weight * facts.heading_error_rad.abs(),
             "action": -cfg.action_weight * (facts.steer_change.abs() > 0.01).to(dtype),
-            "hint": -cfg.infraction_weight * (1.0 + facts.speed_m_s.abs()) * facts.infraction.to(dtype),
+            "hint": -cfg.infraction_weight * (1.0 + facts.speed_m_s.abs()) * facts.fault.to(dtype),
         }
         return torch.stack(list(terms.values())).sum(dim=0), terms
 

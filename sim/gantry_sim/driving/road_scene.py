@@ -62,7 +62,7 @@ class RoadScene:
         seed: Of traffic.
     """
 
-    infractions = (*KINDS, "red_light")
+    faults = (*KINDS, "red_light", "off_road")
     ends = (*KINDS, "red_light", "finished", "off_road")
 
     def __init__(self, cfg: DriveCfg, cars: BatchedCars, device: str, generator: torch.Generator, seed: int) -> None:
@@ -147,7 +147,7 @@ class RoadScene:
         limit, speed = self.place.speed_limit_m_s, self.cars.speed_m_s
         no = torch.zeros_like(self.place.in_junction)
         if self.traffic is None:
-            return {name: no for name in self.infractions}, no, limit
+            return {name: no for name in (*KINDS, "red_light")}, no, limit
         traffic = self.traffic
         line_m, light = traffic.car.stop_m, traffic.car.light
         traffic.step(boxes, speed, time_s)

@@ -44,8 +44,8 @@ class Scene(Protocol):
 
     ends: tuple[str, ...]
     """How an episode may end for good here; ``finished`` is the good end."""
-    infractions: tuple[str, ...]
-    """Those of them that are infractions, by their names in :mod:`gantry_deploy.drive_scores`."""
+    faults: tuple[str, ...]
+    """Those of them that cost something beside the rest of the route."""
     extras: int
     """Numbers of :meth:`critic_extras`."""
 

@@ -61,7 +61,7 @@ class TrackScene:
         lines: The tracks, closed; drawn from the task's split if not given.
     """
 
-    infractions: tuple[str, ...] = ("static",)
+    faults: tuple[str, ...] = ("static",)
     ends: tuple[str, ...] = ("static", "finished", "wrong_way")
     extras = 5 + len(BENDS_M)
 

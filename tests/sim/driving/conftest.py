@@ -19,6 +19,6 @@ def facts(look=None, **changes):
         "in_junction": torch.tensor([False, False]),
         "steer_change": torch.zeros(2),
         "safe_speed_m_s": torch.tensor([12.0, 12.0]),
-        "infraction": torch.tensor([False, False]),
+        "fault": torch.tensor([False, False]),
     }
     return DriveFacts(**plain | {name: torch.as_tensor(value) for name, value in changes.items()}, look=look)

@@ -92,6 +92,18 @@ def test_episodes_end_by_leaving_the_road_standing_still_or_running_out_of_time(
         assert extras["time_outs"].tolist() == done.bool().tolist() == [step == 29] * 4
 
 
+def test_leaving_the_road_costs_the_hint():
+    env = DriveEnv(replace(PLAIN, reward=replace(PLAIN.reward, hint=7.0)))
+    env.reset()
+    off = torch.tensor([[1.0, 0.3]]).repeat(4, 1)
+    for _ in range(100):
+        _, reward, done, _ = env.step(off)
+        if done.any():
+            break
+    assert env.ended["off_road"].tolist() == [1.0] * len(env.ended["off_road"])
+    assert (reward[done == 1] < -6.0).all() and (reward[done == 0] >= 0.0).all()
+
+
 def test_nothing_is_earned_twice():
     env = DriveEnv(PLAIN)
     env.reset()

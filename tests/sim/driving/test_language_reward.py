@@ -96,7 +96,7 @@ def test_a_lead_of_the_bad_goal_by_hand():
         (0.015, {"lane_share": [0.85, -1.7], "in_junction": [True, True]}, [1.0, 1.0]),
         (0.015, {"heading_error_rad": [math.pi / 4, -math.pi / 4]}, [0.5, 0.5]),
         (0.015, {"lane_share": [0.85, 0.0], "heading_error_rad": [math.pi / 4, 0.0]}, [0.25, 1.0]),
-        (0.015, {"infraction": [True, False]}, [-10.0, 1.0]),
+        (0.015, {"fault": [True, False]}, [-10.0, 1.0]),
     ],
 )
 def test_factors_by_hand(lead, change, expected):

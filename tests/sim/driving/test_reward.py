@@ -31,7 +31,7 @@ def test_a_route_without_fault_is_worth_a_hundred():
         ({"speed_m_s": [12.0 + 2.23 / 4, 12.0 + 5.0]}, [0.5 * 0.75, 0.0]),
         ({"lane_share": [0.25, -0.25]}, [0.375, 0.375]),
         ({"lane_share": [1.5, 1.5], "in_junction": [True, False]}, [0.5, 0.0]),
-        ({"infraction": [True, False]}, [-0.5, 0.5]),
+        ({"fault": [True, False]}, [-0.5, 0.5]),
         ({"near_collision": [True, False]}, [0.25, 0.5]),
     ],
 )
@@ -80,7 +80,7 @@ def test_the_additive_kind_by_hand():
             lane_share=[0.5, 0.0],
             heading_error_rad=[0.1, -0.2],
             steer_change=[0.02, 0.0],
-            infraction=[False, True],
+            fault=[False, True],
         )
     )
     assert tuple(terms) == TERMS

@@ -55,7 +55,7 @@ class LanguageCfg:
     spread_s: float = 2.0
     """Time over which it is taken."""
     infraction: float = 10.0
-    """What a step with an infraction costs; nothing is earned in it."""
+    """What a step with a fault costs; nothing is earned in it."""
 
     def __post_init__(self) -> None:
         if self.scorer not in SCORERS:

@@ -23,7 +23,7 @@ LANGUAGE_FACTORS = ("clear", "speed", "lane", "heading", "spread")
 
 
 class LanguageReward:
-    """Reward of N cars by how the road around them looks; between 0 and 1 for a step without infraction.
+    """Reward of N cars by how the road around them looks; between 0 and 1 for a step without fault.
 
     A car that stands on a clear road earns nothing, and so does one that drives at full speed into an accident. A
     slower car than desired earns less a step, for more steps: what makes it hurry is the discount alone. There is no
@@ -101,7 +101,7 @@ class LanguageReward:
             "spread": torch.where(facts.in_junction, ones, self._spread()),
         }
         reward = factors["speed"] * factors["lane"] * factors["heading"] * factors["spread"]
-        return torch.where(facts.infraction, -cfg.infraction * ones, reward), factors
+        return torch.where(facts.fault, -cfg.infraction * ones, reward), factors
 
     def state_dict(self) -> dict[str, Any]:
         """For an exact continuation."""

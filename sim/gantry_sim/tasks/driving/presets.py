@@ -59,11 +59,11 @@ def cpu_traffic() -> Preset:
         episode_s=90.0,
         blocked_s=30.0,
         traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
-        reward=RewardCfg(calm=0.5, hint=5.0),
+        reward=RewardCfg(calm=0.5, hint=10.0),
     )
     learner = replace(
         _few_samples(),
-        total_steps=6_000_000,
+        total_steps=8_000_000,
         steps_per_env=32,
         entropy_decay=0.99,
         gamma=0.995,  # Waiting behind somebody who stands has to be worth it.
