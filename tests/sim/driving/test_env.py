@@ -101,7 +101,8 @@ def test_leaving_the_road_costs_the_hint():
         if done.any():
             break
     assert env.ended["off_road"].tolist() == [1.0] * len(env.ended["off_road"])
-    assert (reward[done == 1] < -6.0).all() and (reward[done == 0] >= 0.0).all()
+    assert (reward[done == 1] < -6.0).all()
+    assert (reward[done == 0] >= 0.0).all()
 
 
 def test_nothing_is_earned_twice():
