@@ -226,7 +226,7 @@ def test_a_car_whose_policy_is_killed_brakes_by_itself(own_rig, bundle):
 @pytest.mark.parametrize(
     ("car_options", "policy_options"),
     [
-        ({}, {"route_message": "lanes", "steering": "joint_states"}),
+        ({"fault": "no_scan", "fault_after_s": 600.0}, {"route_message": "lanes", "steering": "joint_states"}),
         pytest.param(
             {"drive_message": "twist_stamped"},
             {"route_message": "path", "route_speed_limit_m_s": 6.0, "command_message": "twist_stamped"},
@@ -235,7 +235,10 @@ def test_a_car_whose_policy_is_killed_brakes_by_itself(own_rig, bundle):
     ],
 )
 def test_a_car_follows_its_route_and_stops_at_its_end(own_rig, bundle, tmp_path, car_options, policy_options):
-    """Whichever messages carry route, steering and commands; the car's node says what really happened."""
+    """Whichever messages carry route, steering and commands; the car's node says what really happened.
+
+    A drill whose fault is not due before the end is told of as well.
+    """
     options = json.dumps({**ROAD, "route_m": 80.0, "traffic": False})
     truth = tmp_path / "truth.json"
     with own_rig.process("sim_car_node", options=options, statistics=str(truth), **car_options) as car:
@@ -244,6 +247,7 @@ def test_a_car_follows_its_route_and_stops_at_its_end(own_rig, bundle, tmp_path,
         with policy_of(own_rig, bundle, **ends, **policy_options) as policy:
             assert policy.wait(LOADING_S) == 0, policy.output
         assert car.stop() == 0
+        assert ("The fault 'no_scan' did not begin." in car.output) == ("fault" in car_options)
     outcome = json.loads(truth.read_text())["outcome"]
     assert outcome["completion"] > 0.8
     assert set(outcome["events"]) <= {"finished"}, "a fast car needs more than the last ten metres to stop"
@@ -271,7 +275,11 @@ def test_what_the_contract_forbids_is_refused(own_rig, bundle, bundles, tmp_path
     write_bundle(tmp_path / "longer", contract=longer, model_bytes=network, golden=golden)
     assert "trained for another car" in refused(own_rig, tmp_path / "longer")
     assert "'go2' describes no car" in refused(own_rig, bundles / "good", robot="bmw_320i")
-    assert "Did you mean 'lanes'?" in refused(own_rig, bundle, route_message="lane")
+    older = tmp_path / "drive.mcap"
+    older.write_bytes(b"an older drive")
+    assert "Did you mean 'lanes'?" in refused(own_rig, bundle, route_message="lane", record=str(older))
+    assert older.read_bytes() == b"an older drive"
+    assert "'route_end_m' is -1.0, expected 0 or more" in refused(own_rig, bundle, route_end_m=-1.0)
     if car_commands.ackermann_type() is None:
         assert "ackermann_msgs" in refused(own_rig, bundle, command_message="ackermann")
 

@@ -123,9 +123,9 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
     assert options["seed"] == 3
     assert options["traffic"] is True
     assert options["split"] == "test"
-    # A scanner that covers what the policy sees: 18 beams ahead, 10 m.
+    # A scanner that covers what the policy sees: 18 beams ahead of four rays each, 10 m.
     assert [options[f"scan_{name}"] for name in ("beams", "min_rad", "max_rad", "range_m")] == [
-        18,
+        4 * 18,
         -0.5 * math.pi,
         0.5 * math.pi,
         10.0,
@@ -149,18 +149,20 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
     assert "fault" not in robot.parameters
     drill = find_launch("sim_drive").nodes({**given, "fault": "no_scan", "fault_after_s": "4"})[0].parameters
     assert (drill["fault"], drill["fault_after_s"]) == ("no_scan", 4.0)
-    with pytest.raises(GantryError, match="Did you mean 'no_scan'"):
-        find_launch("sim_drive").nodes({**given, "fault": "no_scam"})
-    with pytest.raises(
-        GantryError, match="does without the stop line, so that nothing would happen; it sees route, obj"
+    for changes, text in (
+        ({"fault": "no_scam"}, "Did you mean 'no_scan'"),
+        ({"fault": "no_stop_line"}, "does without the stop line, so that nothing would happen; it sees route, obj"),
+        ({"fault": "no_scan", "fault_after_s": "0"}, "'fault_after_s' is 0, expected more than 0"),
+        ({"options": '{"sed": 1}'}, "option of backend 'road'"),
+        ({"seed": "nan"}, "'seed' is 'nan', expected an integer"),
+        ({"robot_statistics": "no/such.json"}, "'robot_statistics': folder 'no' does not exist"),
+        ({"bundle": str(bundles / "good")}, "'go2', which is no car; start sim_walk"),
     ):
-        find_launch("sim_drive").nodes({**given, "fault": "no_stop_line"})
-    with pytest.raises(GantryError, match="'fault_after_s' is 0, expected more than 0"):
-        find_launch("sim_drive").nodes({**given, "fault": "no_scan", "fault_after_s": "0"})
-    with pytest.raises(GantryError, match="'go2', which is no car"):
-        find_launch("sim_drive").nodes({"bundle": str(bundles / "good")})
-    with pytest.raises(UnknownNameError, match="option of backend 'road'"):
-        find_launch("sim_drive").nodes({**given, "options": '{"sed": 1}'})
+        with pytest.raises(GantryError, match=text):
+            find_launch("sim_drive").nodes({**given, **changes})
+    for name, text in (("sim_walk", "a car"), ("sim_map_walk", "a car"), ("sim_arm", "no arm")):
+        with pytest.raises(GantryError, match=f"'bmw_320i'.* is {text}; start sim_drive"):
+            find_launch(name).nodes({"bundle": given["bundle"]})
 
 
 def test_a_real_car_finds_its_topics(bundles):
@@ -230,6 +232,7 @@ def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given,
             {"bundle": "b", "robot": "go2", "drive": "true", "goal": "there"},
             "'there' is not of the form",
         ),
+        ("sim_map_walk", {"bundle": "b", "robot": "go2", "mapping_statistics": "m.txt"}, "does not end in .json"),
         ("robot", {"bundle": "b", "record": "no/such.mcap"}, "'record': folder 'no' does not exist"),
         ("robot", {"bundle": "b", "record": "walk.bag"}, "'walk.bag' does not end in .mcap"),
         ("robot", {"bundle": "b", "statistics": "no/such.json"}, "'statistics': folder 'no' does not exist"),

@@ -94,6 +94,14 @@ def test_a_misspelt_parameter_is_answered_with_the_near_miss(robot_rig, bundles)
     assert "Did you mean 'safety.state_timeout_s'?" in output
 
 
+def test_a_rate_of_zero_is_refused_and_an_older_recording_stays(robot_rig, bundles, tmp_path):
+    older = tmp_path / "walk.mcap"
+    older.write_bytes(b"an older walk")
+    output = refused(robot_rig, bundles / "good", record=str(older), diagnostics_rate_hz=0.0)
+    assert "'diagnostics_rate_hz' is 0.0, expected more than 0" in output
+    assert older.read_bytes() == b"an older walk"
+
+
 @pytest.mark.parametrize(
     ("fault", "texts"),
     [

@@ -16,6 +16,7 @@ from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
 from gantry_hardware.testing import check_backend  # noqa: E402
+from gantry_ros.__main__ import EXECUTABLES  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 SPEC = robot_spec("go2")
@@ -80,9 +81,9 @@ def test_options_are_checked():
 
 
 def test_nothing_here_loads_torch_or_a_simulator():
+    nodes = ", ".join(f"gantry_ros.{name}" for name in EXECUTABLES)
     script = (
-        "import sys, gantry_ros.policy_node, gantry_ros.sim_robot_node, gantry_ros.drive_node, gantry_ros.testing, "
-        "gantry_bringup.launch_command, gantry_bringup.processes; "
+        f"import sys, {nodes}, gantry_ros.testing, gantry_bringup.launch_command, gantry_bringup.processes; "
         "print(sorted({'torch', 'mujoco', 'mjlab', 'rsl_rl', 'gantry_sim', 'gantry_policies'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -100,7 +101,12 @@ def test_nothing_here_loads_torch_or_a_simulator():
             ["option of backend"],
         ),
         (["sim_robot_node", "--ros-args", "-p", "rate_hz:=fast"], ["Parameter 'rate_hz' is 'fast'", "a number"]),
+        (["sim_robot_node", "--ros-args", "-p", "robot:=bmw_320i"], ["'bmw_320i' is a car; start sim_car_node"]),
+        (["sim_car_node", "--ros-args", "-p", "robot:=go2"], ["'go2' is no car; start sim_robot_node"]),
+        (["sim_car_node", "--ros-args", "-p", "fault:=no_scam"], ["Did you mean 'no_scan'?"]),
+        (["sim_car_node", "--ros-args", "-p", "fault_after_s:=6.0"], ["no fault is named that would begin then"]),
         (["drive_node", "--ros-args", "-p", "profile:='2:1,0'"], ["'2:1,0'", "seconds:vx,vy,yaw_rate"]),
+        (["drive_node", "--ros-args", "-p", "rate_hz:=0"], ["'rate_hz' is 0.0, expected more than 0"]),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_message_and_exit_code_2(arguments, texts):

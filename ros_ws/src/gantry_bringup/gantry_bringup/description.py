@@ -14,9 +14,11 @@ from gantry_bringup.parts import (
     NodeSpec,
     ParameterValue,
     bundle_of,
+    check_output,
     contract_of,
     flag,
     given,
+    integer,
     json_object,
     make_node,
     number,
@@ -24,13 +26,14 @@ from gantry_bringup.parts import (
     schedule,
 )
 from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
-from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.locate import WHERE
 from gantry_deploy.road_teller import ROAD, road_options
 from gantry_deploy.road_view import needs
+from gantry_deploy.safety import is_car
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.robots import robot_spec
 from gantry_ros.car_faults import LOST_INPUTS, require_fault
 from gantry_ros.profile import parse_goal, parse_profile
 
@@ -101,7 +104,7 @@ SIM_DRIVE_ARGUMENTS = (
     Argument("task", "", "driving task, for example drive-lane; the one that the bundle was trained on if not given"),
     Argument("split", "test", "maps of that split: train, validation or test"),
     Argument("seed", "", "of route and traffic; the service reset begins the next episode"),
-    Argument("model", "", "dynamics: kinematic, single-track-grip, drift; kinematic if not given"),
+    Argument("model", "", "dynamics: kinematic, single-track-grip, drift; the task's if not given"),
     Argument("traffic", "", "true or false; as in the task if not given"),
     Argument("robot_statistics", "", "JSON file for what really happened at the end"),
     Argument("command_message", "", "ackermann (where ackermann_msgs is installed), twist or twist_stamped"),
@@ -161,9 +164,9 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     """A simulated robot, a policy, and on request a scripted operator.
 
     Raises:
-        GantryError: If the bundle is missing or not intact, or a value does not fit.
+        GantryError: If the bundle is missing, not intact or a car's, or a value does not fit.
     """
-    robot = args["robot"] or contract_of(bundle_of(args)).robot
+    robot = _walker(args)
     if args["options"]:
         check_options(args["backend"] or SIMULATOR, json_object(args, "options"))
     if args["profile"]:
@@ -181,12 +184,13 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
     """A simulated robot with a depth camera on terrain, mapping, a policy that looks at the map, on request a goal.
 
     Raises:
-        GantryError: If the bundle is missing or not intact, or a value does not fit.
+        GantryError: If the bundle is missing, not intact or a car's, or a value does not fit.
     """
-    robot = args["robot"] or contract_of(bundle_of(args)).robot
+    robot = _walker(args)
     world: dict[str, ParameterValue] = {"camera": True, "camera_noise": number(args, "camera_noise")}
     if args["terrain"]:
         world |= {"terrain": args["terrain"], "terrain_difficulty": number(args, "terrain_difficulty")}
+    check_output(args, "mapping_statistics")
     mapping = {"bundle": bundle_of(args), **given(args, "public_key", "mapping", statistics="mapping_statistics")}
     nodes = [
         make_node("sim_robot_node", args, _simulated(args, robot, SIMULATOR, world)),
@@ -206,7 +210,8 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
     """
     contract = contract_of(bundle_of(args))
     if contract.arm is None:
-        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no arm; start sim_walk.")
+        fitting = "sim_walk" if contract.drive is None else "sim_drive"
+        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no arm; start {fitting}.")
     world: dict[str, ParameterValue] = {**workbench_options(contract), **given(args, "task")}
     if "task" not in world:
         raise GantryError(
@@ -229,7 +234,8 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
     """
     contract = contract_of(bundle_of(args))
     if contract.drive is None:
-        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start sim_walk or sim_arm.")
+        fitting = "sim_walk" if contract.arm is None else "sim_arm"
+        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start {fitting}.")
     world: dict[str, ParameterValue] = {**road_options(contract), **given(args, "task", "split", "model")}
     if args["traffic"]:
         world["traffic"] = flag(args, "traffic")
@@ -320,11 +326,24 @@ def find_launch(name: str) -> Launch:
     return LAUNCHES[name]
 
 
+def _walker(args: Mapping[str, str]) -> str:
+    """The robot that is asked for, or the bundle's.
+
+    Raises:
+        GantryError: If there is no such robot, or it is a car, which would wait for its route forever.
+    """
+    robot = args["robot"] or contract_of(bundle_of(args)).robot
+    if is_car(robot_spec(robot)):
+        raise GantryError(f"Robot '{robot}' is a car; start sim_drive.")
+    return robot
+
+
 def _simulated(
     args: Mapping[str, str], robot: str, backend: str, world: dict[str, ParameterValue]
 ) -> dict[str, ParameterValue]:
     """Parameters of a simulated robot's node; of its world, what the argument ``options`` says wins."""
-    seed: dict[str, ParameterValue] = {"seed": int(number(args, "seed"))} if args.get("seed") else {}
+    check_output(args, "robot_statistics")
+    seed: dict[str, ParameterValue] = {"seed": integer(args, "seed")} if args.get("seed") else {}
     options = {**world, **seed, **json_object(args, "options")}
     check_options(backend, options)
     simulated: dict[str, ParameterValue] = {"robot": args["robot"] or robot, "backend": backend}
@@ -340,9 +359,8 @@ def _policy(args: Mapping[str, str], more: Mapping[str, ParameterValue] | None =
 def _episodes(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     if flag(args, "auto_start"):
         raise GantryError("With 'episodes' an operator starts the policy; give auto_start:=false as well.")
-    if args["episode_results"] and (trouble := output_trouble(args["episode_results"], ".json")):
-        raise GantryError(f"Argument 'episode_results': {trouble}.")
-    parameters = {"episodes": int(number(args, "episodes")), **given(args, results="episode_results")}
+    check_output(args, "episode_results")
+    parameters = {"episodes": integer(args, "episodes"), **given(args, results="episode_results")}
     if args["episode_seconds"]:
         parameters["seconds"] = number(args, "episode_seconds")
     return parameters

@@ -34,8 +34,6 @@ class NodeSpec:
     """Path of a ROS parameter file, empty for none."""
     remappings: tuple[tuple[str, str], ...] = ()
     """Pairs of topic name and the name to use instead."""
-    arguments: tuple[str, ...] = ()
-    """Further command line arguments."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set."""
 
@@ -109,8 +107,7 @@ def policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
         GantryError: If there is no bundle, a file cannot be written, or a value does not fit.
     """
     for name, suffix in (("record", ".mcap"), ("statistics", ".json")):
-        if args[name] and (trouble := output_trouble(args[name], suffix)):
-            raise GantryError(f"Argument '{name}': {trouble}.")
+        check_output(args, name, suffix)
     parameters: dict[str, ParameterValue] = {"bundle": bundle_of(args)}
     parameters.update(given(args, "robot", "record", "statistics", "public_key"))
     parameters.update(schedule(args))
@@ -121,7 +118,7 @@ def policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
 
 def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
     """The priority of a loop, where one is given."""
-    return {"realtime_priority": _integer(args, "realtime_priority")} if args["realtime_priority"] else {}
+    return {"realtime_priority": integer(args, "realtime_priority")} if args["realtime_priority"] else {}
 
 
 def _environment(args: Mapping[str, str]) -> dict[str, str]:
@@ -137,6 +134,16 @@ def given(args: Mapping[str, str], *names: str, **others: str) -> dict[str, Para
     """The named arguments that are given, as parameters of the same names; ``others`` are parameters of other names."""
     same = {name: name for name in names}
     return {name: args[argument] for name, argument in {**same, **others}.items() if args[argument]}
+
+
+def check_output(args: Mapping[str, str], name: str, suffix: str = ".json") -> None:
+    """Refuse an argument that names a file which cannot be written, before all runs for nothing.
+
+    Raises:
+        GantryError: With what is wrong with it.
+    """
+    if args[name] and (trouble := output_trouble(args[name], suffix)):
+        raise GantryError(f"Argument '{name}': {trouble}.")
 
 
 def bundle_of(args: Mapping[str, str]) -> str:
@@ -189,6 +196,18 @@ def number(args: Mapping[str, str], name: str) -> float:
         raise GantryError(f"Argument '{name}' is '{args[name]}', expected a number.") from error
 
 
+def integer(args: Mapping[str, str], name: str) -> int:
+    """An argument that is a whole number.
+
+    Raises:
+        GantryError: If it is none.
+    """
+    try:
+        return int(args[name])
+    except ValueError as error:
+        raise GantryError(f"Argument '{name}' is '{args[name]}', expected an integer.") from error
+
+
 def json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]:
     """An argument that is a JSON object; an empty one if it is not given.
 
@@ -202,10 +221,3 @@ def json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]
     if not isinstance(value, dict):
         raise GantryError(f"Argument '{name}' is {args[name]}, expected a JSON object.")
     return value
-
-
-def _integer(args: Mapping[str, str], name: str) -> int:
-    try:
-        return int(args[name])
-    except ValueError as error:
-        raise GantryError(f"Argument '{name}' is '{args[name]}', expected an integer.") from error

@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def node_command(spec: NodeSpec) -> list[str]:
     """The command line of one node, for the Python that runs this."""
-    command = [sys.executable, "-m", spec.package, spec.executable, *spec.arguments]
+    command = [sys.executable, "-m", spec.package, spec.executable]
     command += ["--ros-args", "-r", f"__node:={spec.name}"]
     if spec.namespace:
         command += ["-r", f"__ns:=/{spec.namespace.strip('/')}"]

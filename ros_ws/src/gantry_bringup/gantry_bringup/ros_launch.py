@@ -42,7 +42,6 @@ def _action(spec: NodeSpec) -> Node:
         namespace=spec.namespace,
         parameters=parameters,
         remappings=list(spec.remappings),
-        arguments=list(spec.arguments),
         additional_env=dict(spec.environment),
         output="screen",
         on_exit=Shutdown(),

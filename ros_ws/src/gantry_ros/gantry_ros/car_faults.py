@@ -83,11 +83,6 @@ class Drill:
         return True
 
     @property
-    def began(self) -> bool:
-        """Whether the fault has begun."""
-        return self._began_s is not None
-
-    @property
     def over(self) -> bool:
         """Whether the car came to rest and has been watched for long enough since."""
         return self._stood_s is not None and self._last is not None and self._last[0] - self._stood_s >= WATCHED_S

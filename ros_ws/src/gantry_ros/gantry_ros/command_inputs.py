@@ -93,7 +93,7 @@ class CommandInputs(Inputs):
                 return None
             lost = now_s - received.time_s > self._watchdog_s
             held = is_arm(self._spec)
-            self._note(lost=lost, farewell="damp" if _is_braking(received.command) and not held else "")
+            self._note(lost=lost, farewell="damp" if convert.is_braking(received.command) and not held else "")
             if lost and self._follower is None and held:
                 self._follower = Follower(self._held(received.command))
             if self._follower is not None:
@@ -141,7 +141,3 @@ class CommandInputs(Inputs):
         self._listen(JointTrajectory, topics.GRIPPER_TRAJECTORY, trajectory)
         self._listen(Float64MultiArray, topics.ARM_POSITIONS, positions)
         self._listen(Float64MultiArray, topics.GRIPPER_POSITIONS, gripper_positions)
-
-
-def _is_braking(command: JointCommand) -> bool:
-    return not command.stiffness_nm_rad.any() and not command.effort_nm.any()

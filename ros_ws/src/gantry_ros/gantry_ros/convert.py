@@ -196,6 +196,11 @@ def foot_contact_message(spec: RobotSpec, state: RobotState) -> Float32MultiArra
     return message
 
 
+def is_braking(command: JointCommand) -> bool:
+    """Whether a command moves no joint to anywhere: it is damping, or limp."""
+    return not command.stiffness_nm_rad.any() and not command.effort_nm.any()
+
+
 class CommandCodec:
     """Joint commands as one self-describing message: ``<joint>/<interface>`` names, values in ``position``.
 

@@ -3,7 +3,6 @@ stop, and ends."""
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -17,7 +16,7 @@ from gantry_deploy.goals import Goal
 from gantry_deploy.metrics import goal_errors, goal_reached
 from gantry_hardware.errors import GantryError
 from gantry_ros import convert, convert_map, topics
-from gantry_ros.host import NodeHost, Parameter, stop_on_signals
+from gantry_ros.host import NodeHost, Parameter, ask, positive, stop_on_signals
 from gantry_ros.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 
 NAME = "drive_node"
@@ -54,6 +53,9 @@ class DriveNode:
     Args:
         host: Its node.
         values: Values of :data:`PARAMETERS`.
+
+    Raises:
+        GantryError: If the profile or the goal is malformed, or the rate makes no sense.
     """
 
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
@@ -63,7 +65,7 @@ class DriveNode:
         self._goal_timeout_s, self._goal_hold = values["goal_timeout_s"], values["goal_hold"]
         self._newest: Odometry | None = None
         self._policy_node = values["policy_node"]
-        self._period_s = 1.0 / values["rate_hz"]
+        self._period_s = 1.0 / positive(values, "rate_hz")
         self._wait_s = values["wait_s"]
         self._stop_at_end = values["stop_at_end"]
         self._mode = ""
@@ -165,13 +167,10 @@ class DriveNode:
 
     def _ask_to_stop(self) -> str | None:
         """Why the policy does not stop, or None if it does."""
-        done = threading.Event()
-        future = self._stop_policy.call_async(Trigger.Request())
-        future.add_done_callback(lambda _: done.set())
-        if not done.wait(SERVICE_TIMEOUT_S):
+        answer = ask(self._stop_policy, SERVICE_TIMEOUT_S)
+        if answer is None:
             return f"no answer within {SERVICE_TIMEOUT_S:g} s."
-        answer = future.result()
-        return None if answer is not None and answer.success else getattr(answer, "message", "no answer.")
+        return None if answer.success else answer.message
 
     def _send(self, segment: Segment) -> None:
         self._beat.publish(Empty())
@@ -201,7 +200,7 @@ def main(arguments: list[str]) -> int:
     """Run the node until the profile is over.
 
     Raises:
-        GantryError: If the profile is malformed or the policy never runs.
+        GantryError: If parameters are refused or the policy never runs.
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
         node = DriveNode(host, host.declare(PARAMETERS))

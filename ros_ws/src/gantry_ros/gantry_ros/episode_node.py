@@ -6,7 +6,6 @@ robot's word for whether the task is done.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError
 from gantry_ros import convert, topics
-from gantry_ros.host import NodeHost, Parameter, stop_on_signals, write_json
+from gantry_ros.host import NodeHost, Parameter, ask, stop_on_signals, write_json
 
 NAME = "episode_node"
 
@@ -167,13 +166,10 @@ class EpisodeNode:
         Raises:
             GantryError: If nobody answers.
         """
-        answered = threading.Event()
-        future = self._clients[event].call_async(Trigger.Request())
-        future.add_done_callback(lambda _: answered.set())
-        if not answered.wait(SERVICE_TIMEOUT_S):
+        answer = ask(self._clients[event], SERVICE_TIMEOUT_S)
+        if answer is None:
             raise GantryError(f"Nobody answered '{event}' within {SERVICE_TIMEOUT_S:g} s.")
-        answer = future.result()
-        return answer is not None and bool(answer.success)
+        return bool(answer.success)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for name in (self._values["policy_node"], self._values["robot_node"]):

@@ -14,11 +14,13 @@ from typing import Any
 
 import rclpy
 from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.client import Client
 from rclpy.context import Context
 from rclpy.exceptions import InvalidHandle, InvalidParameterTypeException, ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError, unknown_name_text
 
@@ -170,6 +172,17 @@ def stop_on_signals(stop: threading.Event, *, at_once: bool = False) -> Iterator
             signal.signal(number, handler)
 
 
+def positive(values: dict[str, Any], name: str) -> float:
+    """A parameter that must be more than 0.
+
+    Raises:
+        GantryError: If it is not.
+    """
+    if not values[name] > 0.0:
+        raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
+    return values[name]
+
+
 def write_json(path: str, values: dict[str, Any], what: str) -> None:
     """Write plain data that a parameter asked for.
 
@@ -180,6 +193,14 @@ def write_json(path: str, values: dict[str, Any], what: str) -> None:
         Path(path).write_text(json.dumps(values, indent=1), encoding="utf-8")
     except OSError as error:
         raise GantryError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
+
+
+def ask(client: Client, timeout_s: float) -> Trigger.Response | None:
+    """The answer of a Trigger service; None if there is none in time. Not for callbacks, which the answer waits for."""
+    answered = threading.Event()
+    future = client.call_async(Trigger.Request())
+    future.add_done_callback(lambda _: answered.set())
+    return future.result() if answered.wait(timeout_s) else None
 
 
 def answer(action: Callable[[], str]) -> Callable[[Any, Any], Any]:

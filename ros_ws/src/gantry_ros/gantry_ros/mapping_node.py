@@ -25,7 +25,7 @@ from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
 from gantry_ros import bundle_parameters, convert, convert_map, topics
-from gantry_ros.host import NodeHost, Parameter, stop_on_signals, write_json
+from gantry_ros.host import NodeHost, Parameter, positive, stop_on_signals, write_json
 
 NAME = "mapping_node"
 INPUTS = ("depth", "points")
@@ -75,8 +75,7 @@ class MappingNode:
         if values["input"] not in INPUTS:
             raise UnknownNameError("input", values["input"], INPUTS)
         for name in ("extent_m", "idle_rate_hz", "diagnostics_rate_hz"):
-            if not values[name] > 0.0:
-                raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
+            positive(values, name)
         self._host = host
         self._camera: int = values["camera"]
         self._extent_m: float = values["extent_m"]

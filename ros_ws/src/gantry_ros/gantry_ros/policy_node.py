@@ -32,7 +32,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_ros import bundle_parameters, convert, convert_arm, convert_map, ros_backend, ros_road, topics
 from gantry_ros.bundle_parameters import load_named_bundle
-from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
+from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 from gantry_ros.ros_robot import RosRobot
 
 if TYPE_CHECKING:
@@ -284,6 +284,7 @@ def main(arguments: list[str]) -> int:
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
         values = host.declare(PARAMETERS)
+        positive(values, "diagnostics_rate_hz")
         bundle = load_named_bundle(values)
         spec = robot_spec(values["robot"] or bundle.contract.robot)
         runner = PolicyRunner(bundle, spec)
@@ -292,8 +293,8 @@ def main(arguments: list[str]) -> int:
         watch_scene(bundle.contract, robot)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
         eyes = make_map_source(bundle.contract, robot, limits=limits)
-        recorder = _recorder(values["record"], bundle, spec, eyes)
         road = ros_road.ros_road(bundle.contract, host, robot, values)
+        recorder = _recorder(values["record"], bundle, spec, eyes)  # It replaces an older file.
         controller = Controller(robot, runner, safety, recorder, map_source=eyes, surroundings=road)
         node = PolicyNode(host, controller, recorder, values)
         host.start()

@@ -82,11 +82,7 @@ class RosCar(RosRobot):
         Raises:
             RobotError: If none has arrived, or the newest tells no orientation or no steering.
         """
-        with self._arrived:
-            newest = dict(self._newest)
-        missing = self._missing(newest)
-        if missing:
-            raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
+        newest = self._complete()
         odometry, stamp_s = newest[topics.ODOM]
         if not self._measured:
             return convert_car.car_state(odometry, self._turned.at(time.monotonic()), 0.0, stamp_s)

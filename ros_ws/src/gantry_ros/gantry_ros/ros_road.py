@@ -26,7 +26,7 @@ from gantry_deploy.safety import Mode
 from gantry_deploy.surroundings import STOP_GO
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_ros import convert_car, convert_map, topics
-from gantry_ros.host import NodeHost, Parameter
+from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.ros_robot import RosRobot
 
 PATH, LANES = "path", "lanes"
@@ -47,7 +47,10 @@ PARAMETERS = (
     Parameter("route_width_m", 3.5, "Width of the lane of a route that is told as a path, m."),
     Parameter("road_markings", False, "A road map's cells of 1 and 2 percent are broken and solid lane markings."),
     Parameter(
-        "route_end", STOP, "At the route's end a car's policy is stopped ('stop'), the node ends as well ('end')."
+        "route_end",
+        STOP,
+        "At the route's end a car's policy is stopped ('stop'), the node ends as well ('end'), or the policy goes on "
+        "('ignore').",
     ),
     Parameter("route_end_m", 0.0, "So far before the end, m; from there on the car needs its braking distance."),
 )
@@ -74,8 +77,9 @@ class RosRoad(RoadView):
             if values[name] not in known:
                 raise UnknownNameError(name, values[name], known)
         for name in ("route_speed_limit_m_s", "route_width_m"):
-            if not values[name] > 0.0:
-                raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
+            positive(values, name)
+        if not values["route_end_m"] >= 0.0:  # The route would never end.
+            raise GantryError(f"Parameter 'route_end_m' is {values['route_end_m']}, expected 0 or more.")
         if unheard := [name for name in needs(contract) if name not in self._kinds(values["route_message"])]:
             raise ContractError(f"The policy sees {', '.join(unheard)}, of which no topic tells.")
         self._wanted, self._host, self._robot, self._values = needs(contract), host, robot, values
@@ -197,7 +201,7 @@ class RouteEnd:
         values: Of :data:`PARAMETERS`.
     """
 
-    def __init__(self, road: RosRoad, controller: Controller, values: dict[str, Any]) -> None:
+    def __init__(self, road: RoadView, controller: Controller, values: dict[str, Any]) -> None:
         self._road, self._controller = road, controller
         self._kind, self._before_m = values["route_end"], values["route_end_m"]
         self._over = False

@@ -157,11 +157,7 @@ class RosRobot:
         Raises:
             RobotError: If none has arrived, or the newest is not of this robot.
         """
-        with self._arrived:
-            newest = dict(self._newest)
-        missing = self._missing(newest)
-        if missing:
-            raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
+        newest = self._complete()
         joints, joints_s = newest[topics.JOINT_STATES]
         now_s = time.monotonic()
 
@@ -200,7 +196,7 @@ class RosRobot:
         if self._is_limp(limited):
             if self._withholds():
                 return None
-        elif not self._is_braking(limited):
+        elif not convert.is_braking(limited):
             self._guard.refuse_after_patience()
         self._publisher.publish(self._codec.message(limited, self._host.node.get_clock().now().to_msg()))
         return limited
@@ -355,6 +351,18 @@ class RosRobot:
         self._entities += [("publisher", publisher) for publisher in writer.publishers]
         return writer
 
+    def _complete(self) -> dict[str, tuple[Any, float]]:
+        """The newest message of each topic and when it came.
+
+        Raises:
+            RobotError: If one that is needed has not come.
+        """
+        with self._arrived:
+            newest = dict(self._newest)
+        if missing := self._missing(newest):
+            raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
+        return newest
+
     def _missing(self, newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in self._required if topic not in newest]
 
@@ -378,7 +386,3 @@ class RosRobot:
     @staticmethod
     def _is_limp(command: JointCommand) -> bool:
         return not (command.stiffness_nm_rad.any() or command.damping_nm_s_rad.any() or command.effort_nm.any())
-
-    @staticmethod
-    def _is_braking(command: JointCommand) -> bool:
-        return not command.stiffness_nm_rad.any() and not command.effort_nm.any()

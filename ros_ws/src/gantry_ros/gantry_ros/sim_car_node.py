@@ -23,11 +23,11 @@ from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
-from gantry_ros.car_faults import FAULTS, LOST_INPUTS, Drill, drill_text
+from gantry_ros.car_faults import FAULTS, LOST_INPUTS, Drill, drill_text, require_fault
 from gantry_ros.car_inputs import CarInputs
-from gantry_ros.host import NodeHost, Parameter
+from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.road_publisher import RoadPublisher
-from gantry_ros.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, positive, run_node
+from gantry_ros.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 
 NAME = "sim_car_node"
 
@@ -60,7 +60,7 @@ class SimCarNode(SimNode):
         values: Values of :data:`PARAMETERS`.
 
     Raises:
-        GantryError: If the car, the backend or its options do not exist, or the backend tells of no road.
+        GantryError: If the car, the backend, its options or the fault do not exist, or the backend tells of no road.
     """
 
     noun, after_reset, faults = "Car", "at the start of its next episode", FAULTS
@@ -69,6 +69,10 @@ class SimCarNode(SimNode):
         spec, node = robot_spec(values["robot"]), host.node
         if spec.car is None:
             raise GantryError(f"Robot '{spec.name}' is no car; start sim_robot_node.")
+        fault, after_s = require_fault(values["fault"]), values["fault_after_s"]
+        if not after_s >= 0.0:
+            raise GantryError(f"Parameter 'fault_after_s' is {after_s:g}, expected 0 for at once, or more.")
+        self._drill = Drill(fault, after_s, spec.car.brake_limit_m_s2) if after_s > 0.0 else None
         robot = make_backend(values["backend"], spec, **backend_options(values["options"]))
         if not isinstance(robot, RoadTeller):
             raise GantryError(f"Backend '{values['backend']}' tells of no road; expected one like '{ROAD}'.")
@@ -77,12 +81,14 @@ class SimCarNode(SimNode):
         super().__init__(host, values, robot, self._orders)
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
-        fault, after_s = values["fault"], values["fault_after_s"]
-        if not after_s >= 0.0:
-            raise GantryError(f"fault_after_s is {after_s:g}, expected 0 for at once, or more.")
-        self._drill = Drill(fault, after_s, spec.car.brake_limit_m_s2) if after_s > 0.0 else None
         self._set_fault("" if self._drill is not None else fault)
         robot.tell_road(self._road)
+
+    def run(self) -> None:
+        """Step and publish in real time until the host is stopped; a drill that was not seen through is told."""
+        super().run()
+        if self._drill is not None and not self._drill.over:
+            self._log().warning(drill_text(self._drill.report(self._last_told_s(self._drill))))
 
     def statistics(self) -> dict[str, Any]:
         """What happened, and how long the loop ran and how much of that was simulated, s; plain data for JSON."""

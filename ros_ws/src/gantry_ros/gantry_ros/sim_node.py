@@ -28,7 +28,7 @@ from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
-from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
+from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 
 SHARED_PARAMETERS = (
     Parameter(
@@ -311,14 +311,3 @@ def backend_options(text: str) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise GantryError(f"Parameter 'options' is {text}, expected a JSON object.")
     return options
-
-
-def positive(values: dict[str, Any], name: str) -> float:
-    """A parameter that must be more than 0.
-
-    Raises:
-        GantryError: If it is not.
-    """
-    if not values[name] > 0.0:
-        raise GantryError(f"Parameter '{name}' is {values[name]}, expected more than 0.")
-    return values[name]

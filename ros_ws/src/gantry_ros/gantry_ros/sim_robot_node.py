@@ -21,16 +21,17 @@ from std_msgs.msg import Float32MultiArray
 
 from gantry_deploy.perception import DepthFrame
 from gantry_deploy.pictures import Picture
-from gantry_deploy.safety import is_arm
+from gantry_deploy.safety import is_arm, is_car
 from gantry_hardware.backends import make_backend
+from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
 from gantry_ros.command_inputs import CommandInputs
 from gantry_ros.depth_publisher import depth_publisher
-from gantry_ros.host import NodeHost, Parameter
+from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.scene_publisher import scene_publisher
-from gantry_ros.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, positive, run_node
+from gantry_ros.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 
 NAME = "sim_robot_node"
 
@@ -71,13 +72,15 @@ class SimRobotNode(SimNode):
         values: Values of :data:`PARAMETERS`.
 
     Raises:
-        GantryError: If the robot, the backend or its options do not exist.
+        GantryError: If the robot, the backend or its options do not exist, or the robot is a car.
     """
 
     noun, after_reset, faults = "Robot", "back at its start", FAULTS
 
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
         spec, node = robot_spec(values["robot"]), host.node
+        if is_car(spec):
+            raise GantryError(f"Robot '{spec.name}' is a car; start sim_car_node.")
         robot = make_backend(values["backend"], spec, **backend_options(values["options"]))
         self._commands = CommandInputs(node, spec, positive(values, "watchdog_s"))
         super().__init__(host, values, robot, self._commands)
