@@ -16,7 +16,7 @@ from array_api_compat import array_namespace, device
 from gantry_deploy.bev_layout import CHANNELS as CHANNELS
 from gantry_deploy.bev_layout import BevLayout as BevLayout
 from gantry_deploy.errors import SurroundingsError
-from gantry_deploy.route import RouteView, locate
+from gantry_deploy.route import RouteView, locate, to_car
 from gantry_deploy.surroundings import (
     PEDESTRIAN,
     ROAD,
@@ -312,9 +312,7 @@ class _Canvas:
 
     def _to_car(self, vectors: Array) -> Array:
         """Vectors (B, S, 2) along the world's axes, in the car's frame."""
-        cos, sin = (part[:, None] for part in self.turn)
-        x, y = vectors[..., 0], vectors[..., 1]
-        return self.xp.stack((cos * x + sin * y, cos * y - sin * x), axis=-1)
+        return to_car(vectors, *self.turn)
 
     def _filled(self, shown: Array) -> Array:
         return self.xp.where(shown, self._code(FULL), self._code(0))

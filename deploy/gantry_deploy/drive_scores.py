@@ -45,7 +45,7 @@ class DriveEpisodes:
     infractions: Mapping[str, NDArray[np.integer]]
     """Kind, a name in :data:`COEFFICIENTS`, -> how often it happened, shape (E,)."""
     off_route_share: FloatArray
-    """Shape (E,), share of the driven way outside the route's lanes."""
+    """Shape (E,), share of the time outside the route's lanes; the leaderboard counts the way."""
     lateral_rmse_m: FloatArray
     """Shape (E,), root of the mean square distance from the lane's middle."""
     discomfort_share: FloatArray

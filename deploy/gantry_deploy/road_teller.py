@@ -14,7 +14,9 @@ from gantry_hardware.backend import Robot
 ROAD = "road"
 """Backend of simulated cars, unless asked otherwise."""
 
-
+RAYS_PER_BEAM = 4
+"""Rays of a simulated scanner on roads in the share of the angles that a beam of the policy stands for, in training
+and here."""
 ROADLESS = ("mock", "mujoco", "ros", "workbench")
 """Backends that know no road; over ROS 2 a node of its own listens for it."""
 
@@ -73,7 +75,7 @@ def road_options(contract: PolicyContract) -> dict[str, Any]:
     lidar = None if contract.drive is None else contract.drive.lidar
     if lidar is None or "scan" not in needs(contract):
         return options
-    scan = {"beams": lidar.beams, "min_rad": lidar.angle_min_rad, "max_rad": lidar.angle_max_rad}
+    scan = {"beams": RAYS_PER_BEAM * lidar.beams, "min_rad": lidar.angle_min_rad, "max_rad": lidar.angle_max_rad}
     scan |= {"range_m": lidar.range_max_m, "x_m": lidar.pos_x_in_base_m}
     return {**options, **{f"scan_{name}": value for name, value in scan.items()}}
 

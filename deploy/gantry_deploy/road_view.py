@@ -21,8 +21,8 @@ from gantry_hardware.state import RobotState
 
 FloatArray = NDArray[np.float64]
 
-BEHIND_M = 10.0
-"""How much of the route behind the car is looked at."""
+BEHIND_M = 6.0
+"""How much of the route behind the car is looked at, in training and here; before that it goes straight on."""
 MARGIN_M = 10.0
 """How much of it beyond the farthest lookahead distance."""
 SEARCH_M = 20.0

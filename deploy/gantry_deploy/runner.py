@@ -24,6 +24,7 @@ from gantry_deploy.road_view import rest_surroundings
 from gantry_deploy.surroundings import Surroundings, surroundings_row
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+from gantry_mapping.frames import yaw_of
 
 FloatArray = NDArray[np.float32]
 
@@ -263,10 +264,10 @@ def signals_of(
     if surroundings is not None:
         if state.pose_in_world is None:
             raise SurroundingsError("The car does not know where it is: its odometry tells no finite place.")
-        pos, (w, x, y, z) = state.pose_in_world[0], state.pose_in_world[1].tolist()
-        yaw_rad = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+        pos, quat = state.pose_in_world
         # From here on the car is the origin.
-        pose, surroundings = _row(np.array([0.0, 0.0, yaw_rad])), surroundings_row(surroundings, pos[:2])
+        pose = _row(np.array([0.0, 0.0, yaw_of(quat[None])[0]]))
+        surroundings = surroundings_row(surroundings, pos[:2])
     return Signals(
         joint_pos_rad=_row(state.joint_pos_rad),
         joint_vel_rad_s=_row(state.joint_vel_rad_s),

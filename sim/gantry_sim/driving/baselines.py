@@ -36,8 +36,6 @@ class RuleCfg:
     """Distance from the stop line at which to stand."""
     yellow_brake_m_s2: float = 3.0
     """If yellow asks for harder braking, it goes on."""
-    gives_way: bool = True
-    """Whether it waits where traffic has priority, within ``give_way_m`` of the stop line."""
     give_way_m: float = 25.0
     """See above."""
 
@@ -125,18 +123,24 @@ def rule_based(
         red = (car.light > 0.75) & (needed < spec.brake_limit_m_s2)
         yellow = (car.light > 0.25) & (needed < cfg.yellow_brake_m_s2)
         way = car.give_way & (car.stop_m < cfg.give_way_m) & (needed < cfg.yellow_brake_m_s2)
-        stops = red | yellow | (way if cfg.gives_way else torch.zeros_like(way))
+        stops = red | yellow | way
         line = torch.where(stops, car.stop_m + cfg.standstill_m - cfg.line_m, torch.inf)
         accel = torch.minimum(accel, idm(line, torch.zeros_like(line)))
     return torch.stack((pursuit(pose, speed_m_s, window.points, spec, cfg), pedals(accel, spec)), dim=-1)
 
 
 def constant_speed(
-    pose: Tensor, speed_m_s: Tensor, window: Window, spec: CarSpec, target_m_s: float = 8.0, gain_hz: float = 1.0
+    pose: Tensor,
+    speed_m_s: Tensor,
+    window: Window,
+    spec: CarSpec,
+    target_m_s: float = 8.0,
+    gain_hz: float = 1.0,
+    cfg: RuleCfg | None = None,
 ) -> Tensor:
     """Pure pursuit at one speed, whatever is in the way; actions ``(N, 2)``."""
     accel = gain_hz * (target_m_s - speed_m_s)
-    return torch.stack((pursuit(pose, speed_m_s, window.points, spec), pedals(accel, spec)), dim=-1)
+    return torch.stack((pursuit(pose, speed_m_s, window.points, spec, cfg), pedals(accel, spec)), dim=-1)
 
 
 def random_actions(count: int, generator: torch.Generator) -> Tensor:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gantry_hardware.cars import CarSpec
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_sim.driving import dynamics
 from gantry_sim.driving.actuation import Actuation, CarRandomization
 from gantry_sim.driving.car_params import CarParams
-from gantry_sim.driving.integrate import euler, rk4
 from gantry_sim.driving.models import car_model
-
-INTEGRATORS = ("implicit", "rk4", "euler")
-"""Names that :attr:`CarsCfg.integrator` may have."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +25,6 @@ class CarsCfg:
     model: str = "kinematic"
     """``kinematic``, ``kinematic-cog``, ``single-track``, ``single-track-grip`` or ``drift``. Tyres of the last two
     alone let go; ``single-track`` takes the steering angle for its tangent, so that no car should park with it."""
-    integrator: Literal["implicit", "rk4", "euler"] = "implicit"
-    """``implicit`` is stable at any speed; the explicit ones need steps of a millisecond where tyres are stiff."""
     dt_s: float = 0.1
     """Time between two decisions."""
     substeps: int = 5
@@ -42,8 +36,6 @@ class CarsCfg:
 
     def __post_init__(self) -> None:
         car_model(self.model)
-        if self.integrator not in INTEGRATORS:
-            raise UnknownNameError("integrator", self.integrator, INTEGRATORS)
         if not 0.0 < self.dt_s < math.inf:
             raise GantryError(f"Time between two decisions is {self.dt_s} s, expected a number > 0.")
         if self.substeps < 1:
@@ -116,16 +108,6 @@ class BatchedCars:
         """(N,) angle of the front wheels."""
         return self.state[:, dynamics.STEERING]
 
-    @property
-    def accel_long_m_s2(self) -> Tensor:
-        """(N,) acceleration along the heading."""
-        return self.accel_in_base_m_s2[:, 0]
-
-    @property
-    def accel_lat_m_s2(self) -> Tensor:
-        """(N,) acceleration to the left."""
-        return self.accel_in_base_m_s2[:, 1]
-
     def reset(self, env_ids: Tensor, pose: Tensor, speed_m_s: Tensor, steering_rad: Tensor | None = None) -> None:
         """Put some cars elsewhere, drawing anew what makes them differ.
 
@@ -160,7 +142,7 @@ class BatchedCars:
         self.actuation.command(steering_target_rad, acceleration_m_s2)
         for substep in range(self.cfg.substeps):
             inputs = self.actuation.inputs(substep, self.steering_rad, self.model.driven_speed(self.state), self.params)
-            self.state = self._advance(inputs)
+            self.state = self.model.advance(self.state, inputs, self.params, self.cfg.step_s)
         yaw = self.state[:, dynamics.YAW]
         halfway = 0.5 * (yaw_before + yaw)
         self.state[:, dynamics.YAW] = yaw - 2.0 * math.pi * torch.round(yaw / (2.0 * math.pi))
@@ -199,13 +181,6 @@ class BatchedCars:
             value.copy_(saved[f"actuation.{name}"])
         self.generator.set_state(saved["generator"].cpu())
         self._refresh()
-
-    def _advance(self, inputs: Tensor) -> Tensor:
-        model, step_s = self.model, self.cfg.step_s
-        if self.cfg.integrator == "implicit":
-            return model.advance(self.state, inputs, self.params, step_s)
-        explicit = rk4 if self.cfg.integrator == "rk4" else euler
-        return model.settle(explicit(model.rates, self.state, inputs, self.params, step_s), self.params)
 
     def _velocity_in_world(self) -> Tensor:
         """(N, 2) of ``base_link`` in m/s."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.reward import COMFORT
+from gantry_sim.driving.facts import COMFORT
 
 WINDOW = 15
 """Samples that a derivative is fitted to."""
@@ -37,13 +37,13 @@ class ComfortLimits:
 
 
 def fit_weights(samples: int, order: int, derivative: int, dt_s: float) -> np.ndarray:
-    """Weights (samples,) that give a derivative at the newest of evenly spaced samples, oldest first.
+    """Weights (samples,) that give a derivative (0 or 1) at the newest of evenly spaced samples, oldest first.
 
     That of the polynomial which fits them best (Savitzky and Golay, 1964).
     """
     times = dt_s * np.arange(1 - samples, 1)
     powers = times[:, None] ** np.arange(order + 1)
-    return np.linalg.pinv(powers)[derivative] * (2.0 if derivative == 2 else 1.0)
+    return np.linalg.pinv(powers)[derivative]
 
 
 class Comfort:
@@ -75,7 +75,7 @@ class Comfort:
         self._count[env_ids] = 0
 
     def __call__(self, accel_m_s2: Tensor, yaw_rate_rad_s: Tensor) -> Tensor:
-        """Which limits are exceeded, ``(N, 6)`` bool in the order of :data:`~gantry_sim.driving.reward.COMFORT`.
+        """Which limits are exceeded, ``(N, 6)`` bool in the order of :data:`~gantry_sim.driving.facts.COMFORT`.
 
         Args:
             accel_m_s2: ``(N, 2)`` along the car and to the left.

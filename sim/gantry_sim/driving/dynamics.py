@@ -40,31 +40,6 @@ SLIP_LIMIT_RAD = 1.5
 """Linear tyres never let go, so that a car which spins would spin without end; nearly sideways the slip angle stops."""
 
 
-def limit_inputs(state: Tensor, inputs: Tensor, params: CarParams) -> Tensor:
-    """Inputs as steering and drive allow them in this state (sections 4 and 5 of the source).
-
-    The steering stops at its ends, the speed at its limits; acceleration above the switching speed is limited by power.
-
-    Args:
-        state: (..., N, D).
-        inputs: (..., N, 2), steering rate in rad/s and acceleration in m/s^2.
-        params: Of the N cars.
-
-    Returns:
-        (..., N, 2) in the same units.
-    """
-    steering, speed = state[..., STEERING], state[..., SPEED]
-    rate, accel = inputs.unbind(-1)
-    limit, rate_limit = params.steering_limit_rad, params.steering_rate_limit_rad_s
-    at_stop = ((steering <= -limit) & (rate <= 0.0)) | ((steering >= limit) & (rate >= 0.0))
-    rate = torch.where(at_stop, 0.0, torch.clamp(rate, -rate_limit, rate_limit))
-    power = params.accel_limit_m_s2 * params.switch_speed_m_s / torch.maximum(speed, params.switch_speed_m_s)
-    too_slow = (speed <= -params.reverse_limit_m_s) & (accel <= 0.0)
-    too_fast = (speed >= params.speed_limit_m_s) & (accel >= 0.0)
-    accel = torch.where(too_slow | too_fast, 0.0, torch.clamp(accel, -params.brake_limit_m_s2, power))
-    return torch.stack((rate, accel), dim=-1)
-
-
 def kinematic_rates(state: Tensor, inputs: Tensor, params: CarParams) -> Tensor:
     """Kinematic single track about the rear axle, which never slips.
 
@@ -254,15 +229,3 @@ def advance_single_track(state: Tensor, inputs: Tensor, params: CarParams, step_
     course, way = yaw + 0.5 * (turn + slip + new_slip), step_s * mean_speed
     new_x, new_y = x + way * torch.cos(course), y + way * torch.sin(course)
     return torch.stack((new_x, new_y, new_steering, new_speed, yaw + turn, new_yaw_rate, new_slip), dim=-1)
-
-
-def settle_slow(state: Tensor, params: CarParams) -> Tensor:
-    """The state with yaw rate and slip angle of the kinematic model where the car is slow, so that one that stands
-    does not report that it turns; elsewhere the slip angle keeps within its limit. (N, D) with D >= 7."""
-    steering, speed = state[..., STEERING], state[..., SPEED]
-    slow = speed.abs() < SLOW_M_S
-    slip = torch.clamp(state[..., SLIP], -SLIP_LIMIT_RAD, SLIP_LIMIT_RAD)
-    settled = state.clone()
-    settled[..., YAW_RATE] = torch.where(slow, kinematic_yaw_rate(steering, speed, params), state[..., YAW_RATE])
-    settled[..., SLIP] = torch.where(slow, kinematic_slip(steering, params), slip)
-    return settled

@@ -42,13 +42,6 @@ def idm_accel(
     return free - accel_m_s2 * share * share
 
 
-def idm_equilibrium_gap_m(
-    speed_m_s: float, wanted_m_s: float, headway_s: float = 1.4, standstill_m: float = 2.0
-) -> float:
-    """Gap at which a driver keeps the speed of a leader that drives steadily below the wanted speed."""
-    return (standstill_m + speed_m_s * headway_s) / (1.0 - (speed_m_s / wanted_m_s) ** 4) ** 0.5
-
-
 def safe_speed_m_s(gap_m: Tensor, leader_m_s: Tensor, brake_m_s2: float = 3.0, reaction_s: float = 1.0) -> Tensor:
     """Speed from which one still stops behind a leader that brakes as hard as oneself (Krauss 1998, Gipps 1981).
 

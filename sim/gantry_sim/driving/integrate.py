@@ -1,4 +1,4 @@
-"""From derivatives to steps: methods that know nothing about cars."""
+"""From derivatives to steps: a method that knows nothing about cars."""
 
 from __future__ import annotations
 
@@ -11,20 +11,6 @@ from gantry_sim.driving.car_params import CarParams
 
 Rates = Callable[[Tensor, Tensor, CarParams], Tensor]
 """(state (..., N, D), inputs (..., N, 2), parameters) to d(state)/dt."""
-
-
-def rk4(rates: Rates, state: Tensor, inputs: Tensor, params: CarParams, step_s: float) -> Tensor:
-    """One step of the classical Runge-Kutta method with inputs held; (N, D) to (N, D)."""
-    first = rates(state, inputs, params)
-    second = rates(state + 0.5 * step_s * first, inputs, params)
-    third = rates(state + 0.5 * step_s * second, inputs, params)
-    fourth = rates(state + step_s * third, inputs, params)
-    return state + step_s / 6.0 * (first + 2.0 * (second + third) + fourth)
-
-
-def euler(rates: Rates, state: Tensor, inputs: Tensor, params: CarParams, step_s: float) -> Tensor:
-    """One explicit Euler step with inputs held; (N, D) to (N, D)."""
-    return state + step_s * rates(state, inputs, params)
 
 
 def damped_delta(

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gantry_deploy.surroundings import STOP_GO, STOP_RED, STOP_YELLOW
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.maps.graph import Junction, LaneMap
 
-GREEN, YELLOW, RED = 0.0, 0.5, 1.0
+GREEN, YELLOW, RED = STOP_GO, STOP_YELLOW, STOP_RED
 """States of a light group; where there is no light it is green."""
 
 
@@ -152,11 +153,6 @@ class Lights:
         since, green = self._since_green(time_s, rows), self._green[rows]
         shown = torch.where(since < green, GREEN, torch.where(since < green + self.cfg.yellow_s, YELLOW, RED))
         return torch.where(self._has[rows], torch.where(since < 0.0, RED, shown), GREEN)
-
-    def yellow_left_s(self, time_s: Tensor) -> Tensor:
-        """``(N, J, G)`` time until red where it is yellow, else 0."""
-        left = self._green + self.cfg.yellow_s - self._since_green(time_s, slice(None))
-        return torch.where(self.state(time_s) == YELLOW, left, 0.0)
 
     def state_dict(self) -> dict[str, Tensor]:
         """For an exact continuation."""

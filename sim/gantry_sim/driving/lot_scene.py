@@ -13,7 +13,7 @@ from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.cars import CarSpec
 from gantry_sim.driving.boxes import clearance, hits_segments, overlap
 from gantry_sim.driving.cars import BatchedCars
-from gantry_sim.driving.lidar import LidarConfig, cast_boxes, cast_segments, rays
+from gantry_sim.driving.lidar import cast_boxes, cast_segments, rays, scanner_of
 from gantry_sim.driving.lot_starts import driven_out, goal_pose, in_aisle
 from gantry_sim.driving.maps.bank import LotBank, lot_bank
 from gantry_sim.driving.maps.generate import split_seeds
@@ -80,15 +80,7 @@ class LotScene:
         """(N,) the same at the beginning of the episode."""
         self.driven_m = torch.zeros(count, device=device)
         """(N,) to and fro."""
-        layout = cfg.lidar
-        half = 0.5 * (layout.angle_max_rad - layout.angle_min_rad) / (layout.beams * RAYS_PER_BEAM)
-        self._scanner = LidarConfig(
-            layout.beams * RAYS_PER_BEAM,
-            layout.angle_min_rad + half,
-            layout.angle_max_rad - half,
-            layout.range_max_m,
-            (layout.pos_x_in_base_m, 0.0),
-        )
+        self._scanner = scanner_of(cfg.lidar, RAYS_PER_BEAM)
         self._next = STOCK
         self._stock = torch.zeros(STOCK, 4, device=device)
 

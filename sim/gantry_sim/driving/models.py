@@ -46,12 +46,6 @@ class CarModel:
         speed = state[:, dynamics.SPEED]
         return speed * torch.cos(state[:, dynamics.SLIP]) if self.drives_ahead else speed
 
-    def settle(self, state: Tensor, params: CarParams) -> Tensor:
-        """The state with what a slow car's yaw rate and slip angle must be; (N, D) to (N, D)."""
-        if self.needs_wheels:
-            return drift.settle_drift(state, params)
-        return dynamics.settle_slow(state, params) if self.has_slip else state
-
     def start(self, steering: Tensor, speed_base: Tensor, pose_base: Tensor, params: CarParams) -> Tensor:
         """The state of cars whose wheels roll without slipping.
 

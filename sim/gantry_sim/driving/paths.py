@@ -23,7 +23,6 @@ from gantry_sim.driving.maps.bank import LineBank, line_bank
 from gantry_sim.driving.maps.graph import CURVATURE, IN_JUNCTION, LEFT, LIMIT, RIGHT, YAW, LaneMap, X, Y
 from gantry_sim.driving.maps.junctions import THROUGH_RAD
 from gantry_sim.driving.maps.lines import Line, route_along
-from gantry_sim.driving.maps.routes import random_route
 
 STRIDE = 2
 """Every second point of a path has an entry in ``TrafficMaps.near``."""
@@ -125,11 +124,6 @@ def traffic_maps(
         shift_m=torch.tensor(shift, dtype=torch.float32, device=device),
         plan=light_plan(maps, device),
     )
-
-
-def random_routes(lane_map: LaneMap, rng: Generator, count: int, length_m: float) -> list[Line]:
-    """Routes of one length through a map."""
-    return [random_route(lane_map, rng, length_m) for _ in range(count)]
 
 
 def _lanes_of(line: Line) -> tuple[int, ...]:

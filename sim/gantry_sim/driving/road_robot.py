@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.drive_spec import DRIVE, STEERING
+from gantry_deploy.drive_spec import DRIVE, STEERING, LidarLayout
 from gantry_deploy.road_teller import RoadListener
 from gantry_deploy.road_view import Route
 from gantry_deploy.surroundings import OBJECT_FIELDS, Surroundings
@@ -27,7 +27,7 @@ from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
-from gantry_sim.driving.lidar import LidarConfig, cast_boxes, finish, rays
+from gantry_sim.driving.lidar import LidarConfig, cast_boxes, finish, rays, scanner_of
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.graph import LEFT, LIMIT, RIGHT
 from gantry_sim.driving.park_cfg import ParkCfg
@@ -55,11 +55,12 @@ class RoadRobot:
         map_count: How many maps of it are drawn; the seed chooses among their routes.
         route_m: Length of a route; 0 for the task's.
         seed: Of route, traffic and noise.
-        model: Dynamics, see :mod:`gantry_sim.driving.models`.
+        model: Dynamics, see :mod:`gantry_sim.driving.models`; the task's if empty.
         traffic: Whether there are others; None as in the task.
         vary: The car differs from its numbers as in training.
         noise: Multiple of the usual noise of odometry and objects.
-        response_s: Time in which a speed set-point is reached that comes without an acceleration.
+        response_s: Time in which a speed set-point is reached that comes without an acceleration; None for the time
+            between two decisions of the task, which is when a policy wants to be there.
         scan_beams: Of a scanner that sees other road users, where the task has none; 0 for no scanner.
         scan_min_rad: Right end of its scan.
         scan_max_rad: Left end.
@@ -82,11 +83,11 @@ class RoadRobot:
         map_count: int = 4,
         route_m: float = 0.0,
         seed: int = 0,
-        model: str = "kinematic",
+        model: str = "",
         traffic: bool | None = None,
         vary: bool = False,
         noise: float = 0.0,
-        response_s: float = 0.1,
+        response_s: float | None = None,
         scan_beams: int = 0,
         scan_min_rad: float = -0.5 * math.pi,
         scan_max_rad: float = 0.5 * math.pi,
@@ -97,21 +98,24 @@ class RoadRobot:
     ) -> None:
         if spec.car is None:
             raise GantryError(f"Robot '{spec.name}' is no car: there is no road for it.")
-        if not response_s > 0.0 or not noise >= 0.0:
+        if (response_s is not None and not response_s > 0.0) or not noise >= 0.0:
             raise GantryError(f"response_s is {response_s} and noise {noise}, expected above 0 and at least 0.")
         self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
-        maps = {"map_split": split, "map_count": map_count}
-        self.cfg = _one_car(task, maps | {"robot": spec.name, "model": model}, traffic, route_m, road_cell_m)
+        changes = {"map_split": split, "map_count": map_count, "robot": spec.name} | ({"model": model} if model else {})
+        self.cfg = _one_car(task, changes, traffic, route_m, road_cell_m)
         self._noise, self._rng = (self.cfg.noise or DriveNoise(), noise), np.random.default_rng(seed)
         self._scan_noise = torch.Generator().manual_seed(seed + 3)
-        self._response_s = response_s
+        self._response_s = self.cfg.dt_s if response_s is None else response_s
         self._looks_every = max(1, round(self.cfg.dt_s / STEP_S))
         self._dt_s = self.cfg.dt_s / self._looks_every
         chances = self.cfg.randomization if vary else CarRandomization()
-        cars = CarsCfg(model, dt_s=self._dt_s, substeps=2, reverse=self.cfg.reverse, randomization=chances)
+        cars = CarsCfg(self.cfg.model, dt_s=self._dt_s, substeps=2, reverse=self.cfg.reverse, randomization=chances)
         self.cars = BatchedCars(spec.car, 1, cars, seed=seed)
         self.scene = make_scene(self.cfg, self.cars, "cpu", torch.Generator().manual_seed(seed + 1), seed + 2)
-        self._scanner = _scanner(scan_beams, scan_min_rad, scan_max_rad, scan_range_m, scan_x_m)
+        self._scanner: LidarConfig | None = None
+        if scan_beams:
+            layout = LidarLayout(scan_beams, scan_min_rad, scan_max_rad, scan_range_m, scan_x_m)
+            self._scanner = scanner_of(layout, 1)
         self._limiter = CommandLimiter(spec)
         self._listener: RoadListener | None = None
         self._time_s, self._connected = 0.0, False
@@ -354,14 +358,6 @@ def _one_car(
     if road_cell_m:
         changes["bev"] = BevLayout(metres_per_pixel=road_cell_m)
     return replace(cfg, num_envs=1, **changes, **({"route_m": route_m} if route_m else {}))
-
-
-def _scanner(beams: int, low_rad: float, high_rad: float, range_m: float, ahead_m: float) -> LidarConfig | None:
-    """A scanner whose beams are the middles of equal shares of its angles; None for none."""
-    if beams == 0:
-        return None
-    half = 0.5 * (high_rad - low_rad) / max(1, beams)
-    return LidarConfig(beams, low_rad + half, high_rad - half, range_m, mount_m=(ahead_m, 0.0))
 
 
 def _row(values: Any) -> NDArray[np.float64]:

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_deploy.drive_spec import LidarLayout
-from gantry_deploy.surroundings import Surroundings
+from gantry_deploy.road_teller import RAYS_PER_BEAM
+from gantry_deploy.road_view import BEHIND_M
+from gantry_deploy.surroundings import PEDESTRIAN, STATIC, VEHICLE, Surroundings
 from gantry_sim.driving.boxes import corners, meets
 from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.cfg import DriveCfg
-from gantry_sim.driving.lidar import LidarConfig, cast_boxes, rays
+from gantry_sim.driving.lidar import cast_boxes, rays, scanner_of
 from gantry_sim.driving.maps.projection import Projection, corner_offsets, project, window
 from gantry_sim.driving.maps.tiles import road_tiles
 from gantry_sim.driving.roads import Roads, RoadsCfg, roads
 from gantry_sim.driving.scene import Outcome, boxes_at, kept
-from gantry_sim.driving.starts import BEHIND_M, Starts
+from gantry_sim.driving.starts import Starts
 from gantry_sim.driving.traffic import Traffic
-from gantry_sim.driving.traffic_cfg import PEDESTRIAN, STATIC, VEHICLE
 
 BEHIND, AHEAD = int(BEHIND_M), 64
 """Points of the route that a car is shown, about a metre apart."""
@@ -31,8 +31,6 @@ NEAR_S = 0.9
 """A collision so soon, if everybody went straight on, is a near one (CaRL's last look)."""
 NEAR_M_S = 0.1
 """A car that is slower causes none."""
-RAYS_PER_BEAM = 4
-"""Rays of the scanner in the share of the angles that a beam stands for."""
 KINDS = {"pedestrian": PEDESTRIAN, "vehicle": VEHICLE, "static": STATIC}
 """What a car may collide with."""
 
@@ -41,14 +39,6 @@ def build_roads(cfg: DriveCfg, device: str) -> Roads:
     """The roads of a task."""
     traffic = cfg.traffic is not None
     return roads(RoadsCfg(cfg.maps, cfg.map_split, cfg.map_count, cfg.routes_per_map, cfg.route_m, traffic), device)
-
-
-def scanner_of(layout: LidarLayout) -> LidarConfig:
-    """A scanner whose rays are the middles of equal shares of a layout's angles, several to a beam."""
-    count = layout.beams * RAYS_PER_BEAM
-    half = 0.5 * (layout.angle_max_rad - layout.angle_min_rad) / count
-    low, high = layout.angle_min_rad + half, layout.angle_max_rad - half
-    return LidarConfig(count, low, high, layout.range_max_m, (layout.pos_x_in_base_m, 0.0))
 
 
 class RoadScene:
@@ -80,7 +70,7 @@ class RoadScene:
         bev = cfg.bev
         self.tiles = None if bev is None else road_tiles(self.roads.maps, bev.metres_per_pixel, bev.reach_m, device)
         """The road as cells, where the policy sees them."""
-        self._scanner = None if cfg.lidar is None else scanner_of(cfg.lidar)
+        self._scanner = None if cfg.lidar is None else scanner_of(cfg.lidar, RAYS_PER_BEAM)
         self.route = self.roads.rows[torch.zeros(count, dtype=torch.int64, device=device)]
         """(N,) row of ``routes`` that each car drives."""
         self.driven_m = torch.zeros(count, device=device)

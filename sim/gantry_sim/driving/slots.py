@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_deploy.surroundings import PEDESTRIAN, STATIC, VEHICLE
 from gantry_sim.driving.encounters import Users
 from gantry_sim.driving.paths import TrafficMaps
-from gantry_sim.driving.traffic_cfg import BROKEN, OBSTACLE, PEDESTRIAN, STATIC, VEHICLE, WALKER
+from gantry_sim.driving.traffic_cfg import BROKEN, OBSTACLE, WALKER
 
 FIELDS = (
     "row",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gantry_deploy.road_view import BEHIND_M
 from gantry_hardware.cars import car_spec
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.maps.projection import pose_at, project
@@ -20,8 +21,6 @@ from gantry_sim.driving.roads import Roads
 from gantry_sim.driving.scene import boxes_at, kept, spread
 from gantry_sim.driving.traffic import Traffic
 
-BEHIND_M = 6.0
-"""Cars begin so far into their routes, so that there is a route behind them as well."""
 STOCK = 256
 """Beginnings drawn at once."""
 
@@ -89,6 +88,7 @@ class Starts:
         cfg, lines, count = self.cfg, self.roads.lines, self.size
         choice = torch.randint(0, len(self.roads.rows), (count,), generator=self.generator, device=self.device)
         route = self.roads.rows[choice]
+        # So far into the route that there is a route behind them as well.
         begin = torch.full((count,), BEHIND_M, device=self.device)
         pose, index = pose_at(lines, route, begin, spread(count, cfg.start_lateral_m, self.generator))
         turn = spread(count, cfg.start_heading_rad, self.generator)

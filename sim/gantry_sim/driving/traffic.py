@@ -109,13 +109,8 @@ class Traffic:
 
     @property
     def kinds(self) -> Tensor:
-        """``(N, K)`` int64: ``VEHICLE``, ``PEDESTRIAN`` or ``STATIC`` of ``traffic_cfg``."""
+        """``(N, K)`` int64: ``VEHICLE``, ``PEDESTRIAN`` or ``STATIC`` of :mod:`gantry_deploy.surroundings`."""
         return kinds_of(self.state)
-
-    @property
-    def behaviours(self) -> Tensor:
-        """``(N, K)`` int64, places in ``traffic_cfg.BEHAVIOURS``."""
-        return self.state[KIND].long()
 
     def reset(
         self, env_ids: Tensor, route_row: Tensor, route_s_m: Tensor, box: Tensor, speed_m_s: Tensor, time_s: Tensor

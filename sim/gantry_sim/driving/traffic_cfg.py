@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, fields
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.lights import LightsCfg
 
-VEHICLE, PEDESTRIAN, STATIC = 0, 1, 2
-"""Kinds of object that a collision is told apart by."""
-
 BEHAVIOURS = ("lead", "follow", "oncoming", "crossing", "stopped", "cut_in", "broken", "obstacle", "pedestrian")
 """What a slot may be placed as; its number is the place in here."""
 LEAD, FOLLOW, ONCOMING, CROSSING, STOPPED, CUT_IN, BROKEN, OBSTACLE, WALKER = range(len(BEHAVIOURS))

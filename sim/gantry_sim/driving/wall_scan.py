@@ -2,8 +2,7 @@
 
 Seen from the scanner a wall segment covers the beams between the directions of its ends, mostly one or none, so that
 few pairs of beam and segment need to be looked at: of 256 cars between walls of 220 segments each, 29 thousand instead
-of six million. That is exact, as :func:`gantry_sim.driving.lidar.cast_segments`, and needs nothing prepared, where
-:func:`gantry_sim.driving.lidar.cast_field` needs a raster of every track.
+of six million. That is exact, as :func:`gantry_sim.driving.lidar.cast_segments`.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ def _seen_from(config: LidarConfig, pose: Tensor, points: Tensor) -> tuple[Tenso
     ahead, left = config.mount_m
     origin_x, origin_y = pose[:, 0] + ahead * cos - left * sin, pose[:, 1] + ahead * sin + left * cos
     gap_x, gap_y = points[..., 0] - origin_x[:, None, None], points[..., 1] - origin_y[:, None, None]
-    yaw = (pose[:, 2] + config.mount_yaw_rad)[:, None, None]
-    cos, sin = torch.cos(yaw), torch.sin(yaw)
+    cos, sin = cos[:, None, None], sin[:, None, None]
     return cos * gap_x + sin * gap_y, cos * gap_y - sin * gap_x
 
 

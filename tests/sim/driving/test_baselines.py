@@ -15,8 +15,9 @@ from gantry_sim.driving.boxes import overlap
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
-from gantry_sim.driving.maps.projection import Window, locate, pose_at, project, window
-from gantry_sim.driving.paths import random_routes, traffic_maps
+from gantry_sim.driving.maps.projection import Window, pose_at, project, window
+from gantry_sim.driving.maps.routes import random_route
+from gantry_sim.driving.paths import traffic_maps
 from gantry_sim.driving.traffic import CarView, Traffic
 from gantry_sim.driving.traffic_cfg import TrafficCfg
 
@@ -27,7 +28,11 @@ SPEC = car_spec("bmw_320i")
 @functools.cache
 def pool():
     maps = [lane_map(seed, MapConfig(min_route_m=260.0)) for seed in range(4)]
-    return traffic_maps(maps, [random_routes(m, np.random.default_rng(m.seed), 2, 250.0) for m in maps], 8)
+    routes = []
+    for found in maps:
+        rng = np.random.default_rng(found.seed)
+        routes.append([random_route(found, rng, 250.0) for _ in range(2)])
+    return traffic_maps(maps, routes, 8)
 
 
 def straight(count=41, limit=10.0):
@@ -74,10 +79,7 @@ def test_the_rules_brake_for_whom_they_must(seen, brakes):
     assert abs(float(action[0, 0])) < 1e-6
 
 
-def test_who_does_not_give_way_drives_on():
-    seen = view(stop=15.0, give_way=True)
-    action = rule_based(torch.zeros(1, 3), torch.full((1,), 8.0), straight(), seen, SPEC, RuleCfg(gives_way=False))
-    assert float(action[0, 1]) > 0.0
+def test_a_range_that_is_none_is_refused():
     with pytest.raises(GantryError, match="lookahead_m"):
         RuleCfg(lookahead_m=(9.0, 3.0))
 
@@ -98,7 +100,7 @@ def drive(cfg, count, steps, choose):
         return torch.cat((cars.pose[:, :2] + ahead, cars.pose[:, 2:], size), dim=1)
 
     traffic.reset(every, row, s + SPEC.center_x_in_base_m, box(), cars.speed_m_s, torch.zeros(count))
-    index, offsets = locate(maps.lines, row, cars.pose[:, :2]).index, []
+    offsets = []
     hit, active = torch.zeros(count, dtype=torch.bool), torch.ones(count, dtype=torch.bool)
     furthest = s.clone()
     for step in range(1, steps + 1):

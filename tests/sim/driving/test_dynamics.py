@@ -6,8 +6,6 @@ import torch
 from gantry_hardware.cars import car_spec
 from gantry_sim.driving.car_params import CarParams
 from gantry_sim.driving.drift import tyre_force
-from gantry_sim.driving.dynamics import limit_inputs
-from gantry_sim.driving.integrate import rk4
 from gantry_sim.driving.models import car_model
 
 SETS = {"ford_escort": 1, "bmw_320i": 2, "vw_vanagon": 3}
@@ -26,6 +24,28 @@ def _one_thread(one_thread):
 
 def doubles(name, count):
     return CarParams.from_spec(car_spec(name), count, dtype=torch.float64)
+
+
+def limit_inputs(state, inputs, params):
+    """Inputs (N, 2) as steering and drive allow them, sections 4 and 5 of the source."""
+    steering, speed, (rate, accel) = state[:, 2], state[:, 3], inputs.unbind(-1)
+    limit, rate_limit = params.steering_limit_rad, params.steering_rate_limit_rad_s
+    at_stop = ((steering <= -limit) & (rate <= 0.0)) | ((steering >= limit) & (rate >= 0.0))
+    rate = torch.where(at_stop, 0.0, torch.clamp(rate, -rate_limit, rate_limit))
+    power = params.accel_limit_m_s2 * params.switch_speed_m_s / torch.maximum(speed, params.switch_speed_m_s)
+    too_slow = (speed <= -params.reverse_limit_m_s) & (accel <= 0.0)
+    too_fast = (speed >= params.speed_limit_m_s) & (accel >= 0.0)
+    accel = torch.where(too_slow | too_fast, 0.0, torch.clamp(accel, -params.brake_limit_m_s2, power))
+    return torch.stack((rate, accel), dim=-1)
+
+
+def rk4(rates, state, inputs, params, step_s):
+    """One step of the classical Runge-Kutta method with inputs held."""
+    first = rates(state, inputs, params)
+    second = rates(state + 0.5 * step_s * first, inputs, params)
+    third = rates(state + 0.5 * step_s * second, inputs, params)
+    fourth = rates(state + step_s * third, inputs, params)
+    return state + step_s / 6.0 * (first + 2.0 * (second + third) + fourth)
 
 
 def random_states(count, columns, steering_limit, slowest, fastest, seed=0):

@@ -100,6 +100,7 @@ def test_leaving_the_road_costs_the_hint():
         _, reward, done, _ = env.step(off)
         if done.any():
             break
+    assert done.any()
     assert env.ended["off_road"].tolist() == [1.0] * len(env.ended["off_road"])
     assert (reward[done == 1] < -6.0).all()
     assert (reward[done == 0] >= 0.0).all()
@@ -111,6 +112,7 @@ def test_nothing_is_earned_twice():
     for _ in range(10):
         env.step(pursue(env))
     driven = env.scene.driven_m.clone()
+    assert (driven > 1.0).all()
     pose = env.cars.pose.clone()
     pose[:, :2] -= 5.0 * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
     env.cars.reset(torch.arange(4), pose, torch.full((4,), 5.0))

@@ -89,11 +89,11 @@ def test_bends_lower_the_limit():
     np.testing.assert_allclose(curvature(points)[inside], 0.05, rtol=5e-3)
     np.testing.assert_allclose(curvature(points[::-1])[inside], -0.05, rtol=5e-3)
     width = np.full(len(points), 3.0)
-    route = route_along(points, width, 10.0, 2.5)
+    route = route_along(points, width, 10.0)
     np.testing.assert_allclose(route.speed_limit_m_s[inside], math.sqrt(50.0), rtol=5e-3)
     assert route.speed_limit_m_s[0] == 10.0
     assert (route.left_m == 1.5).all()
-    np.testing.assert_array_equal(route_along(points, width, 5.0, 2.5).speed_limit_m_s, 5.0)
+    np.testing.assert_array_equal(route_along(points, width, 5.0).speed_limit_m_s, 5.0)
 
 
 def accelerations(servo, gains, asked, steps):

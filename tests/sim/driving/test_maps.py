@@ -5,13 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.image import imread
+import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.driving.boxes import overlap
 from gantry_sim.driving.maps.curves import Curve, Piece, Pose, bend, connect
-from gantry_sim.driving.maps.drawing import PAVEMENT, write_sheet
-from gantry_sim.driving.maps.generate import LANE_KEEPING, SPLIT_SEEDS, MapConfig, lane_map, split_seeds
+from gantry_sim.driving.maps.generate import SPLIT_SEEDS, MapConfig, lane_map, split_seeds
 from gantry_sim.driving.maps.graph import (
     CURVATURE,
     IN_JUNCTION,
@@ -21,12 +20,10 @@ from gantry_sim.driving.maps.graph import (
     ROAD_LEFT,
     ROAD_RIGHT,
     YAW,
-    maps_digest,
 )
-from gantry_sim.driving.maps.lines import Line, borders, route_along
+from gantry_sim.driving.maps.lines import Line, edges, route_along
 from gantry_sim.driving.maps.lots import LotConfig, parking_lot
 from gantry_sim.driving.maps.routes import random_route
-from gantry_sim.driving.maps.sets import route_set
 from gantry_sim.driving.maps.tracks import TrackConfig, comes_near_itself, race_track
 
 SEEDS = range(14)
@@ -87,7 +84,7 @@ def test_every_kind_of_block_occurs_and_unknown_ones_are_named():
     assert kinds == {"x", "t", "roundabout"}
     with pytest.raises(UnknownNameError, match="roundabout"):
         MapConfig(blocks={"roundabuot": 1.0})
-    assert not lane_map(3, LANE_KEEPING).junctions
+    assert not lane_map(3, MapConfig(blocks={"straight": 1.0, "arc": 3.0, "s": 2.0})).junctions
 
 
 def test_tables_agree_with_their_own_geometry():
@@ -203,7 +200,7 @@ def test_a_roundabout_is_driven_counter_clockwise_and_left_at_every_arm():
     ring = found.junctions[number]
     assert not ring.lights
     assert {s.group for s in found.stop_lines if s.junction == number} == {-1}
-    inside = set(ring.connectors)
+    inside, around_it = set(ring.connectors), 0
     for approach in ring.approaches:
         exits, frontier, visited = set(), [approach[0]], set()
         while frontier:
@@ -221,11 +218,12 @@ def test_a_roundabout_is_driven_counter_clockwise_and_left_at_every_arm():
             assert np.hypot(*around.T).min() > 10.0
             if found.lanes[lane].points[:, CURVATURE].min() > 0.02:
                 assert at[-1] > at[0]
+                around_it += 1
+    assert around_it > 0
 
 
 def test_a_seed_decides_everything_and_splits_are_disjoint():
     assert lane_map(5).digest == some_maps()[5].digest != some_maps()[6].digest
-    assert maps_digest(some_maps()[:3]) != maps_digest(some_maps()[1:4])
     ranges = [range(*bounds) for bounds in SPLIT_SEEDS.values()]
     for index, one in enumerate(ranges):
         for other in ranges[index + 1 :]:
@@ -260,25 +258,6 @@ def test_routes_are_as_long_as_asked_for_and_pass_their_stop_lines():
         route_along(found, (0, 0))
 
 
-def test_a_set_of_routes_is_decided_by_its_split():
-    found = route_set("validation", 2, 120.0, per_map=2)
-    assert [entry.seed for entry in found.maps] == [1_000_000, 1_000_001]
-    assert found.map_of_route.tolist() == [0, 0, 1, 1]
-    assert all(120.0 <= route.length_m < 122.0 for route in found.routes)
-    digests = {route.digest for route in found.routes}
-    assert len(digests) == 4
-    assert found.digest == route_set("validation", 2, 120.0, per_map=2).digest
-    assert found.digest != route_set("test", 2, 120.0, per_map=2).digest
-
-
-def test_pictures_show_maps_tracks_and_lots(tmp_path):
-    write_sheet(tmp_path / "sheet.png", [some_maps()[1], race_track(0), parking_lot(0)], columns=3, dpi=40)
-    picture = imread(tmp_path / "sheet.png")[..., :3]
-    for panel in np.array_split(picture, 3, axis=1):
-        covered = np.abs(panel - to_rgb(PAVEMENT)).max(-1) < 0.02
-        assert 0.01 < covered.mean() < 0.8
-
-
 def test_resampling_stays_on_the_curve():
     quarter = Curve(Pose(0.0, 0.0, 0.0), [Piece(10 * math.pi, 1 / 5, 1 / 5)]).parallel(0.0)
     line = Line(np.column_stack([quarter, np.ones((len(quarter), 6))]))
@@ -298,7 +277,7 @@ def test_tracks_close_smoothly_within_their_bounds():
         assert np.abs(np.diff(table[:, CURVATURE])).max() < 0.25
         assert 60.0 <= track.length_m < 120.0
         # No wall stands on the track: every border point is half a width from the middle line, wherever it passes.
-        walls = borders(track)[:, :2]
+        walls = np.concatenate(edges(table))
         gap = walls[:, None] - table[None, :, :2]
         assert np.hypot(gap[..., 0], gap[..., 1]).min() > 0.97 * table[0, LEFT]
     assert race_track(1).digest == race_track(1).digest != race_track(2).digest
@@ -322,10 +301,8 @@ def test_a_track_with_a_neck_narrower_than_itself_is_noticed():
 def test_lots_leave_their_goal_free():
     for seed in range(8):
         lot = parking_lot(seed)
-        inside = lot.boxes[:, :2] - lot.goal[:2]
-        cos, sin = math.cos(lot.goal[2]), math.sin(lot.goal[2])
-        along, across = np.abs(inside @ [cos, sin]), np.abs(inside @ [-sin, cos])
-        assert np.all((along > 0.5 * lot.goal[3]) | (across > 0.5 * lot.goal[4]))
+        assert len(lot.boxes) > 0
+        assert not overlap(torch.tensor(lot.goal[None]), torch.tensor(lot.boxes[None])).any()
         assert lot.goal[3] >= 5.0
         assert lot.goal[4] >= 2.5
     assert parking_lot(3).digest == parking_lot(3).digest != parking_lot(4).digest

@@ -10,7 +10,7 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.boxes import corners
-from gantry_sim.driving.maps.bank import NO_STOP_M, line_bank, lot_bank, map_bank
+from gantry_sim.driving.maps.bank import line_bank, lot_bank
 from gantry_sim.driving.maps.curves import Curve, Piece, Pose
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
 from gantry_sim.driving.maps.graph import YAW
@@ -18,11 +18,9 @@ from gantry_sim.driving.maps.lines import Line
 from gantry_sim.driving.maps.lots import parking_lot
 from gantry_sim.driving.maps.projection import (
     corner_offsets,
-    locate,
     pose_at,
     progress,
     project,
-    stop_ahead,
     window,
 )
 from gantry_sim.driving.maps.routes import random_route
@@ -96,18 +94,6 @@ def test_cars_that_follow_their_routes_are_projected_as_by_brute_force():
         assert found.heading_error(pose[:, 2]).abs().max() < 0.05
 
 
-def test_a_reset_finds_the_place_on_the_whole_route():
-    bank = line_bank(routes())
-    line = torch.arange(64) % len(bank)
-    s = torch.linspace(0.5, 199.0, 64)
-    pose, index = pose_at(bank, line, s, 0.3)
-    found = locate(bank, line, pose[:, :2])
-    torch.testing.assert_close(found.s_m, s, atol=0.05, rtol=0)
-    assert (found.index - index).abs().max() <= 1
-    again = project(bank, line, found.index, pose[:, :2])
-    torch.testing.assert_close(again.s_m, found.s_m)
-
-
 def test_on_a_closed_track_one_drives_over_the_start():
     track = race_track(0)
     bank = line_bank([track], spacing_m=0.5)
@@ -136,41 +122,6 @@ def test_corners_tell_lane_from_pavement():
     lane, road = corner_offsets(bank, torch.zeros(2, dtype=torch.long), torch.tensor([10, 10]), corners(box))
     torch.testing.assert_close(lane[0], torch.tensor([0.5, 0.5, -1.5, -1.5]), atol=1e-5, rtol=0)
     torch.testing.assert_close(road.amax(1), torch.tensor([-1.5, 0.5]), atol=1e-5, rtol=0)
-
-
-def test_the_next_stop_line_is_found_until_it_is_passed():
-    bank = line_bank(routes())
-    row = next(row for row, route in enumerate(routes()) if route.stops)
-    stop = routes()[row].stops[0]
-    line = torch.full((2,), row)
-    distance, what = stop_ahead(bank, line, torch.tensor([stop.s_m - 7.0, 1e4]))
-    assert distance.tolist() == pytest.approx([7.0, NO_STOP_M], abs=1e-3)
-    assert what.tolist() == [[stop.junction, stop.group, stop.connector], [-1, -1, -1]]
-
-
-def test_a_bank_of_maps_counts_lanes_over_all_of_them():
-    maps = [lane_map(seed) for seed in (1, 4)]
-    bank = map_bank(maps)
-    base = len(maps[0].lanes)
-    assert bank.first.tolist() == [0, base, base + len(maps[1].lanes)]
-    for index, lane in enumerate(maps[1].lanes):
-        row = bank.successors[base + index]
-        assert row[row >= 0].tolist() == [base + after for after in lane.successors]
-        assert int(bank.opposite[base + index]) == (base + lane.opposite if lane.opposite >= 0 else -1)
-        assert float(bank.lines.length_m[base + index]) == pytest.approx(lane.length_m, rel=1e-6)
-        first = bank.lines.table[base + index, 0].double().numpy()
-        np.testing.assert_allclose(first, lane.points[0], atol=1e-4)
-    stop = maps[1].stop_lines[0]
-    assert bank.stop[base + stop.lane].tolist() == [len(maps[0].junctions) + stop.junction, stop.group]
-    assert int(bank.conflicts.max()) < len(bank.lines)
-    together = bank.group_conflicts
-    assert bool((together == together.transpose(1, 2)).all())
-    assert bool(together.any())
-    ends = bank.lines.table[torch.arange(len(bank.lines)), bank.lines.count - 1]
-    after = bank.successors[:, 0]
-    gap = ends[after >= 0, :2] - bank.lines.table[after[after >= 0], 0, :2]
-    assert gap.abs().max() < 1e-3
-    assert bank.lines.digest != map_bank(maps[:1]).lines.digest
 
 
 def test_banks_of_nothing_are_refused_and_lots_are_padded():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gantry_deploy.drive_spec import LidarLayout
 from gantry_deploy.loop import Controller
-from gantry_deploy.road_teller import make_road_view, road_options
+from gantry_deploy.road_teller import RAYS_PER_BEAM, make_road_view, road_options
 from gantry_deploy.road_view import RoadView
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
@@ -18,6 +20,9 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend
+from gantry_sim.driving.lidar import cast_boxes, rays, scanner_of
+from gantry_sim.driving.scenes import drive_contract
+from gantry_sim.tasks.registry import find_task
 
 BMW = robot_spec("bmw_320i")
 CONTRACT = drive_contract_for(BMW)
@@ -95,7 +100,7 @@ def test_it_tells_route_objects_and_scan_and_stamps_them():
     assert np.hypot(*(route.points_in_world_m - place).T).min() < 1.0
     assert (route.left_m > 1.0).all()
     objects, stamp_s, kinds = told["objects"]
-    assert kinds is None or len(kinds) == len(objects)
+    assert len(kinds) == len(objects) > 0
     assert objects.shape[1] == 7
     assert (objects[:, -1] == 1.0).all()
     assert stamp_s == robot.now_s()
@@ -186,6 +191,7 @@ def test_the_same_seed_begins_at_the_same_place():
         return robot.read().pos_base_in_world_m
 
     np.testing.assert_array_equal(places(1), places(1))
+    assert not np.array_equal(places(1), places(2))
 
 
 def test_options_are_checked():
@@ -221,3 +227,41 @@ def test_a_task_brings_its_own_roads_and_others():
         road(task="drive-lain")
     with pytest.raises(GantryError, match="drives no car"):
         road(task="velocity-flat-go2")
+
+
+@pytest.mark.parametrize(("task", "name"), [("drive-lane", "bmw_320i"), ("drive-race", "f1tenth_vesc")])
+def test_a_set_point_a_decision_ahead_is_the_acceleration_that_was_asked_for(task, name):
+    """At 10 and at 20 decisions a second, and by the dynamics that the task is learned with."""
+    robot = make_backend("road", robot_spec(name), task=task, map_count=1)
+    robot.connect()
+    dt_s, speeds = robot.cfg.dt_s, [0.0]
+    for _ in range(4):
+        robot.obey(0.0, speeds[-1] + 1.0 * dt_s)
+        speeds += drive(robot, dt_s, dt_s).tolist()
+    np.testing.assert_allclose(np.diff(speeds), dt_s, rtol=0.02)
+    assert robot.outcome["model"] == find_task(task).preset("cpu").env.model
+
+
+def test_a_policy_sees_the_scan_and_the_others_that_it_has_learned_with():
+    """Rays and the stretch of route behind the car are those of training."""
+    layout = LidarLayout(12, -1.5, 1.5, 40.0, 2.0)
+    contract = drive_contract(replace(find_task("drive-traffic").preset("cpu").env, lidar=layout))
+    robot = make_backend("road", BMW, task="drive-traffic", map_count=2, seed=3, **road_options(contract))
+    robot.connect()
+    view = RoadView(contract)
+    robot.tell_road(view)
+    met = 0
+    for _ in range(4):
+        robot.reset()
+        robot.obey(0.0, 8.0, 4.0)
+        robot.sleep_until(robot.now_s() + 3.0)
+        seen = view.newest(robot.read(), robot.now_s(), 1.0)
+        origin, direction = rays(scanner_of(layout, RAYS_PER_BEAM), robot.cars.pose)
+        others = robot.scene.traffic.objects
+        reach = cast_boxes(origin, direction, others[..., [0, 1, 2, 4, 5]], others[..., 6] > 0.5)
+        expected = reach.view(1, 12, RAYS_PER_BEAM).amin(-1).clamp(max=40.0).numpy()
+        np.testing.assert_allclose(seen.scan_ranges_m, expected, atol=1e-3)
+        met += int((expected < 40.0).sum())
+        behind = robot.scene.surroundings().route_points_in_world_m[0, 0].numpy() - seen.route_points_in_world_m[0, 0]
+        assert np.hypot(*behind) < 1.1
+    assert met > 0

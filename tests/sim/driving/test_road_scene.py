@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gantry_deploy.drive_spec import LidarLayout
+from gantry_deploy.road_view import BEHIND_M
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.baselines import constant_speed, rule_based
 from gantry_sim.driving.cfg import DriveCfg
@@ -14,7 +15,6 @@ from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, scores_of
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.maps.projection import window
-from gantry_sim.driving.starts import BEHIND_M
 from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
 
 ROADS = MapConfig(blocks={"straight": 1.0}, count=(3, 4), lanes=(1,), min_route_m=160.0)

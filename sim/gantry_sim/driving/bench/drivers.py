@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.baselines import RuleCfg, pedals, pursuit, random_actions, rule_based
+from gantry_sim.driving.baselines import RuleCfg, constant_speed, random_actions, rule_based
 from gantry_sim.driving.env import DriveEnv
-from gantry_sim.driving.lot_scene import LotScene
 from gantry_sim.driving.maps.projection import Window, window
-from gantry_sim.driving.park_driver import park_actions
 from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
+from gantry_sim.driving.teachers import rule_actions
 from gantry_sim.driving.track_scene import TrackScene
 
 Act = Callable[[DriveEnv, Any], Tensor]
@@ -61,20 +60,19 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     if name == RANDOM:
         generator = torch.Generator(env.device).manual_seed(seed)
         return lambda env, _: random_actions(env.num_envs, generator)
-    if name == RULES and isinstance(env.scene, LotScene):
-        return lambda env, _: park_actions(env)
+    on_track = isinstance(env.scene, TrackScene)
+    if name == RULES and not on_track:
+        return lambda env, _: rule_actions(env)
     if line_ahead(env) is None:
         return None
-    spec, manners = env.cfg.driver, ON_TRACKS if isinstance(env.scene, TrackScene) else ON_ROADS
+    spec, manners = env.cfg.driver, ON_TRACKS if on_track else ON_ROADS
 
     def act(env: DriveEnv, _: Any) -> Tensor:
         line, pose, speed = line_ahead(env), env.cars.pose, env.cars.speed_m_s
         assert line is not None
         if name == RULES:
-            traffic = env.scene.traffic if isinstance(env.scene, RoadScene) else None
-            return rule_based(pose, speed, line, None if traffic is None else traffic.car, spec, manners.rules)
-        accel = manners.gain_hz * (manners.steady_m_s - speed)
-        return torch.stack((pursuit(pose, speed, line.points, spec, manners.rules), pedals(accel, spec)), dim=-1)
+            return rule_based(pose, speed, line, None, spec, manners.rules)
+        return constant_speed(pose, speed, line, spec, manners.steady_m_s, manners.gain_hz, manners.rules)
 
     return act
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+
+from gantry_sim.driving.bench.text import table_lines
 
 UNTOLD = "not told with the figure"
 """Hardware that a source does not name beside its figure."""
@@ -68,9 +69,3 @@ def peer_lines() -> list[str]:
     """The figures as a table under :data:`NOTE`."""
     rows = [[peer.name, peer.figure, peer.counted, peer.hardware, peer.source] for peer in PEERS]
     return [*NOTE.splitlines(), *table_lines([["", "published", "counts", "hardware", "source"], *rows])]
-
-
-def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equally many cells as lines with aligned columns, two blanks apart."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gantry_sim.driving.bench.minibatch import SEEN
-from gantry_sim.driving.bench.peers import table_lines
+from gantry_sim.driving.bench.text import interval_text, table_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,14 +26,7 @@ TITLES = {
 
 
 def _interval(name: str, unit: float = 1.0, digits: int = 1) -> Cell:
-    def cell(scores: dict[str, Any]) -> str | None:
-        score = scores.get(name)
-        if score is None:
-            return None
-        mean, low, high = (unit * score[key] for key in ("mean", "low", "high"))
-        return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-    return cell
+    return lambda scores: interval_text(scores[name], unit, digits) if scores.get(name) is not None else None
 
 
 def _plain(name: str, digits: int, unit: float = 1.0) -> Cell:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gantry_deploy.report import Report
 from gantry_deploy.report.maps import encode_png
+from gantry_sim.driving.bench.text import interval_text
 from gantry_sim.driving.evaluation import COUNTED, ENDS, scores_of
 from gantry_sim.driving.film.figures import endings, histograms
 from gantry_sim.driving.film.film import Shown, how_they_ended
@@ -78,12 +79,12 @@ def _scores(report: Report, scores: Mapping[str, dict[str, Any]]) -> None:
         rows.append(
             [
                 name,
-                _interval(values["driving_score"], 1.0, 1),
-                _interval(values["completion_percent"], 1.0, 1),
-                _interval(values["finished"], 100.0, 0),
-                _interval(values["collided"], 100.0, 0),
-                _interval(values["lateral_rmse_m"], 1.0, 2),
-                _interval(values["discomfort"], 100.0, 0),
+                interval_text(values["driving_score"], 1.0, 1),
+                interval_text(values["completion_percent"], 1.0, 1),
+                interval_text(values["finished"], 100.0, 0),
+                interval_text(values["collided"], 100.0, 0),
+                interval_text(values["lateral_rmse_m"], 1.0, 2),
+                interval_text(values["discomfort"], 100.0, 0),
                 f"{values['mean_speed_m_s']:.1f}",
             ]
         )
@@ -115,36 +116,32 @@ def _ends(report: Report, drivers: Sequence[Driven], scores: Mapping[str, dict[s
 
 
 def _spread(report: Report, drivers: Sequence[Driven]) -> None:
-    lot = isinstance(drivers[0].env.scene, LotScene)
+    first = drivers[0].env
     report.section("How exactly, and how fast")
-    names = [one.driver.split(",")[0] for one in drivers]
-    if lot:
+
+    def of_each(values: Callable[[Driven], np.ndarray]) -> dict[str, np.ndarray]:
+        return {one.driver.split(",")[0]: values(one) for one in drivers}
+
+    speed = of_each(lambda one: _every(one, "speed_m_s"))
+    if isinstance(first.scene, LotScene):
         place, heading = "distance from the slot's middle at the end, m", "heading error at the end, degrees"
-        cfg = drivers[0].env.cfg
         found = {
-            place: {name: one.found["position_error_m"] for name, one in zip(names, drivers, strict=True)},
-            heading: {
-                name: np.degrees(one.found["heading_error_rad"]) for name, one in zip(names, drivers, strict=True)
-            },
-            "speed, m/s": {name: _every(one, "speed_m_s") for name, one in zip(names, drivers, strict=True)},
+            place: of_each(lambda one: one.found["position_error_m"]),
+            heading: of_each(lambda one: np.degrees(one.found["heading_error_rad"])),
+            "speed, m/s": speed,
         }
-        limits = {place: (cfg.position_m,), heading: (float(np.degrees(cfg.heading_rad)),)}
+        limits = {place: (first.cfg.position_m,), heading: (float(np.degrees(first.cfg.heading_rad)),)}
         text = "Dashed: what counts as arrived."
     else:
+        over = "speed above the limit, m/s"
         found = {
-            "distance from the lane's middle, m, left positive": {
-                name: _every(one, "lateral_m") for name, one in zip(names, drivers, strict=True)
-            },
-            "speed, m/s": {name: _every(one, "speed_m_s") for name, one in zip(names, drivers, strict=True)},
-            "speed above the limit, m/s": {
-                name: _every(one, "speed_m_s") - _every(one, "limit_m_s")
-                for name, one in zip(names, drivers, strict=True)
-            },
+            "distance from the lane's middle, m, left positive": of_each(lambda one: _every(one, "lateral_m")),
+            "speed, m/s": speed,
         }
-        limits = {"speed above the limit, m/s": (0.0,)}
+        if first.cfg.driver.speed_limit_m_s > float(np.nanmin(_every(drivers[0], "limit_m_s"))):
+            found[over] = of_each(lambda one: _every(one, "speed_m_s") - _every(one, "limit_m_s"))
+        limits = {over: (0.0,)}
         text = "Every decision of every episode."
-        if drivers[0].env.cfg.driver.speed_limit_m_s <= float(np.nanmin(_every(drivers[0], "limit_m_s"))):
-            del found["speed above the limit, m/s"]
     report.figure(histograms(found, limits), text)
 
 
@@ -169,8 +166,3 @@ def _grounds(driven: Driven) -> str:
 def _every(driven: Driven, name: str) -> np.ndarray:
     """Of all decisions of all episodes."""
     return np.concatenate([episode.seen[name][1:] for episode in driven.episodes])
-
-
-def _interval(score: Mapping[str, float], scale: float, digits: int) -> str:
-    mean, low, high = (scale * score[name] for name in ("mean", "low", "high"))
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

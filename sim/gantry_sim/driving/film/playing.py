@@ -86,26 +86,26 @@ class RunnerDriver:
             if int(env.episode_length_buf[car]) == 0:
                 runner.reset()
             around = _row_of(signals.surroundings, car)
-            step = runner.step(state_of(signals, car, env.step_dt), np.zeros(0), surroundings=around)
+            step = runner.step(state_of(signals, car), np.zeros(0), surroundings=around)
             self.observation[car], actions[car] = step.observation, step.action
         return torch.from_numpy(actions).to(env.device)
 
 
-def state_of(signals: Signals, car: int, dt_s: float) -> RobotState:
+def state_of(signals: Signals, car: int) -> RobotState:
     """What a car would have reported, from what the simulator's sensors say of N cars.
 
     Args:
-        signals: With poses in the world.
+        signals: With times and with poses in the world.
         car: Which car.
-        dt_s: Time between decisions; what was not counted yet stands for the beginning.
     """
     pose, velocity = signals.pose_in_world, signals.lin_vel_base_in_base_m_s
     assert pose is not None
     assert velocity is not None
+    assert signals.time_s is not None
     x, y, yaw = pose[car].double().tolist()
     joints = _numbers(signals.joint_pos_rad, car)
     return RobotState(
-        stamp_s=float(signals.time_s[car]) if signals.time_s is not None else dt_s,
+        stamp_s=float(signals.time_s[car]),
         joint_pos_rad=joints,
         joint_vel_rad_s=_numbers(signals.joint_vel_rad_s, car),
         joint_effort_nm=np.zeros(len(joints)),

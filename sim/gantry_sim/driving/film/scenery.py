@@ -11,6 +11,8 @@ import numpy as np
 from gantry_sim.driving.film.canvas import Camera, Canvas, FloatArray, Rgb
 from gantry_sim.driving.lot_scene import LotScene
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, ROAD_LEFT, ROAD_RIGHT, YAW, LaneMap
+from gantry_sim.driving.maps.lines import edges
+from gantry_sim.driving.plane import lengths_along, placed, points_at
 from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.track_scene import TrackScene, wall_points
 
@@ -132,7 +134,7 @@ class Scenery:
             return np.zeros((0, 2))
         at = route_m + np.asarray(distances_m, dtype=np.float64)
         at = np.mod(at, self.along_m[-1]) if self.closed else np.minimum(at, self.along_m[-1])
-        return np.stack([np.interp(at, self.along_m, self.line[:, axis]) for axis in (0, 1)], axis=-1)
+        return points_at(self.line, self.along_m, at)
 
     def _route(self, canvas: Canvas, route_m: float) -> None:
         assert self.line is not None
@@ -180,8 +182,7 @@ def _road(lane_map: LaneMap, table: FloatArray, step_m: float) -> Scenery:
     stops = []
     for stop in lane_map.stop_lines:
         end = lane_map.lanes[stop.lane].points[-1:]
-        left, right = _beside(end, end[:, LEFT]), _beside(end, -end[:, RIGHT])
-        stops.append((Shape(np.concatenate((left, right)), GIVE_WAY, 4.0), stop.junction, stop.group))
+        stops.append((Shape(np.concatenate(edges(end)), GIVE_WAY, 4.0), stop.junction, stop.group))
     low, high = _box([shape.places_m for shape in kerbs])
     return Scenery(
         shapes=(*kerbs, *roads),
@@ -256,16 +257,11 @@ def _track(scene: TrackScene, place: int) -> Scenery:
 
 def box_corners(box: FloatArray) -> FloatArray:
     """Corners (4, 2) of a box (5,): middle, yaw, length and width; the front left one first, counter-clockwise."""
-    x, y, yaw, length, width = (float(value) for value in box)
-    turn = np.array([[math.cos(yaw), math.sin(yaw)], [-math.sin(yaw), math.cos(yaw)]])
-    half = np.array([[0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]]) * [length, width]
-    return half @ turn + [x, y]
+    return placed(box, np.array([[0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]]) * box[3:])
 
 
 def car_shapes(box: FloatArray, colour: Rgb) -> list[Shape]:
     """A car in a box (5,): body, outline, and the windscreen, so that one sees which end is its front."""
-    x, y, yaw, length, width = (float(value) for value in box)
-    turn = np.array([[math.cos(yaw), math.sin(yaw)], [-math.sin(yaw), math.cos(yaw)]])
     # Rounder in front than behind.
     side = np.array(
         [[0.5, 0.26], [0.487, 0.38], [0.455, 0.46], [0.40, 0.5], [-0.44, 0.5], [-0.485, 0.46], [-0.5, 0.36]]
@@ -273,7 +269,7 @@ def car_shapes(box: FloatArray, colour: Rgb) -> list[Shape]:
     body = np.concatenate((side, side[::-1] * [1.0, -1.0]))
     glass = np.array([[0.24, 0.34], [0.06, 0.40], [0.06, -0.40], [0.24, -0.34]])
     rear = np.array([[-0.30, 0.36], [-0.38, 0.32], [-0.38, -0.32], [-0.30, -0.36]])
-    body, glass, rear = (part * [length, width] @ turn + [x, y] for part in (body, glass, rear))
+    body, glass, rear = (placed(box, part * box[3:]) for part in (body, glass, rear))
     dark: Rgb = (colour[0] // 4, colour[1] // 4, colour[2] // 4 + 10)
     around = np.concatenate((body, body[:1]))
     return [Shape(body, colour), Shape(glass, dark), Shape(rear, dark), Shape(around, OUTLINE, 1.0)]
@@ -282,12 +278,8 @@ def car_shapes(box: FloatArray, colour: Rgb) -> list[Shape]:
 def _draw_slot(canvas: Canvas, slot: FloatArray) -> None:
     corners = box_corners(slot)
     canvas.line(np.concatenate((corners, corners[:1])), SLOT, 2.5)
-    x, y, yaw, length, width = (float(value) for value in slot)
-    ahead, left = np.array([math.cos(yaw), math.sin(yaw)]), np.array([-math.sin(yaw), math.cos(yaw)])
-    middle, tip = np.array([x, y]), np.array([x, y]) + 0.36 * length * ahead
-    canvas.line(np.stack((middle - 0.3 * length * ahead, tip)), SLOT, 2.0)
-    wing = 0.12 * length * ahead
-    canvas.line(np.stack((tip - wing + 0.14 * width * left, tip, tip - wing - 0.14 * width * left)), SLOT, 2.0)
+    for arrow in ([[-0.3, 0.0], [0.36, 0.0]], [[0.24, 0.14], [0.36, 0.0], [0.24, -0.14]]):
+        canvas.line(placed(slot, np.array(arrow) * slot[3:]), SLOT, 2.0)
 
 
 def _beside(points: FloatArray, lateral_m: FloatArray) -> FloatArray:
@@ -300,12 +292,9 @@ def _strip(points: FloatArray, left_m: FloatArray, right_m: FloatArray) -> Float
 
 
 def _dashes(line: FloatArray) -> list[FloatArray]:
-    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    along = lengths_along(line)
     starts = np.arange(0.0, along[-1] - DASH_M, DASH_M + GAP_M)
-    return [
-        np.stack([np.interp((start, start + DASH_M), along, line[:, axis]) for axis in (0, 1)], axis=-1)
-        for start in starts
-    ]
+    return [points_at(line, along, (start, start + DASH_M)) for start in starts]
 
 
 def _box(parts: list[FloatArray]) -> tuple[tuple[float, float], tuple[float, float]]:

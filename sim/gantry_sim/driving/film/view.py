@@ -15,6 +15,7 @@ from gantry_hardware.errors import GantryError
 from gantry_sim.driving.film.canvas import Camera, Canvas, FloatArray, Rgb
 from gantry_sim.driving.film.scenery import GROUND, OUTLINE, PARKED, Scenery, box_corners, car_shapes
 from gantry_sim.driving.film.watched import INFRACTIONS, Episode
+from gantry_sim.driving.plane import placed
 
 EGO: Rgb = (64, 220, 130)
 """The controlled car."""
@@ -123,10 +124,8 @@ class View:
 
     def own_box(self, index: int) -> FloatArray:
         """The car's box (5,) at a moment: middle, yaw, length and width."""
-        x, y, yaw = (float(value) for value in self.episode.seen["pose"][index])
-        ahead = self.car.center_x_in_base_m
-        middle = x + ahead * math.cos(yaw), y + ahead * math.sin(yaw)
-        return np.array([*middle, yaw, self.car.length_m, self.car.width_m])
+        pose, car = self.episode.seen["pose"][index], self.car
+        return np.array([*placed(pose, (car.center_x_in_base_m, 0.0)), pose[2], car.length_m, car.width_m])
 
     def is_fault(self, index: int) -> bool:
         """Whether this is the moment of an infraction."""
@@ -143,11 +142,9 @@ class View:
         layout = self._lidar
         if layout is None:
             return
-        x, y, yaw = (float(value) for value in pose)
         width = (layout.angle_max_rad - layout.angle_min_rad) / len(ranges_m)
-        angle = yaw + layout.angle_min_rad + width * (np.arange(len(ranges_m)) + 0.5)
-        ahead = layout.pos_x_in_base_m
-        origin = np.array([x + ahead * math.cos(yaw), y + ahead * math.sin(yaw)])
+        angle = float(pose[2]) + layout.angle_min_rad + width * (np.arange(len(ranges_m)) + 0.5)
+        origin = placed(pose, (layout.pos_x_in_base_m, 0.0))
         ends = origin + ranges_m[:, None] * np.stack((np.cos(angle), np.sin(angle)), axis=-1)
         canvas.segments(np.stack((np.broadcast_to(origin, ends.shape), ends), axis=1), BEAM, 0.5)
         canvas.discs(ends[ranges_m < layout.range_max_m - 1e-3], RETURN, 2.5)
@@ -179,25 +176,19 @@ class View:
     def _speed_line(canvas: Canvas, box: FloatArray, speed_m_s: float, colour: Rgb) -> None:
         if abs(speed_m_s) < 0.1:
             return
-        ahead = np.array([math.cos(float(box[2])), math.sin(float(box[2]))])
-        nose = box[:2] + math.copysign(0.5 * float(box[3]), speed_m_s) * ahead
-        canvas.line(np.stack((nose, nose + SPEED_S * speed_m_s * ahead)), _light(colour), 2.0)
+        nose = math.copysign(0.5 * float(box[3]), speed_m_s)
+        canvas.line(placed(box, [(nose, 0.0), (nose + SPEED_S * speed_m_s, 0.0)]), _light(colour), 2.0)
 
     def _own(self, canvas: Canvas, index: int) -> None:
         seen, car = self.episode.seen, self.car
         colour, box = EGO_HIT if self.is_fault(index) else EGO, self.own_box(index)
         self._speed_line(canvas, box, float(seen["speed_m_s"][index]), colour)
-        x, y, yaw = (float(value) for value in seen["pose"][index])
-        steering = float(seen["steering_rad"][index])
+        pose, steering = seen["pose"][index], float(seen["steering_rad"][index])
         length, width = WHEEL_SHARES[0] * 2.0 * car.wheelbase_m, WHEEL_SHARES[1] * car.width_m
         for along, angle in ((0.0, 0.0), (car.wheelbase_m, steering)):
             for side in (-0.5, 0.5):
-                across = side * car.width_m
-                middle = (
-                    x + along * math.cos(yaw) - across * math.sin(yaw),
-                    y + along * math.sin(yaw) + across * math.cos(yaw),
-                )
-                canvas.polygon(box_corners(np.array([*middle, yaw + angle, length, width])), OUTLINE)
+                wheel = [*placed(pose, (along, side * car.width_m)), float(pose[2]) + angle, length, width]
+                canvas.polygon(box_corners(np.array(wheel)), OUTLINE)
         for shape in car_shapes(box, colour):
             shape.draw(canvas)
         if float(seen["action"][index][1]) * (1.0 if seen["speed_m_s"][index] >= 0.0 else -1.0) < -0.05:
@@ -205,13 +196,9 @@ class View:
 
     @staticmethod
     def _brake_lights(canvas: Canvas, box: FloatArray) -> None:
-        x, y, yaw, length, width = (float(value) for value in box)
         for side in (-0.34, 0.34):
-            middle = (
-                x - 0.47 * length * math.cos(yaw) - side * width * math.sin(yaw),
-                y - 0.47 * length * math.sin(yaw) + side * width * math.cos(yaw),
-            )
-            canvas.polygon(box_corners(np.array([*middle, yaw, 0.07 * length, 0.2 * width])), (255, 30, 30))
+            light = [*placed(box, (-0.47, side) * box[3:]), box[2], *(0.07, 0.2) * box[3:]]
+            canvas.polygon(box_corners(np.array(light)), (255, 30, 30))
 
 
 def _light(colour: Rgb) -> Rgb:

@@ -11,8 +11,10 @@ import numpy as np
 
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.drive_scores import drive_scores
-from gantry_deploy.metrics import Score, bootstrap_mean, rate_interval
+from gantry_deploy.metrics import bootstrap_mean, rate_interval
 from gantry_hardware.errors import GantryError
+from gantry_sim.driving.bench.text import interval_text
+from gantry_sim.driving.bench.text import table_lines as aligned
 from gantry_sim.driving.held_out.metadrive import FIRST_SEED, LIMIT_M_S, VERSION, MetaDriveWorld
 from gantry_sim.driving.held_out.meter import ENDS, Ride, episodes_of
 from gantry_sim.driving.held_out.riding import refuse_other_senses, ride, watched
@@ -174,12 +176,12 @@ def table_lines(result: dict[str, Any]) -> list[str]:
     columns = [(_heading(item), item["scores"]) for item in result["conditions"]]
     if result["own"] is not None:
         columns.append((f"own: {result['own']['task']}", result["own"]))
-    width = max(24, *(len(title) + 2 for title, _ in columns))
-    lines = [f"{'':<36}" + "".join(f"{title:<{width}}" for title, _ in columns).rstrip()]
+    rows = [["", *(title for title, _ in columns)]]
     for key, name, factor, digits in SHOWN:
-        cells = [_cell(scores.get(key), factor, digits) for _, scores in columns]
-        lines.append(f"{name:<36}" + "".join(f"{cell:<{width}}" for cell in cells).rstrip())
-    lines.append(f"{'episodes':<36}" + "".join(f"{scores['episodes']:<{width}}" for _, scores in columns).rstrip())
+        cells = (interval_text(scores[key], factor, digits) if key in scores else "-" for _, scores in columns)
+        rows.append([name, *cells])
+    rows.append(["episodes", *(str(scores["episodes"]) for _, scores in columns)])
+    lines = aligned(rows)
     version = result["conditions"][0]["scores"]["coefficients"]
     lines.append(f"Mean [95 % interval]. Driving score: completion times penalties {version}, on these routes.")
     for traffic, lost in result.get("lost", {}).items():
@@ -190,12 +192,3 @@ def table_lines(result: dict[str, Any]) -> list[str]:
 def _heading(item: dict[str, Any]) -> str:
     driver = "" if item["driver"] == "bundle" else ", MetaDrive's driver"
     return f"traffic {item['traffic']:g}{driver}"
-
-
-def _cell(score: dict[str, float] | Score | None, factor: float, digits: int) -> str:
-    if score is None:
-        return "-"
-    mean, low, high = (
-        (score[name] if isinstance(score, dict) else getattr(score, name)) * factor for name in ("mean", "low", "high")
-    )
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

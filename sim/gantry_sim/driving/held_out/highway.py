@@ -18,7 +18,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_sim.driving.held_out.car import HeldOutCar, Motion, motion_at_rear_axle
-from gantry_sim.driving.held_out.lanes import Lane, Stretch, route_along, way_along
+from gantry_sim.driving.held_out.lanes import Lane, Stretch, lane_of, route_along, way_along
 from gantry_sim.driving.held_out.riding import Scene
 
 VERSION = "1.12.1"
@@ -33,8 +33,6 @@ LIMIT_M_S = 8.0
 """Speed limit, below the 10 m/s that its lanes say, since its bends are tight."""
 END_M = 10.0
 """Left out before the lap is closed."""
-LATERAL_M_S2 = 2.5
-"""Bends lower the limit to this sideways acceleration."""
 
 
 def require_highway() -> None:
@@ -126,7 +124,7 @@ def race_track(
     base = env.unwrapped
     lanes = _one_lap(base.road.network.graph, base.vehicle.lane_index)
     points, width = way_along([[lane] for lane in lanes], [Stretch(0, 0)] * len(lanes))
-    route = route_along(points, width, limit_m_s, LATERAL_M_S2)
+    route = route_along(points, width, limit_m_s)
     mine = HighwayCar(spec, dt_s, env)
 
     def outcome() -> tuple[str | None, dict[str, int]]:
@@ -151,10 +149,7 @@ def _one_lap(graph: Mapping[str, Mapping[str, Any]], index: tuple[str, str, int]
     first = begin
     lanes: list[Lane] = []
     while not lanes or begin != first:
-        lane = graph[begin][end][number]
-        places = np.linspace(0.0, lane.length, max(2, round(lane.length) + 1))
-        points = np.array([lane.position(place, 0.0) for place in places], dtype=np.float64)
-        lanes.append(Lane(points, float(lane.width_at(0.0))))
+        lanes.append(lane_of(graph[begin][end][number]))
         begin, end = end, next(iter(graph[end]))
     return lanes
 

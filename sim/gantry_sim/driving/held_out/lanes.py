@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gantry_deploy.road_view import Route
 from gantry_hardware.errors import GantryError
-
-FloatArray = NDArray[np.float64]
+from gantry_sim.driving.plane import FloatArray, lengths_along, points_at
 
 JOIN_M = 0.75
 """A lane goes on in another one that begins no farther from its end."""
+LATERAL_M_S2 = 2.5
+"""Bends lower speed limits to this sideways acceleration, as on our roads."""
 CHANGE_M = 40.0
 """A change to the next lane takes this way, or the whole road where that is shorter."""
 SPACING_M = 1.0
@@ -36,7 +37,7 @@ class Lane:
     @property
     def length_m(self) -> float:
         """Along its middle."""
-        return float(_along(self.points_m)[-1])
+        return float(lengths_along(self.points_m)[-1])
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class Stretch:
     """Lane at its beginning, counted from the left."""
     leave: int
     """Lane at its end."""
+
+
+def lane_of(lane: Any) -> Lane:
+    """A lane of highway-env's or MetaDrive's, which have the same methods; its middle about every metre."""
+    places = np.linspace(0.0, lane.length, max(2, round(lane.length) + 1))
+    points = np.array([lane.position(place, 0.0) for place in places], dtype=np.float64)
+    return Lane(points, float(lane.width_at(0.5 * lane.length)))
 
 
 def choose_lanes(roads: Sequence[Sequence[Lane]], first: int) -> list[Stretch]:
@@ -107,25 +115,21 @@ def way_along(roads: Sequence[Sequence[Lane]], ways: Sequence[Stretch]) -> tuple
     # Where two roads meet, the last point of one is the first of the other.
     fresh = np.concatenate(([True], np.hypot(*np.diff(line, axis=0).T) > 0.25 * SPACING_M))
     line, width = line[fresh], width[fresh]
-    along = _along(line)
+    along = lengths_along(line)
     places = np.linspace(0.0, along[-1], max(2, round(along[-1] / SPACING_M) + 1))
-    even = np.stack([np.interp(places, along, line[:, axis]) for axis in range(2)], axis=-1)
-    return even, np.interp(places, along, width)
+    return points_at(line, along, places), np.interp(places, along, width)
 
 
-def route_along(
-    points_m: FloatArray, width_m: FloatArray, limit_m_s: float | FloatArray, lateral_accel_m_s2: float
-) -> Route:
-    """A route along these points, with speed limits lowered in bends.
+def route_along(points_m: FloatArray, width_m: FloatArray, limit_m_s: float | FloatArray) -> Route:
+    """A route along these points, with speed limits lowered in bends to :data:`LATERAL_M_S2`.
 
     Args:
         points_m: Shape (P, 2).
         width_m: Shape (P,), of the lane.
         limit_m_s: On straight roads, one number or (P,).
-        lateral_accel_m_s2: Sideways acceleration that a bend is driven with at its limit.
     """
     bend = np.abs(curvature(points_m))
-    limit = np.minimum(limit_m_s, np.sqrt(lateral_accel_m_s2 / np.maximum(bend, 1e-6)))
+    limit = np.minimum(limit_m_s, np.sqrt(LATERAL_M_S2 / np.maximum(bend, 1e-6)))
     return Route(points_m, limit, 0.5 * width_m, 0.5 * width_m)
 
 
@@ -134,12 +138,8 @@ def curvature(points_m: FloatArray) -> FloatArray:
 
     0 within that distance of the ends.
     """
-    along = _along(points_m)
-
-    def at(places: FloatArray) -> FloatArray:
-        return np.stack([np.interp(places, along, points_m[:, axis]) for axis in range(2)], axis=-1)
-
-    before, after = at(along - REACH_M), at(along + REACH_M)
+    along = lengths_along(points_m)
+    before, after = (points_at(points_m, along, along + reach) for reach in (-REACH_M, REACH_M))
     a, b, c = points_m - before, after - points_m, after - before
     cross = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
     size = np.hypot(*a.T) * np.hypot(*b.T) * np.hypot(*c.T)
@@ -163,12 +163,6 @@ def _effort(road: Sequence[Lane], begin: int, end: int) -> float:
     return changes * (1.0 + CHANGE_M / max(road[begin].length_m, 1.0))
 
 
-def _along(points_m: FloatArray) -> FloatArray:
-    steps = np.hypot(*np.diff(points_m, axis=0).T)
-    return np.concatenate(((0.0,), np.cumsum(steps)))
-
-
 def _resampled(points_m: FloatArray, count: int) -> FloatArray:
-    along = _along(points_m)
-    places = np.linspace(0.0, along[-1], count)
-    return np.stack([np.interp(places, along, points_m[:, axis]) for axis in range(2)], axis=-1)
+    along = lengths_along(points_m)
+    return points_at(points_m, along, np.linspace(0.0, along[-1], count))

@@ -24,7 +24,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_sim.driving.held_out.car import HeldOutCar, Motion, motion_at_rear_axle
-from gantry_sim.driving.held_out.lanes import Lane, choose_lanes, route_along, way_along
+from gantry_sim.driving.held_out.lanes import choose_lanes, lane_of, route_along, way_along
 from gantry_sim.driving.held_out.riding import Scene
 from gantry_sim.driving.held_out.servo import PedalGains, SpeedServo
 
@@ -38,8 +38,6 @@ ARRIVES_M = 5.0
 """MetaDrive's destination begins so far before the end of the last lane."""
 LIMIT_M_S = 30.0 / 3.6
 """Speed limit of its roads, which set none: what its own drivers keep to."""
-LATERAL_M_S2 = 2.5
-"""Bends lower the limit to this sideways acceleration, as on our roads."""
 FIRST_SEED = 1000
 """Of the maps."""
 ENGINE_N, BRAKE_NS = 800.0, 130.0
@@ -211,9 +209,9 @@ class MetaDriveWorld:
         car = MetaDriveCar(self.spec, self._dt_s, self._env)
         network, navigation = self._env.current_map.road_network.graph, self._env.agent.navigation
         stops = navigation.checkpoints
-        roads = [[_lane(lane) for lane in network[a][b]] for a, b in pairwise(stops)]
+        roads = [[lane_of(lane) for lane in network[a][b]] for a, b in pairwise(stops)]
         points, width = way_along(roads, choose_lanes(roads, int(self._env.agent.lane_index[2])))
-        route = route_along(points, width, self._limit_m_s, LATERAL_M_S2)
+        route = route_along(points, width, self._limit_m_s)
         finish_m = float(route.along_m[-1]) - ARRIVES_M - car.car.rear_axle_to_cog_m
         return Scene(car, route, finish_m, self._others, lambda: ending_of(car.info), lambda: car.on_line)
 
@@ -233,13 +231,6 @@ def _row(item: Any) -> tuple[float, ...]:
     (x, y), (vx, vy), yaw = item.position, item.velocity, float(item.heading_theta)
     along = math.cos(yaw) * float(vx) + math.sin(yaw) * float(vy)
     return float(x), float(y), yaw, along, float(item.LENGTH), float(item.WIDTH), 1.0
-
-
-def _lane(lane: Any) -> Lane:
-    """A lane of MetaDrive's, its middle about every metre."""
-    places = np.linspace(0.0, lane.length, max(2, round(lane.length) + 1))
-    points = np.array([lane.position(place, 0.0) for place in places], dtype=np.float64)
-    return Lane(points, float(lane.width_at(0.5 * lane.length)))
 
 
 def _teach(car: CarSpec) -> None:

@@ -15,15 +15,16 @@ from gantry_deploy.road_view import SEARCH_M, Route
 from gantry_deploy.route import locate
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.state import RobotState
+from gantry_mapping.frames import yaw_of
 from gantry_sim.driving.comfort import Comfort, ComfortLimits
+from gantry_sim.driving.env import MOVING_M_S
+from gantry_sim.driving.plane import placed
 
 INFRACTIONS = ("pedestrian", "vehicle", "static", "blocked")
 """Kinds that a ride counts, of :data:`gantry_deploy.drive_scores.COEFFICIENTS`; foreign maps have no lights here."""
 ENDS = ("finished", "off_road", "crashed", "blocked", "late", "fault")
 """How a ride may end: the whole route driven, the road left, a collision, not moved for long, out of time, or the
 runtime's own brakes."""
-MOVING_M_S = 0.3
-"""A slower car does not move."""
 ALMOST = 1.0 - 1e-6
 """Completion of a ride that drove the whole way, but was not told so by its simulator."""
 
@@ -185,22 +186,18 @@ class RideMeter:
         """Place along the route and distance to its left of ``base_link``, and how far a corner is beyond the lane."""
         found = state.pose_in_world
         assert found is not None
-        (x, y, _), (w, qx, qy, z) = found[0], found[1].tolist()
-        yaw = math.atan2(2.0 * (w * z + qx * qy), 1.0 - 2.0 * (qy * qy + z * z))
-        cos, sin = math.cos(yaw), math.sin(yaw)
-        turned = self._corners @ np.array([(cos, sin), (-sin, cos)])
-        poses = np.concatenate((turned + np.array([x, y]), np.full((len(turned), 1), yaw)), axis=1)
-        part = self._window(np.array([x, y]))
+        pos_m, yaw = found[0][:2], float(yaw_of(found[1][None])[0])
+        corners = placed((*pos_m, yaw), self._corners)
+        poses = np.concatenate((corners, np.full((len(corners), 1), yaw)), axis=1)
+        part = self._window(pos_m)
         points = self._route.points_in_world_m[part]
         view = locate(np.broadcast_to(points, (len(poses), *points.shape)), poses)
-        edges = [np.broadcast_to(side[part], (len(poses), len(points))) for side in self._sides()]
+        sides = self._route.left_m, self._route.right_m
+        edges = [np.broadcast_to(side[part], (len(poses), len(points))) for side in sides]
         left, right = (view.values(side, np.zeros((len(poses), 1)))[:, 0] for side in edges)
         beyond = np.maximum(view.lateral_m - left, -view.lateral_m - right)[1:]
         self._place_m = float(self._along[part][0] + view.here_m[0])
         return self._place_m, float(view.lateral_m[0]), float(beyond.max())
-
-    def _sides(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self._route.left_m, self._route.right_m
 
     def _window(self, pos_m: NDArray[np.float64]) -> slice:
         """The part of the route around the last place, so that a route may cross itself."""

@@ -23,7 +23,7 @@ from gantry_sim.driving.held_out.meter import Ride, RideMeter
 TOLD = ("route", "objects", "stop_line")
 """What foreign simulators tell a policy; there is never a stop line here."""
 BLOCKED_S = 15.0
-"""A car that has not moved for so long is blocked, as in training."""
+"""A car that has not moved for so long is blocked."""
 SLOWEST_M_S = 3.0
 """A ride that is slower on average runs out of time."""
 STAND_MORE_S = 0.5

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.maps.graph import COLUMNS, LaneMap
-from gantry_sim.driving.maps.lines import Line, lane_line
+from gantry_sim.driving.maps.graph import COLUMNS
+from gantry_sim.driving.maps.lines import Line
 from gantry_sim.driving.maps.lots import ParkingLot
 
 NO_STOP_M = 1000.0
@@ -57,41 +57,6 @@ class LineBank:
 
     def __len__(self) -> int:
         return len(self.table)
-
-
-@dataclass(frozen=True)
-class MapBank:
-    """All lanes of M maps as one list of R lanes, and their links. A missing lane is -1."""
-
-    lines: LineBank
-    """The lanes as lines."""
-
-    first: Tensor
-    """Shape (M + 1,), the lanes of map m are first[m] to first[m + 1] - 1."""
-
-    successors: Tensor
-    """Shape (R, B), lanes that begin where one ends."""
-
-    left: Tensor
-    """Shape (R,), lane to the left in the same direction."""
-
-    right: Tensor
-    """Shape (R,), lane to the right in the same direction."""
-
-    opposite: Tensor
-    """Shape (R,), lane of the other direction."""
-
-    stop: Tensor
-    """Shape (R, 2), junction (counted over all maps) and light group at the lane's end; -1 where there is none."""
-
-    first_junction: Tensor
-    """Shape (M + 1,), the junctions of map m are first_junction[m] to first_junction[m + 1] - 1."""
-
-    conflicts: Tensor
-    """Shape (Q, 2), pairs of lanes inside junctions that cross or merge."""
-
-    group_conflicts: Tensor
-    """Shape (J, G, G), bool, whether two light groups of a junction must not be green together."""
 
 
 @dataclass(frozen=True)
@@ -166,50 +131,6 @@ def _segments(table: Tensor) -> Tensor:
     way[:, -1] = 0.0
     inverse = 1.0 / (way * way).sum(-1, keepdim=True).clamp(min=1e-9)
     return torch.cat([start, way, inverse], dim=-1).reshape(-1, 5).contiguous()
-
-
-def map_bank(maps: Sequence[LaneMap], device: str | torch.device = "cpu", spacing_m: float = 1.0) -> MapBank:
-    """Pack all lanes of maps, with indices counted over all of them."""
-    sizes = [len(lane_map.lanes) for lane_map in maps]
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    junction = np.concatenate([[0], np.cumsum([len(m.junctions) for m in maps])]).astype(np.int64)
-    total = int(first[-1])
-    width = max(1, *(len(lane.successors) for m in maps for lane in m.lanes))
-    groups = max([1, *(len(j.approaches) for m in maps for j in m.junctions)])
-    successors = np.full((total, width), -1, dtype=np.int64)
-    beside = np.full((3, total), -1, dtype=np.int64)
-    stop = np.full((total, 2), -1, dtype=np.int64)
-    conflicts: list[tuple[int, int]] = []
-    together = np.zeros((int(junction[-1]), groups, groups), dtype=bool)
-    for number, lane_map in enumerate(maps):
-        base, j0 = int(first[number]), int(junction[number])
-        for index, lane in enumerate(lane_map.lanes):
-            successors[base + index, : len(lane.successors)] = [base + lane for lane in lane.successors]
-            neighbours = (lane.left, lane.right, lane.opposite)
-            beside[:, base + index] = [base + lane if lane >= 0 else -1 for lane in neighbours]
-        for line in lane_map.stop_lines:
-            stop[base + line.lane] = j0 + line.junction, line.group
-        for index, entry in enumerate(lane_map.junctions):
-            conflicts += [(base + a, base + b) for a, b in entry.conflicts]
-            for a, b in entry.group_conflicts:
-                together[j0 + index, a, b] = together[j0 + index, b, a] = True
-    lines = [lane_line(lane, index) for m in maps for index, lane in enumerate(m.lanes)]
-
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.as_tensor(array, device=device)
-
-    return MapBank(
-        lines=line_bank(lines, device, spacing_m),
-        first=tensor(first),
-        successors=tensor(successors),
-        left=tensor(beside[0]),
-        right=tensor(beside[1]),
-        opposite=tensor(beside[2]),
-        stop=tensor(stop),
-        first_junction=tensor(junction),
-        conflicts=tensor(np.array(conflicts, dtype=np.int64).reshape(-1, 2)),
-        group_conflicts=tensor(together),
-    )
 
 
 def lot_bank(lots: Sequence[ParkingLot], device: str | torch.device = "cpu") -> LotBank:

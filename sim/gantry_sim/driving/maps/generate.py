@@ -79,10 +79,6 @@ class MapConfig:
             raise GantryError(f"Weights of blocks must be >= 0 and not all 0, not {dict(self.blocks)}.")
 
 
-LANE_KEEPING = MapConfig(blocks={"straight": 1.0, "arc": 3.0, "s": 2.0}, lanes=(1,))
-"""Roads without junctions."""
-
-
 def split_seeds(split: str, count: int, first: int = 0) -> range:
     """Seeds ``first`` to ``first + count`` of a split; splits share none.
 

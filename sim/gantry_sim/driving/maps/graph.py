@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from gantry_sim.driving.plane import FloatArray as FloatArray
+from gantry_sim.driving.plane import lengths_along
 
 COLUMNS = (
     "x",
@@ -55,8 +55,7 @@ class Lane:
     @functools.cached_property
     def s_m(self) -> FloatArray:
         """Arc length at each point along the polyline, shape (n,), m."""
-        steps = np.hypot(*np.diff(self.points[:, :2], axis=0).T)
-        return np.concatenate([[0.0], np.cumsum(steps)])
+        return lengths_along(self.points[:, :2])
 
     @property
     def length_m(self) -> float:
@@ -157,8 +156,3 @@ def table_digest(tables: Iterable[FloatArray], rest: Iterable[bytes] = ()) -> st
     for part in rest:
         digest.update(part)
     return digest.hexdigest()
-
-
-def maps_digest(maps: Iterable[LaneMap]) -> str:
-    """One SHA-256 for several maps in order."""
-    return table_digest([], [lane_map.digest.encode() for lane_map in maps])

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.maps.graph import IN_JUNCTION, LEFT, LIMIT, RIGHT, YAW, FloatArray, Lane, LaneMap, table_digest
+from gantry_sim.driving.maps.graph import IN_JUNCTION, LEFT, LIMIT, RIGHT, YAW, FloatArray, LaneMap, table_digest
+from gantry_sim.driving.plane import lengths_along
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ class Line:
     @functools.cached_property
     def s_m(self) -> FloatArray:
         """Arc length at each point along the polyline, shape (n,), m."""
-        steps = np.hypot(*np.diff(self.points[:, :2], axis=0).T)
-        return np.concatenate([[0.0], np.cumsum(steps)])
+        return lengths_along(self.points[:, :2])
 
     @property
     def length_m(self) -> float:
@@ -92,11 +92,6 @@ def edges(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Left and right edge of a table of points, each (n, 2), world, m."""
     normal = np.stack([-np.sin(points[:, YAW]), np.cos(points[:, YAW])], axis=1)
     return points[:, :2] + points[:, LEFT, None] * normal, points[:, :2] - points[:, RIGHT, None] * normal
-
-
-def borders(line: Line) -> FloatArray:
-    """Both edges of a line as wall segments, shape (2 (n - 1), 4): x, y of one end and of the other, world, m."""
-    return np.concatenate([np.concatenate([edge[:-1], edge[1:]], axis=1) for edge in edges(line.points)])
 
 
 def route_along(lane_map: LaneMap, lanes: tuple[int, ...], length_m: float | None = None, start_m: float = 0.0) -> Line:
@@ -149,8 +144,3 @@ def _stops(lane_map: LaneMap, line: Line) -> tuple[Stop, ...]:
             s = float(line.s_m[index + 1])
             stops.append(Stop(s, stop.junction, stop.group, int(line.lanes[index + 1])))
     return tuple(stops)
-
-
-def lane_line(lane: Lane, index: int) -> Line:
-    """A single lane as a line."""
-    return Line(lane.points, lanes=np.full(len(lane.points), index, dtype=np.int64))

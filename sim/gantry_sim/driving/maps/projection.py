@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.maps.bank import NO_STOP_M, LineBank
+from gantry_sim.driving.maps.bank import LineBank
 from gantry_sim.driving.maps.graph import (
     CURVATURE,
     IN_JUNCTION,
@@ -19,8 +19,6 @@ from gantry_sim.driving.maps.graph import (
     ROAD_RIGHT,
     YAW,
 )
-
-_CHUNK = 300_000
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def project(
     Args:
         bank: The lines.
         line: Shape (N,), which line.
-        last: Shape (N,), segment of the last call (or of ``locate``).
+        last: Shape (N,), segment of the last call (or of :func:`pose_at`).
         position_m: Shape (N, 2), world.
         behind: Segments before ``last`` to look at.
         ahead: Segments after it to look at.
@@ -136,24 +134,6 @@ def _squared_distance(bank: LineBank, line: Tensor, index: Tensor, points_m: Ten
     way_x, way_y = way_x[:, None], way_y[:, None]
     t = ((gap_x * way_x + gap_y * way_y) * inverse[:, None]).clamp_(0.0, 1.0)
     return (gap_x - t * way_x).square_() + (gap_y - t * way_y).square_()
-
-
-def locate(bank: LineBank, line: Tensor, position_m: Tensor) -> Projection:
-    """As ``project``, but over whole lines: for resets.
-
-    Args:
-        bank: The lines.
-        line: Shape (N,), which line.
-        position_m: Shape (N, 2), world.
-    """
-    length = bank.table.shape[1]
-    every = torch.arange(length - 1, device=bank.device)
-    found: list[Tensor] = []
-    for part, at in zip(line.split(max(1, _CHUNK // length)), position_m.split(max(1, _CHUNK // length)), strict=True):
-        off = _squared_distance(bank, part, every.expand(len(part), -1), at[:, None])[:, 0]
-        off = off.masked_fill(every > (bank.count[part] - 2)[:, None], torch.inf)
-        found.append(off.argmin(1))
-    return _feet(bank, line, torch.cat(found), position_m)
 
 
 def _feet(bank: LineBank, line: Tensor, index: Tensor, position_m: Tensor) -> Projection:
@@ -236,27 +216,6 @@ def pose_at(bank: LineBank, line: Tensor, s_m: Tensor, lateral_m: Tensor | float
     yaw = mixed[:, YAW]
     x, y = mixed[:, 0] - lateral_m * torch.sin(yaw), mixed[:, 1] + lateral_m * torch.cos(yaw)
     return torch.stack([x, y, wrapped(yaw)], dim=-1), index
-
-
-def stop_ahead(bank: LineBank, line: Tensor, s_m: Tensor) -> tuple[Tensor, Tensor]:
-    """The next stop line.
-
-    Args:
-        bank: The lines.
-        line: Shape (N,), which line.
-        s_m: Shape (N,), arc length of each car (of its nose, if that is what shall not cross).
-
-    Returns:
-        Distance to it (N,) in m, ``NO_STOP_M`` if there is none; and junction, light group and connector (N, 3), int64,
-        as in ``lines.Stop``, -1 if there is none.
-    """
-    stops = bank.stops[line]
-    gap = stops[..., 0] - s_m[:, None]
-    gap = torch.where(gap >= 0.0, gap, torch.inf)
-    distance, which = gap.min(1)
-    there = torch.isfinite(distance)
-    found = stops[torch.arange(len(line), device=bank.device), which, 1:].long()
-    return distance.clamp(max=NO_STOP_M), torch.where(there[:, None], found, -1)
 
 
 def corner_offsets(bank: LineBank, line: Tensor, index: Tensor, corners_m: Tensor) -> tuple[Tensor, Tensor]:
