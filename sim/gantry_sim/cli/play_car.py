@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gantry_sim.driving.film.playing import Driven
 
 CHOICES = ("first", "collision", "worst")
-DRIVERS = ("policy", "rules", "steady", "random")
+DRIVERS = ("policy", "rules", "scan", "steady", "random")
 EPISODES, REPORTED = 16, 100
 """Episodes to choose from, and those of a report, if no number is given."""
 ENCODER = "imageio_ffmpeg"
@@ -191,12 +191,11 @@ def put_film(shown: Shown, video: Path | None, stills: Path | None) -> tuple[byt
 
 def _others(args: argparse.Namespace, driven: Driven, driven_by: Any) -> list[Driven]:
     """Drivers that learned nothing in the same episodes, those of them that can drive there."""
-    from gantry_sim.driving.bench.drivers import line_ahead
+    from gantry_sim.driving.film.playing import able_drivers
 
     if not args.baselines:
         return []
-    line = line_ahead(driven.env) is not None
-    return [driven_by(name) for name in DRIVERS[1:] if name != args.driver and (line or name == "random")]
+    return [driven_by(name) for name in able_drivers(driven.env) if name != args.driver]
 
 
 def _put(title: str, path: Path, data: bytes) -> str:

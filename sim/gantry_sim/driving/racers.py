@@ -1,4 +1,4 @@
-"""Drivers on tracks that learned nothing, to compare with: by the map and by the scan; batched actions (N, 2)."""
+"""A driver on tracks that learned nothing and sees what a racing policy sees: the scan."""
 
 from __future__ import annotations
 
@@ -10,27 +10,10 @@ from torch import Tensor
 
 from gantry_deploy.drive_spec import LidarLayout
 from gantry_hardware.cars import CarSpec
-from gantry_sim.driving.baselines import RuleCfg, pedals, pursuit, route_speed
-from gantry_sim.driving.maps.projection import Window
+from gantry_sim.driving.baselines import pedals
 
 SPEED_GAIN_HZ = 4.0
 """Acceleration for each m/s that is missing."""
-
-
-@dataclass(frozen=True)
-class MiddleCfg:
-    """A driver who knows the middle of the track and where the car is."""
-
-    lookahead_s: float = 0.35
-    """Pure pursuit aims as far ahead as is driven in this time,"""
-    lookahead_m: tuple[float, float] = (0.8, 2.0)
-    """but within this range."""
-    speed_m_s: float = 5.0
-    """Highest speed."""
-    lateral_accel_m_s2: float = 4.0
-    """Sideways acceleration accepted in bends; infinity for one speed everywhere."""
-    brake_m_s2: float = 1.5
-    """Braking ahead of them."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +32,6 @@ class GapCfg:
     """Highest speed."""
     brake_m_s2: float = 1.0
     """The speed is what can be braked within the free way ahead at this."""
-
-
-def middle_driver(
-    pose: Tensor, speed_m_s: Tensor, window: Window, spec: CarSpec, cfg: MiddleCfg | None = None
-) -> Tensor:
-    """Pure pursuit of the middle line, slower in bends; actions ``(N, 2)``.
-
-    Args:
-        pose: ``(N, 3)`` of ``base_link`` in the world.
-        speed_m_s: ``(N,)``.
-        window: Track around the cars, enough of it ahead to brake for bends.
-        spec: The car as far as its driver may use it.
-        cfg: The driver.
-    """
-    cfg = cfg or MiddleCfg()
-    aim = RuleCfg(lookahead_s=cfg.lookahead_s, lookahead_m=cfg.lookahead_m)
-    wanted = torch.full_like(speed_m_s, cfg.speed_m_s)
-    if math.isfinite(cfg.lateral_accel_m_s2):
-        wanted = wanted.minimum(route_speed(pose, window, cfg.brake_m_s2, cfg.lateral_accel_m_s2))
-    accel = SPEED_GAIN_HZ * (wanted - speed_m_s)
-    return torch.stack((pursuit(pose, speed_m_s, window.points, spec, aim), pedals(accel, spec)), dim=-1)
 
 
 def gap_driver(

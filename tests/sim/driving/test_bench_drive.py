@@ -13,7 +13,7 @@ import pytest
 from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.cli.common import ProgressBar
-from gantry_sim.driving.bench.drivers import BASELINES, RANDOM, RULES, STEADY, baseline, lane_width_m
+from gantry_sim.driving.bench.drivers import BASELINES, RACERS, RANDOM, RULES, STEADY, baseline, lane_width_m
 from gantry_sim.driving.bench.minibatch import LOOKS_FILE, MinibatchCfg, planned, read_looks, run_minibatch
 from gantry_sim.driving.bench.peers import PEERS, peer_lines
 from gantry_sim.driving.bench.scoring import scores
@@ -113,7 +113,8 @@ def test_the_driver_by_rules_laps_a_track_and_no_lane_is_followed_where_there_is
     found = drive_episodes(track, baseline(RULES, track, 1))
     assert found["completion"].mean() > 0.9
     lot = DriveEnv(replace(ParkCfg(), num_envs=4, map_count=2))
-    assert [baseline(name, lot, 1) is None for name in (RULES, STEADY, RANDOM)] == [False, True, False]
+    assert [baseline(name, lot, 1) is None for name in RACERS] == [False, True, True, False]
+    assert [baseline(name, track, 1) is None for name in RACERS] == [False] * 4
     assert lane_width_m(lot) is None
 
 

@@ -13,6 +13,7 @@ from gantry_deploy.road_view import RoadView, needs
 from gantry_hardware.errors import GantryError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
+from gantry_sim.driving.bench.drivers import STEADY, baseline, by_scan
 from gantry_sim.driving.boxes import corners
 from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.contract import track_contract
@@ -20,9 +21,7 @@ from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, record_drive, scores_of
 from gantry_sim.driving.maps.bank import line_bank
 from gantry_sim.driving.maps.lines import Line
-from gantry_sim.driving.maps.projection import window
 from gantry_sim.driving.maps.tracks import TrackConfig
-from gantry_sim.driving.racers import MiddleCfg, gap_driver, middle_driver
 from gantry_sim.driving.scene import boxes_at
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.track_scene import TrackScene
@@ -134,33 +133,17 @@ def test_a_car_that_has_turned_round_has_ended():
     assert ends["wrong_way"].tolist() == [False, True, True]
 
 
-def by_map(cfg=None):
-    def act(env, obs):
-        scene = env.scene
-        seen = window(scene.tracks, scene.track, scene.place.index, behind=8, count=60)
-        return middle_driver(env.cars.pose, env.cars.speed_m_s, seen, env.cfg.driver, cfg)
-
-    return act
-
-
-def by_scan(env, obs):
-    told = env.signals
-    speed = told.lin_vel_base_in_base_m_s[:, 0]
-    return gap_driver(told.surroundings.scan_ranges_m, speed, LIDAR, env.cfg.driver)
-
-
 def test_races_are_scored_on_tracks_that_no_training_has_seen():
-    steady = MiddleCfg(speed_m_s=3.0, lateral_accel_m_s2=math.inf)
     env = DriveEnv(held_out(PLAIN, num_envs=3))
     assert env.scene.tracks.digest != DriveEnv(PLAIN).scene.tracks.digest
-    found = drive_episodes(env, by_map(steady))
+    found = drive_episodes(env, baseline(STEADY, env, 1))
     scores = scores_of(found)
     assert scores["ends"] == {"finished": 1.0, "wrong_way": 0.0, "static": 0.0, "blocked": 0.0}
     assert scores["completion_percent"]["mean"] == scores["driving_score"]["mean"] == 100.0
     assert (scores["laps"]["mean"], scores["crashes_per_km"]) == (pytest.approx(1.0), 0.0)
-    # At three metres a second, but for the start.
+    # At two metres a second, but for the start.
     lengths = found["driven_m"] / found["laps"]
-    np.testing.assert_allclose(found["lap_time_s"], lengths / 3.0, rtol=0.05)
+    np.testing.assert_allclose(found["lap_time_s"], lengths / 2.0, rtol=0.05)
     np.testing.assert_allclose(found["lap_time_s"], found["duration_s"], atol=0.06)
     finer = held_out(PLAIN, num_envs=3, full_model=True)
     assert (finer.model, finer.substeps, finer.map_split) == ("single-track-grip", 16, "test")

@@ -12,16 +12,20 @@ from torch import Tensor
 from gantry_sim.driving.baselines import RuleCfg, constant_speed, random_actions, rule_based
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.maps.projection import Window, window
+from gantry_sim.driving.racers import gap_driver
 from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
 from gantry_sim.driving.teachers import rule_actions
+from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.track_scene import TrackScene
 
 Act = Callable[[DriveEnv, Any], Tensor]
 """(environment, observations) -> actions ``(N, 2)``."""
 
-RULES, STEADY, RANDOM = "by rules", "constant speed", "random"
+RULES, SCAN, STEADY, RANDOM = "by rules", "by its scan", "constant speed", "random"
 BASELINES = (RULES, STEADY, RANDOM)
 """Drivers that learned nothing, see :mod:`gantry_sim.driving.baselines`."""
+RACERS = (RULES, SCAN, STEADY, RANDOM)
+"""Those on tracks, see :mod:`gantry_sim.driving.racers`."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,11 @@ ON_TRACKS = Manners(
 
 
 def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
-    """A driver of :data:`BASELINES` for an environment.
+    """A driver of :data:`RACERS` for an environment.
 
     They know the exact state and the line, and the driver by rules what traffic's own drivers would know in the car's
-    place, or on a parking lot the shortest way; policies are told less. They use no more of the car than policies may.
+    place, or on a parking lot the shortest way; policies are told less. The one by its scan is told what a policy is,
+    and knows nothing else. They use no more of the car than policies may.
 
     Args:
         name: Which.
@@ -55,7 +60,7 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
         seed: Of the driver at random.
 
     Returns:
-        None where it cannot drive at all: without a line there is nothing to follow.
+        None where it cannot drive at all: without a line or walls there is nothing to follow.
     """
     if name == RANDOM:
         generator = torch.Generator(env.device).manual_seed(seed)
@@ -63,6 +68,8 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     on_track = isinstance(env.scene, TrackScene)
     if name == RULES and not on_track:
         return lambda env, _: rule_actions(env)
+    if name == SCAN:
+        return by_scan if on_track else None
     if line_ahead(env) is None:
         return None
     spec, manners = env.cfg.driver, ON_TRACKS if on_track else ON_ROADS
@@ -75,6 +82,14 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
         return constant_speed(pose, speed, line, spec, manners.steady_m_s, manners.gain_hz, manners.rules)
 
     return act
+
+
+def by_scan(env: DriveEnv, _: Any) -> Tensor:
+    """Follow the gap, by the noisy scan and speed that a policy is told of."""
+    assert isinstance(env.cfg, RaceCfg)
+    told: Any = env.signals
+    ranges_m, speed_m_s = told.surroundings.scan_ranges_m, told.lin_vel_base_in_base_m_s[:, 0]
+    return gap_driver(ranges_m, speed_m_s, env.cfg.lidar, env.cfg.driver)
 
 
 def line_ahead(env: DriveEnv) -> Window | None:

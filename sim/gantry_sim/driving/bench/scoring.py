@@ -72,7 +72,7 @@ def episodes_of(held: Held, task: Task, env_cfg: Any, policy: Callable[[Any], An
 
 
 def episodes_without_learning(held: Held, task: Task, env_cfg: Any, name: str, on_share: Share) -> Found | None:
-    """Held-out episodes of a driver of :data:`~gantry_sim.driving.bench.drivers.BASELINES`; None if it cannot drive."""
+    """Held-out episodes of a driver of :data:`~gantry_sim.driving.bench.drivers.RACERS`; None if it cannot drive."""
     with torch_threads(1):
         env = held.env(task, env_cfg)
         act: Act | None = baseline(name, env, held.seed)

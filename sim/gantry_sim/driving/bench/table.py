@@ -13,7 +13,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.checkpoint import list_checkpoints
 from gantry_policies.runner import CHECKPOINTS
 from gantry_sim.cli.common import ProgressBar, changed
-from gantry_sim.driving.bench.drivers import BASELINES
+from gantry_sim.driving.bench.drivers import BASELINES, RACERS
 from gantry_sim.driving.bench.scoring import (
     Held,
     ScoredRun,
@@ -24,6 +24,7 @@ from gantry_sim.driving.bench.scoring import (
     scores,
     width_of,
 )
+from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.run_folder import read_run
 from gantry_sim.run_place import SCRIPTS, require_teacher, trained_task, trained_teacher
 from gantry_sim.sweep import call_gantry
@@ -155,7 +156,7 @@ def _one_task(cfg: TableCfg, name: str, folders: Sequence[Path], say: Callable[[
     rows = [rows_of(f"policy, seed {run.cfg.seed}", scores(run.found, width), [run]) for run in runs]
     if len(runs) > 1:
         rows.append(rows_of(ALL_SEEDS, scores(pooled([run.found for run in runs]), width), runs))
-    for driver in BASELINES:
+    for driver in RACERS if isinstance(env_cfg, RaceCfg) else BASELINES:
         say(f"{name}: scoring the driver {driver}")
         found = episodes_without_learning(cfg.held, task, env_cfg, driver, ProgressBar("evaluate").share)
         if found is None:

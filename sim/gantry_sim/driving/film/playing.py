@@ -17,8 +17,9 @@ from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.driving.bench.drivers import RANDOM, RULES, STEADY, Act, baseline
+from gantry_sim.driving.bench.drivers import RANDOM, RULES, SCAN, STEADY, Act, baseline
 from gantry_sim.driving.cfg import CarTaskCfg
+from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.film.film import CHOICES, Shown, choose, show
 from gantry_sim.driving.film.view import Look
@@ -28,7 +29,7 @@ from gantry_sim.tasks.registry import Task
 from gantry_sim.torch_threads import torch_threads
 
 POLICY = "policy"
-DRIVERS = {POLICY: "policy", "rules": RULES, "steady": STEADY, "random": RANDOM}
+DRIVERS = {POLICY: "policy", "rules": RULES, "scan": SCAN, "steady": STEADY, "random": RANDOM}
 """Word on the command line -> who drives."""
 
 
@@ -182,11 +183,18 @@ def shown_of(driven: Driven, title: str, cfg: PlayCfg) -> Shown:
     return show(driven.env, episode, title, driven.driver, cfg.look)
 
 
+def able_drivers(env: DriveEnv) -> list[str]:
+    """Words of :data:`DRIVERS` for those that learned nothing and can drive here."""
+    return [word for word, name in DRIVERS.items() if word != POLICY and baseline(name, env, 0) is not None]
+
+
 def _driver(name: str, bundle: Bundle | None, env: WatchedEnv, seed: int) -> Act:
     if name != POLICY:
         act = baseline(DRIVERS[name], env, seed)
         if act is None:
-            raise GantryError(f"Driver '{name}' follows a line, and there is none here; expected {POLICY} or random.")
+            raise GantryError(
+                f"Driver '{name}' cannot drive here; expected {POLICY} or one of {', '.join(able_drivers(env))}."
+            )
         return act
     if bundle is None:
         raise GantryError("A policy cannot drive without its bundle.")
