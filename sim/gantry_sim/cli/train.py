@@ -51,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--teacher",
         type=Path,
         metavar="RUN",
-        help="run folder of the policy that a student learns from; or rules, the driver by rules, for tasks on roads",
+        help="run folder of the policy that a student learns from; or rules: who drives by rules, on roads and lots",
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
     parser.add_argument(

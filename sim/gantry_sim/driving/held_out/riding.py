@@ -165,9 +165,11 @@ def watched(scene: Scene) -> Ride:
     It may take other lanes than our route does, so that none counts as left; its distance from the route says nothing.
     """
     scene.car.connect()
-    judge = Judge(scene)
-    while judge.end is None:
-        scene.car.sleep_until(scene.car.now_s() + scene.car.dt_s)
-        judge()
-    scene.car.close()
+    try:
+        judge = Judge(scene)
+        while judge.end is None:
+            scene.car.sleep_until(scene.car.now_s() + scene.car.dt_s)
+            judge()
+    finally:
+        scene.car.close()
     return replace(judge.ride(), off_route_share=0.0)
