@@ -256,13 +256,14 @@ class RoadView:
             if name not in self._dated:
                 continue
             age_s = now_s - self._dated[name][1]
+            verb = "are" if name == "objects" else "is"
             # What comes from the future is as wrong as what is old; NaN must not pass either.
             if not abs(age_s) <= max_age_s:
-                return f"the {what} is {age_s:.2f} s old, allowed are {max_age_s:g} s."
+                return f"the {what} {verb} {age_s:.2f} s old, allowed are {max_age_s:g} s."
             values = self._dated[name][0]
             if not np.isfinite(values).all():
                 count = int((~np.isfinite(values)).sum())
-                return f"the {what} is not finite: {count} of {values.size} numbers."
+                return f"the {what} {verb} not finite: {count} of {values.size} numbers."
         if "goal" in self._needs and self._goal is not None and not np.isfinite(self._goal).all():
             return f"the goal {self._goal.tolist()} is not finite."
         return None

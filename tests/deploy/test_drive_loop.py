@@ -161,7 +161,7 @@ def test_a_lost_input_brakes_to_a_stop_within_the_limits(moving, lost):
     assert driven in (2, 3)
     fault = moving.loop.safety.fault
     assert fault.code == "surroundings"
-    assert f"the {lost} is 0." in fault.text
+    assert f"the {lost} {'are' if lost == 'objects' else 'is'} 0." in fault.text
     assert "allowed are 0.3 s" in fault.text
     assert_brakes(moving, reports, reports[driven].state.joint_pos_rad[0])
 
@@ -193,7 +193,7 @@ def test_numbers_that_are_none_brake(moving, what):
     reports = moving.run(2.5)
     fault = moving.loop.safety.fault
     assert fault.code == "surroundings"
-    assert f"the {'scan' if what == 'scan' else 'objects'} is not finite" in fault.text
+    assert f"the {'scan is' if what == 'scan' else 'objects are'} not finite" in fault.text
     assert_brakes(moving, reports, reports[0].state.joint_pos_rad[0])
 
 

@@ -136,7 +136,7 @@ def assert_braked(passenger, lost_s, damped_s):
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("no_scan", "the scan is 0."), ("no_objects", "the objects is 0."), ("late_objects", "the objects is 1.")],
+    [("no_scan", "the scan is 0."), ("no_objects", "the objects are 0."), ("late_objects", "the objects are 1.")],
 )
 def test_a_lost_input_brakes_the_car_to_standstill_within_its_limits(driving, fault, reason):
     operator, passenger = driving
