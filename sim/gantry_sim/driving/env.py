@@ -20,15 +20,11 @@ from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
 from gantry_sim.driving.lidar import LidarConfig, finish
 from gantry_sim.driving.reward import DriveFacts, make_reward
-from gantry_sim.driving.scene import Outcome
+from gantry_sim.driving.scene import BLOCKED, MOVING_M_S, Outcome
 from gantry_sim.driving.scenes import drive_contract, make_scene
 
-MOVING_M_S = 0.3
-"""A slower car does not move."""
 RECENT = 200.0
 """Episodes over which the progress of a training is told."""
-BLOCKED = "blocked"
-"""How the episode of a car ends that does not move any more."""
 
 
 @dataclass

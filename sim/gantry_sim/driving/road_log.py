@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from gantry_sim.driving.scene import Outcome
+from gantry_sim.driving.scene import BLOCKED, Outcome
 
 
 @dataclass
@@ -21,6 +21,8 @@ class RoadLog:
     """How often each end was met; after the first one the car goes on."""
     now: frozenset[str] = frozenset()
     """Ends that are met now."""
+    still_s: float = 0.0
+    """For how long it has not moved, though somebody commands it."""
     looks: int = 0
     """Steps of the surroundings."""
     off_route: int = 0
@@ -34,15 +36,15 @@ class RoadLog:
     braking_m_s2: float = 0.0
     """Hardest deceleration along the car."""
 
-    def look(self, outcome: Outcome, time_s: float) -> None:
-        """The surroundings have moved on."""
+    def look(self, outcome: Outcome, time_s: float, *, blocked: bool) -> None:
+        """The surroundings have moved on; being blocked counts where they know no other end."""
         met = frozenset(name for name, value in outcome.ends.items() if bool(value[0]))
         for name in met - self.now:
             self.events[name] = self.events.get(name, 0) + 1
         self.now = met
         if self.ended:
             return
-        first = next((name for name in outcome.ends if name in met), "")
+        first = next((name for name in outcome.ends if name in met), BLOCKED if blocked else "")
         if first:
             self.ended, self.ended_s = first, time_s
         lateral = abs(float(outcome.lateral_m[0]))

@@ -33,6 +33,7 @@ from gantry_sim.driving.maps.graph import LEFT, LIMIT, RIGHT
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.road_log import RoadLog
 from gantry_sim.driving.road_scene import RoadScene
+from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
 
@@ -251,7 +252,11 @@ class RoadRobot:
         log.top_m_s = max(log.top_m_s, abs(after))
         log.braking_m_s2 = max(log.braking_m_s2, (abs(before) - abs(after)) / self._dt_s)
         if self._steps % self._looks_every == 0:
-            log.look(self.scene.moved(torch.tensor([self._time_s - self._begin_s])), self._time_s)
+            # A car that nobody has commanded waits, which is no end.
+            still = self._told is not None and abs(after) <= MOVING_M_S
+            log.still_s = log.still_s + self.cfg.dt_s if still else 0.0
+            outcome = self.scene.moved(torch.tensor([self._time_s - self._begin_s]))
+            log.look(outcome, self._time_s, blocked=log.still_s >= self.cfg.blocked_s)
             self._tell(whole=False)
 
     def _tell(self, *, whole: bool) -> None:

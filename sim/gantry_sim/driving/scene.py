@@ -12,6 +12,11 @@ from torch import Tensor
 from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.cars import CarSpec
 
+MOVING_M_S = 0.3
+"""A slower car does not move."""
+BLOCKED = "blocked"
+"""How the episode of a car ends that does not move any more, whatever the scene."""
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -184,6 +184,27 @@ def test_who_leaves_the_road_is_found_out():
     assert not outcome["finished"]
 
 
+def test_a_commanded_car_that_stands_is_blocked_after_the_time_of_its_task():
+    """One that nobody commands waits; one that has moved in between has the whole time again."""
+    robot = road()
+    limit_s = robot.cfg.blocked_s
+    drive(robot, limit_s + 1.0)
+    assert robot.outcome["ended"] == ""
+    robot.obey(0.0, 0.0)
+    drive(robot, limit_s - 0.5)
+    robot.obey(0.0, 2.0)
+    drive(robot, 1.0)
+    robot.obey(0.0, 0.0)
+    stopped_s = robot.now_s()
+    drive(robot, limit_s - 0.5)
+    assert robot.outcome["ended"] == ""
+    drive(robot, 2.0)
+    assert robot.outcome["ended"] == "blocked"
+    # It takes less than a second to stop.
+    assert limit_s <= robot.outcome["ended_s"] - stopped_s <= limit_s + 1.0
+    assert not robot.outcome["finished"]
+
+
 def test_the_same_seed_begins_at_the_same_place():
     def places(seed):
         robot = road(seed=seed)

@@ -150,6 +150,7 @@ ROBOT_ARGUMENTS = (
     Argument("objects", "", "topic of the objects around a car, if it is not objects"),
     Argument("stop_line", "", "topic of the next stop line, if it is not stop_line"),
     Argument("road_map", "", "topic of a car's road map, if it is not road_map"),
+    Argument("goal_pose", "", "topic of where to go or to park, if it is not goal_pose"),
     Argument("steering", "", "a car's steering angle: commanded, or joint_states where it is measured"),
     Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
@@ -280,7 +281,7 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
 
 _ROBOT_TOPICS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("joint_states", "odom", "joint_command", "cmd_vel", "object_pose", "object_goal")},
-    **{name: (name,) for name in ("scan", "objects", "stop_line", "road_map")},
+    **{name: (name,) for name in ("scan", "objects", "stop_line", "road_map", "goal_pose")},
     "imu": ("imu/data",),
     "drive": ("drive", "drive_twist"),
     "route": ("route", "route_lanes"),

@@ -86,6 +86,7 @@ class RosRoad(RoadView):
         self._heard: dict[str, int] = {}
         self._refused = 0
         self._told: Route | None = None
+        self._map_text = ""
 
     def open(self) -> None:
         """Listen from now on for what the policy needs, once the robot is connected and its frame is known."""
@@ -166,10 +167,11 @@ class RosRoad(RoadView):
         markings = self._values["road_markings"]
         self.set_road(*convert_car.road_of_grid(message, self._robot.odom_frame, markings=markings))
         info = message.info
-        self._host.node.get_logger().info(
-            f"Road map: {info.height} x {info.width} cells of {info.resolution:g} m"
-            + (", with lane markings." if markings else ", without lane markings (road_markings).")
-        )
+        text = f"Road map: {info.height} x {info.width} cells of {info.resolution:g} m"
+        text += ", with lane markings." if markings else ", without lane markings (road_markings)."
+        if text != self._map_text:  # A latched map arrives twice, and others send theirs again and again.
+            self._map_text = text
+            self._host.node.get_logger().info(text)
 
     def _on_scan(self, message: LaserScan) -> None:
         stamp_s = self._stamp_s(message.header.stamp)

@@ -17,8 +17,8 @@ from gantry_hardware.cars import CarSpec
 from gantry_hardware.state import RobotState
 from gantry_mapping.frames import yaw_of
 from gantry_sim.driving.comfort import Comfort, ComfortLimits
-from gantry_sim.driving.env import MOVING_M_S
 from gantry_sim.driving.plane import placed
+from gantry_sim.driving.scene import MOVING_M_S
 
 INFRACTIONS = ("pedestrian", "vehicle", "static", "blocked")
 """Kinds that a ride counts, of :data:`gantry_deploy.drive_scores.COEFFICIENTS`; foreign maps have no lights here."""
