@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +44,17 @@ def test_what_cannot_be_loaded_is_refused(own_rig):
 
     with pytest.raises(GantryError, match="no such car"):
         run_node("refuses", (), make, [])
+
+
+@pytest.mark.parametrize("executable", ["policy_node", "sim_car_node"])
+def test_a_node_leaves_without_a_traceback_while_its_modules_are_imported(executable):
+    """The interpreter tells of every import; the signal comes when ROS's own begin."""
+    command = [sys.executable, "-X", "importtime", "-m", "gantry_ros", executable]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr)
+        next(line for line in lines if "rclpy" in line)
+        process.send_signal(signal.SIGINT)
+        told = [line for line in lines if not line.startswith("import time:")]
+    assert told == [f"{executable}: interrupted while loading\n"]
+    assert process.returncode == 0

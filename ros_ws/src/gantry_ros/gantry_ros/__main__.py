@@ -20,7 +20,7 @@ def start(executable: str, arguments: list[str]) -> int:
         arguments: What follows on the command line, ``--ros-args`` included.
 
     Returns:
-        Exit code; 2 after a refusal whose reason is on stderr.
+        Exit code; 2 after a refusal whose reason is on stderr, 0 if it is asked to stop before it has begun.
     """
     try:
         if executable not in EXECUTABLES:
@@ -30,6 +30,10 @@ def start(executable: str, arguments: list[str]) -> int:
     except GantryError as error:
         print(f"{executable}: {error}", file=sys.stderr, flush=True)
         return 2
+    except KeyboardInterrupt:
+        # Once a node runs, its host takes the signal: only loading is interrupted here.
+        print(f"{executable}: interrupted while loading", file=sys.stderr, flush=True)
+        return 0
 
 
 def policy_node() -> int:
