@@ -66,7 +66,7 @@ class CarEpisode:
     finished: bool
     """Whether the route was driven to its end, or the goal reached, which ends the episode."""
     failed: bool
-    """Whether it ended early otherwise: by a collision, a red light, off the road, standing for too long, or a fault."""
+    """Whether it ended early otherwise: by a collision, a red light, off the road, blocked, or by a fault."""
     ended: str = ""
     """How it ended, by the name that its task has for it; empty for running out of time and for faults."""
     fault: str = ""

@@ -23,8 +23,12 @@ FloatArray = NDArray[np.float64]
 
 BEHIND_M = 6.0
 """How much of the route behind the car is looked at, in training and here; before that it goes straight on."""
+AHEAD_M = 63.0
+"""How much of it ahead, likewise, at least where others are seen."""
 MARGIN_M = 10.0
 """How much of it beyond the farthest lookahead distance."""
+_HALF_STEP_M = 0.5
+"""Of a route's points a metre apart."""
 SEARCH_M = 20.0
 """How far along the route from its last place a car is looked for; a route that crosses itself does not confuse it."""
 INPUTS = ("route", "objects", "scan", "stop_line", "goal", "road")
@@ -168,8 +172,7 @@ class RoadView:
 
     @property
     def left_m(self) -> float | None:
-        """How much of the route is left from where the policy has seen the car last, to the nearest point of the route;
-        None before it has."""
+        """How much of the route is left from where the policy has seen the car last; None before it has."""
         with self._lock:
             return None if self._place_m is None else float(self._along[-1]) - self._place_m
 
@@ -301,24 +304,38 @@ class RoadView:
         pose = state.pose_in_world
         if pose is None:
             raise SurroundingsError("Surroundings: the car does not know where it is (no finite odometry).")
-        distance2 = ((self._route.points_in_world_m - pose[0][:2]) ** 2).sum(axis=1)
-        if self._place_m is not None:
-            near = np.abs(self._along - self._place_m) <= SEARCH_M
-            distance2 = np.where(near, distance2, np.inf)
-        place_m = float(self._along[int(np.argmin(distance2))])
-        self._place_m = place_m
+        index = self._locate(pose[0][:2])
         farthest = max(self._drive.lookahead_m, default=0.0) + self._drive.curvature_reach_m + MARGIN_M
         if self._drive.bev is not None:
             farthest = max(farthest, self._drive.bev.reach_m)
-        inside = np.flatnonzero((self._along >= place_m - BEHIND_M) & (self._along <= place_m + farthest))
-        # One more to both sides, so that what lies between two far points is there.
-        part = slice(max(0, inside[0] - 1), inside[-1] + 2)
+        if "objects" in self._needs:
+            farthest = max(farthest, AHEAD_M)  # Where the route turns counts for whoever stands there.
+        from_here_m = self._along - self._along[index]
+        first = int(np.argmax(from_here_m >= -BEHIND_M - _HALF_STEP_M))
+        beyond = np.flatnonzero(from_here_m > farthest)
+        # One more at the end, so that what lies before a far point is there.
+        part = slice(first, int(beyond[0]) + 1 if len(beyond) else None)
         return {
             "route_points_in_world_m": self._route.points_in_world_m[None, part],
             "route_speed_limit_m_s": self._route.speed_limit_m_s[None, part],
             "route_left_m": self._route.left_m[None, part],
             "route_right_m": self._route.right_m[None, part],
         }
+
+    def _locate(self, place_m: FloatArray) -> int:
+        """The segment (its first point) that the car is on, near its last one; notes how far along that is."""
+        assert self._route is not None
+        points, along = self._route.points_in_world_m, self._along
+        ways, gaps, lengths = np.diff(points, axis=0), place_m - points[:-1], np.diff(along)
+        length2 = np.maximum(lengths**2, 1e-12)
+        share = np.clip((gaps * ways).sum(axis=1) / length2, 0.0, 1.0)
+        distance2 = ((gaps - share[:, None] * ways) ** 2).sum(axis=1)
+        away = lengths <= 0.0  # A repeated point is no segment.
+        if self._place_m is not None:
+            away |= (along[1:] < self._place_m - SEARCH_M) | (along[:-1] > self._place_m + SEARCH_M)
+        index = int(np.argmin(np.where(away, np.inf, distance2)))
+        self._place_m = float(along[index] + share[index] * lengths[index])
+        return index
 
 
 def rest_surroundings(contract: PolicyContract) -> Surroundings:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.road_teller import RAYS_PER_BEAM
-from gantry_deploy.road_view import BEHIND_M
+from gantry_deploy.road_view import AHEAD_M, BEHIND_M
 from gantry_deploy.surroundings import PEDESTRIAN, STATIC, VEHICLE, Surroundings
 from gantry_sim.driving.boxes import corners, meets
 from gantry_sim.driving.cars import BatchedCars
@@ -23,7 +23,7 @@ from gantry_sim.driving.scene import Outcome, boxes_at, kept
 from gantry_sim.driving.starts import Starts
 from gantry_sim.driving.traffic import Traffic
 
-BEHIND, AHEAD = int(BEHIND_M), 64
+BEHIND, AHEAD = int(BEHIND_M), int(AHEAD_M) + 1
 """Points of the route that a car is shown, about a metre apart."""
 OFF_ROAD_M = 0.3
 """A car is off the road if a corner is farther beyond the pavement than this."""
