@@ -24,8 +24,8 @@ CAR_OPTIONS = ("task", "split", "map_count", "seed", "noise", "vary")
 """What a backend for episodes of a car takes."""
 CAR_SECONDS = 300.0
 """Longest episode of a car, unless asked otherwise; that of its task counts where it is shorter."""
-MOST_MAPS = 32
-"""No more maps are drawn for a check."""
+MAPS = 32
+"""So many maps are drawn for a check, however many episodes it has, so that the first ones are always the same."""
 FINISHED = "finished"
 """The end of an episode that is a success."""
 
@@ -111,6 +111,8 @@ class CarRolloutResult:
     """In order."""
     scores: CarScores
     """Means and rates with confidence intervals."""
+    short_of_s: float | None = None
+    """What episodes of the task may take, where these were asked to end earlier; None where they were not."""
 
     @property
     def faults(self) -> dict[str, int]:
@@ -139,8 +141,7 @@ def run_car_episodes(
     if contract.drive is None:
         raise ContractError(f"The policy moves robot '{contract.robot}', expected a car.")
     refuse_roadless(contract, config.backend)
-    usual = {"seed": config.seed, "noise": config.noise, "vary": True, "split": "test"}
-    usual["map_count"] = min(MOST_MAPS, config.episodes)
+    usual = {"seed": config.seed, "noise": config.noise, "vary": True, "split": "test", "map_count": MAPS}
     robot = make_backend(config.backend, runner.spec, **{**road_options(contract), **usual, **config.options})
     if not isinstance(robot, CarOnTask):
         raise RobotError(f"Backend '{config.backend}' has no episodes; those of a car need '{ROAD}'.")
@@ -152,7 +153,8 @@ def run_car_episodes(
         episodes.append(episode)
         if on_episode is not None:
             on_episode(index, episode)
-    return CarRolloutResult(tuple(episodes), car_scores(episodes))
+    cut = config.seconds < min(robot.episode_s, CAR_SECONDS)
+    return CarRolloutResult(tuple(episodes), car_scores(episodes), robot.episode_s if cut else None)
 
 
 def car_scores(episodes: list[CarEpisode], version: str = "carla-2.0") -> CarScores:

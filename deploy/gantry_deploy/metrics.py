@@ -253,7 +253,8 @@ class Verdict:
         score = self.score
         interval = f"95 % interval {score.low:.3f} to {score.high:.3f}"
         asked = "asked for" if self.at_least else "allowed"
-        return f"{score.mean:.3f}{self.unit}, {interval}, {asked} {self.limit:g}{self.unit}"
+        doubt = "; more episodes would tell" if score.low < self.limit < score.high else ""
+        return f"{score.mean:.3f}{self.unit}, {interval}, {asked} {self.limit:g}{self.unit}{doubt}"
 
 
 def tracking_scores(

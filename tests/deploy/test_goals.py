@@ -287,4 +287,4 @@ def test_a_success_rate_is_asked_for_from_below():
     assert scores.verdicts(Acceptance()) == []
     (good,), (bad,) = (scores.verdicts(Acceptance(min_success_rate=limit)) for limit in (0.9, 0.91))
     assert (good.passed, bad.passed) == (True, False)
-    assert good.text == "0.900, 95 % interval 0.596 to 0.982, asked for 0.9"
+    assert good.text == "0.900, 95 % interval 0.596 to 0.982, asked for 0.9; more episodes would tell"

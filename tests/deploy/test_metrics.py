@@ -110,7 +110,7 @@ def test_verdicts_tell_value_interval_and_limit():
     acceptance = Acceptance(max_lin_vel_error_m_s=0.15, max_yaw_rate_error_rad_s=0.2, max_fall_rate=0.5)
     velocity, yaw, falls = scores.verdicts(acceptance)
     assert (velocity.passed, yaw.passed, falls.passed) == (False, True, True)
-    assert velocity.text == "0.200 m/s, 95 % interval 0.100 to 0.300, allowed 0.15 m/s"
+    assert velocity.text == "0.200 m/s, 95 % interval 0.100 to 0.300, allowed 0.15 m/s; more episodes would tell"
 
 
 def test_nothing_measured_does_not_pass():

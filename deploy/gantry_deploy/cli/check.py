@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gantry_deploy.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
 from gantry_deploy.bundle import Bundle, load_bundle, update_card
-from gantry_deploy.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode
+from gantry_deploy.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode, CarRolloutResult
 from gantry_deploy.check import (
     AnyResult,
     Report,
@@ -57,7 +57,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=float,
         metavar="S",
-        help=f"length of an episode, {defaults.seconds:g} if not given, or for a car that of its task",
+        help=f"length of an episode, {defaults.seconds:g} if not given, or for a car that of its task; shorter ones "
+        "end before their routes do",
     )
     parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
     parser.add_argument(
@@ -105,7 +106,11 @@ def _run(args: argparse.Namespace) -> int:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
     report = make_report(bundle.contract, stages, config, result)
     print(report["verdict"].upper())
-    if not args.no_card:
+    if isinstance(result, CarRolloutResult) and result.short_of_s is not None:
+        print(
+            f"card not written: episodes of {config.seconds:g} s are too short; the task's are {result.short_of_s:g} s"
+        )
+    elif not args.no_card:
         _write_card(args.bundle, bundle, report)
     emit_result(args, {"bundle": args.bundle, **report})
     return 0 if report["verdict"] == "passed" else 1

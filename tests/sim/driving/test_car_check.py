@@ -18,6 +18,7 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.testing import contract_for, tiny_bundle
 from gantry_deploy.testing_drive import drive_bundle, drive_contract_for, pursuit_weight
 from gantry_hardware.robots import robot_spec
+from gantry_sim.driving.cfg import DriveCfg
 
 BMW = robot_spec("bmw_320i")
 CONTRACT = replace(drive_contract_for(BMW), acceptance=Acceptance(min_success_rate=0.9))
@@ -82,6 +83,13 @@ def test_a_policy_that_follows_its_route_finishes_and_equal_seeds_are_equal(bund
     assert run_car_episodes(runner, replace(config, seed=4)) != result
 
 
+def test_the_first_episode_is_the_same_however_many_follow(bundles):
+    runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
+    config = RolloutConfig("road", episodes=1, seconds=1.0, options={"route_m": 50.0}, seed=3)
+    alone, among = run_car_episodes(runner, config), run_car_episodes(runner, replace(config, episodes=3))
+    assert among.episodes[0] == alone.episodes[0]
+
+
 def test_who_leaves_the_road_has_failed(bundles):
     runner = PolicyRunner(load_bundle(bundles / "bad"), BMW)
     result = run_car_episodes(runner, RolloutConfig("road", episodes=1, seconds=60.0, options=SHORT))
@@ -101,6 +109,7 @@ def test_time_that_runs_out_is_neither(bundles):
     assert (found.finished, found.failed, found.ended) == (False, False, "")
     assert found.seconds == pytest.approx(1.0)
     assert 0.0 < found.completion < 0.5
+    assert result.short_of_s == DriveCfg().episode_s
 
 
 def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
@@ -119,6 +128,11 @@ def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "off: off road" in out
     assert "FAIL  success rate" in out
+    assert main(["check", str(bundles / "good"), *given, "--seconds", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "0.000, 95 % interval 0.000 to 0.793, asked for 0.9" in out
+    assert "card not written: episodes of 1 s are too short" in out
+    assert load_bundle(bundles / "good").card["check"] == card
     assert main(["check", str(bundles / "good"), "--backend", "mock"]) == 2
     assert "Available: road." in capsys.readouterr().err
 
