@@ -195,7 +195,7 @@ def _others(args: argparse.Namespace, driven: Driven, driven_by: Any) -> list[Dr
 
     if not args.baselines:
         return []
-    return [driven_by(name) for name in able_drivers(driven.env) if name != args.driver]
+    return [driven_by(name) for name in able_drivers(driven.env.cfg) if name != args.driver]
 
 
 def _put(title: str, path: Path, data: bytes) -> str:

@@ -285,3 +285,12 @@ def test_other_robots_are_not_played_as_cars(tmp_path, capsys):
     assert "drives no car" in capsys.readouterr().err
     assert main(["play", "drive-lane", "--video", "a.mp4"]) == 2
     assert "no run folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "driver", "others"),
+    [("drive-lane", "scan", "rules, steady, random"), ("drive-park", "steady", "rules, random")],
+)
+def test_who_cannot_drive_on_a_task_is_refused(task, driver, others, capsys):
+    assert main(["play", task, "--driver", driver, "--stills", "a.png"]) == 2
+    assert f"Driver '{driver}' cannot drive here; expected policy or one of {others}." in capsys.readouterr().err

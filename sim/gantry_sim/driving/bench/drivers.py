@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from gantry_sim.driving.baselines import RuleCfg, constant_speed, random_actions, rule_based
+from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.maps.projection import Window, window
+from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.racers import gap_driver
 from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
 from gantry_sim.driving.teachers import rule_actions
@@ -47,6 +49,13 @@ ON_TRACKS = Manners(
 """A car of a tenth of the size, along the middle of its track."""
 
 
+def able(name: str, cfg: CarTaskCfg) -> bool:
+    """Whether a driver of :data:`RACERS` can drive on a task: one needs a scan of walls, another a line."""
+    if name == SCAN:
+        return isinstance(cfg, RaceCfg)
+    return name != STEADY or not isinstance(cfg, ParkCfg)
+
+
 def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     """A driver of :data:`RACERS` for an environment.
 
@@ -60,8 +69,10 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
         seed: Of the driver at random.
 
     Returns:
-        None where it cannot drive at all: without a line or walls there is nothing to follow.
+        None where it cannot drive at all, see :func:`able`.
     """
+    if not able(name, env.cfg):
+        return None
     if name == RANDOM:
         generator = torch.Generator(env.device).manual_seed(seed)
         return lambda env, _: random_actions(env.num_envs, generator)
@@ -69,9 +80,7 @@ def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     if name == RULES and not on_track:
         return lambda env, _: rule_actions(env)
     if name == SCAN:
-        return by_scan if on_track else None
-    if line_ahead(env) is None:
-        return None
+        return by_scan
     spec, manners = env.cfg.driver, ON_TRACKS if on_track else ON_ROADS
 
     def act(env: DriveEnv, _: Any) -> Tensor:

@@ -44,7 +44,7 @@ ENDINGS = {
 """How episodes end, in words."""
 FACTOR_WORDS = {
     "on_route": "on the route",
-    "ttc": "no near miss",
+    "ttc": "no near miss lately",
     "lane": "lane's middle",
     "calm": "steers calmly",
     "hint": "infraction",

@@ -17,7 +17,7 @@ from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.driving.bench.drivers import RANDOM, RULES, SCAN, STEADY, Act, baseline
+from gantry_sim.driving.bench.drivers import RANDOM, RULES, SCAN, STEADY, Act, able, baseline
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
@@ -164,6 +164,7 @@ def drive(
     Raises:
         GantryError: If that driver cannot drive there.
     """
+    require_able(driver, env_cfg)
     with torch_threads(1):
         env = WatchedEnv(task.evaluation(env_cfg, num_envs=episodes), "cpu", seed)
         act = _driver(driver, bundle, env, seed)
@@ -183,18 +184,25 @@ def shown_of(driven: Driven, title: str, cfg: PlayCfg) -> Shown:
     return show(driven.env, episode, title, driven.driver, cfg.look)
 
 
-def able_drivers(env: DriveEnv) -> list[str]:
-    """Words of :data:`DRIVERS` for those that learned nothing and can drive here."""
-    return [word for word, name in DRIVERS.items() if word != POLICY and baseline(name, env, 0) is not None]
+def able_drivers(cfg: CarTaskCfg) -> list[str]:
+    """Words of :data:`DRIVERS` for those that learned nothing and can drive on a task."""
+    return [word for word, name in DRIVERS.items() if word != POLICY and able(name, cfg)]
+
+
+def require_able(word: str, cfg: CarTaskCfg) -> None:
+    """Refuse a driver that cannot drive on a task, before its roads are built.
+
+    Raises:
+        GantryError: With those that can.
+    """
+    if word != POLICY and word not in (words := able_drivers(cfg)):
+        raise GantryError(f"Driver '{word}' cannot drive here; expected {POLICY} or one of {', '.join(words)}.")
 
 
 def _driver(name: str, bundle: Bundle | None, env: WatchedEnv, seed: int) -> Act:
     if name != POLICY:
         act = baseline(DRIVERS[name], env, seed)
-        if act is None:
-            raise GantryError(
-                f"Driver '{name}' cannot drive here; expected {POLICY} or one of {', '.join(able_drivers(env))}."
-            )
+        assert act is not None
         return act
     if bundle is None:
         raise GantryError("A policy cannot drive without its bundle.")
