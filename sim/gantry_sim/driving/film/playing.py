@@ -19,7 +19,6 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_sim.driving.bench.drivers import RANDOM, RULES, SCAN, STEADY, Act, able, baseline
 from gantry_sim.driving.cfg import CarTaskCfg
-from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.film.film import CHOICES, Shown, choose, show
 from gantry_sim.driving.film.view import Look
