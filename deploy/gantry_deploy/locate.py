@@ -5,14 +5,12 @@ Nothing here reads a bundle or loads a learning library, so that a mistyped path
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from gantry_deploy.bundle import MANIFEST
 from gantry_deploy.errors import BundleError
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError, near_name
 
 GROUP = "gantry.pretrained"
 """Entry-point group of bundles that are installed along with a package: name -> path of its folder or zip."""
@@ -121,13 +119,9 @@ def near_miss(text: str | Path) -> str:
         siblings = [item.name for item in folder.iterdir()]
     except OSError:
         siblings = []
-    if wrong not in siblings and (close := _closest(wrong, siblings)):
+    if wrong not in siblings and (close := near_name(wrong, siblings)):
         meant = folder / close
         return f" Did you mean '{meant.joinpath(*rest) if meant.joinpath(*rest).exists() else meant}'?"
-    if len(parts) == 1 and (close := _closest(wrong, pretrained_names())):
+    if len(parts) == 1 and (close := near_name(wrong, pretrained_names())):
         return f" Did you mean '{PREFIX}{close}'?"
     return ""
-
-
-def _closest(name: str, names: Iterable[str]) -> str:
-    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)), "")

@@ -16,6 +16,7 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.driving import ROUTE_TERMS
 from gantry_deploy.errors import ContractError, SurroundingsError
 from gantry_deploy.lidar_scan import ScanPooling
+from gantry_deploy.safety_config import age_text
 from gantry_deploy.surroundings import OBJECT_FIELDS, STOP_GO, Surroundings
 from gantry_hardware.state import RobotState
 
@@ -262,7 +263,7 @@ class RoadView:
             verb = "are" if name == "objects" else "is"
             # What comes from the future is as wrong as what is old; NaN must not pass either.
             if not abs(age_s) <= max_age_s:
-                return f"the {what} {verb} {age_s:.2f} s old, allowed are {max_age_s:g} s."
+                return f"the {what} {verb} {age_text(age_s, 'surroundings_timeout_s', max_age_s)}."
             values = self._dated[name][0]
             if not np.isfinite(values).all():
                 count = int((~np.isfinite(values)).sum())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.safety_config import SafetyConfig
+from gantry_deploy.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -239,7 +239,7 @@ class SafetyMachine:
         age = now_s - state.stamp_s
         # A stamp from the future would hide a lost robot, one that is not a number too; both count as stale.
         if not abs(age) <= config.state_timeout_s:
-            text = f"The robot's state is {age * 1e3:.0f} ms old, allowed are {config.state_timeout_s * 1e3:.0f} ms."
+            text = f"The robot's state is {age_text(age, 'state_timeout_s', config.state_timeout_s)}."
             return Fault(FaultCode.STALE_STATE, text, now_s)
         if not state.is_finite():
             return Fault(FaultCode.NAN_STATE, f"The robot's state is not finite: {_nan_text(self.spec, state)}.", now_s)
@@ -251,12 +251,14 @@ class SafetyMachine:
         if config.require_heartbeat:
             age = math.inf if heartbeat_s is None else now_s - heartbeat_s
             if not age <= config.heartbeat_timeout_s:
-                seen = "never came" if heartbeat_s is None else f"is {age:.2f} s old"
-                text = f"The operator's heartbeat {seen}, allowed are {config.heartbeat_timeout_s} s."
-                return Fault(FaultCode.HEARTBEAT, text, now_s)
+                seen = f"never came ({SETTINGS}.require_heartbeat)"
+                if heartbeat_s is not None:
+                    seen = f"is {age_text(age, 'heartbeat_timeout_s', config.heartbeat_timeout_s)}"
+                return Fault(FaultCode.HEARTBEAT, f"The operator's heartbeat {seen}.", now_s)
         if missed_deadlines > config.max_missed_deadlines:
             text = (
-                f"{missed_deadlines} control periods in a row were missed, allowed are {config.max_missed_deadlines}."
+                f"{missed_deadlines} control periods in a row were missed, allowed are {config.max_missed_deadlines} "
+                f"({SETTINGS}.max_missed_deadlines)."
             )
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
         fault = self._judge_limits(state, now_s)

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from gantry_deploy.errors import SafetyError
 
+SETTINGS = "safety"
+"""What stands before a setting's name where people are told of it: the parameters of a node are called so."""
+_DIGITS = 7
+"""Of milliseconds, at most; clocks count nanoseconds."""
+
 
 @dataclass(frozen=True)
 class SafetyConfig:
@@ -57,3 +62,19 @@ class SafetyConfig:
                 raise SafetyError(f"Safety setting {name} is {value}, expected 0 or more.")
         if self.max_tilt_rad > math.pi:
             raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
+
+
+def age_text(age_s: float, setting: str, allowed_s: float) -> str:
+    """``152 ms old, allowed are 150 ms (safety.state_timeout_s)``, in as many digits as tell the two apart.
+
+    Args:
+        age_s: What is too old; negative for a stamp from the future.
+        setting: The field of :class:`SafetyConfig` that allows more.
+        allowed_s: Its value.
+    """
+    told, allowed = "", f"{1e3 * allowed_s:g}"
+    for digits in range(_DIGITS):
+        told = f"{1e3 * age_s:.{digits}f}"
+        if abs(float(told)) > float(allowed):
+            break
+    return f"{told} ms old, allowed are {allowed} ms ({SETTINGS}.{setting})"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+NEARNESS = 0.65
+"""Share of letters in common, in order, from which on a name is taken for a slip of another: 'go3' and 'go2' have 0.67,
+'drive-lane' and 'drive-traffic', which nobody mistypes for one another, 0.61."""
+
 
 class GantryError(Exception):
     """An error whose text is meant for the person at the keyboard; the command line prints it without a traceback."""
@@ -34,8 +38,14 @@ class RobotError(GantryError):
 
 
 def unknown_name_text(kind: str, name: str, available: Iterable[str]) -> str:
-    """One line: what was asked for, the near miss if there is one, and the list."""
+    """One line: what was asked for, the near miss if there is one, and the list, an empty name as two quotes."""
     names = sorted(available)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"Unknown {kind} '{name}'.{hint} Available: {', '.join(names) if names else '(none)'}."
+    near = near_name(name, names)
+    hint = f" Did you mean '{near}'?" if near else ""
+    listed = ", ".join(other or "''" for other in names)
+    return f"Unknown {kind} '{name}'.{hint} Available: {listed or '(none)'}."
+
+
+def near_name(name: str, available: Iterable[str]) -> str:
+    """Which of some names was probably meant by one that is none of them; empty if none was."""
+    return next(iter(difflib.get_close_matches(name, list(available), n=1, cutoff=NEARNESS)), "")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG, find_run
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, near_name
 
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
@@ -65,9 +64,9 @@ def require_teacher(name: str) -> None:
     Raises:
         RunError: With the near miss.
     """
-    near = difflib.get_close_matches(name, SCRIPTS, n=1)
+    near = near_name(name, SCRIPTS)
     if name not in SCRIPTS and near and not Path(name).exists():
-        raise RunError(f"'{name}' is no run folder. Did you mean '{near[0]}'?")
+        raise RunError(f"'{name}' is no run folder. Did you mean '{near}'?")
     if name not in SCRIPTS:
         find_run(Path(name), RunError)
 

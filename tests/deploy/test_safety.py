@@ -11,6 +11,7 @@ import pytest
 
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.safety import TRANSITIONS, Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.safety_config import age_text
 from gantry_deploy.testing import tiny_robot
 from gantry_hardware import JointCommand
 from gantry_hardware.mock import MockRobot
@@ -248,8 +249,32 @@ def test_the_heartbeat_counts_only_where_it_is_required():
     assert late is not None
     assert never is not None
     assert late.code is never.code is FaultCode.HEARTBEAT
-    assert "0.51 s old" in late.text
-    assert "never came" in never.text
+    assert late.text == "The operator's heartbeat is 510 ms old, allowed are 500 ms (safety.heartbeat_timeout_s)."
+    assert never.text == "The operator's heartbeat never came (safety.require_heartbeat)."
+
+
+@pytest.mark.parametrize(
+    ("age_s", "allowed_s", "told"),
+    [
+        (0.152, 0.15, "152 ms old, allowed are 150 ms"),
+        (0.1504, 0.15, "150.4 ms old, allowed are 150 ms"),
+        (0.30000001, 0.3, "300.00001 ms old, allowed are 300 ms"),
+        (0.0712, 0.0705, "71 ms old, allowed are 70.5 ms"),
+        (-0.0502, 0.05, "-50.2 ms old, allowed are 50 ms"),
+        (math.nan, 0.05, "nan ms old, allowed are 50 ms"),
+    ],
+)
+def test_an_age_never_looks_like_its_limit_and_names_what_allows_more(age_s, allowed_s, told):
+    assert age_text(age_s, "state_timeout_s", allowed_s) == f"{told} (safety.state_timeout_s)"
+
+
+def test_each_setting_that_a_fault_names_exists():
+    required = replace(EXACT, require_heartbeat=True)
+    faults = [judge(required, heartbeat_s=at_s) for at_s in (None, -9.0)]
+    faults += [judge(now_s=1.0), judge(missed_deadlines=6)]
+    named = {name for fault in faults for name in re.findall(r"\(safety\.(\w+)\)", fault.text)}
+    assert named == {"require_heartbeat", "heartbeat_timeout_s", "state_timeout_s", "max_missed_deadlines"}
+    assert named <= vars(SafetyConfig()).keys()
 
 
 @pytest.mark.parametrize("mode", [Mode.PASSIVE, Mode.DAMP])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -136,7 +137,11 @@ def assert_braked(passenger, lost_s, damped_s):
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("no_scan", "the scan is 0."), ("no_objects", "the objects are 0."), ("late_objects", "the objects are 1.")],
+    [
+        ("no_scan", r"the scan is \d{3}(\.\d+)? ms old"),
+        ("no_objects", r"the objects are \d{3}(\.\d+)? ms old"),
+        ("late_objects", r"the objects are 1\d{3}(\.\d+)? ms old"),
+    ],
 )
 def test_a_lost_input_brakes_the_car_to_standstill_within_its_limits(driving, fault, reason):
     operator, passenger = driving
@@ -144,7 +149,7 @@ def test_a_lost_input_brakes_the_car_to_standstill_within_its_limits(driving, fa
     assert operator.set_parameter("sim_car_node", "fault", fault) == (True, "")
     values = operator.wait_for("policy_node", mode="DAMP")
     assert values["damped code"] == "surroundings"
-    assert reason in values["damped because"]
+    assert re.search(reason, values["damped because"])
     damped_s = float(values["damped: first damping sent at s"])
     assert_braked(passenger, lost_s, damped_s)
     assert float(operator.fresh_values("sim_car_node")["hardest braking m s2"]) <= 1.02 * BRAKE

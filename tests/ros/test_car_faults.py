@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gantry_bringup.description import LAUNCHES
 from gantry_hardware.errors import GantryError
 from gantry_ros.car_faults import WATCHED_S, Drill, drill_text
 
@@ -69,7 +70,13 @@ def test_a_car_that_stands_loses_nothing():
     assert np.isfinite(drill.report()["way_m"])
 
 
-def test_faults_have_names():
+def test_faults_have_names_and_the_launch_lists_them():
+    with pytest.raises(GantryError) as caught:
+        Drill("blind", 1.0, 8.0)
+    told = "frozen, late_objects, nan, no_joints, no_objects, no_scan, no_stop_line, silent"
+    assert str(caught.value) == f"Unknown fault 'blind'. Available: {told}."
+    (argument,) = (argument for argument in LAUNCHES["sim_drive"].arguments if argument.name == "fault")
+    assert all(name in argument.text for name in told.split(", "))
     with pytest.raises(GantryError, match="Did you mean 'no_scan'"):
         Drill("no_scam", 1.0, 8.0)
     with pytest.raises(GantryError, match="no fault is named"):

@@ -34,7 +34,7 @@ from gantry_deploy.safety import is_car
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_ros.car_faults import LOST_INPUTS, require_fault
+from gantry_ros.car_faults import FAULT_NAMES, LOST_INPUTS, require_fault
 from gantry_ros.profile import parse_goal, parse_profile
 
 __all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
@@ -110,7 +110,9 @@ SIM_DRIVE_ARGUMENTS = (
     Argument("command_message", "", "ackermann (where ackermann_msgs is installed), twist or twist_stamped"),
     Argument("route_end", "end", "at the route's end: end everything, stop the car, or ignore it"),
     Argument("route_end_m", "", "how far before the end of the route that is, m"),
-    Argument("fault", "", "drill: what is lost on the way, for example no_scan; the car must brake, then all ends"),
+    Argument(
+        "fault", "", f"drill: what goes wrong on the way ({', '.join(FAULT_NAMES)}); the car must brake, then all ends"
+    ),
     Argument("fault_after_s", "6", "how long the car has been on its way then, s"),
 )
 """Of ``sim_drive``."""

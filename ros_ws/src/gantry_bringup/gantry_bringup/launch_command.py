@@ -24,9 +24,11 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
     """Start the nodes and stay until one of them ends.
 
     Raises:
-        GantryError: If name, arguments or bundle are refused, or if ROS 2 is missing; nothing has been started.
+        GantryError: If name, arguments, parameter file or bundle are refused, if ROS 2 is missing, or if the nodes
+            could not hear one another; nothing has been started.
     """
-    from gantry_bringup.processes import NodeGroup, node_command  # Not needed for `gantry --help`.
+    from gantry_bringup.loopback import require_loopback  # None of these is needed for `gantry --help`.
+    from gantry_bringup.processes import NodeGroup, node_command
     from gantry_ros.availability import require_ros
 
     given = _assignments(args.assignments)
@@ -36,6 +38,7 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
             print(_shell_line(spec, node_command(spec)))
         return {"nodes": [{"name": spec.name, "command": node_command(spec)} for spec in specs]}
     require_ros()
+    require_loopback(specs)
     group = NodeGroup(specs)
     begin_s = time.time()
     try:

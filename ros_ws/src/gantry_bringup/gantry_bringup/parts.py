@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gantry_bringup.config_file import check_config
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract import PolicyContract
@@ -36,6 +37,11 @@ class NodeSpec:
     """Pairs of topic name and the name to use instead."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set."""
+
+    @property
+    def full_name(self) -> str:
+        """Node name with its namespace, for example ``/left/policy_node``."""
+        return "/".join(("", *(part for part in self.namespace.split("/") if part), self.name))
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,16 @@ class Launch:
 
         Raises:
             UnknownNameError: If there is no such argument.
-            GantryError: If a value does not fit.
+            GantryError: If a value, or the parameter file, does not fit.
         """
         defaults = {argument.name: argument.default for argument in self.arguments}
         for name in given:
             if name not in defaults:
                 raise UnknownNameError(f"argument of '{self.name}'", name, defaults)
-        return self.build({**defaults, **given})
+        nodes = self.build({**defaults, **given})
+        for path in dict.fromkeys(node.config for node in nodes if node.config):
+            check_config(path, [node.full_name for node in nodes])
+        return nodes
 
 
 def make_node(

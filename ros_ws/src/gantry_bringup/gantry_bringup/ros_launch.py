@@ -13,6 +13,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from gantry_bringup.description import Launch, NodeSpec, find_launch
+from gantry_bringup.loopback import require_loopback
 from launch import LaunchContext, LaunchDescription  # type: ignore[attr-defined]
 
 
@@ -28,7 +29,9 @@ def launch_description(name: str) -> LaunchDescription:
 
 def _actions(context: LaunchContext, launch: Launch) -> list[Node]:
     given = {argument.name: LaunchConfiguration(argument.name).perform(context) for argument in launch.arguments}
-    return [_action(spec) for spec in launch.nodes(given)]
+    specs = launch.nodes(given)
+    require_loopback(specs)
+    return [_action(spec) for spec in specs]
 
 
 def _action(spec: NodeSpec) -> Node:

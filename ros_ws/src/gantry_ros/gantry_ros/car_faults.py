@@ -19,6 +19,8 @@ FAULTS = {
     "late_objects": "the objects' stamps are from long ago",
 }
 """Every fault and what it does."""
+FAULT_NAMES = tuple(name for name in FAULTS if name)
+"""Those that are faults indeed."""
 
 MOVES_M_S = 0.3
 """A faster car is on its way."""
@@ -37,7 +39,7 @@ def require_fault(fault: str) -> str:
         GantryError: If there is no such fault.
     """
     if fault not in FAULTS:
-        raise GantryError(unknown_name_text("fault", fault, FAULTS))
+        raise GantryError(unknown_name_text("fault", fault, FAULT_NAMES))
     return fault
 
 

@@ -26,6 +26,7 @@ from gantry_deploy.realtime import prepare_thread
 from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.safety_config import SETTINGS
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from gantry_deploy.record import Recorder
 
 NAME = "policy_node"
-SAFETY_PREFIX = "safety."
+SAFETY_PREFIX = f"{SETTINGS}."
 """Every field of :class:`gantry_deploy.safety.SafetyConfig` is a parameter under this name."""
 
 PARAMETERS = (
@@ -126,7 +127,8 @@ class PolicyNode:
         self._host = host
         self._controller = controller
         self._recorder = recorder
-        self._auto = AutoStart(controller, values["auto_start"])
+        self._starts_itself = bool(values["auto_start"])
+        self._auto = AutoStart(controller, self._starts_itself)
         self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
         self._report: TickReport | None = None
         self._state_s = 0.0
@@ -157,6 +159,12 @@ class PolicyNode:
         code, text, fault_s = ("", "", report.time_s) if fault is None else (fault.code.value, fault.text, fault.time_s)
         self.damped = Damped(code, text, fault_s, report.time_s + report.busy_s, self._state_s)
         self._log().error(f"Mode DAMP: {text}")
+        if self._starts_itself:
+            name = self._host.node.get_fully_qualified_name()
+            self._log().warning(
+                f"It does not start by itself again: call the services {name}/reset, {name}/stand and {name}/start, or "
+                "end with Ctrl-C."
+            )
 
     def _open(self, values: dict[str, Any]) -> None:
         node = self._host.node
