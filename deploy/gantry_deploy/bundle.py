@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import io
 import json
-import os
 import re
 import stat
 import zipfile
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
 from gantry_deploy.npz import ZIP_ERRORS, read_npz
+from gantry_deploy.whole_files import write_all, write_whole
 
 FORMAT = 1
 """Newest manifest format that this runtime understands."""
@@ -127,7 +127,7 @@ def seal_bundle(folder: str | Path, *, private_key: bytes | None = None) -> dict
     files = {name: data for name, data in _read_folder(folder).items() if name != MANIFEST}
     _require_files(folder, files)
     manifest = _make_manifest(files, private_key)
-    _replace(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     return manifest
 
 
@@ -142,10 +142,10 @@ def write_bundle(
     mapper_bytes: bytes | None = None,
     base_bytes: bytes | None = None,
 ) -> Path:
-    """Write and seal a bundle; files of an older bundle in the folder are replaced.
+    """Write and seal a bundle, whole or not at all; an older bundle in the folder is replaced.
 
     Args:
-        folder: Created if missing.
+        folder: Created if missing; holds nothing or an older bundle.
         contract: Must equal the one in the model's metadata.
         model_bytes: The ONNX file.
         golden: Arrays without objects.
@@ -158,23 +158,25 @@ def write_bundle(
         The folder.
 
     Raises:
-        BundleError: If the contract names another base than that; nothing is written then.
+        BundleError: If the contract names another base than that, the bundle is too large, or the folder holds other
+            files; nothing is written then.
+        OSError: If the disk does not take it; the folder is as it was before.
     """
     folder = Path(folder)
     _check_base(folder, contract, base_bytes)
-    folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **dict(golden))
-    _replace(folder / MODEL, model_bytes)
-    _replace(folder / CONTRACT, contract.to_json().encode())
-    _replace(folder / GOLDEN, buffer.getvalue())
+    files = {MODEL: model_bytes, CONTRACT: contract.to_json().encode(), GOLDEN: buffer.getvalue()}
     card_bytes = None if card is None else json.dumps(card, indent=1).encode()
-    for name, data in ((CARD, card_bytes), (MAPPER, mapper_bytes), (BASE, base_bytes)):
-        if data is not None:
-            _replace(folder / name, data)
-        else:
-            (folder / name).unlink(missing_ok=True)
-    seal_bundle(folder, private_key=private_key)
+    others = {CARD: card_bytes, MAPPER: mapper_bytes, BASE: base_bytes}
+    files |= {name: data for name, data in others.items() if data is not None}
+    total = 0
+    for count, (name, data) in enumerate(files.items()):
+        total += _check_entry(folder, name, len(data), total, count)
+    if folder.is_dir() and (foreign := {path.name for path in folder.iterdir()} - {MANIFEST, *REQUIRED, *others}):
+        raise BundleError(f"{folder} holds {', '.join(sorted(foreign)[:3])}, which no bundle holds.")
+    files[MANIFEST] = json.dumps(_make_manifest(files, private_key), indent=1).encode()
+    write_all(folder, files, last=MANIFEST, stale=others.keys() - files.keys())
     return folder
 
 
@@ -187,7 +189,7 @@ def write_zip(folder: str | Path, zip_path: str | Path) -> Path:
     folder, zip_path = Path(folder), Path(zip_path)
     files = _read_files(folder)
     _verified_manifest(folder, files)
-    _replace(zip_path, _zip_bytes(files))
+    write_whole(zip_path, _zip_bytes(files))
     return zip_path
 
 
@@ -206,10 +208,9 @@ def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes
     files.pop(MANIFEST)
     sealed = json.dumps(_make_manifest(files, private_key), indent=1).encode()
     if path.is_dir():
-        _replace(path / CARD, files[CARD])
-        _replace(path / MANIFEST, sealed)
+        write_all(path, {CARD: files[CARD], MANIFEST: sealed}, last=MANIFEST)
     else:
-        _replace(path, _zip_bytes({**files, MANIFEST: sealed}))
+        write_whole(path, _zip_bytes({**files, MANIFEST: sealed}))
 
 
 def _read_files(path: Path) -> dict[str, bytes]:
@@ -386,13 +387,3 @@ def _zip_bytes(files: Mapping[str, bytes]) -> bytes:
             info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(info, files[name])
     return buffer.getvalue()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -56,29 +56,69 @@ def set_field(config: T, path: str, text: str) -> T:
     Raises:
         ConfigError: If there is no such field (with the near miss) or the value does not fit.
     """
-    return _set(config, path.split("."), path, text)
+    return set_fields(config, [(path, text)])
 
 
-def _set(config: Any, parts: Sequence[str], path: str, text: str) -> Any:
-    known = [item.name for item in fields(config)]
-    name = parts[0]
-    if name not in known:
-        inside = [f"{item}.{name}" for item in known if name in _field_names(getattr(config, item))]
-        hint = f" Did you mean '{inside[0]}'?" if inside else ""
-        where = f" (in '{path}')" if "." in path else ""
-        raise ConfigError(f"{unknown_name_text('field', name, known)}{hint}{where}")
-    if len(parts) > 1:
-        inner = getattr(config, name)
+def set_fields(config: T, changes: Sequence[tuple[str, str]]) -> T:
+    """The same configuration with several fields changed, whose order matters only where one changes another's place.
+
+    Each dataclass is built once, with all its changes: what a class checks of its fields together holds for the
+    outcome, and need not hold on the way there.
+
+    Args:
+        config: A frozen dataclass.
+        changes: Path and text of each change, as :func:`set_field` takes them; of two of a field the last one counts.
+
+    Raises:
+        ConfigError: If there is no such field (with the near miss) or the value does not fit.
+    """
+    draft = _Draft(config)
+    for path, text in changes:
+        draft.set(path.split("."), path, text)
+    return draft.build()
+
+
+class _Draft:
+    """A dataclass that is being changed: a copy of it with other values, which are drafts or values of fields."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._values: dict[str, Any] = {}
+
+    def build(self) -> Any:
+        """The changed dataclass, which checks itself now."""
+        made = {name: item.build() if isinstance(item, _Draft) else item for name, item in self._values.items()}
+        return replace(self._config, **made)
+
+    def set(self, parts: Sequence[str], path: str, text: str) -> None:
+        """Change the field that the rest of a path leads to."""
+        name = parts[0]
+        self._require(name, path)
+        hint = get_type_hints(type(self._config))[name]
+        if len(parts) == 1:
+            value = _parse(text)
+            if hint is int and isinstance(value, float) and value.is_integer():
+                value = int(value)  # whoever asks for 3e6 steps means a whole number
+            self._values[name] = _convert(hint, value, path, ConfigError)
+            return
+        inner = self._values.get(name, getattr(self._config, name))
         if isinstance(inner, dict):
-            hint, changed = get_type_hints(type(config))[name], inner | {".".join(parts[1:]): _parse(text)}
-            return replace(config, **{name: _convert(hint, changed, name, ConfigError)})
-        if not is_dataclass(inner):
+            changed = inner | {".".join(parts[1:]): _parse(text)}
+            self._values[name] = _convert(hint, changed, name, ConfigError)
+            return
+        if is_dataclass(inner):
+            inner = self._values[name] = _Draft(inner)
+        if not isinstance(inner, _Draft):
             raise ConfigError(f"'{name}' in '{path}' has no fields of its own; it is {inner!r}.")
-        return replace(config, **{name: _set(inner, parts[1:], path, text)})
-    hint, value = get_type_hints(type(config))[name], _parse(text)
-    if hint is int and isinstance(value, float) and value.is_integer():
-        value = int(value)  # whoever asks for 3e6 steps means a whole number
-    return replace(config, **{name: _convert(hint, value, path, ConfigError)})
+        inner.set(parts[1:], path, text)
+
+    def _require(self, name: str, path: str) -> None:
+        known = _field_names(self._config)
+        if name not in known:
+            inside = [f"{item}.{name}" for item in known if name in _field_names(getattr(self._config, item))]
+            hint = f" Did you mean '{inside[0]}'?" if inside else ""
+            where = f" (in '{path}')" if "." in path else ""
+            raise ConfigError(f"{unknown_name_text('field', name, known)}{hint}{where}")
 
 
 def _field_names(value: Any) -> list[str]:
@@ -125,5 +165,14 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
         except OverflowError as problem:
             raise error(f"{where} is a number beyond what fits a float.") from problem
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise error(f"{where} is {value!r}, expected {hint.__name__}.")
+        expected = "a finite number" if hint is float and _is_no_number(value) else hint.__name__
+        raise error(f"{where} is {value!r}, expected {expected}.")
     return value
+
+
+def _is_no_number(value: Any) -> bool:
+    """Whether a text stands for infinity, a number beyond what fits a float, or none at all (``nan``)."""
+    try:
+        return isinstance(value, str) and not math.isfinite(float(value))
+    except ValueError:
+        return False

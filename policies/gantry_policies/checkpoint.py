@@ -7,6 +7,8 @@ import io
 import os
 import random
 import re
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,11 @@ _NAME = re.compile(r"model_(\d+)\.pt")
 
 
 class CheckpointError(GantryError):
-    """A checkpoint is missing or cannot be read."""
+    """A checkpoint is missing, cannot be read or cannot be written."""
+
+
+class UnusableCheckpointError(CheckpointError):
+    """There is nothing to go on from: no checkpoint can be read, or what can be read is of something else."""
 
 
 def save_checkpoint(folder: Path, iteration: int, state: dict[str, Any], keep: int = 3) -> Path:
@@ -59,34 +65,79 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read one checkpoint, tensors and plain values only.
 
     Raises:
-        CheckpointError: If it is missing, damaged, or holds anything else.
+        UnusableCheckpointError: If it is missing, damaged, or holds anything else.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        return _read(path)
     except FileNotFoundError as error:
-        raise CheckpointError(f"There is no checkpoint {path}.") from error
-    except Exception as error:  # torch raises many kinds for damaged files
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"Cannot read checkpoint {path}: {reason}") from error
-    if not isinstance(state, dict):
-        raise CheckpointError(f"Checkpoint {path} holds a {type(state).__name__}, expected a dictionary.")
-    return state
+        raise UnusableCheckpointError(f"There is no checkpoint {path}.") from error
+    except _UnreadableError as error:
+        raise UnusableCheckpointError(f"Cannot read checkpoint {path}: {error}.") from error
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The newest readable checkpoint of a folder.
 
     Raises:
-        CheckpointError: If there is none.
+        UnusableCheckpointError: If there is none.
     """
     problems = []
     for path in reversed(list_checkpoints(folder)):
         try:
-            return path, load_checkpoint(path)
-        except CheckpointError as error:
-            problems.append(str(error))
-    detail = " ".join(problems) or "There are no model_*.pt files."
-    raise CheckpointError(f"No usable checkpoint in {folder}. {detail}")
+            return path, _read(path)
+        except (_UnreadableError, FileNotFoundError) as error:
+            problems.append(f"{path.name} ({error})")
+    if not problems:
+        raise UnusableCheckpointError(f"No usable checkpoint in {folder}. There are no model_*.pt files.")
+    raise UnusableCheckpointError(f"No usable checkpoint in {folder}: {', '.join(problems)}.")
+
+
+def weights_difference(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> str:
+    """What tells the weights of two networks apart, in names and shapes.
+
+    Args:
+        own: Of the network that is there, by name.
+        found: Of a checkpoint.
+
+    Returns:
+        The first difference, for people, and how many more there are; empty if there is none.
+    """
+    texts = [
+        f"'{name}' is {_size(found.get(name))} there and {_size(own.get(name))} here"
+        for name in (*own, *(name for name in found if name not in own))
+        if _size(own.get(name)) != _size(found.get(name))
+    ]
+    more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}" if texts else ""
+
+
+def _size(weights: torch.Tensor | None) -> str:
+    return "missing" if weights is None else " x ".join(map(str, weights.shape)) or "a number"
+
+
+class _UnreadableError(Exception):
+    """The text says why a file is no checkpoint, without a full stop."""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:  # what torch says of a missing end is a number of the system's
+            whole = zipfile.is_zipfile(file)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _UnreadableError(error.strerror or str(error)) from error
+    if not whole:
+        raise _UnreadableError(f"cut short, or no checkpoint: {size} bytes without the end that one has")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged files
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise _UnreadableError(reason.strip().removesuffix(".")) from error
+    if not isinstance(state, dict):
+        raise _UnreadableError(f"it holds a {type(state).__name__}, expected a dictionary")
+    return state
 
 
 def random_state() -> dict[str, Any]:

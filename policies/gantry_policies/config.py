@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +89,19 @@ class GuideCfg:
         return min(1.0, max(0.0, 1.0 - (iteration - self.imitation_iterations) / self.fade_iterations))
 
 
+_RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (("learning_rate", "clip", "max_grad_norm", "init_std"), lambda value: 0.0 < value < math.inf, "a number > 0"),
+    (
+        ("entropy", "entropy_floor", "last_layer_scale", "save_every_s"),
+        lambda value: 0.0 <= value < math.inf,
+        "a number >= 0",
+    ),
+    (("gamma", "entropy_decay"), lambda value: 0.0 < value <= 1.0, "more than 0 and at most 1"),
+    (("lam", "final_learning_rate_factor", "final_clip_factor"), lambda value: 0.0 <= value <= 1.0, "0 to 1"),
+)
+"""Fields of a learner, whether a value is in their range, and the range for messages; NaN is in none."""
+
+
 @dataclass(frozen=True)
 class PpoCfg:
     """PPO and its networks."""
@@ -163,9 +178,7 @@ class PpoCfg:
         for name in ("total_steps", "steps_per_env", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise GantryError(f"learner.{name} is {getattr(self, name)}, expected at least 1.")
-        for name in ("learning_rate", "init_std", "max_grad_norm"):
-            if not getattr(self, name) > 0.0:
-                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number > 0.")
+        self._require_ranges()
         for name in ("hidden", "critic_hidden"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise GantryError(f"learner.{name} is {list(getattr(self, name))}, expected widths of at least 1.")
@@ -178,12 +191,8 @@ class PpoCfg:
                 f"learner.minibatch_samples is {self.minibatch_samples}, expected at least 2, or 0 to use "
                 "learner.minibatches."
             )
-        if not 0.0 <= self.final_clip_factor <= 1.0:
-            raise GantryError(f"learner.final_clip_factor is {self.final_clip_factor}, expected 0 to 1.")
         if self.distribution == "beta" and self.init_std >= MAX_INIT_STD:
             raise GantryError(f"learner.init_std is {self.init_std}, which no Beta has. {INIT_STD_RANGE}")
-        if not 0.0 < self.entropy_decay <= 1.0:
-            raise GantryError(f"learner.entropy_decay is {self.entropy_decay}, expected more than 0 and at most 1.")
         for kind, known in (
             ("activation", ACTIVATIONS),
             ("network", NETWORKS),
@@ -193,6 +202,15 @@ class PpoCfg:
         ):
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
+
+    def _require_ranges(self) -> None:
+        for names, fits, expected in _RANGES:
+            for name in names:
+                value = getattr(self, name)
+                if not fits(value):
+                    raise GantryError(f"learner.{name} is {value}, expected {expected}.")
+        if self.desired_kl is not None and not 0.0 < self.desired_kl < math.inf:
+            raise GantryError(f"learner.desired_kl is {self.desired_kl}, expected a number > 0, or none.")
 
     def learning_rate_at(self, iteration: int, iterations: int) -> float:
         """The linear schedule at an iteration, counted from 0."""

@@ -126,14 +126,18 @@ def refuse_foreign_files(folder: Path) -> None:
     """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it.
 
     Raises:
-        PolicyError: If the folder holds anything that no bundle holds.
+        PolicyError: If the folder holds anything that no bundle holds, or files of a bundle without its manifest.
     """
-    if folder.is_dir():
-        foreign = sorted({path.name for path in folder.iterdir()} - {MANIFEST, CARD, MAPPER, BASE, *REQUIRED})
-        if foreign:
-            raise PolicyError(
-                f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one."
-            )
+    if not folder.is_dir():
+        return
+    names = {path.name for path in folder.iterdir()}
+    foreign = sorted(names - {MANIFEST, CARD, MAPPER, BASE, *REQUIRED})
+    if foreign:
+        raise PolicyError(f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one.")
+    if names and MANIFEST not in names:
+        raise PolicyError(
+            f"'{folder}' holds {', '.join(sorted(names)[:3])} and is no bundle, having no {MANIFEST}; name a new one."
+        )
 
 
 def onnx_bytes(

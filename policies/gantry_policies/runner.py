@@ -16,11 +16,12 @@ from rsl_rl.runners import OnPolicyRunner
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import (
-    CheckpointError,
+    UnusableCheckpointError,
     load_newest,
     random_state,
     restore_random_state,
     save_checkpoint,
+    weights_difference,
 )
 from gantry_policies.config import PpoCfg
 from gantry_policies.networks.layout import ObservationLayout
@@ -184,20 +185,32 @@ class Runner(OnPolicyRunner):
             policy_only: Leave environment and random generators alone: the policy is to be looked at, not trained.
 
         Raises:
-            CheckpointError: If there is none, or it is of another network.
+            UnusableCheckpointError: If there is none, or it is of another task or another network.
         """
         assert self.run_dir is not None
         path, state = load_newest(self.run_dir / CHECKPOINTS)
         try:
+            self._require_same_networks(path, state)
             self.alg.load(state, None, True)
             self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
         except (KeyError, RuntimeError, ValueError) as error:
-            text = " ".join(str(error).split())
-            raise CheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
+            reason = " ".join(str(error).split()).removesuffix(".")
+            text = f"configuration: it has no {reason}" if isinstance(error, KeyError) else f"configuration: {reason}"
+            raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's {text}.") from error
         return path
+
+    def _require_same_networks(self, path: Path, state: dict[str, Any]) -> None:
+        own = self.alg.save()
+        for name in ("actor", "critic"):
+            difference = weights_difference(own[f"{name}_state_dict"], state[f"{name}_state_dict"])
+            if difference:
+                raise UnusableCheckpointError(
+                    f"Checkpoint {path} does not fit this run's configuration; it is of another task or another "
+                    f"network: of the {name}'s weights, {difference}."
+                )
 
     def _iterate(self, obs: Any) -> tuple[Any, Progress]:
         start = time.perf_counter()

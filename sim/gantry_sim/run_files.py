@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,30 @@ TRAINING_KEY = "training"
 """Where a bundle's card holds the configuration that its policy was trained with."""
 EVALUATION_SEED = 10_007
 """Seed of held-out episodes; training refuses it."""
+
+
+def require_seed(seed: int) -> None:
+    """Refuse a seed that nothing may be trained with.
+
+    Raises:
+        RunError: If it is the one that evaluation holds out, or out of range.
+    """
+    if seed == EVALUATION_SEED:
+        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
+    if not 0 <= seed < 2**32:
+        raise RunError(f"Seed {seed} is out of range; expected 0 to {2**32 - 1}.")
+
+
+def require_seeds(seeds: Sequence[int]) -> None:
+    """Refuse the seeds of a comparison before the first of its trainings begins.
+
+    Raises:
+        RunError: If there is none, one comes twice, or nothing may be trained with one.
+    """
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise RunError(f"The seeds are {list(seeds)}, expected one or more, each once.")
+    for seed in seeds:
+        require_seed(seed)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import torch
 
 from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
     BUNDLE_FOLDER,
@@ -24,6 +24,8 @@ from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds
     TRAINING_KEY,
     git_commit,
     hold_run,
+    require_seed,
+    require_seeds,
     trained_commit,
     write_json,
 )
@@ -75,11 +77,9 @@ def check_run(cfg: RunCfg) -> None:
     Raises:
         RunError: If the seed is the one that evaluation holds out, the device does not exist, the task is for another
             robot, there are too few samples to learn from, or a teacher is missing or out of place.
+        GantryError: If something is missing that the environments need.
     """
-    if cfg.seed == EVALUATION_SEED:
-        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
-    if not 0 <= cfg.seed < 2**32:
-        raise RunError(f"Seed {cfg.seed} is out of range; expected 0 to {2**32 - 1}.")
+    require_seed(cfg.seed)
     if re.fullmatch(r"cpu|cuda(:\d+)?", cfg.device) is None:
         raise RunError(f"Unknown device '{cfg.device}'. Expected cpu, or a CUDA device such as cuda:0.")
     if cfg.device != "cpu":
@@ -101,14 +101,15 @@ def check_run(cfg: RunCfg) -> None:
         raise RunError(
             f"{envs} environments x {learner.steps_per_env} steps are too few samples for {minibatches} minibatches."
         )
+    cfg.task.require(cfg.preset.env)
 
 
 def _check_teacher(cfg: RunCfg) -> None:
     taught = cfg.task.teacher(cfg.preset.env) is not None
     if cfg.script and cfg.teacher is not None:
         raise RunError(f"Both '{cfg.script}' and the run '{cfg.teacher}' are named to teach, expected one of them.")
-    if cfg.script and cfg.script not in cfg.task.scripts:
-        raise UnknownNameError(f"script that teaches {cfg.task.name}", cfg.script, cfg.task.scripts)
+    if cfg.script:
+        cfg.task.require_script(cfg.script)
     if cfg.task.needs_teacher and cfg.teacher is None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:

@@ -19,7 +19,7 @@ from typing import Any
 from gantry_deploy.metrics import rate_interval
 from gantry_hardware.errors import GantryError
 from gantry_policies.runner import CHECKPOINTS
-from gantry_sim.run_folder import write_json
+from gantry_sim.run_folder import require_seeds, write_json
 
 TRAINED, SCORED, PLAN = "trained.json", "scored.json", "sweep.json"
 """What is left in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
@@ -47,8 +47,7 @@ class SweepCfg:
     """Run folder of the teacher, for tasks that need one."""
 
     def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise GantryError(f"The seeds are {list(self.seeds)}, expected one or more, each once.")
+        require_seeds(self.seeds)
         if not all(values for _, values in self.vary):
             raise GantryError("A field that varies has no values; expected FIELD=VALUE,VALUE.")
 

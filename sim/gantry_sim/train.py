@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -11,12 +13,15 @@ from typing import Any
 import torch
 from rsl_rl.env import VecEnv
 
+from gantry_deploy.bundle import MAPPER
 from gantry_deploy.contract import Provenance
+from gantry_deploy.locate import RUN_CONFIG
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import export_bundle
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
+from gantry_policies.training_log import BOARD_FOLDER, CURVE_FILE
 from gantry_sim.evaluate import evaluate_policy
 from gantry_sim.guided import load_teacher
 from gantry_sim.interrupts import stop_on_interrupt
@@ -35,6 +40,7 @@ from gantry_sim.run_folder import (
     trained_commit,
     write_json,
 )
+from gantry_sim.run_place import LOCK_FILE, TEACHER_FOLDER
 from gantry_sim.torch_threads import torch_threads
 from gantry_sim.vec_env import GantryVecEnv
 
@@ -83,13 +89,36 @@ def train(
     """
     check_run(cfg)
     with hold_run(folder):
+        begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))
+        if begun:
+            load_newest(folder / CHECKPOINTS)  # says that none can be read before anything is built
         runner = build_runner(cfg, folder)
-        if resume and list_checkpoints(folder / CHECKPOINTS):
+        if begun:
             runner.resume()
         if resume:
             add_session(folder, runner.iteration)
         with stop_on_interrupt(runner.stop):
             return runner, runner.train(on_progress)
+
+
+def remove_untrained(folder: Path, *, created: bool) -> None:
+    """Take away what a start has written that failed before its first iteration; what has learned something stays.
+
+    Args:
+        folder: Of a new run.
+        created: Whether the folder goes as well, if nothing else is in it.
+    """
+    curve = folder / CURVE_FILE
+    if (folder / CHECKPOINTS).exists() or (curve.exists() and curve.stat().st_size):
+        return
+    with contextlib.suppress(OSError, RunError), hold_run(folder):  # somebody else may have begun here meanwhile
+        for name in (CURVE_FILE, MAPPER, RUN_CONFIG):
+            (folder / name).unlink(missing_ok=True)
+        for name in (BOARD_FOLDER, TEACHER_FOLDER):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / LOCK_FILE).unlink(missing_ok=True)
+        if created:
+            folder.rmdir()
 
 
 def policy_of(runner: Runner) -> torch.nn.Module:

@@ -1,8 +1,10 @@
 """The frame of the ``gantry`` command: discovery, parsing, one-message errors, exit codes, JSON results."""
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -22,6 +24,7 @@ def _add_greet_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("who")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to greet")
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--title", default="", help="what to add")
     add_json_option(parser)
 
 
@@ -32,6 +35,35 @@ def _greet(args: argparse.Namespace) -> dict:
 
 def _stop(args: argparse.Namespace) -> int:
     raise KeyboardInterrupt
+
+
+def _swallow(args: argparse.Namespace) -> int:
+    """What a callback of ctypes makes of Ctrl-C: an error of its own, which says nothing of where it came from."""
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    raise TypeError("argument 1: KeyboardInterrupt")
+
+
+def _record(args: argparse.Namespace) -> int:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        raise GantryError("The recording could not be closed.")
+
+
+def _stop_later(args: argparse.Namespace) -> int:
+    asked = []
+    before = signal.signal(signal.SIGINT, lambda *arguments: asked.append(arguments))
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert asked
+    raise GantryError("The gate is closed.")
+
+
+def _lapse(args: argparse.Namespace) -> int:
+    raise TypeError("a fault of the program")
 
 
 def _refuse(args: argparse.Namespace) -> int:
@@ -49,6 +81,10 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 GREET = Command("greet", "say hello", _add_greet_arguments, _greet, epilog="example:\n  gantry greet you")
 STOP = Command("stop", "be interrupted", _no_arguments, _stop)
 REFUSE = Command("refuse", "raise an error", _no_arguments, _refuse)
+SWALLOW = Command("swallow", "turn Ctrl-C into an error", _no_arguments, _swallow)
+RECORD = Command("record", "fail after Ctrl-C", _no_arguments, _record)
+STOP_LATER = Command("stop-later", "have a handler of its own", _no_arguments, _stop_later)
+LAPSE = Command("lapse", "have a fault", _no_arguments, _lapse)
 NEED_TORCH = Command("need-torch", "import torch late", _no_arguments, _need_torch)
 VERDICT = Command("verdict", "say no", _no_arguments, lambda args: cli.EXIT_NO)
 MISNAMED = Command("other", "has another name than its entry point", _no_arguments, lambda args: 0)
@@ -61,12 +97,20 @@ def registered(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "late_torch.py").write_text("import torch_that_is_absent\n")
     (tmp_path / "explodes.py").write_text("raise RuntimeError('kaboom')\n")
+    (tmp_path / "interrupted.py").write_text(
+        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+        "raise TypeError('argument 1: KeyboardInterrupt')\n"
+    )
     (tmp_path / "needs_rsl.py").write_text("raise ModuleNotFoundError(\"No module named 'rsl_rl'\", name='rsl_rl')\n")
     monkeypatch.setitem(sys.modules, "cli_samples", sys.modules[__name__])
     values = {
         "greet": "cli_samples:GREET",
         "stop": "cli_samples:STOP",
         "refuse": "cli_samples:REFUSE",
+        "swallow": "cli_samples:SWALLOW",
+        "record": "cli_samples:RECORD",
+        "stop-later": "cli_samples:STOP_LATER",
+        "lapse": "cli_samples:LAPSE",
         "need-torch": "cli_samples:NEED_TORCH",
         "verdict": "cli_samples:VERDICT",
         "misnamed": "cli_samples:MISNAMED",
@@ -153,6 +197,29 @@ def test_ctrl_c_is_a_line_and_130(registered, capsys):
     assert run(capsys, "stop") == (130, "", "Interrupted.\n")
 
 
+@pytest.mark.parametrize("command", ["swallow", "interrupted"])
+def test_ctrl_c_that_comes_out_as_another_error_is_a_line_and_130(registered, capsys, command):
+    registered.append(EntryPoint("interrupted", "interrupted:COMMAND", discovery.GROUP))
+    before = signal.getsignal(signal.SIGINT)
+    assert run(capsys, command) == (130, "", "Interrupted.\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_goes_wrong_after_ctrl_c_is_said_too(registered, capsys):
+    assert run(capsys, "record") == (130, "", "Error: The recording could not be closed.\nInterrupted.\n")
+    code, _, err = run(capsys, "--traceback", "swallow")
+    assert (code, "in _swallow" in err) == (130, True)
+
+
+def test_who_handles_ctrl_c_himself_is_not_interrupted(registered, capsys):
+    assert run(capsys, "stop-later") == (2, "", "Error: The gate is closed.\n")
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(registered):
+    with pytest.raises(TypeError, match="a fault of the program"):
+        cli.main(["lapse"])
+
+
 def test_an_integer_is_the_exit_code(registered, capsys):
     assert run(capsys, "verdict") == (1, "", "")
 
@@ -167,6 +234,8 @@ def test_a_command_explains_itself(registered, capsys):
     code, out, _ = run(capsys, "greet", "--help")
     assert code == 0
     assert "where to greet (default: cpu)" in out
+    assert "what to add" in out
+    assert "(default: )" not in out
     assert "example:\n  gantry greet you" in out
 
 

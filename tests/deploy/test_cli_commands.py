@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -15,9 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gantry_deploy.bundle import seal_bundle, update_card
 from gantry_deploy.cli import main as cli
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract_parts import Acceptance
 from gantry_deploy.recording import read_recording
+from gantry_deploy.rollout import RolloutConfig
 from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
 from gantry_hardware.robots import robot_spec
+
+ACCEPTANCE = Acceptance(min_success_rate=0.8)
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +58,26 @@ def test_inspect_shows_every_part(bundle, contract, capsys):
     assert ["lin_vel_y_base_m_s", "-0.5", "0.5"] in words
     assert ["frequency_hz", "2"] in words
     assert ["max_fall_rate", "0.02"] in words
+    assert "min_success_rate" not in out
     assert ["speed.mean_m_s", "0.5"] in words
     assert "go2, 50 Hz, fits the one installed here" in out
     assert "4 files, every SHA-256 verified; not signed" in out
+
+
+def test_inspect_shows_of_a_car_what_means_something_for_one(tmp_path, capsys):
+    bundle = drive_bundle(tmp_path / "bundle", drive_contract_for(robot_spec("bmw_320i"), acceptance=ACCEPTANCE))
+    of_a_check = {"acceptance": asdict(ACCEPTANCE), "conditions": asdict(RolloutConfig())}
+    update_card(bundle.path, {"check": of_a_check, "friction": 3})
+    code, out, _ = run(capsys, "inspect", bundle.path, "--json", tmp_path / "all.json")
+    assert code == 0
+    words = [line.split() for line in out.splitlines()]
+    assert ["min_success_rate", "0.8"] in words
+    assert ["check.acceptance.min_success_rate", "0.8"] in words
+    assert ["check.conditions.noise", "1"] in words
+    assert ["friction", "3"] in words  # somebody else's entry
+    for legged in ("max_fall_rate", "max_lin_vel_error", "conditions.friction", "added_mass_share", "resample_s"):
+        assert legged not in out
+    assert json.loads((tmp_path / "all.json").read_text())["contract"]["acceptance"]["max_fall_rate"] == 0.02
 
 
 def test_inspect_as_json(bundle, contract, capsys):

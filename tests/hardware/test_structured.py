@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gantry_deploy.errors import ContractError
-from gantry_hardware.structured import ConfigError, from_plain, set_field
+from gantry_hardware.structured import ConfigError, from_plain, set_field, set_fields
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,11 @@ def test_one_field_is_changed_and_nothing_else(path, text, found):
         ("env.num_envs", "", "env.num_envs is '', expected int"),
         ("env.hidden", "[1e2]", r"env.hidden\[0\] is 100.0, expected int"),
         ("env.flat", "yes", "env.flat is 'yes', expected bool"),
-        ("env.clip", "NaN", "env.clip is 'NaN', expected float"),
-        ("env.clip", "Infinity", "env.clip is 'Infinity', expected float"),
-        ("env.clip", "1e999", "env.clip is '1e999', expected float"),
+        ("env.clip", "NaN", "env.clip is 'NaN', expected a finite number"),
+        ("env.clip", "Infinity", "env.clip is 'Infinity', expected a finite number"),
+        ("env.clip", "nan", "env.clip is 'nan', expected a finite number"),
+        ("env.clip", "1e999", "env.clip is '1e999', expected a finite number"),
+        ("env.clip", "wide", "env.clip is 'wide', expected float"),
         ("env.weights.tilt", "steep", "tilt is 'steep', expected float"),
         ("env", "3", "env is 3, expected an object"),
         ("", "3", "Unknown field ''"),
@@ -163,3 +165,40 @@ def test_no_fields_are_found_inside_what_was_switched_off():
     off = set_field(PRESET, "env.noise", "null")
     with pytest.raises(ConfigError, match=r"'noise' in 'env\.noise\.width_m' has no fields of its own; it is None"):
         set_field(off, "env.noise.width_m", "1")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    kind: str = "small"
+    path: str = ""
+
+    def __post_init__(self):
+        if (self.kind == "large") != bool(self.path):
+            raise ConfigError(f"kind is '{self.kind}' and path is '{self.path}', expected a path for the large one.")
+
+
+@dataclass(frozen=True)
+class Task:
+    scorer: Scorer = field(default_factory=Scorer)
+    steps: int = 1
+
+
+LARGE = [("scorer.kind", "large"), ("scorer.path", "there"), ("steps", "3")]
+
+
+@pytest.mark.parametrize("changes", [LARGE, LARGE[::-1]])
+def test_changes_that_fit_together_alone_come_in_any_order(changes):
+    assert set_fields(Task(), changes) == Task(Scorer("large", "there"), 3)
+    with pytest.raises(ConfigError, match="kind is 'large' and path is ''"):
+        set_fields(Task(), [*changes, ("scorer.path", "")])
+
+
+def test_of_two_changes_of_a_field_the_last_one_counts():
+    parts = [("env.noise.bias_m", "3"), ("env.noise", '{"width_m": 2}'), ("env.noise.bias_m", "1")]
+    assert set_fields(PRESET, parts).env.noise == Noise(2.0, 1.0)
+    assert set_fields(PRESET, parts[:2]).env.noise == Noise(2.0, 0.0)
+    weights = [("env.weights", "{}"), ("env.weights.a", "1"), ("env.weights.b", "2")]
+    assert set_fields(PRESET, weights).env.weights == {"a": 1.0, "b": 2.0}
+    assert set_fields(PRESET, []) == PRESET
+    with pytest.raises(ConfigError, match="no fields of its own; it is None"):
+        set_fields(PRESET, [("env.noise.width_m", "1"), ("env.noise", "null"), ("env.noise.width_m", "1")])

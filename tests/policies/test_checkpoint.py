@@ -12,12 +12,14 @@ import torch
 
 from gantry_policies.checkpoint import (
     CheckpointError,
+    UnusableCheckpointError,
     list_checkpoints,
     load_checkpoint,
     load_newest,
     random_state,
     restore_random_state,
     save_checkpoint,
+    weights_difference,
 )
 
 
@@ -81,8 +83,11 @@ def test_where_nothing_is_usable_every_reason_is_given(tmp_path):
         load_newest(tmp_path)
     for number in (1, 2):
         empty(save_checkpoint(tmp_path, number, state(number)))
-    with pytest.raises(CheckpointError, match=r"No usable checkpoint .*model_2\.pt.*model_1\.pt"):
+    reason = "cut short, or no checkpoint: 0 bytes without the end that one has"
+    with pytest.raises(UnusableCheckpointError) as refusal:
         load_newest(tmp_path)
+    text = f"No usable checkpoint in {tmp_path}: model_2.pt ({reason}), model_1.pt ({reason})."
+    assert str(refusal.value) == text
     with pytest.raises(CheckpointError, match=r"There is no checkpoint .*model_3\.pt"):
         load_checkpoint(tmp_path / "model_3.pt")
 
@@ -107,6 +112,15 @@ def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, write):
     assert not witness.exists()
     torch.load(path, weights_only=False) if write is torch.save else pickle.loads(path.read_bytes())
     assert witness.exists()  # the file was as dangerous as it was meant to be
+
+
+def test_how_weights_differ_is_said_by_name_and_size():
+    own = {"first": torch.zeros(3, 4), "bias": torch.zeros(3), "scale": torch.tensor(1.0)}
+    assert weights_difference(own, own) == ""
+    assert weights_difference(own, own | {"first": torch.zeros(3, 5)}) == "'first' is 3 x 5 there and 3 x 4 here"
+    other = {"first": torch.zeros(3, 4), "scale": torch.zeros(2), "extra": torch.zeros(1)}
+    assert weights_difference(own, other) == "'bias' is missing there and 3 here, and 2 more"
+    assert weights_difference({}, {"scale": torch.tensor(1.0)}) == "'scale' is a number there and missing here"
 
 
 def test_a_file_that_holds_no_dictionary_is_refused(tmp_path):

@@ -179,6 +179,19 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_file_that_is_only_called_like_a_bundles_is_left_alone(tmp_path):
+    folder = tmp_path / "law"
+    folder.mkdir()
+    export_bundle(network(), CONTRACT, golden(), folder)  # an empty one is as good as none
+    export_bundle(network(), CONTRACT, golden(), folder)
+    (folder / "manifest.json").unlink()
+    for path in folder.iterdir():
+        path.unlink() if path.name != "contract.json" else path.write_text("of employment")
+    with pytest.raises(PolicyError, match=r"law' holds contract\.json and is no bundle, having no manifest\.json;"):
+        export_bundle(network(), CONTRACT, golden(), folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"contract.json": "of employment"}
+
+
 @pytest.mark.slow
 def test_an_older_bundle_is_replaced_and_survives_a_refusal(tmp_path):
     folder = export_bundle(network(seed=1), CONTRACT, golden(), tmp_path / "bundle")

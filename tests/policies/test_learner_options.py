@@ -102,3 +102,30 @@ def test_a_mixture_of_experts_as_actor_and_critic(make_runner, threads):
 def test_options_that_make_no_sense_are_refused(change, error, text):
     with pytest.raises(error, match=text):
         PpoCfg(total_steps=1, **change)
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right", "expected"),
+    [
+        ("gamma", (0.0, 1.5, -0.9, NAN), (0.5, 1.0), "more than 0 and at most 1"),
+        ("lam", (-0.1, 1.01, NAN), (0.0, 1.0), "0 to 1"),
+        ("clip", (0.0, -0.2, NAN, INFINITY), (0.1,), "a number > 0"),
+        ("entropy", (-0.1, NAN, INFINITY), (0.0,), "a number >= 0"),
+        ("entropy_floor", (-0.1, NAN), (0.0, 1e-3), "a number >= 0"),
+        ("learning_rate", (0.0, NAN, INFINITY), (1e-5,), "a number > 0"),
+        ("final_learning_rate_factor", (-0.1, 1.1), (0.0, 1.0), "0 to 1"),
+        ("desired_kl", (0.0, -0.01, NAN), (None, 0.01), "a number > 0, or none"),
+        ("last_layer_scale", (-1.0,), (0.0, 1.0), "a number >= 0"),
+        ("save_every_s", (-1.0,), (0.0,), "a number >= 0"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(name, wrong, right, expected):
+    for value in wrong:
+        with pytest.raises(GantryError) as refusal:
+            PpoCfg(total_steps=1, **{name: value})
+        assert str(refusal.value) == f"learner.{name} is {value}, expected {expected}."
+    for value in right:
+        assert getattr(PpoCfg(total_steps=1, **{name: value}), name) == value

@@ -1,12 +1,19 @@
 """Stopping and resuming: what comes out is what an uninterrupted training gives."""
 
 import csv
+import re
 import shutil
 
 import pytest
 import torch
 
-from gantry_policies.checkpoint import CheckpointError, list_checkpoints, load_newest
+from gantry_policies.checkpoint import (
+    CheckpointError,
+    UnusableCheckpointError,
+    list_checkpoints,
+    load_newest,
+    save_checkpoint,
+)
 from gantry_policies.runner import TrainingError
 from gantry_policies.training_log import CURVE_FILE
 
@@ -166,8 +173,19 @@ def test_a_policy_can_be_looked_at_without_its_environment(make_runner, tmp_path
 
 def test_a_checkpoint_of_another_network_is_refused(make_runner, tmp_path):
     train_until(make_runner(tmp_path), 2)
-    with pytest.raises(CheckpointError, match=r"model_2\.pt does not fit this run's configuration: .*size mismatch"):
+    with pytest.raises(UnusableCheckpointError) as refusal:
         make_runner(tmp_path, hidden=(24,)).resume()
+    text = str(refusal.value)
+    assert "model_2.pt does not fit this run's configuration; it is of another task or another network: of" in text
+    assert text.count("\n") == 0
+    assert "size mismatch" not in text
+    assert re.search(r"actor's weights, '\S+weight' is \d+ x \d+ there and 24 x \d+ here, and \d+ more\.$", text)
+
+
+def test_a_checkpoint_without_weights_is_refused(make_runner, tmp_path):
+    save_checkpoint(tmp_path / "checkpoints", 3, {"iteration": 3})
+    with pytest.raises(UnusableCheckpointError, match=r"configuration: it has no 'actor_state_dict'\."):
+        make_runner(tmp_path).resume()
 
 
 def test_nothing_is_written_without_a_folder(make_runner, tmp_path):

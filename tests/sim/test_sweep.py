@@ -93,5 +93,8 @@ def test_a_typo_is_refused_before_anything_runs(tmp_path, capsys):
     assert "Did you mean" in capsys.readouterr().err
     assert main([*base, "--vary", "learner.gamma"]) == 2
     assert main([*base, "--seeds", "1,x"]) == 2
+    capsys.readouterr()
+    assert main([*base, "--seeds", "1,-1"]) == 2
+    assert "Seed -1 is out of range" in capsys.readouterr().err
     assert main([*base, "--suite", "ame2"]) == 2
     assert not output.exists()

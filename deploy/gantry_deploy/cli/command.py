@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 STDOUT = "-"
@@ -82,7 +83,7 @@ def emit_result(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
         stream.flush()
         return
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        write_whole(target, text.encode())
     except OSError as error:
         raise GantryError(f"Cannot write the result to '{target}': {error.strerror}.") from error
 

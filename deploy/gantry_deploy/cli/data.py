@@ -23,7 +23,9 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.locate import near_miss
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
+from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
 if TYPE_CHECKING:
@@ -182,7 +184,11 @@ def _replay(args: argparse.Namespace) -> dict[str, Any]:
     choose("feature", args.feature, dataset.info.features)
     result = _show(dataset, args.episode, args.feature)
     if args.video is not None:
-        args.video.write_bytes(film(dataset, args.episode, args.feature))
+        data = film(dataset, args.episode, args.feature)
+        try:
+            write_whole(args.video, data)
+        except OSError as error:
+            raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
         print(f"film: {args.video}")
         result["video"] = str(args.video)
     if args.backend is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -14,10 +14,13 @@ from rich.text import Text
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import Command, add_json_option
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract import BODY_POSE, PolicyContract
+from gantry_deploy.contract_parts import Acceptance
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
+SUCCESS = "min_success_rate"
+"""The threshold of policies with goals; the others have those of following a velocity without falling."""
 LEAST_WIDTH = 110
 """Columns that the tables need; a narrower terminal wraps lines, which loses less than cutting them off."""
 
@@ -84,11 +87,25 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
         parts += _titled("Gait", _pairs(asdict(contract.gait), skip=("joint_foot", "joint_gain")))
     if contract.map_window is not None:
         parts += _titled("Map window", _pairs(asdict(contract.map_window)))
-    parts += _titled("Thresholds of gantry check", _pairs(asdict(contract.acceptance)))
+    asked, foreign = asdict(contract.acceptance), meaningless_rows(contract)
+    parts += _titled("Thresholds of gantry check", _pairs(asked, skip=tuple(name.split(".")[-1] for name in foreign)))
     parts += _titled("Provenance", _pairs(asdict(contract.provenance)))
-    card = _pairs(flatten(bundle.card)) if bundle.card else Text("none yet: 'gantry check' measures and writes it")
+    none = Text("none yet: 'gantry check' measures and writes it")
+    card = _pairs(flatten(bundle.card), skip=foreign) if bundle.card else none
     parts += _titled("Card", card)
     return Group(*parts)
+
+
+def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
+    """What a card's record of a check says that means nothing for the policy, with dotted names: thresholds that nobody
+    asks for, and what differs between episodes of robots with legs where a car drives or an arm reaches."""
+    from gantry_deploy.check import CARD_KEY
+
+    goals = contract.drive is not None or contract.arm is not None or contract.command.kind == BODY_POSE
+    rows = [f"acceptance.{item.name}" for item in fields(Acceptance) if (item.name == SUCCESS) != goals]
+    if contract.drive is not None or contract.arm is not None:
+        rows += ["conditions.friction", "conditions.added_mass_share", "conditions.resample_s"]
+    return tuple(f"{CARD_KEY}.{row}" for row in rows)
 
 
 def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
+from types import FrameType
 
 from gantry_deploy.cli.command import STDOUT, Command, UsageError, emit_result
 from gantry_deploy.cli.discovery import (
@@ -43,23 +46,76 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``gantry`` with ``argv`` (default: the process's own arguments) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments[:1]
+    with _remembering_interrupts() as interrupted:
+        try:
+            code = _dispatch(arguments[1:] if show_traceback else arguments)
+            sys.stdout.flush()
+            return code
+        except KeyboardInterrupt:
+            return _stop()
+        except Exception as error:
+            if interrupted.is_set():
+                return _stop(error, show_traceback)
+            return _explain(error, show_traceback)
+
+
+@contextlib.contextmanager
+def _remembering_interrupts() -> Iterator[threading.Event]:
+    """Know of Ctrl-C also where the code that it hits turns the interruption into an error of its own.
+
+    What runs while modules are imported may do so: callbacks of ctypes, imports that fail softly. Whoever puts a
+    handler of his own in the place of this one, for as long as he needs it, is not affected, and nothing is put in the
+    place of another one, or where SIGINT is ignored.
+    """
+    interrupted = threading.Event()
+    default = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
+        yield interrupted
+        return
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        default(number, frame)
+
+    signal.signal(signal.SIGINT, remember)
     try:
-        code = _dispatch(arguments[1:] if show_traceback else arguments)
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, default)
+
+
+def _stop(error: Exception | None = None, show_traceback: bool = False) -> int:
+    """Say that Ctrl-C ended it, and what went wrong while it did, where that says so itself."""
+    if error is not None and show_traceback:
+        traceback.print_exc()
+    if isinstance(error, GantryError) and _follows_interrupt(error):
+        _say(f"Error: {error}")
+    try:
         sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        _say("Interrupted.")
-        return EXIT_INTERRUPTED
-    except GantryError as error:
-        return _refuse(str(error), show_traceback)
-    except ModuleNotFoundError as error:
-        if extra_of_module(error.name or "") is None:
-            raise
-        return _refuse(f"{missing_module_text(error)}.", show_traceback)
-    except BrokenPipeError:
-        # The reader (head, less) has left. Python would complain again while flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # Ctrl-C ended the reader, too.
+        _drop_output()
+    _say("Interrupted.")
+    return EXIT_INTERRUPTED
+
+
+def _follows_interrupt(error: BaseException) -> bool:
+    """Whether an error came up while an interruption was being dealt with: a file that could not be closed, say."""
+    context = error.__context__
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context is not None
+
+
+def _explain(error: Exception, show_traceback: bool) -> int:
+    """The exit code of what ended the command; a fault of the program is raised again, for its traceback."""
+    if isinstance(error, BrokenPipeError):
+        _drop_output()  # The reader (head, less) has left.
         return EXIT_OK
+    if isinstance(error, GantryError):
+        return _refuse(str(error), show_traceback)
+    if isinstance(error, ModuleNotFoundError) and extra_of_module(error.name or "") is not None:
+        return _refuse(f"{missing_module_text(error)}.", show_traceback)
+    raise error
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -144,6 +200,11 @@ def _version_text() -> str:
     except PackageNotFoundError:
         number = "(not installed)"
     return f"gantry {number} (Python {sys.version.split()[0]})"
+
+
+def _drop_output() -> None:
+    """Write what is left to nowhere: Python would complain of the closed pipe again while flushing at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(text: str, show_traceback: bool) -> int:

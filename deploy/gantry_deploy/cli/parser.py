@@ -28,7 +28,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text = action.help
-        telling = action.default not in (None, False, argparse.SUPPRESS, [], ())
+        telling = action.default not in (None, False, "", argparse.SUPPRESS, [], ())
         if text and telling and action.option_strings and "%(default)" not in text:
             text += " (default: %(default)s)"
         return text

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.report.svg import inline_svg
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Report:
         """
         target = Path(path)
         try:
-            target.write_text(self.html(), encoding="utf-8")
+            write_whole(target, self.html().encode())
         except OSError as error:
             raise GantryError(f"Cannot write the report to '{target}': {error.strerror}.") from error
         return target

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.checkpoint import weights_difference
 from gantry_policies.offpolicy.actors import Choice, DeterministicActor, GaussianActor, Noise
 from gantry_policies.offpolicy.augment import shifted
 from gantry_policies.offpolicy.batches import Batch, Lookahead
@@ -189,6 +190,9 @@ class Learner:
         """
         try:
             for name, network in self._networks().items():
+                difference = weights_difference(network.state_dict(), state["networks"][name])
+                if difference:
+                    raise ValueError(f"it is of another task or another network: of the {name}'s weights, {difference}")
                 network.load_state_dict(state["networks"][name])
             for name, optimizer in self._optimizers.items():
                 optimizer.load_state_dict(state["optimizers"][name])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import (
-    CheckpointError,
+    UnusableCheckpointError,
     list_checkpoints,
     load_newest,
     random_state,
@@ -217,14 +217,14 @@ class Trainer:
         episodes; others begin new ones.
 
         Raises:
-            CheckpointError: If there is none, or it does not fit this training's configuration.
+            UnusableCheckpointError: If there is none, or it does not fit this training's configuration.
         """
         if self.run_dir is None:
-            raise CheckpointError("There is nothing to resume without a folder of the run.")
+            raise UnusableCheckpointError("There is nothing to resume without a folder of the run.")
         folder = self.run_dir / CHECKPOINTS
         path, state = load_newest(folder)
         if not is_same_base(state.get("base"), self._fingerprint):
-            raise CheckpointError(
+            raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
                 "there was labelled by that one. Put it back, or begin a new run."
             )
@@ -241,7 +241,7 @@ class Trainer:
             restore_random_state(state["random"])
         except (GantryError, KeyError, TypeError) as error:
             text = " ".join(str(error).split())
-            raise CheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
+            raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
         return path
 
     def _run(self) -> Iterator[TrainingProgress | None]:

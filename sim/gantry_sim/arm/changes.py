@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gantry_deploy.cli.command import UsageError
-from gantry_hardware.structured import set_field
+from gantry_hardware.structured import set_fields
 from gantry_sim.arm.presets import ArmPreset
+from gantry_sim.cli.common import assignments
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,4 @@ def changed_preset(preset: ArmPreset, changes: Sequence[str]) -> ArmPreset:
 
 
 def _changed(config: Any, changes: Sequence[str], example: str) -> Any:
-    for change in changes:
-        path, equals, text = change.partition("=")
-        if not equals:
-            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example {example}.")
-        config = set_field(config, path, text)
-    return config
+    return set_fields(config, assignments(changes, example))

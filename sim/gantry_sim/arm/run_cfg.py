@@ -26,7 +26,7 @@ from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE
 from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_method, preset_of
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.gym.task import find_any_task
-from gantry_sim.run_files import EVALUATION_SEED, git_commit, hold_run, write_json
+from gantry_sim.run_files import git_commit, hold_run, require_seed, write_json
 from gantry_sim.run_place import ARM_FILES, RunError, require_fresh, trained_task
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.tasks.names import is_arm_task
@@ -133,10 +133,7 @@ def check_arm_run(run: ArmRun) -> None:
         RunError: If the seed is held out or out of range, the device does not exist, demonstrations or a base are
             missing or out of place, or there are no environments.
     """
-    if run.seed == EVALUATION_SEED:
-        raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
-    if not 0 <= run.seed < 2**32:
-        raise RunError(f"Seed {run.seed} is out of range; expected 0 to {2**32 - 1}.")
+    require_seed(run.seed)
     require_device(run.device)
     if run.preset.env.num_envs < 1:
         raise RunError(f"env.num_envs is {run.preset.env.num_envs}, expected at least 1.")

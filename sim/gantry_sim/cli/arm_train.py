@@ -149,11 +149,13 @@ def train(args: argparse.Namespace) -> int | dict[str, Any]:
 @contextlib.contextmanager
 def _way_back(folder: Path) -> Iterator[None]:
     """Tell whoever is thrown out how to come back in."""
-    from gantry_policies.checkpoint import CheckpointError, list_checkpoints
+    from gantry_policies.checkpoint import CheckpointError, UnusableCheckpointError, list_checkpoints
     from gantry_policies.offpolicy.training import CHECKPOINTS, DivergedError
 
     try:
         yield
+    except UnusableCheckpointError:  # it would only say so again
+        raise
     except (KeyboardInterrupt, CheckpointError, DivergedError):
         if list_checkpoints(folder / CHECKPOINTS):
             print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)

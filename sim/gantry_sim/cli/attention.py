@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar
 
@@ -150,6 +151,6 @@ def _read_scores(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        path.write_bytes(data)
+        write_whole(path, data)
     except OSError as error:
         raise GantryError(f"Cannot write the film to '{path}': {error.strerror}.") from error

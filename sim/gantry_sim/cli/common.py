@@ -58,14 +58,22 @@ def changed(preset: Preset, changes: Sequence[str]) -> Preset:
     Raises:
         GantryError: If there is no such field, or the value does not fit.
     """
-    from gantry_hardware.structured import set_field
+    from gantry_hardware.structured import set_fields
 
-    for change in changes:
-        path, equals, text = change.partition("=")
+    return set_fields(preset, assignments(changes, "env.num_envs=512"))
+
+
+def assignments(changes: Sequence[str], example: str) -> list[tuple[str, str]]:
+    """Field and value of each ``FIELD=VALUE``.
+
+    Raises:
+        UsageError: If one is not of that form; the message has the example.
+    """
+    parts = [change.partition("=") for change in changes]
+    for change, (_, equals, _) in zip(changes, parts, strict=True):
         if not equals:
-            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example env.num_envs=512.")
-        preset = set_field(preset, path, text)
-    return preset
+            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example {example}.")
+    return [(path, text) for path, _, text in parts]
 
 
 def preset_for(device: str, asked: str | None, available: list[str]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
-from gantry_sim.cli.common import ProgressBar, add_set_option, whole
+from gantry_sim.cli.common import ProgressBar, add_set_option, assignments, whole
 from gantry_sim.run_place import LOCK_FILE
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
 def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heights]]:
     """What the command line asks for: the training, its folder, and the terrains that patches are cut from."""
-    from gantry_hardware.structured import set_field
+    from gantry_hardware.structured import set_fields
     from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL
     from gantry_mapping.learn.heightfields import load_rasters, save_rasters
     from gantry_mapping.learn.train import CONFIG, TrainCfg, read_config, same_resolution
@@ -109,11 +109,7 @@ def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heigh
     cfg = TrainCfg(seed=1 if args.seed is None else args.seed)
     grid = LOCAL_GRID_FULL if args.grid == "full" else LOCAL_GRID_SMALL
     cfg = replace(cfg, samples=replace(cfg.samples, local_grid=grid))
-    for change in args.changes:
-        path, equals, text = change.partition("=")
-        if not equals:
-            raise UsageError(f"--set {change}: expected FIELD=VALUE, for example steps=500 or samples.tilt_rad=0.1.")
-        cfg = set_field(cfg, path, text)
+    cfg = set_fields(cfg, assignments(args.changes, "steps=500 or samples.tilt_rad=0.1"))
     folder = (
         args.run_dir or Path("runs") / f"mapper-{args.grid or 'small'}-s{cfg.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     )

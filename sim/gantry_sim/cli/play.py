@@ -19,6 +19,7 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.locate import WHERE_SOURCE, find_source
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar, is_about_arms
@@ -64,13 +65,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
         raise UsageError(f"--seconds is {args.seconds:g}, expected more than 0.")
     if play_car.drives_task(args):
         return play_car.run(args, None)
+    source = find_source(args.source)
     to_file = args.video or args.report or args.stills
     if not to_file and not args.attention and not has_display():
         raise GantryError(
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
         )
-    source = find_source(args.source)
     if is_about_arms(source):
         _not_a_car(args)
         return _film_arm(args, source)
@@ -115,7 +116,7 @@ def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     source = open_arm_source(path)
     video, played = film_source(source, args.seconds, on_progress=ProgressBar("film").share)
     try:
-        args.video.write_bytes(video)
+        write_whole(args.video, video)
     except OSError as error:
         raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
     print(f"{source.task.name}: {counted(played.episodes, 'episode')}, {played.succeeded} with success")
@@ -139,7 +140,7 @@ def _film(args: argparse.Namespace, bundle: Bundle) -> int:
     print(f"{bundle.contract.robot}: {describe(profile)}", flush=True)
     video, trouble = make_film(bundle, profile, dict(args.option), ProgressBar("film").share)
     try:
-        args.video.write_bytes(video)
+        write_whole(args.video, video)
     except OSError as error:
         raise GantryError(f"Cannot write the film to '{args.video}': {error.strerror}.") from error
     if trouble:

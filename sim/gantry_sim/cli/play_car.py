@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, counted, output_file
+from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar, whole
 from gantry_sim.tasks.names import task_names
@@ -200,7 +201,7 @@ def _others(args: argparse.Namespace, driven: Driven, driven_by: Any) -> list[Dr
 
 def _put(title: str, path: Path, data: bytes) -> str:
     try:
-        path.write_bytes(data)
+        write_whole(path, data)
     except OSError as error:
         raise GantryError(f"Cannot write '{path}': {error.strerror}.") from error
     print(f"{title}: {path.resolve()} ({len(data) / 1e6:.1f} MB)")

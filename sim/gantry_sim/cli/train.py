@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_deploy.locate import find_run
+from gantry_hardware.errors import GantryError
 from gantry_sim.cli import arm_train
 from gantry_sim.cli.common import (
     INTERVAL,
@@ -127,12 +128,15 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     _check(args)
     if is_arm_task(args.task if args.resume is None else trained_task(args.resume)):
         return arm_train.train(args)
+    created = args.run_dir is None or not args.run_dir.exists()
     cfg, folder, resume = configure(args)
     from gantry_sim.train import train
 
     print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
+    if slow := cfg.task.slow_start(cfg.preset.env):
+        print(slow, flush=True)
     bar = ProgressBar("train")
-    with _way_back(folder):
+    with _way_back(folder), contextlib.nullcontext() if resume else _all_or_nothing(folder, created):
         runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update)
         if not complete:
             bar.close()
@@ -145,14 +149,28 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 @contextlib.contextmanager
 def _way_back(folder: Path) -> Iterator[None]:
     """Tell whoever is thrown out how to come back in."""
-    from gantry_policies.checkpoint import CheckpointError, list_checkpoints
+    from gantry_policies.checkpoint import CheckpointError, UnusableCheckpointError, list_checkpoints
     from gantry_policies.runner import CHECKPOINTS, TrainingError
 
     try:
         yield
+    except UnusableCheckpointError:  # it would only say so again
+        raise
     except (KeyboardInterrupt, CheckpointError, TrainingError):
         if list_checkpoints(folder / CHECKPOINTS):
             print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)
+        raise
+
+
+@contextlib.contextmanager
+def _all_or_nothing(folder: Path, created: bool) -> Iterator[None]:
+    """Leave nothing of a new run that is refused before it has learned anything."""
+    from gantry_sim.train import remove_untrained
+
+    try:
+        yield
+    except GantryError:
+        remove_untrained(folder, created=created)
         raise
 
 

@@ -63,14 +63,15 @@ class RewardCfg:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise GantryError(f"reward.kind is '{self.kind}', expected {KINDS[0]} or {' or '.join(KINDS[1:])}.")
+            raise GantryError(f"env.reward.kind is '{self.kind}', expected {KINDS[0]} or {' or '.join(KINDS[1:])}.")
         if not self.overspeed_m_s > 0.0 or not self.hold_s > 0.0:
             raise GantryError(
-                f"reward.overspeed_m_s is {self.overspeed_m_s} and reward.hold_s {self.hold_s}, expected more than 0."
+                f"env.reward.overspeed_m_s is {self.overspeed_m_s} and env.reward.hold_s {self.hold_s}, expected more "
+                "than 0."
             )
         for name in ("near_collision", "discomfort", "calm"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise GantryError(f"reward.{name} is {getattr(self, name)}, expected 0 to 1.")
+                raise GantryError(f"env.reward.{name} is {getattr(self, name)}, expected 0 to 1.")
 
 
 class MultiplicativeReward:

@@ -87,6 +87,11 @@ class Task:
     None for none."""
     use_mapper: Callable[[Any, Path], Any] = lambda env_cfg, path: env_cfg
     """(env configuration, file) -> the configuration that maps with that copy of its network."""
+    require: Callable[[Any], None] = lambda env_cfg: None
+    """Raises a GantryError where something is missing that training with an env configuration needs, a file or a
+    package; asked before anything is written."""
+    slow_start: Callable[[Any], str] = lambda env_cfg: ""
+    """What takes long with an env configuration before the first step, a sentence for people; empty for nothing."""
     suites: Mapping[str, Suite] = field(default_factory=dict)
     """Larger evaluations by name, for ``gantry eval --suite``."""
 
@@ -99,6 +104,19 @@ class Task:
         if name not in self.presets:
             raise UnknownNameError(f"preset of {self.name}", name, self.presets)
         return self.presets[name]()
+
+    def require_script(self, name: str) -> None:
+        """Refuse who drives by himself and does not teach this task.
+
+        Raises:
+            GantryError: With those who do, if there are any.
+        """
+        if not self.scripts:
+            raise GantryError(
+                f"No driver by {name} teaches {self.name}; leave out --teacher, or name the run folder of a policy."
+            )
+        if name not in self.scripts:
+            raise UnknownNameError(f"script that teaches {self.name}", name, self.scripts)
 
 
 def find_task(name: str) -> Task:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gantry_deploy.cli.main import main
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.teacher_guided import TeacherGuidedPPO
 from gantry_policies.teachers import PolicyTeacher
 from gantry_sim.driving.env import DriveEnv
@@ -131,7 +131,7 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(RunError, match="expected one of them"):
         check_run(run_of(small(), teacher=tmp_path, script="rules"))
     task = find_task("velocity-flat-go2")
-    with pytest.raises(UnknownNameError, match="rules"):
+    with pytest.raises(GantryError, match="No driver by rules teaches velocity-flat-go2; leave out --teacher, or name"):
         check_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, script="rules"))
 
 

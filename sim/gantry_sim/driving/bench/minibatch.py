@@ -25,7 +25,7 @@ from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.scoring import Held, episodes_of, score_run, scores, width_of
 from gantry_sim.driving.evaluation import scores_of
 from gantry_sim.interrupts import stop_on_interrupt
-from gantry_sim.run_folder import RunCfg, add_session, check_run, create_run, hold_run, read_run
+from gantry_sim.run_folder import RunCfg, add_session, check_run, create_run, hold_run, read_run, require_seeds
 from gantry_sim.sweep import hold_plan
 from gantry_sim.tasks.registry import Preset, Task, find_task
 from gantry_sim.train import build_runner, policy_of
@@ -71,7 +71,8 @@ class MinibatchCfg:
             for one in (value,) if isinstance(value, str) else value:
                 if one not in known:
                     raise UnknownNameError(name.removesuffix("s"), one, known)
-        for name in ("sizes", "seeds", "rewards"):
+        require_seeds(self.seeds)
+        for name in ("sizes", "rewards"):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise GantryError(f"The {name} are {list(values)}, expected one or more, each once.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.locate import is_run
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_policies.checkpoint import list_checkpoints
 from gantry_policies.runner import CHECKPOINTS
 from gantry_sim.cli.common import ProgressBar, changed
@@ -25,7 +25,7 @@ from gantry_sim.driving.bench.scoring import (
     width_of,
 )
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.run_folder import read_run
+from gantry_sim.run_folder import read_run, require_seeds
 from gantry_sim.run_place import SCRIPTS, require_teacher, trained_task, trained_teacher
 from gantry_sim.sweep import call_gantry
 from gantry_sim.tasks.registry import Preset, find_task
@@ -54,10 +54,9 @@ class TableCfg:
     """How is scored."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "seeds"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise GantryError(f"The {name} are {list(values)}, expected one or more, each once.")
+        require_seeds(self.seeds)
+        if not self.tasks or len(set(self.tasks)) < len(self.tasks):
+            raise GantryError(f"The tasks are {list(self.tasks)}, expected one or more, each once.")
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -113,8 +112,8 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
     before = {task: find_runs(cfg, task, output) for task in cfg.tasks}  # What does not fit is found before anything.
     for task in cfg.tasks:
         changed(find_task(task).preset("cpu"), cfg.sets)
-        if cfg.train and cfg.teacher in SCRIPTS and cfg.teacher not in find_task(task).scripts:
-            raise UnknownNameError(f"script that teaches {task}", cfg.teacher, find_task(task).scripts)
+        if cfg.train and cfg.teacher in SCRIPTS:
+            find_task(task).require_script(cfg.teacher)
     output.mkdir(parents=True, exist_ok=True)
     tasks = {}
     for task in cfg.tasks:

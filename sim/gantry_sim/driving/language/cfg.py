@@ -61,17 +61,21 @@ class LanguageCfg:
         if self.scorer not in SCORERS:
             raise UnknownNameError("scorer", self.scorer, SCORERS)
         if self.scorer == "clip" and not self.path:
-            raise GantryError("language.path is empty, expected the folder of a CLIP model for language.scorer 'clip'.")
+            raise GantryError(
+                "env.reward.language.path is empty, expected the folder of a CLIP model for env.reward.language.scorer "
+                "'clip'."
+            )
         for name in ("every_s", "lane_half_widths", "heading_rad", "spread_half_widths", "spread_s"):
             if not getattr(self, name) > 0.0:
-                raise GantryError(f"language.{name} is {getattr(self, name)}, expected more than 0.")
+                raise GantryError(f"env.reward.language.{name} is {getattr(self, name)}, expected more than 0.")
         for name in ("margin", "v_max_m_s"):
             value = getattr(self, name)
             if value is not None and not value > 0.0:
-                raise GantryError(f"language.{name} is {value}, expected more than 0, or none.")
+                raise GantryError(f"env.reward.language.{name} is {value}, expected more than 0, or none.")
         if not self.infraction >= 0.0:
-            raise GantryError(f"language.infraction is {self.infraction}, expected at least 0.")
+            raise GantryError(f"env.reward.language.infraction is {self.infraction}, expected at least 0.")
         if not self.bad.strip() or not self.good.strip() or self.bad == self.good:
             raise GantryError(
-                f"language.bad and language.good are '{self.bad}' and '{self.good}', expected two sentences."
+                f"env.reward.language.bad and env.reward.language.good are '{self.bad}' and '{self.good}', expected "
+                "two sentences."
             )

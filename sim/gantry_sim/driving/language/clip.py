@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 _FILES = ("config.json", "model.safetensors")
 
 
+_NEEDS_TRANSFORMERS = (
+    "env.reward.language.scorer 'clip' needs transformers, which is not installed: pip install 'gantry-rl[language]'."
+)
+
+
 class ClipScorer:
     """Cosines of CLIP's embeddings of pictures and sentences.
 
@@ -41,8 +47,7 @@ class ClipScorer:
     margin = CLIP_MARGIN
 
     def __init__(self, folder: str, goals: Sequence[str], device: str = "cpu") -> None:
-        path = Path(folder).expanduser()
-        _check_folder(path)
+        path = _checked_folder(folder)
         model, tokenizer = _load(path)
         self.model: Any = model.to(device).eval().requires_grad_(False)
         self.device = device
@@ -94,22 +99,35 @@ def _features(answer: Any) -> Tensor:
     return answer if isinstance(answer, Tensor) else answer.pooler_output
 
 
-def _check_folder(path: Path) -> None:
+def require_clip(folder: str) -> None:
+    """See that there is a CLIP model, and something that loads it, without loading it.
+
+    Raises:
+        GantryError: If the folder does not look like one, or ``transformers`` is not installed.
+    """
+    _checked_folder(folder)
+    if find_spec("transformers") is None:
+        raise GantryError(_NEEDS_TRANSFORMERS)
+
+
+def _checked_folder(folder: str) -> Path:
+    path = Path(folder).expanduser()
     if not path.is_dir():
         raise GantryError(
             f"There is no folder '{path}' with a CLIP model; expected one as transformers' save_pretrained writes it. "
-            "Nothing is downloaded: fetch the weights yourself and name the folder in language.path."
+            "Nothing is downloaded: fetch the weights yourself and name the folder in env.reward.language.path."
         )
     there = sorted(item.name for item in path.iterdir())
     missing = [name for name in _FILES if name not in there]
     # Large models come in several files, and an index that names them.
     if missing == ["model.safetensors"] and "model.safetensors.index.json" in there:
-        return
+        return path
     if missing:
         raise GantryError(
             f"'{path}' is no CLIP model: {', '.join(missing)} missing. It holds: {', '.join(there) or 'nothing'}. "
             "Weights must be safetensors; files that may run code when they are opened are not loaded."
         )
+    return path
 
 
 def _load(path: Path) -> tuple[Any, Any]:
@@ -118,9 +136,7 @@ def _load(path: Path) -> tuple[Any, Any]:
         from transformers.utils import logging
     except ModuleNotFoundError as error:
         if error.name == "transformers":
-            raise GantryError(
-                "language.scorer 'clip' needs transformers, which is not installed: pip install 'gantry-rl[language]'."
-            ) from error
+            raise GantryError(_NEEDS_TRANSFORMERS) from error
         raise _broken(error) from error
     except (ImportError, RuntimeError) as error:
         raise _broken(error) from error

@@ -32,7 +32,7 @@ def pictures(look: Look | None, rows: Tensor, layout: BevLayout) -> Tensor:
         GantryError: If nobody says what is around the cars.
     """
     if look is None:
-        raise GantryError("reward.kind is 'language', but this environment does not say what is around its cars.")
+        raise GantryError("env.reward.kind is 'language', but this environment does not say what is around its cars.")
     around, pose = look()
     part = Surroundings(**{name: values[rows] for name, values in around.given().items() if name not in _LEFT_OUT})
     return bev_picture(bev_raster(part, pose[rows], layout), layout)

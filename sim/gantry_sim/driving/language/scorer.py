@@ -56,6 +56,20 @@ def make_scorer(cfg: LanguageCfg, device: str = "cpu") -> Scorer:
     return load_small(cfg.path, goals, device, cfg.picture)
 
 
+def require_scorer(cfg: LanguageCfg) -> None:
+    """See that the scorer that is asked for can be made, as far as that shows without loading large weights.
+
+    Raises:
+        GantryError: If weights or packages are missing, or a small one does not know the goals.
+    """
+    if cfg.scorer == "clip":
+        from gantry_sim.driving.language.clip import require_clip
+
+        require_clip(cfg.path)
+    else:
+        make_scorer(cfg)
+
+
 def check_frames(frames: Tensor) -> None:
     """Refuse what is no batch of pictures.
 

@@ -117,7 +117,9 @@ def load_small(path: str, goals: Sequence[str], device: str = "cpu", layout: Bev
     try:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError as error:
-        raise GantryError("language.scorer 'small' needs safetensors: pip install 'gantry-rl[train]'.") from error
+        raise GantryError(
+            "env.reward.language.scorer 'small' needs safetensors: pip install 'gantry-rl[train]'."
+        ) from error
     try:
         with safe_open(file, framework="pt") as opened:
             told = {name: json.loads(text) for name, text in opened.metadata().items()}
@@ -131,6 +133,6 @@ def load_small(path: str, goals: Sequence[str], device: str = "cpu", layout: Bev
     if known != layout:
         raise GantryError(
             f"The small scorer '{file}' was taught with other pictures.\n  scorer: {known}\n  asked:  {layout}\n"
-            "Leave language.picture as it is, or teach another one."
+            "Leave env.reward.language.picture as it is, or teach another one."
         )
     return scorer.ask(goals).to(device).eval().requires_grad_(False)

@@ -11,6 +11,7 @@ from gantry_policies.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
+from gantry_sim.driving.language.scorer import require_scorer
 from gantry_sim.driving.lights import LightsCfg
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.park_cfg import ParkCfg
@@ -142,6 +143,18 @@ def _make_env(cfg: Any, device: str, seed: int) -> Any:
     return DriveEnv(cfg, device, seed)
 
 
+def _require(cfg: Any) -> None:
+    assert isinstance(cfg, CarTaskCfg)
+    if cfg.reward.kind == "language":
+        require_scorer(cfg.reward.language)
+
+
+def _slow_start(cfg: Any) -> str:
+    if not isinstance(cfg, ParkCfg) or cfg.way is None:
+        return ""
+    return f"First the ways to the slots of {cfg.map_count} lots are worked out; 256 of them take one to two minutes."
+
+
 def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
     assert isinstance(cfg, CarTaskCfg)
     return RuleGuidedEnv(cfg, device, seed)
@@ -162,6 +175,8 @@ def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = T
         record=record_drive,
         teacher=drive_contract,
         scripts={"rules": _rule_guided_env} if rules else {},
+        require=_require,
+        slow_start=_slow_start,
     )
 
 

@@ -1,0 +1,97 @@
+"""A disk that takes no more leaves what was there before; the limit on a file's size stands in for the disk."""
+
+import contextlib
+import resource
+import sys
+
+import numpy as np
+import pytest
+
+from gantry_deploy.bundle import load_bundle, update_card, write_bundle
+from gantry_deploy.errors import BundleError
+from gantry_deploy.report import Report
+from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
+from gantry_deploy.whole_files import write_all, write_whole
+from gantry_hardware.errors import GantryError
+
+CONTRACT = contract_for(tiny_robot())
+PARTS = {"contract": CONTRACT, "model_bytes": linear_model(CONTRACT)}
+GOLDEN = golden_data(CONTRACT, steps=5)
+
+
+@contextlib.contextmanager
+def room_for(size):
+    """No file may grow beyond this many bytes; Python turns the signal into an error, as a full disk gives one."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    compiles = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python would cut its own files short, too, and trip over them ever after.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+        sys.dont_write_bytecode = compiles
+
+
+def entries(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_file_is_written_or_stays_as_it_was(tmp_path):
+    path, link = tmp_path / "film.mp4", tmp_path / "newest.mp4"
+    link.symlink_to(path)
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        write_whole(path, bytes(101))
+    assert not path.exists()
+    write_whole(link, b"old")
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        write_whole(link, bytes(101))
+    assert entries(tmp_path) == {"film.mp4": b"old", "newest.mp4": b"old"}
+    assert link.is_symlink()
+    write_whole("/dev/null", bytes(101))  # a device has no place beside it
+
+
+def test_files_of_a_folder_are_written_all_or_none(tmp_path):
+    files = {"last": b"new", "small": b"new", "large": bytes(101)}
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        write_all(tmp_path / "new" / "folder", files, last="last")
+    assert entries(tmp_path) == {}
+    (tmp_path / "small").write_bytes(b"old")
+    (tmp_path / "other").write_bytes(b"old")
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        write_all(tmp_path, files, last="last", stale=["other"])
+    assert entries(tmp_path) == {"small": b"old", "other": b"old"}
+    write_all(tmp_path, files, last="last", stale=["other", "none"])
+    assert entries(tmp_path) == files
+
+
+def test_no_half_of_a_bundle_is_left(tmp_path):
+    folder = tmp_path / "run" / "bundle"
+    noise = {"noise": np.random.default_rng(0).normal(size=4000)}  # 32 kB that do not shrink, beside a model of 2 kB
+    with room_for(20_000), pytest.raises(OSError, match="File too large"):
+        write_bundle(folder, **PARTS, golden=GOLDEN | noise)
+    assert entries(tmp_path) == {}
+    write_bundle(folder, **PARTS, golden=GOLDEN, card={"score": 1})
+    before = entries(folder)
+    with room_for(20_000), pytest.raises(OSError, match="File too large"):
+        write_bundle(folder, **PARTS, golden=GOLDEN | noise)
+    assert entries(folder) == before
+    with room_for(20_000), pytest.raises(OSError, match="File too large"):
+        update_card(folder, {"score": 2, "words": "x" * 20_000})
+    assert load_bundle(folder).card == {"score": 1}
+    assert load_bundle(write_bundle(folder, **PARTS, golden=GOLDEN)).card is None
+
+
+def test_a_bundle_is_not_written_among_other_files(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(BundleError, match=r"holds notes\.txt, which no bundle holds"):
+        write_bundle(tmp_path, **PARTS, golden=GOLDEN)
+    assert entries(tmp_path) == {"notes.txt": b"mine"}
+
+
+def test_no_half_of_a_report_is_left(tmp_path):
+    report = Report("Test")
+    report.text("word " * 100)
+    with room_for(100), pytest.raises(GantryError, match=r"Cannot write the report to .*: File too large\."):
+        report.write(tmp_path / "report.html")
+    assert entries(tmp_path) == {}
