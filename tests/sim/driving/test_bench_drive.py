@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar
 from gantry_sim.driving.bench.drivers import BASELINES, RACERS, RANDOM, RULES, STEADY, baseline, lane_width_m
 from gantry_sim.driving.bench.minibatch import LOOKS_FILE, MinibatchCfg, planned, read_looks, run_minibatch
@@ -261,7 +261,7 @@ def test_a_table_knows_runs_that_its_teacher_guided(tmp_path):
 
 def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path):
     said = []
-    with pytest.raises(UnknownNameError, match="Unknown script that teaches drive-race 'rules'"):
+    with pytest.raises(GantryError, match="No driver by rules teaches drive-race"):
         run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="rules"), tmp_path / "t", said.append)
     assert said == []
 
