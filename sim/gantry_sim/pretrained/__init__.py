@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+DRIVE_RACE = Path(__file__).resolve().parent / "drive-race"
+"""A small car that races round tracks by what its scanner sees."""
 DRIVE_TRAFFIC = Path(__file__).resolve().parent / "drive-traffic"
 """A car that follows a road among others."""
 GO2_WALK = Path(__file__).resolve().parent / "go2-walk"
