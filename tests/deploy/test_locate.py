@@ -45,7 +45,7 @@ def test_every_bundle_that_comes_along_is_found_by_name_and_whole():
         ("go2-walk", r"Did you mean 'pretrained:go2-walk'\?"),
         ("runs/short/config.json/x", r"expected a folder or a \.zip file\.$"),
         ("elsewhere", r"expected a folder or a \.zip file\.$"),
-        ("drive-lane", r"expected a folder or a \.zip file\.$"),
+        ("cartwheel", r"expected a folder or a \.zip file\.$"),
     ],
 )
 def test_what_is_no_bundle_is_answered_with_the_way_out(here, text, message):
