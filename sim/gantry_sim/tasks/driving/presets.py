@@ -78,9 +78,9 @@ def cpu_junction() -> Preset:
     """Towns with lights, crossing traffic and roundabouts."""
     few = cpu_traffic()
     traffic = TrafficCfg(lights=LightsCfg(green_s=(5.0, 9.0)))
-    # Red lights last up to half a minute.
     env = replace(few.env, maps=MapConfig(min_route_m=320.0), traffic=traffic, episode_s=120.0, blocked_s=60.0)
-    return Preset(env, replace(few.learner, total_steps=20_000_000))
+    # Red lights last up to half a minute: to whom what follows is worth less, driving past them pays.
+    return Preset(env, replace(few.learner, total_steps=20_000_000, gamma=0.998))
 
 
 def cpu_park() -> Preset:
