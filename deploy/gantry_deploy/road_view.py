@@ -16,6 +16,7 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.driving import ROUTE_TERMS
 from gantry_deploy.errors import ContractError, SurroundingsError
 from gantry_deploy.lidar_scan import ScanPooling
+from gantry_deploy.route import locate
 from gantry_deploy.safety_config import age_text
 from gantry_deploy.surroundings import OBJECT_FIELDS, STOP_GO, Surroundings
 from gantry_hardware.state import RobotState
@@ -30,6 +31,8 @@ MARGIN_M = 10.0
 """How much of it beyond the farthest lookahead distance."""
 _HALF_STEP_M = 0.5
 """Of a route's points a metre apart."""
+_AT_M = 1e-6
+"""Who is so near to a point along the route is at it."""
 SEARCH_M = 20.0
 """How far along the route from its last place a car is looked for; a route that crosses itself does not confuse it."""
 INPUTS = ("route", "objects", "scan", "stop_line", "goal", "road")
@@ -326,17 +329,15 @@ class RoadView:
     def _locate(self, place_m: FloatArray) -> int:
         """The segment (its first point) that the car is on, near its last one; notes how far along that is."""
         assert self._route is not None
-        points, along = self._route.points_in_world_m, self._along
-        ways, gaps, lengths = np.diff(points, axis=0), place_m - points[:-1], np.diff(along)
-        length2 = np.maximum(lengths**2, 1e-12)
-        share = np.clip((gaps * ways).sum(axis=1) / length2, 0.0, 1.0)
-        distance2 = ((gaps - share[:, None] * ways) ** 2).sum(axis=1)
-        away = lengths <= 0.0  # A repeated point is no segment.
+        along, near = self._along, slice(0, None)
         if self._place_m is not None:
-            away |= (along[1:] < self._place_m - SEARCH_M) | (along[:-1] > self._place_m + SEARCH_M)
-        index = int(np.argmin(np.where(away, np.inf, distance2)))
-        self._place_m = float(along[index] + share[index] * lengths[index])
-        return index
+            first, last = np.searchsorted(along, (self._place_m - SEARCH_M, self._place_m + SEARCH_M)).tolist()
+            near = slice(max(0, first - 1), last + 1)
+        found = locate(self._route.points_in_world_m[None, near], np.array([[*place_m, 0.0]]))
+        self._place_m = float(along[near.start]) + float(found.here_m[0])
+        # At a point between two segments it is still the first one, as in training.
+        index = int(np.searchsorted(along, self._place_m - _AT_M, side="right")) - 1
+        return min(max(index, 0), len(along) - 2)
 
 
 def rest_surroundings(contract: PolicyContract) -> Surroundings:

@@ -34,14 +34,8 @@ SMALL = (
 )
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Everything is written below the temporary folder."""
-    monkeypatch.chdir(tmp_path)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
+"""Everything is written below the temporary folder, by one thread."""
 
 
 def configured(**env):

@@ -4,7 +4,6 @@ import os
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from gantry_deploy.cli import main as cli
 
@@ -28,13 +27,8 @@ def sets(changes):
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
+def here(one_thread):
     """Everything is written below the temporary folder, by one thread."""
-    monkeypatch.chdir(tmp_path)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

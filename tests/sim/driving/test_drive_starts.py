@@ -3,7 +3,6 @@
 import resource
 
 import pytest
-import torch
 
 from gantry_deploy.cli import main as cli
 from gantry_sim.cli.common import changed
@@ -13,14 +12,8 @@ from gantry_sim.tasks.registry import find_task
 LANE = "drive-lane"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Everything is written below the temporary folder."""
-    monkeypatch.chdir(tmp_path)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
+"""Everything is written below the temporary folder, by one thread."""
 
 
 def gantry(capsys, *words):
