@@ -165,7 +165,8 @@ class FewSamplePPO(PPO):
                 # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
                 self.symmetry.mirror(batch, slice(len(chunk) // 2))  # type: ignore[attr-defined]
             loss, losses = self._loss(replica, batch)
-            found = list(torch.autograd.grad(loss, self._parameters)), losses
+            # Who imitates a mean alone leaves a spread that depends on nothing where it is.
+            found = list(torch.autograd.grad(loss, self._parameters, materialize_grads=True)), losses
             if len(chunk) == len(rows):
                 return found
             share = len(chunk) / len(rows)

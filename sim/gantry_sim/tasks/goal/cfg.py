@@ -9,7 +9,7 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
-from gantry_sim.tasks.goal.robots import Climber, climber
+from gantry_sim.tasks.goal.robots import Climber, climber, clocked
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
 
@@ -17,6 +17,9 @@ RATE_HZ = 50.0
 """Control rate of every goal policy."""
 OBSERVERS = ("teacher", "student")
 """What an actor sees: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
+GAITS = ("strides", "clock")
+"""What a gait prior adds to the joint targets: strides towards the goal over the ground of the map, or nothing but the
+clock in the observation, which is the walker's by rules; a policy that it teaches starts from there."""
 
 PAPER_WEIGHTS: dict[str, float] = {
     "position_tracking": 100.0,
@@ -174,6 +177,8 @@ class GoalCfg:
     """Where a student's map comes from."""
     carrot: CarrotSpec | None = None
     """Gait prior: a clock, driven towards the goal, is added to the joint targets; None for the paper's task."""
+    gait: str = "strides"
+    """What the gait prior adds, a name of :data:`GAITS`; of no effect without one."""
     scaled: bool = False
     """Scale angular and joint velocities in the observation, as the few-sample recipe does."""
     episode_s: float = 16.0
@@ -202,6 +207,10 @@ class GoalCfg:
         climber(self.robot)
         if self.observer not in OBSERVERS:
             raise UnknownNameError("observer", self.observer, OBSERVERS)
+        if self.gait not in GAITS:
+            raise UnknownNameError("gait", self.gait, GAITS)
+        if self.gait == "clock" and self.robot != "go2":
+            raise ConfigError(f"env.gait is 'clock', which steps as Go2 does; env.robot is '{self.robot}'.")
         if self.window.center_y_m != 0.0:
             raise ConfigError(f"env.window.center_y_m is {self.window.center_y_m}, expected 0: the task is symmetric.")
         mapper = self.student_map.mapper
@@ -222,7 +231,8 @@ class GoalCfg:
 
 def climber_of(cfg: GoalCfg) -> Climber:
     """The robot of a task, with the recipe's gait where there is a gait."""
-    return climber(cfg.robot, recipe=cfg.carrot is not None)
+    robot = climber(cfg.robot, recipe=cfg.carrot is not None)
+    return clocked(robot) if cfg.gait == "clock" else robot
 
 
 def maps_in_loop(cfg: GoalCfg) -> bool:

@@ -20,6 +20,7 @@ from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
+from gantry_sim.tasks.goal.rules.teacher import RULE_GUIDE, rule_guided_env
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.registry import Preset, Suite, Task
@@ -62,6 +63,7 @@ def cpu(robot: str) -> Preset:
             network="ame2",
             ame=AmeCfg.small(),
             critic_hidden=(256, 128),
+            guide=RULE_GUIDE,
         ),
     )
 
@@ -185,7 +187,7 @@ def _use_mapper(cfg: GoalCfg, path: Path) -> GoalCfg:
     return replace(cfg, student_map=replace(cfg.student_map, mapper=str(path)))
 
 
-def _task(name: str, summary: str, robot: str, *, taught: bool = False) -> Task:
+def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: bool = False) -> Task:
     makers = {"cpu": cpu_student, "gpu": gpu_student} if taught else {"cpu": cpu, "gpu": gpu}
     presets: dict[str, Any] = {preset: partial(maker, robot) for preset, maker in makers.items()}
     return Task(
@@ -202,12 +204,13 @@ def _task(name: str, summary: str, robot: str, *, taught: bool = False) -> Task:
         record=record_goal,
         suites={"ame2": Suite(ame2_suite, suite_table)},
         teacher=_teacher,
+        scripts={"rules": rule_guided_env} if rules else {},
         needs_teacher=taught,
         mapper=_mapper,
         use_mapper=_use_mapper,
     )
 
 
-AME2_GO2 = _task("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2")
+AME2_GO2 = _task("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2", rules=True)
 AME2_G1 = _task("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
 AME2_GO2_STUDENT = _task("ame2-go2-student", "Go2 walks to goals by what its camera has seen", "go2", taught=True)

@@ -93,6 +93,27 @@ def _upright(body: Walker) -> Walker:
     )
 
 
+STEP_HZ, STEP_DUTY = 2.8, 0.5
+"""Steps of a foot per second and share of a step on the ground, of the walker by rules and of a gait that is a clock
+alone: a policy that imitates must be able to tell where in its step the walker is."""
+
+
+def clocked(robot: Climber) -> Climber:
+    """The same robot with a gait that tells the time and moves nothing."""
+    gait = replace(
+        robot.body.gait,
+        frequency_hz=STEP_HZ,
+        duty=STEP_DUTY,
+        amplitude_rad=0.0,
+        foot_x_m=(),
+        foot_y_m=(),
+        stride_x_rad_m=(),
+        stride_y_rad_m=(),
+        ground=None,
+    )
+    return replace(robot, body=replace(robot.body, gait=gait))
+
+
 def _g1(recipe: bool) -> Climber:
     del recipe  # its gait is that of the walking task
     body = walker("g1")

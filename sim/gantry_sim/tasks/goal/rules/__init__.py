@@ -1,0 +1,1 @@
+"""A quadruped that walks to goals by rules, with what the simulator knows: a teacher, and a baseline."""

@@ -1,0 +1,137 @@
+"""Where to go: along the way, at a speed that the ground allows, into the heading, and to rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.goal.rules.cfg import WayRules
+from gantry_sim.tasks.goal.rules.ground import Ground
+from gantry_sim.tasks.goal.rules.legs import wrapped
+from gantry_sim.tasks.goal.rules.moment import Moment
+from gantry_sim.tasks.goal.rules.ways import Ways
+from gantry_sim.tasks.goal.state import GoalState
+
+ACCELERATION_M_S2 = 2.5
+"""How fast the wanted velocity changes."""
+AHEAD_M_S = (-0.3, 1.2)
+"""Least and greatest velocity to the front."""
+
+
+@dataclass(frozen=True)
+class Footing:
+    """What the last steps say of the ground."""
+
+    shift_w: Tensor
+    """(N, f, 2) how far footholds were moved from where they would be on a plane, m."""
+    bad: Tensor
+    """(N,) running share of the ground around footholds that is not good to step on."""
+    uneven_m: Tensor
+    """(N,) difference of the feet's heights."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the base is to do."""
+
+    vel_w: Tensor
+    """(N, 2) in the world, m/s."""
+    turn_rad_s: Tensor
+    """(N,) about z."""
+    rest: Tensor
+    """(N,) bool, whether to stand."""
+
+
+class Route:
+    """Remembers the direction, the velocity that was wanted, and who stands.
+
+    Args:
+        env: Environment of a goal task.
+        ground: Its terrain.
+        rules: Parameters.
+    """
+
+    def __init__(self, env: GantryEnv, ground: Ground, rules: WayRules) -> None:
+        self._env, self._ground, self._rules = env, ground, rules
+        self._ways = ways_of(env, ground)
+        self._dt_s = env.step_dt
+        self._way = torch.zeros(env.num_envs, 2, device=env.device)
+        self._wanted = torch.zeros_like(self._way)
+        self._rest = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+
+    def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
+        """What to do next."""
+        rules = self._rules
+        to_goal = state.goal_pos_w[:, :2] - now.pos_w[:, :2]
+        distance = to_goal.norm(dim=-1)
+        near = distance < rules.near_m
+        straight = to_goal / distance.clamp(min=1e-3)[:, None]
+        direction = torch.where(near[:, None], straight, self._along(now, state))
+        bearing = torch.atan2(direction[:, 1], direction[:, 0])
+        error = wrapped(torch.where(distance < rules.face_m, state.goal_yaw, bearing) - now.yaw)
+        turn = (2.5 * error).clamp(-rules.turn_rad_s, rules.turn_rad_s)
+        self._decide_rest(now, distance, near, error.abs())
+        speed = (1.2 * distance).clamp(max=rules.speed_m_s)
+        speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
+        speed = speed * self._before_steps(now) * ~self._rest
+        self._approach(now, self._limited(now, direction * speed[:, None]))
+        return Wish(self._limited(now, self._careful(footing)), turn * ~self._rest, self._rest)
+
+    def _along(self, now: Moment, state: GoalState) -> Tensor:
+        """Direction of the way, smoothed, (N, 2)."""
+        terrain = self._env.scene.terrain
+        assert terrain is not None
+        level, column = terrain.terrain_levels, terrain.terrain_types
+        goals = state.sites.goals[level, column]
+        goal = (goals - state.goal_pos_w[:, None])[..., :2].norm(dim=-1).argmin(1)
+        way = self._ways.direction(now.pos_w[:, :2], level, column, goal)
+        self._way = now.kept(self._way + self._rules.smooth * (way - self._way), way)
+        return self._way / self._way.norm(dim=-1, keepdim=True).clamp(min=1e-3)
+
+    def _decide_rest(self, now: Moment, distance: Tensor, near: Tensor, error: Tensor) -> None:
+        stays = (distance < 0.35) & (error < 0.3)
+        begins = (distance < 0.2) & (error < 0.15)
+        self._rest = near & torch.where(self._rest & ~now.new, stays, begins)
+
+    def _before_steps(self, now: Moment) -> Tensor:
+        """Share of the speed that steps ahead leave, (N,). A pit whose far side is as high is none."""
+        rules = self._rules
+        along = torch.linspace(-0.1, rules.probe_m, 8, device=now.yaw.device)
+        height = self._ground.at(now.pos_w[:, None, :2] + along[:, None] * now.ahead[:, None], self._ground.highest)
+        step = (height.amax(1) - height.amin(1)).clamp(max=0.6)
+        step = torch.minimum(step, (height[:, -3:].amax(1) - height[:, :3].amax(1)).abs())
+        return (1.0 - rules.slow_at_steps * (step - 0.08).clamp(min=0.0) / 0.2).clamp(min=rules.slowest)
+
+    def _approach(self, now: Moment, want: Tensor) -> None:
+        """Change the wanted velocity as fast as it may."""
+        change, most = want - self._wanted, ACCELERATION_M_S2 * self._dt_s
+        self._wanted = self._wanted + change * (most / change.norm(dim=-1, keepdim=True).clamp(min=most))
+        self._wanted = now.kept(self._wanted, torch.zeros_like(self._wanted))
+
+    def _careful(self, footing: Footing) -> Tensor:
+        """The wanted velocity where the ground is bad and uneven, and to where footholds are, (N, 2)."""
+        rules = self._rules
+        bad = 1.0 - rules.slow_bad * footing.bad
+        uneven = (1.0 - rules.slow_uneven * (footing.uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)
+        return self._wanted * (bad * uneven)[:, None] + rules.follow_feet_s * footing.shift_w.mean(1)
+
+    def _limited(self, now: Moment, vel: Tensor) -> Tensor:
+        ahead = (vel * now.ahead).sum(-1, keepdim=True).clamp(*AHEAD_M_S)
+        aside = (vel * now.aside).sum(-1, keepdim=True).clamp(-self._rules.sideways_m_s, self._rules.sideways_m_s)
+        return ahead * now.ahead + aside * now.aside
+
+
+def ways_of(env: GantryEnv, ground: Ground) -> Ways:
+    """The ways on an environment's terrain."""
+    sites, terrain = GoalState.of(env).sites, env.scene.terrain
+    assert terrain is not None
+    assert terrain.cfg.terrain_generator is not None
+    length, width = terrain.cfg.terrain_generator.size
+    levels, columns = sites.spawn.shape[:2]
+    x = (torch.arange(levels, device=env.device) - 0.5 * levels) * length
+    y = (torch.arange(columns, device=env.device) - 0.5 * columns) * width
+    low = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1)
+    return Ways(ground, sites.goals, low, (length, width))

@@ -1,0 +1,67 @@
+"""The walker by rules as a teacher: what it would do, in units of the policy's action, beside what a policy sees."""
+
+from __future__ import annotations
+
+from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationTermCfg
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.config import GuideCfg
+from gantry_policies.teachers import TEACHER_GROUP
+from gantry_sim.env import GantryEnv
+from gantry_sim.tasks.goal.cfg import GoalCfg
+from gantry_sim.tasks.goal.contract import goal_contract
+from gantry_sim.tasks.goal.env import goal_env_cfg
+from gantry_sim.tasks.goal.rules.cfg import WalkRules
+from gantry_sim.tasks.goal.rules.walker import ROBOT, RuleWalker
+from gantry_sim.tasks.goal.state import GoalState
+from gantry_sim.tasks.locomotion.terms import ContractAction
+
+RULE_GUIDE = GuideCfg(
+    action_weight=1.0, embedding_weight=0.0, imitation_iterations=100, action_loss="mean", fade_iterations=400
+)
+"""How the walker guides a policy: imitation alone for 1.2 million steps of the CPU preset, then less and less."""
+
+
+class RuleActions:
+    """Observation term: the walker's actions. It is asked once per state, however often the term is."""
+
+    def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
+        self._walker = RuleWalker(env, cfg.params["rules"])
+        self._version = -1
+        self._targets = env.action_manager.get_term(GoalState.of(env).names.action).raw_action
+
+    def __call__(self, env: GantryEnv, rules: WalkRules) -> Tensor:
+        """Actions (N, 12), within the contract's bounds, by the map and the attitude that the actor is shown."""
+        del rules  # the walker has them
+        if self._version != env.state_version:
+            self._version = env.state_version
+            self._targets = self._walker()
+        action = env.action_manager.get_term(GoalState.of(env).names.action)
+        assert isinstance(action, ContractAction)
+        return action.action_for(self._targets)
+
+
+def rule_guided_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
+    """The task's environment with the walker's actions as one more group of observations, which no policy is fed.
+
+    Raises:
+        GantryError: If the robot has other legs, the policy another clock, or the group another meaning for the task.
+    """
+    if cfg.robot != ROBOT:
+        raise GantryError(f"The rules walk on the legs of '{ROBOT}', env.robot is '{cfg.robot}'.")
+    whole = goal_env_cfg(cfg, seed=seed)
+    if TEACHER_GROUP in whole.observations:
+        raise GantryError(f"env.observer is '{cfg.observer}', which learns from a run; rules teach a 'teacher'.")
+    rules = WalkRules()
+    gait = goal_contract(cfg).gait
+    if gait is None or gait.frequency_hz != rules.gait.frequency_hz:
+        clock = "none" if gait is None else f"one of {gait.frequency_hz:g} Hz"
+        raise GantryError(
+            f"The rules step at {rules.gait.frequency_hz:g} Hz, and the policy's clock is {clock}: it could not tell "
+            "where in a step they are. Add --set env.gait=clock."
+        )
+    told = ObservationTermCfg(RuleActions, {"rules": rules})
+    # The last group: what the actor is shown, noise included, is what the gait answers to.
+    whole.observations[TEACHER_GROUP] = ObservationGroupCfg(terms={"all": told})
+    return GantryEnv(whole, device)

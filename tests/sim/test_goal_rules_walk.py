@@ -1,0 +1,154 @@
+"""The walker by rules in the task's environment: its actions, how it walks, and who learns from it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gantry_hardware.errors import GantryError
+from gantry_hardware.structured import ConfigError
+from gantry_policies.teacher_guided import TeacherGuidedPPO
+from gantry_policies.teachers import TEACHER_GROUP
+from gantry_sim.quiet import quietly
+from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
+from gantry_sim.tasks.goal.cfg import GroundCfg
+from gantry_sim.tasks.goal.rules.teacher import rule_guided_env
+from gantry_sim.tasks.goal.state import GoalState
+from gantry_sim.tasks.registry import find_task
+from gantry_sim.train import train
+
+ROUGH = GroundCfg(kinds=("rough",), levels=1, columns=1, tile_m=(8.0, 8.0), start_levels=1)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def made():
+    task = find_task("ame2-go2")
+    cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH, gait="clock"), num_envs=6)
+    with quietly():
+        return task.scripts["rules"](cfg, "cpu", 10007)
+
+
+@pytest.fixture
+def env(made):
+    made.reset()
+    return made
+
+
+def test_it_walks_towards_its_goal(env):
+    obs = env.reset()[0]
+    fell = torch.zeros(env.num_envs, dtype=torch.bool)
+    before = GoalState.of(env).distance.clone()
+    assert before.min() > 2.0
+    for _ in range(250):
+        obs = env.step(obs[TEACHER_GROUP])[0]
+        fell |= env.reset_terminated
+    nearer = before - GoalState.of(env).distance
+    assert int((~fell & (nearer > 1.5)).sum()) >= 5
+
+
+def test_actions_are_those_that_give_the_targets():
+    """Whatever the gait adds of its own: by clock, goal, attitude and map, noise included."""
+    task = find_task("ame2-go2")
+    cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH), num_envs=6)
+    with quietly():
+        env = task.make_env(cfg, "cpu", 10007)
+    action = env.action_manager.get_term("joint_pos")
+    make = torch.Generator().manual_seed(0)
+    env.reset()
+    contract = action.cfg.contract
+    lower, upper = torch.tensor(contract.joint_lower_rad), torch.tensor(contract.joint_upper_rad)
+    beyond = 0
+    for _ in range(40):
+        wanted = torch.tensor(contract.action.offset_rad) + 3.0 * torch.rand(env.num_envs, 12, generator=make) - 1.5
+        action.process_actions(action.action_for(wanted))
+        limited = wanted.clamp(lower, upper)
+        beyond += int((limited != wanted).sum())
+        torch.testing.assert_close(action.targets, limited, atol=1e-5, rtol=0.0)
+        env.step(torch.zeros(env.num_envs, 12))
+    assert beyond > 100
+
+
+def test_looking_again_does_not_walk_on(env):
+    """The walker is asked once per step, however often its actions are observed."""
+    action = env.action_manager.get_term("joint_pos")
+    obs = env.reset()[0]
+    for _ in range(30):
+        obs = env.step(obs[TEACHER_GROUP])[0]
+    seen, targets = [], []
+    for _ in range(3):
+        obs = env.observation_manager.compute(update_history=True)
+        action.process_actions(obs[TEACHER_GROUP])
+        seen.append(obs[TEACHER_GROUP].clone())
+        targets.append(action.targets.clone())
+    assert torch.equal(seen[0], seen[1])
+    for other in targets[1:]:
+        torch.testing.assert_close(other, targets[0], atol=1e-5, rtol=0.0)
+
+
+def test_an_episode_begins_as_the_first_did(env):
+    """The same state gives the same targets, whatever was walked before."""
+    action, state = env.action_manager.get_term("joint_pos"), GoalState.of(env)
+    obs, targets, begun = env.reset()[0], [], None
+    for _ in range(2):
+        for _ in range(35):
+            obs = env.step(obs[TEACHER_GROUP])[0]
+        obs = env.reset()[0]
+        begun = env.sim.data.qpos.clone() if begun is None else begun
+        env.sim.data.qpos[:], env.sim.data.qvel[:] = begun, 0.0
+        state.set_goals(torch.arange(env.num_envs), state.sites.goals[0, 0, :6], torch.zeros(env.num_envs))
+        env.sim.forward()
+        env.state_version += 1
+        action.process_actions(env.observation_manager.compute(update_history=True)[TEACHER_GROUP])
+        targets.append(action.targets.clone())
+    torch.testing.assert_close(targets[0], targets[1], atol=1e-5, rtol=0.0)
+
+
+def test_a_policy_learns_from_the_rules(tmp_path):
+    task = find_task("ame2-go2")
+    preset = task.preset("cpu")
+    learner = replace(preset.learner, total_steps=96, epochs=1)
+    small = replace(preset, env=replace(preset.env, num_envs=4, ground=ROUGH, gait="clock"), learner=learner)
+    cfg = RunCfg(task, "cpu", small, "cpu", 1, 1, script="rules")
+    check_run(cfg)
+    create_run(cfg, tmp_path / "run")
+    runner, complete = train(read_run(tmp_path / "run"), tmp_path / "run")
+    assert complete
+    assert isinstance(runner.alg, TeacherGuidedPPO)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["script"] == "rules"
+    assert "loss_imitation" in (tmp_path / "run" / "curve.csv").read_text().splitlines()[0]
+
+
+def test_rules_teach_nobody_else():
+    for name in ("ame2-g1", "ame2-go2-student"):
+        task = find_task(name)
+        with pytest.raises(GantryError, match="No driver by rules teaches"):
+            task.require_script("rules")
+    with pytest.raises(GantryError, match=r"env\.robot is 'g1'"):
+        rule_guided_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)
+    with pytest.raises(GantryError, match=r"env\.observer is 'student'"):
+        rule_guided_env(find_task("ame2-go2-student").preset("cpu").env, "cpu", 1)
+
+
+def test_a_policy_must_know_the_walkers_clock():
+    with pytest.raises(GantryError, match=r"step at 2\.8 Hz, and the policy's clock is one of 2 Hz.*env\.gait=clock"):
+        rule_guided_env(find_task("ame2-go2").preset("cpu").env, "cpu", 1)
+
+
+def test_a_clock_alone_moves_nothing(env):
+    action = env.action_manager.get_term("joint_pos")
+    env.reset()
+    for _ in range(20):
+        env.step(torch.zeros(env.num_envs, 12))
+        offset = torch.tensor([action.cfg.contract.action.offset_rad]).expand(env.num_envs, 12)
+        torch.testing.assert_close(action.targets, offset, atol=0.0, rtol=0.0)
+
+
+def test_a_clock_is_for_the_robot_whose_steps_it_tells():
+    g1 = find_task("ame2-g1").preset("cpu").env
+    with pytest.raises(ConfigError, match=r"env\.robot is 'g1'"):
+        replace(g1, gait="clock")
+    with pytest.raises(GantryError, match=r"'strids'.*strides"):
+        replace(g1, gait="strids")
