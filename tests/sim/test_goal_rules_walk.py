@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gantry_deploy.gait import foot_phase
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import ConfigError
 from gantry_policies.teacher_guided import TeacherGuidedPPO
@@ -133,7 +134,7 @@ def test_rules_teach_nobody_else():
 
 
 def test_a_policy_must_know_the_walkers_clock():
-    with pytest.raises(GantryError, match=r"step at 2\.8 Hz, and the policy's clock is one of 2 Hz.*env\.gait=clock"):
+    with pytest.raises(GantryError, match=r"clock of 2\.8 Hz.*gait 'strides'.*env\.gait=clock"):
         rule_guided_env(find_task("ame2-go2").preset("cpu").env, "cpu", 1)
 
 
@@ -152,3 +153,19 @@ def test_a_clock_is_for_the_robot_whose_steps_it_tells():
         replace(g1, gait="clock")
     with pytest.raises(GantryError, match=r"'strids'.*strides"):
         replace(g1, gait="strids")
+
+
+def test_feet_keep_the_policys_time_in_an_episode_that_begins_late(env):
+    """Training spreads its first episodes; whoever imitates must see the walker's step in its own clock."""
+    obs = env.reset()[0]
+    env.episode_length_buf[:] = torch.arange(env.num_envs) * 3
+    env.state_version += 1
+    state, clock = GoalState.of(env), env.action_manager.get_term("joint_pos").cfg.contract.gait
+    lifted = torch.zeros(env.num_envs, 4)
+    for _ in range(60):
+        obs = env.step(obs[TEACHER_GROUP])[0]
+        state = GoalState.of(env)
+        phase = foot_phase(clock, state.time_s, torch.tensor(clock.foot_offset))
+        mid_swing = (phase > 0.7) & (phase < 0.8)
+        lifted += mid_swing * (2.0 * (state.foot_contact == 0) - 1.0)
+    assert (lifted.sum(1) > 0).all()

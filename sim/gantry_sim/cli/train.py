@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="RUN",
         help="run folder of the policy that a student learns from; or rules: who drives by rules, on roads and lots, "
-        "or walks by rules to goals (ame2-go2)",
+        "or walks by rules to goals (ame2-go2 --set env.gait=clock)",
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
     parser.add_argument(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gantry_sim.tasks.goal.robots import STEP_DUTY, STEP_HZ
-
 
 @dataclass(frozen=True)
 class WayRules:
@@ -35,20 +33,6 @@ class WayRules:
     """Share of the speed that is taken where no place around is good to step on; less than 0 adds some."""
     follow_feet_s: float = 3.0
     """Speed added in the direction in which footholds were moved, m/s per m."""
-
-
-@dataclass(frozen=True)
-class GaitRules:
-    """When feet are in the air."""
-
-    frequency_hz: float = STEP_HZ
-    """Strides a second."""
-    duty: float = STEP_DUTY
-    """Share of a stride on the ground."""
-    offsets: tuple[float, ...] = (0.0, 0.5, 0.5, 0.0)
-    """Where in its stride each foot begins: a trot."""
-    stand_s: float = 0.3
-    """Time to stand at the beginning of an episode."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +127,8 @@ class WalkRules:
 
     way: WayRules = field(default_factory=WayRules)
     """Where to go and how fast."""
-    gait: GaitRules = field(default_factory=GaitRules)
-    """When feet are in the air."""
+    stand_s: float = 0.3
+    """Time to stand at the beginning of an episode; afterwards feet are in the air when the policy's clock says so."""
     feet: FootholdRules = field(default_factory=FootholdRules)
     """Where feet are to land."""
     swing: SwingRules = field(default_factory=SwingRules)

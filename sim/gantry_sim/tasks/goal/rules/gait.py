@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_sim.tasks.goal.rules.cfg import GaitRules
+from gantry_deploy.contract import GaitSpec
+from gantry_deploy.gait import foot_phase
 from gantry_sim.tasks.goal.rules.moment import Moment
 
 
@@ -30,29 +31,30 @@ class Gait:
 
     Args:
         like: (N, f), any tensor of that shape on the device.
-        rules: Parameters.
+        clock: The policy's own.
+        stand_s: Time to stand at the beginning of an episode.
     """
 
-    def __init__(self, like: Tensor, rules: GaitRules) -> None:
-        self._rules = rules
-        self._offsets = torch.tensor(rules.offsets, device=like.device)
+    def __init__(self, like: Tensor, clock: GaitSpec, stand_s: float) -> None:
+        self._clock, self._stand_s = clock, stand_s
+        self._offsets = torch.tensor(clock.foot_offset, device=like.device)
         self._swings = torch.zeros_like(like, dtype=torch.bool)
         self._lifted = torch.zeros(*like.shape, 3, device=like.device)
-        self.period_s = 1.0 / rules.frequency_hz
+        self.period_s = 1.0 / clock.frequency_hz
         """Of a stride."""
-        self.stance_s = rules.duty * self.period_s
+        self.stance_s = clock.duty * self.period_s
         """Time of a stride on the ground."""
-        self.swing_s = (1.0 - rules.duty) * self.period_s
+        self.swing_s = (1.0 - clock.duty) * self.period_s
         """Time of a stride in the air."""
 
     def __call__(self, now: Moment, rest: Tensor) -> Phases:
         """The phases; who is to rest, (N,) bool, finishes a swing and begins none."""
-        rules = self._rules
-        phase = (rules.frequency_hz * now.time_s[:, None] + self._offsets) % 1.0
-        progress = ((phase - rules.duty) / (1.0 - rules.duty)).clamp(0.0, 1.0)
-        may_begin = (progress < 0.2) & (~rest & (now.time_s > rules.stand_s))[:, None]
+        duty = self._clock.duty
+        phase = foot_phase(self._clock, now.clock_s, self._offsets)
+        progress = ((phase - duty) / (1.0 - duty)).clamp(0.0, 1.0)
+        may_begin = (progress < 0.2) & (~rest & (now.time_s > self._stand_s))[:, None]
         before = self._swings & ~now.new[:, None]
-        swings = (phase >= rules.duty) & (before | may_begin)
+        swings = (phase >= duty) & (before | may_begin)
         self._lifted = torch.where((swings & ~before)[..., None], now.feet_w, self._lifted)
         self._swings = swings
         return Phases(swings, progress, torch.where(swings, (1.0 - phase) * self.period_s, 0.0), self._lifted)

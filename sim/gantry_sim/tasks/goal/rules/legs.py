@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.models import robot_model
 
 STRETCH = 0.981
@@ -71,8 +72,3 @@ class Legs:
         inner = torch.atan2(self.calf_m * torch.sin(knee), self.thigh_m + self.calf_m * torch.cos(knee))
         thigh = torch.atan2(-x, -down) - inner
         return torch.stack((hip, thigh, knee), -1).flatten(1)
-
-
-def wrapped(angle_rad: Tensor) -> Tensor:
-    """The same angles between -pi and pi."""
-    return torch.atan2(torch.sin(angle_rad), torch.cos(angle_rad))

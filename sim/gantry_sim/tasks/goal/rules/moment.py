@@ -18,6 +18,8 @@ class Moment:
 
     time_s: Tensor
     """(N,) since the rules began, which is when an episode does."""
+    clock_s: Tensor
+    """(N,) of the policy's clock, which may have begun earlier: a training's first episodes begin late."""
     new: Tensor
     """(N,) bool, whether they have only just begun, so that nothing remembered counts."""
     rotation: Tensor
@@ -48,6 +50,7 @@ class Moment:
         feet_b, jacobian = legs.feet(state.joint_pos)
         return cls(
             time_s=time_s,
+            clock_s=state.time_s,
             new=new,
             rotation=rotation,
             pos_w=state.pos_w.clone(),

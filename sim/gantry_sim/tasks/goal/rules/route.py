@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WayRules
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.legs import wrapped
 from gantry_sim.tasks.goal.rules.moment import Moment
 from gantry_sim.tasks.goal.rules.ways import Ways
 from gantry_sim.tasks.goal.state import GoalState

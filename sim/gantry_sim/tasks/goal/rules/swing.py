@@ -8,11 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.tasks.goal.rules.cfg import SwingRules
 from gantry_sim.tasks.goal.rules.forces import skew
 from gantry_sim.tasks.goal.rules.gait import Phases
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.legs import Legs, wrapped
+from gantry_sim.tasks.goal.rules.legs import Legs
 from gantry_sim.tasks.goal.rules.moment import Moment
 
 DIFFERENCE_S = 0.01

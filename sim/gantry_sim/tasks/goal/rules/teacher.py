@@ -10,8 +10,8 @@ from gantry_policies.config import GuideCfg
 from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
-from gantry_sim.tasks.goal.contract import goal_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
+from gantry_sim.tasks.goal.robots import STEP_HZ
 from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.walker import ROBOT, RuleWalker
 from gantry_sim.tasks.goal.state import GoalState
@@ -53,15 +53,13 @@ def rule_guided_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
     whole = goal_env_cfg(cfg, seed=seed)
     if TEACHER_GROUP in whole.observations:
         raise GantryError(f"env.observer is '{cfg.observer}', which learns from a run; rules teach a 'teacher'.")
-    rules = WalkRules()
-    gait = goal_contract(cfg).gait
-    if gait is None or gait.frequency_hz != rules.gait.frequency_hz:
-        clock = "none" if gait is None else f"one of {gait.frequency_hz:g} Hz"
+    if cfg.carrot is None or cfg.gait != "clock":
+        has = "has none" if cfg.carrot is None else f"goes with the gait '{cfg.gait}'"
         raise GantryError(
-            f"The rules step at {rules.gait.frequency_hz:g} Hz, and the policy's clock is {clock}: it could not tell "
-            "where in a step they are. Add --set env.gait=clock."
+            f"The rules step by a clock of {STEP_HZ:g} Hz, and the policy's {has}: it could not tell where in a step "
+            "they are. Add --set env.gait=clock to the cpu preset."
         )
-    told = ObservationTermCfg(RuleActions, {"rules": rules})
+    told = ObservationTermCfg(RuleActions, {"rules": WalkRules()})
     # The last group: what the actor is shown, noise included, is what the gait answers to.
     whole.observations[TEACHER_GROUP] = ObservationGroupCfg(terms={"all": told})
     return GantryEnv(whole, device)

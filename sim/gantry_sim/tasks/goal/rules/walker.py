@@ -41,7 +41,7 @@ class RuleWalker:
         rules: Parameters; None for those found.
 
     Raises:
-        GantryError: If the robot is another.
+        GantryError: If the robot is another, or the policy has no clock.
     """
 
     def __init__(self, env: GantryEnv, rules: WalkRules | None = None) -> None:
@@ -49,6 +49,8 @@ class RuleWalker:
         spec, contract = state.robot.body.spec, state.contract
         if spec.name != ROBOT:
             raise GantryError(f"The rules walk on the legs of '{ROBOT}', the environment's robot is '{spec.name}'.")
+        if contract.gait is None:
+            raise GantryError("The rules walk by the policy's clock, and env.carrot is null: there is none.")
         radius, count = state.names.foot_radius_m, env.num_envs
         stiffness = torch.tensor(contract.stiffness_nm_rad, device=env.device)
         damping = torch.tensor(contract.damping_nm_s_rad, device=env.device)
@@ -57,13 +59,13 @@ class RuleWalker:
         self._env = env
         self._legs = legs = Legs(spec.name, spec.feet, env.device)
         self._route = Route(env, ground, rules.way)
-        self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), rules.gait)
+        self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), contract.gait, rules.stand_s)
         self._footholds = Footholds(legs, ground, rules.feet, count, radius)
         self._swing = Swing(legs, ground, rules.swing, damping / stiffness, env.step_dt, radius)
         self._support = Support(legs, rules.support, Drive(stiffness, damping, mass_kg, env.step_dt, radius), count)
         below = torch.full((len(spec.feet), 1), radius - STAND_M, device=env.device)
         self._standing = legs.joints(torch.cat((self._footholds.nominal_b, below), -1)[None])
-        self._begin_s = rules.gait.stand_s
+        self._begin_s = rules.stand_s
         self._steps = torch.zeros(count, dtype=torch.long, device=env.device)
         self._next = torch.full((count,), -1, dtype=torch.long, device=env.device)
 
