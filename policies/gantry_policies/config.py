@@ -65,10 +65,15 @@ class GuideCfg:
     and a Beta's has its poles where pedals are: at the ends. The mean leaves the spread to the reward."""
     fade_iterations: int = 0
     """Iterations after the imitation in which both weights fall linearly to nothing; 0 to keep them."""
+    teacher_drives: float = 0.0
+    """Share of the environments that the teacher acts in, drawn anew for each rollout; it falls linearly to nothing by
+    the end of the imitation. A student that falls at once never sees most of what its teacher could show it."""
 
     def __post_init__(self) -> None:
         if self.action_loss not in ACTION_LOSSES:
             raise UnknownNameError("action loss", self.action_loss, ACTION_LOSSES)
+        if not 0.0 <= self.teacher_drives <= 1.0:
+            raise GantryError(f"learner.guide.teacher_drives is {self.teacher_drives}, expected 0 to 1.")
         if self.fade_iterations < 0:
             raise GantryError(f"learner.guide.fade_iterations is {self.fade_iterations}, expected >= 0.")
         for name in ("action_weight", "embedding_weight"):
@@ -81,6 +86,10 @@ class GuideCfg:
         if not self.imitation_learning_rate > 0.0:
             rate = self.imitation_learning_rate
             raise GantryError(f"learner.guide.imitation_learning_rate is {rate}, expected a number > 0.")
+
+    def driven_at(self, iteration: int) -> float:
+        """Share of the environments that the teacher acts in, in an iteration counted from 0."""
+        return self.teacher_drives * max(0.0, 1.0 - iteration / max(1, self.imitation_iterations))
 
     def share_at(self, iteration: int) -> float:
         """What is left of the weights in an iteration, counted from 0."""

@@ -117,7 +117,7 @@ class FewSamplePPO(PPO):
         return actions
 
     def begin_iteration(self, iteration: int) -> None:
-        """Called before the update of every iteration, counted from 0, after the runner has set its schedules."""
+        """Called before the rollout of every iteration, counted from 0, after the runner has set its schedules."""
 
     def update(self) -> dict[str, float]:
         """Learn from the stored rollout; means of the losses."""

@@ -215,10 +215,10 @@ class Runner(OnPolicyRunner):
     def _iterate(self, obs: Any) -> tuple[Any, Progress]:
         start = time.perf_counter()
         torch.set_num_threads(1)
+        self._schedule()
         obs, sums = self._collect(obs)
         collected = time.perf_counter()
         torch.set_num_threads(self._threads)
-        self._schedule()
         explained = self._explained()
         losses = self._update()
         end = time.perf_counter()

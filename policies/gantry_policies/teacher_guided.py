@@ -3,6 +3,7 @@
 L = L_PPO + w_action * L_action + w_embedding * L_embedding (arXiv 2601.08485, Sec. IV), on the student's own rollouts.
 A driver by rules may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
 advises, held to the student by a divergence; here it is anything that answers actions, held by ``guide.action_loss``.
+Whose actions are taken in the meantime is mixed as in DAgger (Ross et al., arXiv 1011.0686).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
@@ -51,9 +53,10 @@ class TeacherGuidedPPO(FewSamplePPO):
         """What is left of the guide's weights."""
         self._rl_schedule, self._rl_learning_rate = self.schedule, self.learning_rate
         self._guidance: Guidance | None = None
+        self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
-        """Choose the phase of an iteration, counted from 0."""
+        """Choose the phase of an iteration, counted from 0, and who acts in its rollout."""
         self.imitating = iteration < self.guide.imitation_iterations
         self.share = self.guide.share_at(iteration)
         self.schedule = "fixed" if self.imitating else self._rl_schedule
@@ -61,6 +64,23 @@ class TeacherGuidedPPO(FewSamplePPO):
             self.set_learning_rate(self.guide.imitation_learning_rate)
         elif iteration == self.guide.imitation_iterations and self._rl_schedule == "adaptive":
             self.set_learning_rate(self._rl_learning_rate)  # a linear schedule sets its own in every iteration
+        driven = self.guide.driven_at(iteration)
+        if driven > 0.0:
+            self._driven = torch.rand(self.storage.num_envs, device=self.device) < driven
+        else:
+            self._driven.zero_()  # nothing is drawn, so that a guide without it is as it was
+
+    def act(self, obs: TensorDict) -> Tensor:
+        """Sample actions, and take the teacher's where it drives."""
+        actions = super().act(obs)
+        rows = self._driven.nonzero().flatten()
+        if not len(rows):
+            return actions
+        theirs = self._checked(self.teacher(obs[rows]).actions, (len(rows), actions.shape[1]))
+        # While these are taken, nothing is learned from how probable they were.
+        actions = actions.index_copy(0, rows, theirs)
+        self.transition.actions = actions
+        return actions
 
     def update(self) -> dict[str, float]:
         """Ask the teacher about the stored rollout, and learn from both; means of the losses."""
@@ -75,7 +95,14 @@ class TeacherGuidedPPO(FewSamplePPO):
         parts = [self.teacher(rows) for rows in observations.split(TEACHER_ROWS)]
         actions = torch.cat([part.actions for part in parts]).detach()
         embedding = tuple(torch.cat(piece).detach() for piece in zip(*(part.embedding for part in parts), strict=True))
-        expected = self.storage.actions.flatten(0, 1).shape
+        actions = self._checked(actions, self.storage.actions.flatten(0, 1).shape)
+        if embedding and self.guide.embedding_weight > 0.0:
+            self._check_embedding(embedding)
+            return Guidance(actions, embedding)
+        return Guidance(actions)
+
+    def _checked(self, actions: Tensor, expected: tuple[int, ...]) -> Tensor:
+        """A teacher's actions, if they can be taken."""
         if actions.shape != expected:
             raise GantryError(f"The teacher's actions have shape {tuple(actions.shape)}, expected {tuple(expected)}.")
         if not torch.isfinite(actions).all():
@@ -85,10 +112,7 @@ class TeacherGuidedPPO(FewSamplePPO):
                 f"The teacher's actions reach {float(actions.abs().max()):g}, those of learner.distribution 'beta' lie "
                 "in [-1, 1]; expected a teacher within these bounds, or 'gaussian'."
             )
-        if embedding and self.guide.embedding_weight > 0.0:
-            self._check_embedding(embedding)
-            return Guidance(actions, embedding)
-        return Guidance(actions)
+        return actions
 
     def _check_embedding(self, embedding: tuple[Tensor, ...]) -> None:
         theirs = [part.shape[1] for part in embedding]

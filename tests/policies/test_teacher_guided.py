@@ -155,14 +155,40 @@ def test_a_student_follows_its_teacher(make):
     assert error < 0.5 * obs["teacher"].norm(dim=-1).mean()
 
 
+def test_whose_actions_are_taken(make):
+    """All of the teacher's at first, none from the end of the imitation on; in between some rows, a rollout long."""
+    guide, shares = GuideCfg(imitation_iterations=3, teacher_drives=1.0), []
+    runner = make(teacher=Homeward(), num_envs=64, guide=guide, total_steps=4 * 640)
+
+    def look(progress):
+        del progress
+        taken = runner.alg.storage.actions == -runner.alg.storage.observations["teacher"]
+        rows = taken.all(-1)
+        assert torch.equal(rows, rows[:1].expand_as(rows))  # from the first step of a rollout to its last
+        shares.append(float(rows[0].float().mean()))
+
+    runner.train(look)
+    assert shares[0] == 1.0
+    assert 0.4 < shares[1] < 0.9
+    assert 0.1 < shares[2] < 0.6
+    assert shares[3] == 0.0
+
+
+def test_a_teacher_that_drives_makes_sense(make):
+    guide = GuideCfg(imitation_iterations=3, teacher_drives=1.0)
+    runner = make(teacher=lambda observations: Guidance(torch.zeros(len(observations), 3)), guide=guide)
+    with pytest.raises(GantryError, match=r"actions have shape \(8, 3\), expected \(8, 2\)"):
+        runner.train()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("embedding", [False, True])
 def test_six_iterations_are_three_and_three(make, tmp_path, threads, embedding):
-    """Through the change of phase; an adaptive rate and the map's network included."""
+    """Through the change of phase; an adaptive rate, the map's network and a teacher that drives included."""
     teacher = PolicyTeacher(make(seed=7).alg.actor, "actor") if embedding else Homeward()
     options = {"teacher": teacher, "threads": threads, "desired_kl": 0.01, "mirror": CRITIC, "chunk_rows": 16}
-    guide = GuideCfg(imitation_iterations=2)
+    guide = GuideCfg(imitation_iterations=4, teacher_drives=0.5)
     make(tmp_path / "straight", guide=guide, **options).train()
     first = make(tmp_path / "halves", guide=guide, **options)
     first.train(lambda progress: first.stop() if progress.iteration == 3 else None)
@@ -248,6 +274,8 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
         ({"action_weight": 0.0, "embedding_weight": 0.0}, "both weights at 0"),
         ({"imitation_iterations": -1}, "imitation_iterations is -1"),
         ({"imitation_learning_rate": 0.0}, "imitation_learning_rate is 0.0"),
+        ({"teacher_drives": 1.5}, "teacher_drives is 1.5, expected 0 to 1"),
+        ({"teacher_drives": math.nan}, "teacher_drives is nan"),
         ({"fade_iterations": -2}, "fade_iterations is -2"),
         ({"action_loss": "meen"}, "meen.*Did you mean 'mean'"),
     ],

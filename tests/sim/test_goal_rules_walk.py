@@ -47,7 +47,23 @@ def test_it_walks_towards_its_goal(env):
         obs = env.step(obs[TEACHER_GROUP])[0]
         fell |= env.reset_terminated
     nearer = before - GoalState.of(env).distance
-    assert int((~fell & (nearer > 1.5)).sum()) >= 5
+    assert int((~fell & (nearer > 1.0)).sum()) >= 5
+
+
+def test_it_goes_on_standing_with_actions_that_are_a_little_off(env):
+    """A learner's are: at the goal, for five seconds, with noise of 0.1, a fortieth of a radian, on all joints."""
+    state, make = GoalState.of(env), torch.Generator().manual_seed(0)
+    env.reset()
+    w, x, y, z = state.quat.unbind(-1)
+    yaw = torch.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    state.set_goals(torch.arange(env.num_envs), state.pos_w.clone(), yaw)
+    env.state_version += 1
+    obs = env.observation_manager.compute(update_history=True)
+    fell = torch.zeros(env.num_envs, dtype=torch.bool)
+    for _ in range(250):
+        obs = env.step(obs[TEACHER_GROUP] + 0.1 * torch.randn(env.num_envs, 12, generator=make))[0]
+        fell |= env.reset_terminated
+    assert not fell.any()
 
 
 def test_actions_are_those_that_give_the_targets():

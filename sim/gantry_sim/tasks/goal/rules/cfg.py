@@ -107,7 +107,7 @@ class SupportRules:
     """The same of the vertical velocity, 1/s."""
     tilt_gain: float = 262.9786
     """Angular acceleration of an error of roll and pitch, 1/s^2."""
-    tilt_damping: float = 8.7871
+    tilt_damping: float = 14.0
     """The same of an error of the angular velocity, 1/s."""
     friction: float = 0.4404
     """Greatest horizontal force, as a share of the vertical one."""
@@ -117,8 +117,6 @@ class SupportRules:
     """The same above."""
     inertia_kg_m2: tuple[float, float, float] = (0.12, 0.32, 0.36)
     """About the base's axes."""
-    joint_lead_steps: float = 0.2974
-    """Control steps by which the joints' positions are thought ahead."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ HIGH_FOOT_M = 0.45
 """A foot further below the highest one counts as being so far below it."""
 EARLY_SHARE = 0.6
 """A foot that touches the ground after this share of its swing carries already."""
+HOP_STEPS = 2
+"""A standing foot that leaves the ground for this many control steps is only shaken off, and pushes on."""
 REACH_M = 0.06
 """Most that a foot that should stand and does not is sent away from where it is."""
 
@@ -29,12 +31,8 @@ class Drive:
 
     stiffness_nm_rad: Tensor
     """(3 f,) of the joints' controllers."""
-    damping_nm_s_rad: Tensor
-    """(3 f,) the same."""
     mass_kg: float
     """Of the robot."""
-    dt_s: float
-    """Control step."""
     foot_radius_m: float
     """Height of a foot over its sole."""
 
@@ -59,6 +57,7 @@ class Support:
         self._mass_b = torch.tensor((rules.mass_x_m, 0.0, rules.mass_z_m), device=device)
         self._pose = torch.zeros(num_envs, 3, device=device)
         self._touched = torch.zeros(num_envs, len(legs.side_m), dtype=torch.bool, device=device)
+        self._airborne = torch.zeros(num_envs, len(legs.side_m), dtype=torch.long, device=device)
         self.uneven_m = torch.zeros(num_envs, device=device)
         """(N,) difference of the feet's heights."""
 
@@ -67,21 +66,25 @@ class Support:
         return ~phases.swings | ((phases.progress > EARLY_SHARE) & now.contact)
 
     def missing(self, now: Moment, phases: Phases) -> Tensor:
-        """(N, f) bool, which feet should be on the ground and are not."""
-        return ~phases.swings & ~now.contact
+        """(N, f) bool, which feet should be on the ground and have not been for a while; once per control step."""
+        airborne = ~phases.swings & ~now.contact
+        self._airborne = torch.where(airborne & ~now.new[:, None], self._airborne + 1, 0)
+        return self._airborne > HOP_STEPS
 
-    def joint_targets(self, now: Moment, wish: Wish, phases: Phases, places_w: Tensor) -> Tensor:
-        """Targets of all joints by which the standing feet push the base as wished, (N, 3 f), rad."""
-        rules, drive = self._rules, self._drive
+    def joint_targets(self, now: Moment, wish: Wish, phases: Phases, places_w: Tensor, missing: Tensor) -> Tensor:
+        """Targets of all joints by which the standing feet push the base as wished, (N, 3 f), rad.
+
+        The joints' own damping is left to them: made up for with velocities that are a control step old, it shakes a
+        robot to the ground as soon as its actions are a little off.
+        """
         self._lead(now, self._soles(now, phases, places_w))
         force, torque = self._wrench(now, wish)
         arms = now.feet_w - (now.pos_w + now.rotation @ self._mass_b)[:, None]
-        carrying = self.stands(now, phases) & ~self.missing(now, phases)
-        forces = foot_forces(force, torque, arms, carrying, rules.friction)
+        carrying = self.stands(now, phases) & ~missing
+        forces = foot_forces(force, torque, arms, carrying, self._rules.friction)
         forces_b = torch.einsum("nji,nkj->nki", now.rotation, forces)
         joint_nm = -torch.einsum("nkji,nkj->nki", now.jacobian_b, forces_b).flatten(1)
-        joints = now.joint_pos + now.joint_vel * (drive.dt_s * rules.joint_lead_steps)
-        return joints + (joint_nm + drive.damping_nm_s_rad * now.joint_vel) / drive.stiffness_nm_rad
+        return now.joint_pos + joint_nm / self._drive.stiffness_nm_rad
 
     def searching(self, now: Moment, phases: Phases, places_w: Tensor) -> Tensor:
         """Places that feet which miss the ground are sent to, (N, f, 3), m: down."""

@@ -18,9 +18,15 @@ from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.terms import ContractAction
 
 RULE_GUIDE = GuideCfg(
-    action_weight=1.0, embedding_weight=0.0, imitation_iterations=100, action_loss="mean", fade_iterations=400
+    action_weight=1.0,
+    embedding_weight=0.0,
+    imitation_iterations=300,
+    action_loss="mean",
+    fade_iterations=400,
+    teacher_drives=1.0,
 )
-"""How the walker guides a policy: imitation alone for 1.2 million steps of the CPU preset, then less and less."""
+"""How the walker guides a policy: imitation alone for 3.7 million steps of the CPU preset, in which it drives less and
+less, and afterwards its word counts less and less."""
 
 
 class RuleActions:

@@ -62,7 +62,7 @@ class RuleWalker:
         self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), contract.gait, rules.stand_s)
         self._footholds = Footholds(legs, ground, rules.feet, count, radius)
         self._swing = Swing(legs, ground, rules.swing, damping / stiffness, env.step_dt, radius)
-        self._support = Support(legs, rules.support, Drive(stiffness, damping, mass_kg, env.step_dt, radius), count)
+        self._support = Support(legs, rules.support, Drive(stiffness, mass_kg, radius), count)
         below = torch.full((len(spec.feet), 1), radius - STAND_M, device=env.device)
         self._standing = legs.joints(torch.cat((self._footholds.nominal_b, below), -1)[None])
         self._begin_s = rules.stand_s
@@ -82,8 +82,9 @@ class RuleWalker:
         phases = self._gait(now, wish.rest)
         places = self._footholds(now, wish, phases, self._gait)
         swinging = self._swing(now, phases, places, self._gait.swing_s)
-        standing = self._support.joint_targets(now, wish, phases, places)
-        standing = self._by_foot(self._support.missing(now, phases), self._searching(now, places, phases), standing)
+        missing = self._support.missing(now, phases)
+        standing = self._support.joint_targets(now, wish, phases, places, missing)
+        standing = self._by_foot(missing, self._searching(now, places, phases), standing)
         stands = self._support.stands(now, phases)
         return self._from_the_start(now, stands, self._by_foot(stands, standing, swinging))
 
