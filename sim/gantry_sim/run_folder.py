@@ -109,7 +109,7 @@ def _check_teacher(cfg: RunCfg) -> None:
     if cfg.script and cfg.teacher is not None:
         raise RunError(f"Both '{cfg.script}' and the run '{cfg.teacher}' are named to teach, expected one of them.")
     if cfg.script:
-        cfg.task.require_script(cfg.script)
+        cfg.task.script(cfg.script)
     if cfg.task.needs_teacher and cfg.teacher is None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
+from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
 
@@ -64,6 +65,29 @@ def open_source(path: Path) -> Source:
     env_cfg = trained_env(bundle, task)
     _check_same(bundle, task, env_cfg)
     return Source(task, env_cfg, onnx_policy(bundle), provenance.seed)
+
+
+class _Told:
+    """A policy that is fed what a script has done, and does it."""
+
+    group = TEACHER_GROUP
+
+    def __call__(self, actions: torch.Tensor) -> torch.Tensor:
+        return actions
+
+
+def open_script(task_name: str, script: str) -> Source:
+    """Who acts by rules in a task, on the preset that is taught with on a CPU.
+
+    Raises:
+        GantryError: If the task has no such script, or none that its evaluations know.
+    """
+    task = find_task(task_name)
+    found = task.script(script)
+    if not found.scored:
+        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares drivers by rules.")
+    env_cfg = found.preset(task.preset("cpu")).env
+    return Source(replace(task, make_env=found.make_env), env_cfg, _Told(), trained_seed=-1)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:

@@ -54,7 +54,7 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
     torch.manual_seed(cfg.seed)
     with quietly(), torch_threads(1):
         try:
-            make_env = cfg.task.scripts[cfg.script] if cfg.script else cfg.task.make_env
+            make_env = cfg.task.script(cfg.script).make_env if cfg.script else cfg.task.make_env
             env = make_env(cfg.preset.env, cfg.device, cfg.seed)
         except ValueError as error:  # from mjlab, or from MuJoCo's compiler
             raise RunError(f"The environment cannot be built with this configuration: {error}") from error

@@ -12,6 +12,8 @@ from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.cli import arm_evaluate
 from gantry_sim.cli.common import INTERVAL, ProgressBar, is_about_arms, print_scores, print_verdicts, whole
+from gantry_sim.run_place import SCRIPTS
+from gantry_sim.tasks.names import is_arm_task, require_task
 
 if TYPE_CHECKING:
     from gantry_sim.sources import Source
@@ -31,6 +33,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulate the training model, the full one (every collision shape, finer physics), or both (default)",
     )
     parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
+    parser.add_argument(
+        "--driver", choices=SCRIPTS, help="name a task instead of a run, and score who acts in it by rules"
+    )
     arm_evaluate.add_arguments(parser)
     add_json_option(parser)
 
@@ -38,18 +43,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     if args.episodes < 1:
         raise UsageError("--episodes is 0, expected at least 1.")
+    if args.expert is not None and args.driver is not None:
+        raise UsageError("--expert is for manipulation tasks and --driver for others; give one of them.")
     if args.expert is not None:
         return arm_evaluate.evaluate(args, None)
-    path = find_source(args.source)
-    if is_about_arms(path):
+    path = args.source if args.driver is not None else find_source(args.source)
+    if args.driver is None and is_about_arms(path):
         return arm_evaluate.evaluate(args, path)
     if args.hold:
         raise UsageError("--hold is for manipulation tasks.")
+    if args.driver is not None:
+        require_task(str(path))
+        if is_arm_task(str(path)):
+            raise UsageError("--driver is not for manipulation tasks; --expert 0 scores their scripted expert.")
     args.model = args.model or "both"
     from gantry_sim.evaluate import EVALUATION_SEED
-    from gantry_sim.sources import open_source
+    from gantry_sim.sources import open_script, open_source
 
-    source = open_source(path)
+    source = open_source(path) if args.driver is None else open_script(str(path), args.driver)
     seed = EVALUATION_SEED if args.seed is None else args.seed
     if seed == source.trained_seed:
         raise UsageError(
@@ -127,5 +138,6 @@ COMMAND = Command(
   gantry eval pretrained:go2-walk --episodes 50 --model training
   gantry eval runs/ame2 --suite ame2
   gantry eval runs/lift-resfit --episodes 200
+  gantry eval ame2-go2 --driver rules --suite ame2 --episodes 144
   gantry eval yam-lift --expert 0.3""",
 )

@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="RUN",
         help="run folder of the policy that a student learns from; or rules: who drives by rules, on roads and lots, "
-        "or walks by rules to goals (ame2-go2 --set env.gait=clock)",
+        "or walks by rules to goals (ame2-go2)",
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
     parser.add_argument(
@@ -79,9 +79,10 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     device = args.device or "cpu"
     preset_name = preset_for(device, args.preset, list(task.presets))
     shorter = [] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"]
-    preset = changed(task.preset(preset_name), [*args.changes, *shorter])
+    script, preset = _script(args), task.preset(preset_name)
+    preset = task.script(script).preset(preset) if script else preset
+    preset = changed(preset, [*args.changes, *shorter])
     seed = 1 if args.seed is None else args.seed
-    script = _script(args)
     teacher = None if script else args.teacher
     cfg = RunCfg(task, preset_name, preset, device, seed, teacher=teacher, script=script)
     check_run(cfg)

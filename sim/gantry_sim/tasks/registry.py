@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from gantry_sim.vec_env import Metrics  # It loads the simulator of legs, which cars and arms do without.
 
 Policy = Callable[[Tensor], Tensor]
-"""Observations (N, obs) to actions (N, n), deterministic."""
+"""Observations (N, obs) to actions (N, n), deterministic; those of the group :func:`observed_by` names."""
+
+
+def observed_by(policy: Policy) -> str:
+    """The observation group that a policy is fed: ``actor``, unless it has an attribute ``group``."""
+    return getattr(policy, "group", "actor")
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,18 @@ class Preset:
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
     learner: PpoCfg
     """How to learn it."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """Somebody who acts in a task's environment without having learned it, and may teach whoever learns."""
+
+    make_env: Callable[[Any, str, int], Any]
+    """As a task's, for an environment that gives the script's actions as the group ``teacher``."""
+    preset: Callable[[Preset], Preset] = lambda preset: preset
+    """A preset of the task -> the same for whom the script teaches."""
+    scored: bool = False
+    """Whether the task's evaluations may be done by it."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +94,8 @@ class Task:
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
     """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
     the group ``teacher``; None if it gives none."""
-    scripts: Mapping[str, Callable[[Any, str, int], Any]] = field(default_factory=dict)
-    """Teachers that are no policy, by name: as ``make_env``, for an environment that gives the script's actions as the
-    group ``teacher``."""
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+    """Teachers that are no policy, by name."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None
@@ -105,8 +121,8 @@ class Task:
             raise UnknownNameError(f"preset of {self.name}", name, self.presets)
         return self.presets[name]()
 
-    def require_script(self, name: str) -> None:
-        """Refuse who drives by himself and does not teach this task.
+    def script(self, name: str) -> Script:
+        """Who acts by himself and teaches this task.
 
         Raises:
             GantryError: With those who do, if there are any.
@@ -117,6 +133,7 @@ class Task:
             )
         if name not in self.scripts:
             raise UnknownNameError(f"script that teaches {self.name}", name, self.scripts)
+        return self.scripts[name]
 
 
 def find_task(name: str) -> Task:

@@ -111,9 +111,10 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
         require_teacher(cfg.teacher)
     before = {task: find_runs(cfg, task, output) for task in cfg.tasks}  # What does not fit is found before anything.
     for task in cfg.tasks:
-        changed(find_task(task).preset("cpu"), cfg.sets)
+        preset = find_task(task).preset("cpu")
         if cfg.train and cfg.teacher in SCRIPTS:
-            find_task(task).require_script(cfg.teacher)
+            preset = find_task(task).script(cfg.teacher).preset(preset)
+        changed(preset, cfg.sets)
     output.mkdir(parents=True, exist_ok=True)
     tasks = {}
     for task in cfg.tasks:

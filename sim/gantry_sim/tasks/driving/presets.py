@@ -20,7 +20,7 @@ from gantry_sim.driving.scenes import drive_contract
 from gantry_sim.driving.teachers import DRIVE_GUIDE, RuleGuidedEnv
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
-from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.tasks.registry import Preset, Script, Task
 
 ROADS = {"straight": 1.0, "arc": 2.0, "s": 1.0}
 """Blocks of roads without junctions."""
@@ -174,7 +174,7 @@ def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = T
         evaluate=evaluate_drive,
         record=record_drive,
         teacher=drive_contract,
-        scripts={"rules": _rule_guided_env} if rules else {},
+        scripts={"rules": Script(_rule_guided_env)} if rules else {},
         require=_require,
         slow_start=_slow_start,
     )

@@ -20,10 +20,10 @@ from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
-from gantry_sim.tasks.goal.rules.teacher import RULE_GUIDE, rule_guided_env
+from gantry_sim.tasks.goal.rules.teacher import rule_guided_env, taught_by_rules
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
-from gantry_sim.tasks.registry import Preset, Suite, Task
+from gantry_sim.tasks.registry import Preset, Script, Suite, Task
 from gantry_sim.terrains.catalogue import GROUPS
 
 WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
@@ -63,7 +63,6 @@ def cpu(robot: str) -> Preset:
             network="ame2",
             ame=AmeCfg.small(),
             critic_hidden=(256, 128),
-            guide=RULE_GUIDE,
         ),
     )
 
@@ -204,7 +203,7 @@ def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: b
         record=record_goal,
         suites={"ame2": Suite(ame2_suite, suite_table)},
         teacher=_teacher,
-        scripts={"rules": rule_guided_env} if rules else {},
+        scripts={"rules": Script(rule_guided_env, taught_by_rules, scored=True)} if rules else {},
         needs_teacher=taught,
         mapper=_mapper,
         use_mapper=_use_mapper,

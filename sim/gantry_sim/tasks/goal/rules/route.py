@@ -17,6 +17,8 @@ from gantry_sim.tasks.goal.state import GoalState
 
 ACCELERATION_M_S2 = 2.5
 """How fast the wanted velocity changes."""
+UPRIGHT_1_S = 2.0
+"""How fast the base comes back over the feet at rest, m/s per m."""
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
 
@@ -78,7 +80,10 @@ class Route:
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
         speed = speed * self._before_steps(now) * ~self._rest
         self._approach(now, self._limited(now, direction * speed[:, None]))
-        return Wish(self._limited(now, self._careful(footing)), turn * ~self._rest, self._rest)
+        # Who rests and only tries not to move leans further and further off its feet with every push.
+        upright = UPRIGHT_1_S * (now.feet_w[..., :2].mean(1) - now.pos_w[:, :2])
+        vel = torch.where(self._rest[:, None], upright, self._careful(footing))
+        return Wish(self._limited(now, vel), turn * ~self._rest, self._rest)
 
     def _along(self, now: Moment, state: GoalState) -> Tensor:
         """Direction of the way, smoothed, (N, 2)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationTermCfg
 from torch import Tensor
 
@@ -16,7 +18,10 @@ from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.walker import ROBOT, RuleWalker
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.terms import ContractAction
+from gantry_sim.tasks.registry import Preset
 
+START_LEVELS = 3
+"""Robots start on this many of the lowest levels: with the walker beside them they need no school."""
 RULE_GUIDE = GuideCfg(
     action_weight=1.0,
     embedding_weight=0.0,
@@ -27,6 +32,15 @@ RULE_GUIDE = GuideCfg(
 )
 """How the walker guides a policy: imitation alone for 3.7 million steps of the CPU preset, in which it drives less and
 less, and afterwards its word counts less and less."""
+
+
+def taught_by_rules(preset: Preset) -> Preset:
+    """A preset of the task for a policy that the walker teaches: the gait is the walker's clock, and what it does has
+    to be copied closely, in many small steps of learning."""
+    env, learner = preset.env, preset.learner
+    env = replace(env, ground=replace(env.ground, school=(), start_levels=min(START_LEVELS, env.ground.levels)))
+    learner = replace(learner, minibatches=16, init_std=0.2, learning_rate=5e-4, desired_kl=0.01, guide=RULE_GUIDE)
+    return Preset(env if env.carrot is None else replace(env, gait="clock"), learner)
 
 
 class RuleActions:
@@ -63,7 +77,7 @@ def rule_guided_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
         has = "has none" if cfg.carrot is None else f"goes with the gait '{cfg.gait}'"
         raise GantryError(
             f"The rules step by a clock of {STEP_HZ:g} Hz, and the policy's {has}: it could not tell where in a step "
-            "they are. Add --set env.gait=clock to the cpu preset."
+            "they are; expected 'clock', as in the cpu preset that the rules teach with."
         )
     told = ObservationTermCfg(RuleActions, {"rules": WalkRules()})
     # The last group: what the actor is shown, noise included, is what the gait answers to.
