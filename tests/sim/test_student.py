@@ -11,7 +11,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.check import check_static
 from gantry_deploy.cli import main as cli
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_mapping.grid import WINDOW_SMALL
+from gantry_mapping.grid import WINDOW_FULL, WINDOW_SMALL
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.mapper import OnnxMapper
@@ -327,6 +327,18 @@ def test_a_teacher_that_does_not_fit_is_refused(teacher_run, tmp_path):
         load_teacher(RunCfg(student, "cpu", other, "cpu", 1, 1, teacher_run))
     with pytest.raises(RunError, match="is no run folder"):
         load_teacher(RunCfg(student, "cpu", preset, "cpu", 1, 1, tmp_path))
+
+
+def test_a_student_takes_over_what_it_must_share_with_its_teacher(teacher_run):
+    """Gait and window of the teacher's run, nothing of its terrain, and nothing of another robot's."""
+    student, run = find_task("ame2-go2-student"), read_run(teacher_run)
+    taught = replace(run.preset.env, gait="clock", window=WINDOW_FULL)
+    env = student_preset().env
+    found = student.follow(env, taught)
+    assert found == replace(env, gait="clock", window=WINDOW_FULL)
+    assert student.contract(found).gait == find_task("ame2-go2").contract(taught).gait
+    assert student.follow(env, find_task("ame2-g1").preset("gpu").env) == env
+    assert student.follow(env, find_task("drive-lane").preset("cpu").env) == env
 
 
 def test_the_command_writes_nothing_for_a_wrong_teacher(tmp_path, capsys):

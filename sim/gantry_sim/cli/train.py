@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +81,13 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     preset_name = preset_for(device, args.preset, list(task.presets))
     shorter = [] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"]
     script, preset = _script(args), task.preset(preset_name)
-    preset = task.script(script).preset(preset) if script else preset
+    teacher = None if script else args.teacher
+    if script:
+        preset = task.script(script).preset(preset)
+    elif teacher is not None:
+        preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
     preset = changed(preset, [*args.changes, *shorter])
     seed = 1 if args.seed is None else args.seed
-    teacher = None if script else args.teacher
     cfg = RunCfg(task, preset_name, preset, device, seed, teacher=teacher, script=script)
     check_run(cfg)
     load_teacher(cfg)  # says what does not fit before anything is written

@@ -94,6 +94,9 @@ class Task:
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
     """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
     the group ``teacher``; None if it gives none."""
+    follow: Callable[[Any, Any], Any] = lambda env_cfg, teacher: env_cfg
+    """(env configuration, that of a teacher's run) -> the first with what both must have in common; what is set by
+    hand afterwards still wins, and is refused where it must not differ."""
     scripts: Mapping[str, Script] = field(default_factory=dict)
     """Teachers that are no policy, by name."""
     needs_teacher: bool = False

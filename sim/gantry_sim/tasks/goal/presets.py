@@ -186,6 +186,13 @@ def _use_mapper(cfg: GoalCfg, path: Path) -> GoalCfg:
     return replace(cfg, student_map=replace(cfg.student_map, mapper=str(path)))
 
 
+def _follow(cfg: GoalCfg, teacher: Any) -> GoalCfg:
+    """A student's configuration with its teacher's gait, goals and window."""
+    if not isinstance(teacher, GoalCfg) or teacher.robot != cfg.robot:
+        return cfg
+    return replace(cfg, gait=teacher.gait, carrot=teacher.carrot, window=teacher.window, scaled=teacher.scaled)
+
+
 def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: bool = False) -> Task:
     makers = {"cpu": cpu_student, "gpu": gpu_student} if taught else {"cpu": cpu, "gpu": gpu}
     presets: dict[str, Any] = {preset: partial(maker, robot) for preset, maker in makers.items()}
@@ -203,6 +210,7 @@ def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: b
         record=record_goal,
         suites={"ame2": Suite(ame2_suite, suite_table)},
         teacher=_teacher,
+        follow=_follow,
         scripts={"rules": Script(rule_guided_env, taught_by_rules, scored=True)} if rules else {},
         needs_teacher=taught,
         mapper=_mapper,
