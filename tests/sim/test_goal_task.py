@@ -191,6 +191,21 @@ def test_moving_to_the_goal(env, goal, velocity, expected):
     assert rewards.move_to_goal(env).tolist() == [expected] * 4
 
 
+@pytest.mark.parametrize(
+    ("goal", "velocity", "expected"),
+    [
+        ((3.0, 4.0, 0.0), (0.4, 0.0, 0.0), 0.3),  # 0.24 m/s towards it
+        ((3.0, 4.0, 0.0), (-0.4, 0.0, 0.0), -0.3),
+        ((3.0, 4.0, 0.0), (0.0, 0.0, 0.0), 0.0),
+        ((5.0, 0.0, 0.0), (1.5, 0.0, 0.0), 1.0),
+        ((0.3, 0.3, 0.0), (-0.2, 0.0, 0.0), 1.0),  # there
+    ],
+)
+def test_approaching_the_goal(env, goal, velocity, expected):
+    put(env, yaw=1.0, velocity=velocity, goal=goal)
+    torch.testing.assert_close(rewards.approach(env), torch.full((4,), expected), atol=1e-4, rtol=0)
+
+
 def test_standing_at_the_goal(env):
     default = tuple(GoalState.of(env).joint_pos[0].tolist())
     shifted = tuple(value + 0.2 for value in default)

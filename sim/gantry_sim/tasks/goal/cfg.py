@@ -45,6 +45,7 @@ PAPER_WEIGHTS: dict[str, float] = {
 }
 """Table I of the paper, per second; each undesired event has a term of its own."""
 RECIPE_WEIGHTS: dict[str, float] = {
+    "approach": 0.0,
     "track_planar_velocity": 2.0,
     "track_yaw_rate": 1.0,
     "contact_matches_clock": 0.5,

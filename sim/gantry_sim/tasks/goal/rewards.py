@@ -18,6 +18,8 @@ ALIGNED_RAD = 0.5
 """...and, with a smaller heading error than this, in its heading."""
 SPEED_M_S = (0.3, 2.0)
 """Range of speeds that count as moving to the goal."""
+APPROACH_M_S = 0.8
+"""Coming nearer to the goal faster than this is worth no more."""
 FLAT_M = 0.3
 """Ground whose heights in the window differ by less is flat enough to keep a foot on it."""
 
@@ -45,6 +47,16 @@ def move_to_goal(env: GantryEnv) -> Tensor:
     towards = (velocity * away).sum(-1) > 0.5 * speed * away.norm(dim=-1)
     moves = towards & (speed >= SPEED_M_S[0]) & (speed <= SPEED_M_S[1])
     return ((state.distance < NEAR_M) | moves).to(torch.float32)
+
+
+def approach(env: GantryEnv) -> Tensor:
+    """1 at the goal; elsewhere the speed towards it over 0.8 m/s, within -1 and 1: what is paid for coming nearer is
+    taken back for going away."""
+    state = GoalState.of(env)
+    velocity = env.sim.data.qvel[:, state._lin][:, :2]
+    away = state.goal_pos_w[:, :2] - state.pos_w[:, :2]
+    speed = (velocity * away).sum(-1) / away.norm(dim=-1).clamp(min=1e-6)
+    return torch.where(state.distance < NEAR_M, 1.0, (speed / APPROACH_M_S).clamp(-1.0, 1.0))
 
 
 def stand_at_goal(env: GantryEnv, default_rad: tuple[float, ...]) -> Tensor:

@@ -17,6 +17,8 @@ from gantry_sim.tasks.goal.state import GoalState
 
 ACCELERATION_M_S2 = 2.5
 """How fast the wanted velocity changes."""
+REST_M, REST_RAD = 0.3, 0.3
+"""It stands where it is nearer to its goal and less off its heading than this."""
 UPRIGHT_1_S = 2.0
 """How fast the base comes back over the feet at rest, m/s per m."""
 AHEAD_M_S = (-0.3, 1.2)
@@ -48,7 +50,7 @@ class Wish:
 
 
 class Route:
-    """Remembers the direction, the velocity that was wanted, and who stands.
+    """Remembers the direction, and the velocity that was wanted.
 
     Args:
         env: Environment of a goal task.
@@ -62,7 +64,6 @@ class Route:
         self._dt_s = env.step_dt
         self._way = torch.zeros(env.num_envs, 2, device=env.device)
         self._wanted = torch.zeros_like(self._way)
-        self._rest = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
 
     def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
         """What to do next."""
@@ -75,15 +76,16 @@ class Route:
         bearing = torch.atan2(direction[:, 1], direction[:, 0])
         error = wrapped(torch.where(distance < rules.face_m, state.goal_yaw, bearing) - now.yaw)
         turn = (2.5 * error).clamp(-rules.turn_rad_s, rules.turn_rad_s)
-        self._decide_rest(now, distance, near, error.abs())
+        # By what a policy sees and no memory, so that it can be told when.
+        rest = (distance < REST_M) & (error.abs() < REST_RAD)
         speed = (1.2 * distance).clamp(max=rules.speed_m_s)
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
-        speed = speed * self._before_steps(now) * ~self._rest
+        speed = speed * self._before_steps(now) * ~rest
         self._approach(now, self._limited(now, direction * speed[:, None]))
         # Who rests and only tries not to move leans further and further off its feet with every push.
         upright = UPRIGHT_1_S * (now.feet_w[..., :2].mean(1) - now.pos_w[:, :2])
-        vel = torch.where(self._rest[:, None], upright, self._careful(footing))
-        return Wish(self._limited(now, vel), turn * ~self._rest, self._rest)
+        vel = torch.where(rest[:, None], upright, self._careful(footing))
+        return Wish(self._limited(now, vel), turn * ~rest, rest)
 
     def _along(self, now: Moment, state: GoalState) -> Tensor:
         """Direction of the way, smoothed, (N, 2)."""
@@ -95,11 +97,6 @@ class Route:
         way = self._ways.direction(now.pos_w[:, :2], level, column, goal)
         self._way = now.kept(self._way + self._rules.smooth * (way - self._way), way)
         return self._way / self._way.norm(dim=-1, keepdim=True).clamp(min=1e-3)
-
-    def _decide_rest(self, now: Moment, distance: Tensor, near: Tensor, error: Tensor) -> None:
-        stays = (distance < 0.35) & (error < 0.3)
-        begins = (distance < 0.2) & (error < 0.15)
-        self._rest = near & torch.where(self._rest & ~now.new, stays, begins)
 
     def _before_steps(self, now: Moment) -> Tensor:
         """Share of the speed that steps ahead leave, (N,). A pit whose far side is as high is none."""

@@ -23,11 +23,11 @@ from gantry_sim.tasks.registry import Preset
 START_LEVELS = 3
 """Robots start on this many of the lowest levels: with the walker beside them they need no school."""
 RULE_GUIDE = GuideCfg(
-    action_weight=1.0,
+    action_weight=0.3,
     embedding_weight=0.0,
-    imitation_iterations=300,
+    imitation_iterations=220,
     action_loss="mean",
-    fade_iterations=400,
+    fade_iterations=150,
     teacher_drives=1.0,
 )
 """How the walker guides a policy: imitation alone for 3.7 million steps of the CPU preset, in which it drives less and
@@ -38,8 +38,18 @@ def taught_by_rules(preset: Preset) -> Preset:
     """A preset of the task for a policy that the walker teaches: the gait is the walker's clock, and what it does has
     to be copied closely, in many small steps of learning."""
     env, learner = preset.env, preset.learner
-    env = replace(env, ground=replace(env.ground, school=(), start_levels=min(START_LEVELS, env.ground.levels)))
-    learner = replace(learner, minibatches=16, init_std=0.2, learning_rate=5e-4, desired_kl=0.01, guide=RULE_GUIDE)
+    ground = replace(env.ground, school=(), start_levels=min(START_LEVELS, env.ground.levels))
+    env = replace(env, ground=ground, reward_weights=env.reward_weights | {"move_to_goal": 0.0, "approach": 5.0})
+    learner = replace(
+        learner,
+        gamma=0.997,
+        init_std=0.1,
+        entropy=0.0,
+        learning_rate=3e-4,
+        desired_kl=0.02,
+        minibatches=16,
+        guide=RULE_GUIDE,
+    )
     return Preset(env if env.carrot is None else replace(env, gait="clock"), learner)
 
 
