@@ -125,8 +125,6 @@ class WalkRules:
 
     way: WayRules = field(default_factory=WayRules)
     """Where to go and how fast."""
-    stand_s: float = 0.3
-    """Time to stand at the beginning of an episode; afterwards feet are in the air when the policy's clock says so."""
     feet: FootholdRules = field(default_factory=FootholdRules)
     """Where feet are to land."""
     swing: SwingRules = field(default_factory=SwingRules)

@@ -32,11 +32,10 @@ class Gait:
     Args:
         like: (N, f), any tensor of that shape on the device.
         clock: The policy's own.
-        stand_s: Time to stand at the beginning of an episode.
     """
 
-    def __init__(self, like: Tensor, clock: GaitSpec, stand_s: float) -> None:
-        self._clock, self._stand_s = clock, stand_s
+    def __init__(self, like: Tensor, clock: GaitSpec) -> None:
+        self._clock = clock
         self._offsets = torch.tensor(clock.foot_offset, device=like.device)
         self._swings = torch.zeros_like(like, dtype=torch.bool)
         self._lifted = torch.zeros(*like.shape, 3, device=like.device)
@@ -52,7 +51,7 @@ class Gait:
         duty = self._clock.duty
         phase = foot_phase(self._clock, now.clock_s, self._offsets)
         progress = ((phase - duty) / (1.0 - duty)).clamp(0.0, 1.0)
-        may_begin = (progress < 0.2) & (~rest & (now.time_s > self._stand_s))[:, None]
+        may_begin = (progress < 0.2) & ~rest[:, None]
         before = self._swings & ~now.new[:, None]
         swings = (phase >= duty) & (before | may_begin)
         self._lifted = torch.where((swings & ~before)[..., None], now.feet_w, self._lifted)

@@ -59,13 +59,12 @@ class RuleWalker:
         self._env = env
         self._legs = legs = Legs(spec.name, spec.feet, env.device)
         self._route = Route(env, ground, rules.way)
-        self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), contract.gait, rules.stand_s)
+        self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), contract.gait)
         self._footholds = Footholds(legs, ground, rules.feet, count, radius)
         self._swing = Swing(legs, ground, rules.swing, damping / stiffness, env.step_dt, radius)
         self._support = Support(legs, rules.support, Drive(stiffness, mass_kg, radius), count)
         below = torch.full((len(spec.feet), 1), radius - STAND_M, device=env.device)
         self._standing = legs.joints(torch.cat((self._footholds.nominal_b, below), -1)[None])
-        self._begin_s = rules.stand_s
         self._steps = torch.zeros(count, dtype=torch.long, device=env.device)
         self._next = torch.full((count,), -1, dtype=torch.long, device=env.device)
 
@@ -103,8 +102,11 @@ class RuleWalker:
         return self._legs.joints(torch.einsum("nji,nkj->nki", rotation, down))
 
     def _from_the_start(self, now: Moment, stands: Tensor, targets: Tensor) -> Tensor:
-        """Standing as always, then what the rules say, (N, 12), rad."""
-        share = ((now.time_s - self._begin_s) / RISE_S).clamp(0.0, 1.0)[:, None]
+        """From the pose at the beginning to what the rules say, (N, 12), rad.
+
+        Nobody waits first: who imitates sees a robot that stands, not for how long, and would go on standing.
+        """
+        share = (now.time_s / RISE_S).clamp(0.0, 1.0)[:, None]
         return self._by_foot(stands, (1.0 - share) * self._standing + share * targets, targets)
 
     @staticmethod
