@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gantry_deploy.cli.main import main
 from gantry_deploy.gait import foot_phase
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import ConfigError
@@ -174,6 +175,14 @@ def test_rules_teach_nobody_else():
 def test_a_policy_must_know_the_walkers_clock():
     with pytest.raises(GantryError, match=r"clock of 2\.8 Hz.*gait 'strides'.*expected 'clock'"):
         rule_guided_env(find_task("ame2-go2").preset("cpu").env, "cpu", 1)
+
+
+@pytest.mark.parametrize("words", [["--preset", "gpu"], ["--set", "env.carrot=null"]])
+def test_without_a_clock_there_is_a_reason_and_no_run(tmp_path, capsys, words):
+    folder = tmp_path / "run"
+    assert main(["train", "ame2-go2", "--teacher", "rules", "--run-dir", str(folder), *words]) == 2
+    assert "the policy's has none" in capsys.readouterr().err
+    assert not folder.exists()
 
 
 def test_a_clock_alone_moves_nothing(env):

@@ -44,8 +44,9 @@ PAPER_WEIGHTS: dict[str, float] = {
     "joint_torque_limit": -1.0,
 }
 """Table I of the paper, per second; each undesired event has a term of its own."""
+OFFERED_WEIGHTS: dict[str, float] = {"approach": 0.0}
+"""Not the paper's; for whoever wants them instead."""
 RECIPE_WEIGHTS: dict[str, float] = {
-    "approach": 0.0,
     "track_planar_velocity": 2.0,
     "track_yaw_rate": 1.0,
     "contact_matches_clock": 0.5,
@@ -248,7 +249,7 @@ def weights_of(cfg: GoalCfg, *, changes: bool = True) -> dict[str, float]:
         cfg: The task.
         changes: With those of ``cfg.reward_weights``.
     """
-    weights = PAPER_WEIGHTS | climber_of(cfg).extra_weights
+    weights = PAPER_WEIGHTS | OFFERED_WEIGHTS | climber_of(cfg).extra_weights
     if cfg.carrot is not None:
         weights = weights | RECIPE_WEIGHTS
     return weights | cfg.reward_weights if changes else weights

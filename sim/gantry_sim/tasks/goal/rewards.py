@@ -41,22 +41,24 @@ def heading_tracking(env: GantryEnv) -> Tensor:
 def move_to_goal(env: GantryEnv) -> Tensor:
     """1 at the goal, or while moving at a speed in range within 60 degrees of the goal's direction."""
     state = GoalState.of(env)
-    velocity = env.sim.data.qvel[:, state._lin][:, :2]
-    away = state.goal_pos_w[:, :2] - state.pos_w[:, :2]
-    speed = velocity.norm(dim=-1)
-    towards = (velocity * away).sum(-1) > 0.5 * speed * away.norm(dim=-1)
-    moves = towards & (speed >= SPEED_M_S[0]) & (speed <= SPEED_M_S[1])
+    speed = env.sim.data.qvel[:, state._lin][:, :2].norm(dim=-1)
+    moves = (_speed_to_goal(env) > 0.5 * speed) & (speed >= SPEED_M_S[0]) & (speed <= SPEED_M_S[1])
     return ((state.distance < NEAR_M) | moves).to(torch.float32)
 
 
 def approach(env: GantryEnv) -> Tensor:
     """1 at the goal; elsewhere the speed towards it over 0.8 m/s, within -1 and 1: what is paid for coming nearer is
     taken back for going away."""
+    near = GoalState.of(env).distance < NEAR_M
+    return torch.where(near, 1.0, (_speed_to_goal(env) / APPROACH_M_S).clamp(-1.0, 1.0))
+
+
+def _speed_to_goal(env: GantryEnv) -> Tensor:
+    """Horizontal velocity in the goal's direction, (N,), m/s."""
     state = GoalState.of(env)
-    velocity = env.sim.data.qvel[:, state._lin][:, :2]
     away = state.goal_pos_w[:, :2] - state.pos_w[:, :2]
-    speed = (velocity * away).sum(-1) / away.norm(dim=-1).clamp(min=1e-6)
-    return torch.where(state.distance < NEAR_M, 1.0, (speed / APPROACH_M_S).clamp(-1.0, 1.0))
+    along = (env.sim.data.qvel[:, state._lin][:, :2] * away).sum(-1)
+    return along / away.norm(dim=-1).clamp(min=1e-6)
 
 
 def stand_at_goal(env: GantryEnv, default_rad: tuple[float, ...]) -> Tensor:
