@@ -10,6 +10,7 @@ from gantry_deploy import footing
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.steps import Stepper
 
 Array = Any
 
@@ -18,8 +19,12 @@ DECODER_INPUTS = ("time_s", "command", "quat_base_to_world_wxyz", "ang_vel_base_
 
 
 def decoder_inputs(contract: PolicyContract) -> tuple[str, ...]:
-    """:data:`DECODER_INPUTS` of a contract: the map as well, where the gait follows the ground."""
-    ground = contract.gait is not None and contract.gait.ground is not None
+    """:data:`DECODER_INPUTS` of a contract: the map as well, where the gait follows the ground, and the joints, where
+    the policy says where to step."""
+    gait = contract.gait
+    if gait is not None and gait.steps is not None:
+        return (*DECODER_INPUTS, "elevation_map", "joint_pos_rad", "joint_vel_rad_s")
+    ground = gait is not None and gait.ground is not None
     return (*DECODER_INPUTS, "elevation_map") if ground else DECODER_INPUTS
 
 
@@ -44,7 +49,9 @@ class ActionDecoder:
         self._bound = asarray([[contract.action.clip] * contract.action_size])
         self._lower = asarray([contract.joint_lower_rad])
         self._upper = asarray([contract.joint_upper_rad])
-        if contract.gait is not None:
+        self.stepper = None if contract.gait is None or contract.gait.steps is None else Stepper(contract, like)
+        """Of a policy that says where to step; None for others."""
+        if contract.gait is not None and self.stepper is None:
             self._foot_offset = asarray(contract.gait.foot_offset)
             self._joint_foot = asarray(contract.gait.joint_foot, xp.int64)
             self._joint_gain = asarray([contract.gait.joint_gain]) * contract.gait.amplitude_rad
@@ -76,27 +83,33 @@ class ActionDecoder:
         quat_base_to_world_wxyz: Array | None = None,
         ang_vel_base_in_base_rad_s: Array | None = None,
         elevation_map: Array | None = None,
+        joint_pos_rad: Array | None = None,
+        joint_vel_rad_s: Array | None = None,
     ) -> Array:
         """Joint position targets.
 
         Args:
-            action: Shape (N, n), network output.
+            action: Shape (N, a), network output.
             time_s: Shape (N,), since the policy started.
             command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
             quat_base_to_world_wxyz: Shape (N, 4), as the observation saw it; a gait that balances needs it.
             ang_vel_base_in_base_rad_s: Shape (N, 3), likewise.
             elevation_map: Shape (N, rows, cols, channels), likewise; a gait that follows the ground needs it.
+            joint_pos_rad: Shape (N, n), likewise; a policy that says where to step needs them.
+            joint_vel_rad_s: Shape (N, n).
 
         Returns:
             Shape (N, n), rad, within the contract's joint limits.
 
         Raises:
-            ContractError: If the gait balances and is not told how the base leans, or follows a ground it is not shown.
+            ContractError: If the gait needs what it is not told: how the base leans, the ground, or the joints.
         """
-        xp = self._xp
+        xp, gait = self._xp, self._contract.gait
         target = self._offset + self._scale * self.clip(action)
-        gait = self._contract.gait
-        if gait is not None:
+        if self.stepper is not None:
+            seen = (quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s, joint_pos_rad, joint_vel_rad_s)
+            target = self._step(self.stepper, target, time_s, command, elevation_map, seen)
+        elif gait is not None:
             phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
             drive = gait_clock.drive_command(self._contract.command, command)
             runs = gait_clock.moving(gait, drive)[:, None]
@@ -122,6 +135,21 @@ class ActionDecoder:
                 swings = (phase >= gait.duty) & (runs > 0.0)
                 target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
         return xp.minimum(xp.maximum(target, self._lower), self._upper)
+
+    def _step(
+        self,
+        stepper: Stepper,
+        steps: Array,
+        time_s: Array,
+        command: Array,
+        elevation_map: Array,
+        seen: tuple[Array, ...],
+    ) -> Array:
+        """Joint targets of steps (N, 12) in their units; ``seen`` are attitude, turning rate and joints."""
+        if elevation_map is None or any(value is None for value in seen):
+            raise ContractError("A policy that says where to step needs attitude, turning rate, joints and the map.")
+        drive = gait_clock.drive_command(self._contract.command, command)
+        return stepper(steps, stepper.sense(time_s, drive, *seen), drive, stepper.ground(elevation_map))
 
     def _rise(
         self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None

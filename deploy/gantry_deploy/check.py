@@ -28,6 +28,7 @@ from gantry_deploy.golden import (
     MAP_ARRAY,
     MAX_DIFFERENCE,
     MAX_EPISODE_DIFFERENCE,
+    MAX_STEP_DIFFERENCE,
     VELOCITY_ARRAY,
     Arrays,
     DifferenceError,
@@ -45,6 +46,7 @@ from gantry_deploy.observations import ObservationBuilder
 from gantry_deploy.onnx_policy import BASE_ACTION, OnnxPolicy
 from gantry_deploy.rollout import RolloutConfig, RolloutResult, run_episodes
 from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.step_spec import STEP_TARGET
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
@@ -103,8 +105,9 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     runner = stage("contract", lambda: _contract(bundle))
     stage("network", lambda: _network(bundle))
     stage("observation", lambda: _observation(bundle))
-    stage("joint targets", lambda: _joint_targets(bundle))
     contract = bundle.contract
+    steps = contract.action.kind == STEP_TARGET
+    stage("joint targets", lambda: _joint_targets(bundle), MAX_STEP_DIFFERENCE if steps else MAX_DIFFERENCE)
     if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
         stage("episodes", lambda: _episodes(bundle, runner), MAX_EPISODE_DIFFERENCE)
     elif "episode_start" in bundle.golden:
@@ -222,7 +225,8 @@ def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
     inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
     rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
     expected = golden["joint_target_rad"]
-    difference = compare("joint target", np.concatenate(rows), expected, list(contract.joint_names))
+    allowed = MAX_STEP_DIFFERENCE if contract.action.kind == STEP_TARGET else MAX_DIFFERENCE
+    difference = compare("joint target", np.concatenate(rows), expected, list(contract.joint_names), allowed)
     return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
 
 

@@ -31,6 +31,7 @@ from gantry_deploy.contract_parts import (
 )
 from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, LidarLayout
 from gantry_deploy.errors import ContractError
+from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, StepsSpec
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
@@ -139,6 +140,8 @@ class PolicyContract:
         ):
             _require_length(name, getattr(self, name), n)
         actions = n if self.arm is None else self.arm.action_size(self.action.kind, n)
+        if (self.action.kind == STEP_TARGET) != (self.gait is not None and self.gait.steps is not None):
+            raise ContractError(f"An action of the kind '{STEP_TARGET}' and 'gait.steps' come together or not at all.")
         if self.drive is not None:
             actions = self._drive_actions(self.drive)
         _require_length("action.scale", self.action.scale, actions)
@@ -163,12 +166,23 @@ class PolicyContract:
             if self.gait.balance is not None:
                 for name, values in vars(self.gait.balance).items():
                     _require_length(f"gait.balance.{name}", values, n)
+            if self.gait.steps is not None:
+                self._check_steps(self.gait.steps, self.gait)
             if self.gait.ground is not None:
                 _require_length("gait.ground.lift_rad_m", self.gait.ground.lift_rad_m, n)
                 if self.map_window is None or not self.gait.foot_x_m:
                     raise ContractError("A gait that follows the ground needs 'map_window' and 'gait.foot_x_m'.")
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
+
+    def _check_steps(self, steps: StepsSpec, gait: GaitSpec) -> None:
+        """Legs that are told where to step: four, of three joints each, and a map to step on."""
+        _require_length("gait.steps.legs", steps.legs, len(gait.foot_offset))
+        _require_length("joint_names", self.joint_names, 3 * len(steps.legs))
+        _require_length("action.scale", self.action.scale, len(STEP_NAMES))
+        _require(not any(self.action.offset_rad), "action.offset_rad", self.action.offset_rad, "zeros for steps")
+        if self.map_window is None:
+            raise ContractError("Legs that are told where to step need 'map_window'.")
 
     def _drive_actions(self, drive: DriveSpec) -> int:
         """Numbers of an action of a car, after its parts have been found to fit each other."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gantry_deploy.errors import ContractError
+from gantry_deploy.step_spec import StepsSpec
 from gantry_mapping.config import MappingCfg
 
 BODY_VELOCITY = "command/body/velocity"
@@ -42,14 +43,18 @@ class ObservationTerm:
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """How a network output becomes joint targets: offset + scale * clip(action) + gait, then the joint limits."""
+    """How a network output becomes joint targets: offset + scale * clip(action) + gait, then the joint limits.
+
+    Of the kind ``target/body/steps`` scale * clip(action) are steps (:data:`gantry_deploy.step_spec.STEP_NAMES`), which
+    ``gait.steps`` turns into joint targets.
+    """
 
     kind: str
-    """Semantic kind of the output; ``target/joint/position`` is what this runtime executes."""
+    """Semantic kind of the output: ``target/joint/position``, or of what arms, cars and stepping legs are told."""
     scale: tuple[float, ...]
-    """Per joint, rad per unit of action."""
+    """Per joint, rad per unit of action; per number of another kind's action, its own unit."""
     offset_rad: tuple[float, ...]
-    """Per joint, the target at zero action."""
+    """Per joint, the target at zero action; zeros for steps."""
     clip: float
     """Actions are limited to [-clip, clip]."""
 
@@ -140,6 +145,8 @@ class GaitSpec:
     """Answers to tilt and turning rate; None for none."""
     ground: GroundSpec | None = None
     """Answers to the height of the ground under the feet; None for none. It takes strides and a map window."""
+    steps: StepsSpec | None = None
+    """Legs that the policy tells where to step, instead of joint targets; None for none. It takes a map window."""
 
 
 @dataclass(frozen=True)

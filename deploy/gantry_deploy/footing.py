@@ -7,6 +7,7 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from gantry_deploy import gait as gait_clock
+from gantry_deploy.arrays import limited
 from gantry_deploy.contract import GaitSpec, MapWindow
 
 Array = Any
@@ -46,8 +47,8 @@ def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> A
 def _cell(place: Array, count: int) -> tuple[Array, Array]:
     """The cell below a place in cells, and how far it is towards the next one, in [0, 1]."""
     xp = array_namespace(place)
-    place = xp.clip(place, 0.0, float(count - 1))
-    cell = xp.clip(xp.astype(xp.floor(place), xp.int64), 0, count - 2)
+    place = limited(place, 0.0, float(count - 1))
+    cell = limited(xp.astype(xp.floor(place), xp.int64), 0, count - 2)
     return cell, place - xp.astype(cell, place.dtype)
 
 
@@ -87,7 +88,7 @@ def foot_lift(
     touch = xp.zeros_like(phase)  # the clock's phase at touch-down
     land_ahead, land_aside = gait_clock.foot_displacement(gait, touch, drive, foot_x_m, foot_y_m)
     # The body goes on until the foot lands.
-    left_s = (1.0 - xp.clip(phase, gait.duty, 1.0)) / gait.frequency_hz
+    left_s = (1.0 - limited(phase, gait.duty, 1.0)) / gait.frequency_hz
     land_x = foot_x_m[None, :] + land_ahead + left_s * (drive[:, 0:1] - drive[:, 2:3] * foot_y_m[None, :])
     land_y = foot_y_m[None, :] + land_aside + left_s * (drive[:, 1:2] + drive[:, 2:3] * foot_x_m[None, :])
     here = heights_at(window, elevation, x, y)
@@ -98,7 +99,7 @@ def foot_lift(
     middle = heights_at(window, elevation, 0.5 * (x + land_x), 0.5 * (y + land_y))
     clears = xp.maximum(xp.maximum(here, middle), land)
     swings = (phase >= gait.duty) & xp.any(drive != 0.0, axis=1, keepdims=True)
-    rise = xp.clip(xp.where(swings, clears, here) - mean, -ground.drop_m, ground.rise_m)
+    rise = limited(xp.where(swings, clears, here) - mean, -ground.drop_m, ground.rise_m)
     leans = ground.level_tilt * tilt + ground.level_rate_s * ang_vel_base_in_base_rad_s[:, :2]
     push = leans[:, 1:2] * foot_x_m[None, :] - leans[:, 0:1] * foot_y_m[None, :]
-    return rise - xp.where(swings, xp.zeros_like(push), xp.clip(push, -ground.level_m, ground.level_m))
+    return rise - xp.where(swings, xp.zeros_like(push), limited(push, -ground.level_m, ground.level_m))

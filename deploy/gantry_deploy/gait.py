@@ -10,6 +10,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from gantry_deploy.arrays import limited
 from gantry_deploy.contract import BODY_POSE, CommandSpec, GaitSpec
 from gantry_deploy.errors import ContractError
 
@@ -36,22 +37,22 @@ def drive_command(spec: CommandSpec, command: Array) -> Array:
     distance = xp.sqrt(ahead * ahead + aside * aside)
     zero = xp.zeros_like(distance)
     some = xp.where(distance > 0.0, distance, xp.ones_like(distance))
-    speed = xp.clip(carrot.speed_gain_s * distance, 0.0, carrot.speed_m_s)
+    speed = limited(carrot.speed_gain_s * distance, 0.0, carrot.speed_m_s)
     walks = distance > carrot.stop_m
     # Backwards it is walked no faster than sideways: the robot turns round first.
-    forward = xp.clip(speed * ahead / some, -carrot.lateral_m_s, carrot.speed_m_s)
-    lateral = xp.clip(speed * aside / some, -carrot.lateral_m_s, carrot.lateral_m_s)
+    forward = limited(speed * ahead / some, -carrot.lateral_m_s, carrot.speed_m_s)
+    lateral = limited(speed * aside / some, -carrot.lateral_m_s, carrot.lateral_m_s)
     bearing = _turn(carrot.yaw_gain_s * xp.atan2(aside, ahead), carrot.yaw_rate_rad_s)
     error = xp.atan2(command[:, 2], command[:, 3])
     settled = (xp.abs(error) <= carrot.stop_rad) & ~walks
     align = xp.where(settled, zero, _turn(carrot.yaw_gain_s * error, carrot.yaw_rate_rad_s))
-    far = xp.clip(distance / carrot.near_m - 1.0, 0.0, 1.0)
+    far = limited(distance / carrot.near_m - 1.0, 0.0, 1.0)
     yaw_rate = far * bearing + (1.0 - far) * align
     return xp.stack((xp.where(walks, forward, zero), xp.where(walks, lateral, zero), yaw_rate), axis=-1)
 
 
 def _turn(rate: Array, limit: float) -> Array:
-    return array_namespace(rate).clip(rate, -limit, limit)
+    return limited(rate, -limit, limit)
 
 
 def moving(gait: GaitSpec, command: Array) -> Array:
@@ -86,14 +87,14 @@ def swing_arc(gait: GaitSpec, phase: Array) -> Array:
     """Shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 during swing."""
     xp = array_namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
-    return xp.sin(math.pi * xp.clip(progress, 0.0, 1.0))
+    return xp.sin(math.pi * limited(progress, 0.0, 1.0))
 
 
 def stride(gait: GaitSpec, phase: Array) -> Array:
     """Shape of ``phase``, in [-1, 1]: falls evenly from 1 to -1 in stance and swings back along a cosine."""
     xp = array_namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
-    back = -xp.cos(math.pi * xp.clip(progress, 0.0, 1.0))
+    back = -xp.cos(math.pi * limited(progress, 0.0, 1.0))
     return xp.where(phase < gait.duty, 1.0 - 2.0 * phase / gait.duty, back)
 
 

@@ -27,11 +27,14 @@ from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.pictures import OBJECT_TERMS
 from gantry_deploy.road_view import rest_surroundings
 from gantry_deploy.runner import signals_of
+from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
 from gantry_deploy.surroundings import Surroundings
 from gantry_hardware.state import RobotState
 
 MAX_DIFFERENCE = 1e-5
 """Largest absolute difference between what training recorded and what this machine computes."""
+MAX_STEP_DIFFERENCE = 1e-4
+"""The same of joint targets that follow from steps, rad: forces of a least-squares problem, in single precision."""
 MAX_EPISODE_DIFFERENCE = 1e-4
 """The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
@@ -197,6 +200,8 @@ def action_labels(contract: PolicyContract) -> list[str]:
     """A name for each number of the action: its joint's, or its place where it moves an end effector."""
     if contract.drive is not None:
         return list(DRIVE_ACTIONS)
+    if contract.action.kind == STEP_TARGET:
+        return list(STEP_NAMES)
     if contract.action_size == len(contract.joint_names):
         return list(contract.joint_names)
     return [f"action[{i}]" for i in range(contract.action_size)]

@@ -21,6 +21,7 @@ from gantry_deploy.errors import ContractError, PolicyError, SurroundingsError
 from gantry_deploy.observations import ObservationBuilder, Signals
 from gantry_deploy.onnx_policy import Images, OnnxPolicy
 from gantry_deploy.road_view import rest_surroundings
+from gantry_deploy.step_spec import STEP_TARGET
 from gantry_deploy.surroundings import Surroundings, surroundings_row
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -67,7 +68,7 @@ class PolicyRunner:
     def __init__(self, bundle: Bundle, spec: RobotSpec) -> None:
         contract = bundle.contract
         contract.check_robot(spec)
-        kinds = (JOINT_TARGET,) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
+        kinds = (JOINT_TARGET, STEP_TARGET) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
         kinds = kinds if contract.drive is None else (DRIVE_TARGET,)
         if contract.action.kind not in kinds:
             raise PolicyError(f"The policy's output is '{contract.action.kind}', expected {' or '.join(kinds)}.")
@@ -210,6 +211,8 @@ class PolicyRunner:
             signals.quat_base_to_world_wxyz,
             signals.ang_vel_base_in_base_rad_s,
             signals.elevation_map,
+            signals.joint_pos_rad,
+            signals.joint_vel_rad_s,
         )
 
 

@@ -107,3 +107,5 @@ WINDOW_FULL = GridSpec(36, 14, 0.08, 0.6, 0.0)
 """What the policy sees: the paper's window for a quadruped."""
 WINDOW_SMALL = GridSpec(14, 8, 0.12, 0.5, 0.0)
 """A policy window of 112 cells over nearly the same length, for training on a CPU."""
+WINDOW_STEPS = GridSpec(18, 10, 0.08, 0.4, 0.0)
+"""A policy window of 180 cells where feet may land, fine enough to tell a plank's edge."""

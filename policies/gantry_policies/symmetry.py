@@ -16,7 +16,11 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract import MapWindow, PolicyContract
+from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
 from gantry_hardware.errors import GantryError
+
+MIRRORED_STEPS = ("front_foot_y_m", "rear_foot_y_m", "lin_vel_y_m_s", "ang_vel_z_rad_s", "base_roll_rad")
+"""Numbers of an action of steps that change sign in a mirror."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,13 @@ def mirror_window(window: MapWindow) -> MirrorMap:
     return MirrorMap(source, (1.0,) * len(source))
 
 
+def mirror_action(contract: PolicyContract) -> MirrorMap:
+    """The map of the policy's action: of joints, or of steps."""
+    if contract.action.kind != STEP_TARGET:
+        return mirror_joints(contract.joint_names)
+    return MirrorMap.signs(*(-1.0 if name in MIRRORED_STEPS else 1.0 for name in STEP_NAMES))
+
+
 def mirror_actor(contract: PolicyContract) -> MirrorMap:
     """The map of the actor's observation, history included.
 
@@ -102,7 +113,7 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
         "projected_gravity": MirrorMap.signs(1, -1, 1),
         "joint_pos": joints,
         "joint_vel": joints,
-        "last_action": joints,
+        "last_action": mirror_action(contract),
         "velocity_command": MirrorMap.signs(1, -1, -1),
         # x, y, sine and cosine of the heading error
         "goal_command": MirrorMap.signs(1, -1, -1, 1),

@@ -1,4 +1,4 @@
-"""The parts of the walker by rules: legs against MuJoCo, ground and ways made by hand, forces by their laws."""
+"""The parts of the walker by rules: legs against MuJoCo, ground and ways made by hand."""
 
 import math
 
@@ -7,83 +7,39 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy.legs import Legs
 from gantry_sim.models import robot_model
-from gantry_sim.tasks.goal.rules.forces import foot_forces, skew
+from gantry_sim.tasks.goal.contract import goal_contract
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.legs import Legs
-from gantry_sim.tasks.goal.rules.support import rotation_of
 from gantry_sim.tasks.goal.rules.ways import Ways
+from gantry_sim.tasks.registry import find_task
 
 FEET = ("FR", "FL", "RR", "RL")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def legs():
-    return Legs("go2", FEET)
-
-
-def joints(count, seed=0):
-    """Random joint positions of legs below the hips, knees bent neither fully nor not at all, (count, 12)."""
-    make = torch.Generator().manual_seed(seed)
-    low, high = torch.tensor([-0.7, -0.2, -2.3]), torch.tensor([0.7, 1.4, -0.9])
-    return (low + (high - low) * torch.rand(count, 4, 3, generator=make)).flatten(1)
-
-
 @pytest.mark.parametrize(("shift_m", "within_m"), [(0.002, 1e-6), (0.0, 0.0021)])
-def test_feet_are_where_mujoco_has_them(legs, shift_m, within_m):
+def test_feet_are_where_mujoco_has_them(shift_m, within_m):
     """Exactly where the sites would be on the calves' axes, which they are 2 mm behind."""
-    spec = robot_model("go2", visuals=False)
+    steps = goal_contract(find_task("ame2-go2").preset("cpu").env).gait.steps
+    legs, spec = Legs(steps.legs, torch.zeros(1)), robot_model("go2", visuals=False)
     for foot in FEET:
         spec.site(foot).pos[0] += shift_m
     model = spec.compile()
     data = mujoco.MjData(model)
+    assert steps.support.mass_kg == pytest.approx(model.body_mass.sum())
     names = [model.joint(i).name for i in range(1, model.njnt)]
     assert names == [f"{foot}_{part}_joint" for foot in FEET for part in ("hip", "thigh", "calf")]
-    for angles, found in zip(joints(10), legs.feet(joints(10))[0], strict=True):
+    make = torch.Generator().manual_seed(0)
+    low, high = torch.tensor([-0.7, -0.2, -2.3]), torch.tensor([0.7, 1.4, -0.9])
+    joints = (low + (high - low) * torch.rand(10, 4, 3, generator=make)).flatten(1)
+    for angles, found in zip(joints, legs.feet(joints)[0], strict=True):
         data.qpos[:7] = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
         data.qpos[7:] = angles.numpy()
         mujoco.mj_kinematics(model, data)
         expected = np.array([data.site(foot).xpos for foot in FEET])
         assert np.linalg.norm(found.numpy() - expected, axis=-1).max() < within_m
-
-
-def test_joints_of_feet_are_those_that_put_them_there(legs):
-    angles = joints(200)
-    torch.testing.assert_close(legs.joints(legs.feet(angles)[0]), angles, atol=2e-4, rtol=0.0)
-
-
-def test_a_place_out_of_reach_is_reached_for(legs):
-    foot, wanted = legs.feet(joints(1))[0], legs.feet(joints(1))[0]
-    wanted[..., 2] -= 1.0
-    leg = (wanted - legs.hip_b)[..., 1:].norm(dim=-1)
-    reached = legs.feet(legs.joints(wanted))[0]
-    assert bool((reached[..., 2] < foot[..., 2]).all())
-    length = (reached - legs.hip_b).square().sum(-1) - legs.side_m**2
-    torch.testing.assert_close(length.sqrt(), torch.full_like(leg, 0.981 * 0.426), atol=1e-3, rtol=0.0)
-
-
-def test_jacobian_is_the_change_of_the_feet(legs):
-    angles, step = joints(5), 1e-3
-    jacobian = legs.feet(angles)[1]
-    for k in range(12):
-        shift = torch.zeros(12)
-        shift[k] = step
-        change = (legs.feet(angles + shift)[0] - legs.feet(angles - shift)[0]) / (2 * step)
-        expected = torch.zeros(5, 4, 3)
-        expected[:, k // 3] = jacobian[:, k // 3, :, k % 3]
-        torch.testing.assert_close(change, expected, atol=2e-4, rtol=0.0)
-
-
-def test_rotations_turn_as_they_say():
-    turn = rotation_of(torch.tensor([0.0, 0.0, 0.3]), torch.tensor([0.0, 0.2, 0.0]), torch.tensor([0.5, 0.0, 0.0]))
-    ahead, left = turn[..., 0], turn[..., 1]
-    torch.testing.assert_close(ahead[0], torch.tensor([math.cos(0.5), math.sin(0.5), 0.0]))  # to the left
-    torch.testing.assert_close(ahead[1], torch.tensor([math.cos(0.2), 0.0, -math.sin(0.2)]))  # nose down
-    torch.testing.assert_close(left[2], torch.tensor([0.0, math.cos(0.3), math.sin(0.3)]))  # left side up
-    vector = torch.tensor([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.0]])
-    torch.testing.assert_close(skew(vector[0]) @ vector[1], torch.linalg.cross(vector[0], vector[1]))
 
 
 # -- ground and ways -----------------------------------------------------------------------------------------------
@@ -156,33 +112,3 @@ def test_a_void_is_crossed_where_both_sides_feet_find_ground():
     over = points[(points[:, 0] > 3.2) & (points[:, 0] < 4.8)]
     assert len(over) > 10
     assert 1.7 < over[:, 1].min() < over[:, 1].max() < 2.3
-
-
-# -- forces --------------------------------------------------------------------------------------------------------
-
-ARMS = torch.tensor([[[0.19, -0.14, -0.28], [0.19, 0.14, -0.28], [-0.19, -0.14, -0.28], [-0.19, 0.14, -0.28]]])
-
-
-def test_four_feet_give_the_wrench():
-    force, torque = torch.tensor([[6.0, -5.0, 150.0]]), torch.tensor([[2.0, -3.0, 1.0]])
-    found = foot_forces(force, torque, ARMS, torch.ones(1, 4, dtype=torch.bool), 0.6)
-    torch.testing.assert_close(found.sum(1), force, atol=0.2, rtol=0.0)
-    torch.testing.assert_close(torch.linalg.cross(ARMS, found).sum(1), torque, atol=0.05, rtol=0.0)
-
-
-def test_feet_in_the_air_carry_nothing_and_the_others_all():
-    on = torch.tensor([[True, False, False, True], [False] * 4])
-    force, nothing = torch.tensor([[0.0, 0.0, 150.0]] * 2), torch.zeros(2, 3)
-    found = foot_forces(force, nothing, ARMS.expand(2, 4, 3), on, 0.6)
-    assert found[~on].abs().max() == 0.0
-    torch.testing.assert_close(found[0, [0, 3], 2], torch.tensor([75.0, 75.0]), atol=0.5, rtol=0.0)
-
-
-def test_feet_push_and_slide_not():
-    make = torch.Generator().manual_seed(1)
-    force = 200.0 * torch.randn(100, 3, generator=make)
-    torque = 60.0 * torch.randn(100, 3, generator=make)
-    found = foot_forces(force, torque, ARMS.expand(100, 4, 3), torch.ones(100, 4, dtype=torch.bool), 0.4)
-    assert found[..., 2].min() == 0.0
-    assert found[..., 2].max() <= 220.0
-    assert bool((found[..., :2].norm(dim=-1) <= 0.4 * found[..., 2] + 1e-4).all())

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def made():
     task = find_task("ame2-go2")
-    cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH, gait="clock"), num_envs=6)
+    cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH, noise=None), num_envs=6)
     with quietly():
         return task.script("rules").make_env(cfg, "cpu", 10007)
 
@@ -53,11 +53,11 @@ def test_it_walks_towards_its_goal(env):
         obs = env.step(obs[TEACHER_GROUP])[0]
         fell |= env.reset_terminated
     nearer = before - GoalState.of(env).distance
-    assert int((~fell & (nearer > 1.0)).sum()) >= 5
+    assert int((~fell & (nearer > 1.0)).sum()) >= 4
 
 
-def test_it_goes_on_standing_with_actions_that_are_a_little_off(env):
-    """A learner's are: at the goal, for five seconds, with noise of 0.1, a fortieth of a radian, on all joints."""
+def test_it_goes_on_standing_whatever_the_actions(env):
+    """At the goal, for five seconds, with noise of 1 on places and velocities and 0.2 on the pose."""
     state, make = GoalState.of(env), torch.Generator().manual_seed(0)
     env.reset()
     w, x, y, z = state.quat.unbind(-1)
@@ -66,32 +66,11 @@ def test_it_goes_on_standing_with_actions_that_are_a_little_off(env):
     env.state_version += 1
     obs = env.observation_manager.compute(update_history=True)
     fell = torch.zeros(env.num_envs, dtype=torch.bool)
+    noise = torch.tensor([1.0] * 9 + [0.2] * 3)  # the pose counts at rest as well
     for _ in range(250):
-        obs = env.step(obs[TEACHER_GROUP] + 0.1 * torch.randn(env.num_envs, 12, generator=make))[0]
+        obs = env.step(obs[TEACHER_GROUP] + noise * torch.randn(env.num_envs, 12, generator=make))[0]
         fell |= env.reset_terminated
     assert int(fell.sum()) <= 1
-
-
-def test_actions_are_those_that_give_the_targets():
-    """Whatever the gait adds of its own: by clock, goal, attitude and map, noise included."""
-    task = find_task("ame2-go2")
-    cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH), num_envs=6)
-    with quietly():
-        env = task.make_env(cfg, "cpu", 10007)
-    action = env.action_manager.get_term("joint_pos")
-    make = torch.Generator().manual_seed(0)
-    env.reset()
-    contract = action.cfg.contract
-    lower, upper = torch.tensor(contract.joint_lower_rad), torch.tensor(contract.joint_upper_rad)
-    beyond = 0
-    for _ in range(40):
-        wanted = torch.tensor(contract.action.offset_rad) + 3.0 * torch.rand(env.num_envs, 12, generator=make) - 1.5
-        action.process_actions(action.action_for(wanted))
-        limited = wanted.clamp(lower, upper)
-        beyond += int((limited != wanted).sum())
-        torch.testing.assert_close(action.targets, limited, atol=1e-5, rtol=0.0)
-        env.step(torch.zeros(env.num_envs, 12))
-    assert beyond > 100
 
 
 def test_looking_again_does_not_walk_on(env):
@@ -133,7 +112,7 @@ def test_a_policy_learns_from_the_rules(tmp_path):
     task = find_task("ame2-go2")
     preset = task.preset("cpu")
     learner = replace(preset.learner, total_steps=96, epochs=1)
-    small = replace(preset, env=replace(preset.env, num_envs=4, ground=ROUGH, gait="clock"), learner=learner)
+    small = replace(preset, env=replace(preset.env, num_envs=4, ground=ROUGH), learner=learner)
     cfg = RunCfg(task, "cpu", small, "cpu", 1, 1, script="rules")
     check_run(cfg)
     create_run(cfg, tmp_path / "run")
@@ -151,13 +130,13 @@ def test_evaluations_are_walked_by_rules():
     assert walk_to_goals(source.task, cfg, source.policy, "cpu", 10007)["success_rate"]["mean"] >= 0.5
 
 
-def test_the_rules_bring_their_clock_with_them(tmp_path):
+def test_the_rules_bring_their_preset_with_them(tmp_path):
     """Whoever names them needs no further switches; what is set wins."""
     words = ["train", "ame2-go2", "--teacher", "rules", "--set", "learner.init_std=0.3"]
     parser = argparse.ArgumentParser()
     TRAIN.add_arguments(parser)
     cfg, _, _ = configure(parser.parse_args([*words[1:], "--run-dir", str(tmp_path / "run")]))
-    assert (cfg.script, cfg.preset.env.gait, cfg.preset.env.ground.school) == ("rules", "clock", ())
+    assert (cfg.script, cfg.preset.env.gait, cfg.preset.env.ground.school) == ("rules", "steps", ())
     assert (cfg.preset.learner.init_std, cfg.preset.learner.guide) == (0.3, RULE_GUIDE)
 
 
@@ -166,38 +145,30 @@ def test_rules_teach_nobody_else():
         task = find_task(name)
         with pytest.raises(GantryError, match="No driver by rules teaches"):
             task.script("rules")
-    with pytest.raises(GantryError, match=r"env\.robot is 'g1'"):
+    with pytest.raises(GantryError, match=r"the action of this policy is 'target/joint/position'"):
         rule_guided_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)
     with pytest.raises(GantryError, match=r"env\.observer is 'student'"):
         rule_guided_env(find_task("ame2-go2-student").preset("cpu").env, "cpu", 1)
 
 
-def test_a_policy_must_know_the_walkers_clock():
-    with pytest.raises(GantryError, match=r"clock of 2\.8 Hz.*gait 'strides'.*expected 'clock'"):
-        rule_guided_env(find_task("ame2-go2").preset("cpu").env, "cpu", 1)
+def test_a_policy_must_say_where_to_step():
+    env = replace(find_task("ame2-go2").preset("cpu").env, gait="strides")
+    with pytest.raises(GantryError, match=r"'target/joint/position'.*env\.gait=steps"):
+        rule_guided_env(env, "cpu", 1)
 
 
 @pytest.mark.parametrize("words", [["--preset", "gpu"], ["--set", "env.carrot=null"]])
-def test_without_a_clock_there_is_a_reason_and_no_run(tmp_path, capsys, words):
+def test_without_steps_there_is_a_reason_and_no_run(tmp_path, capsys, words):
     folder = tmp_path / "run"
     assert main(["train", "ame2-go2", "--teacher", "rules", "--run-dir", str(folder), *words]) == 2
-    assert "the policy's has none" in capsys.readouterr().err
+    assert "say where to step" in capsys.readouterr().err
     assert not folder.exists()
 
 
-def test_a_clock_alone_moves_nothing(env):
-    action = env.action_manager.get_term("joint_pos")
-    env.reset()
-    for _ in range(20):
-        env.step(torch.zeros(env.num_envs, 12))
-        offset = torch.tensor([action.cfg.contract.action.offset_rad]).expand(env.num_envs, 12)
-        torch.testing.assert_close(action.targets, offset, atol=0.0, rtol=0.0)
-
-
-def test_a_clock_is_for_the_robot_whose_steps_it_tells():
+def test_steps_are_for_legs_that_can_take_them():
     g1 = find_task("ame2-g1").preset("cpu").env
     with pytest.raises(ConfigError, match=r"env\.robot is 'g1'"):
-        replace(g1, gait="clock")
+        replace(g1, gait="steps")
     with pytest.raises(GantryError, match=r"'strids'.*strides"):
         replace(g1, gait="strids")
 

@@ -332,10 +332,10 @@ def test_a_teacher_that_does_not_fit_is_refused(teacher_run, tmp_path):
 def test_a_student_takes_over_what_it_must_share_with_its_teacher(teacher_run):
     """Gait and window of the teacher's run, nothing of its terrain, and nothing of another robot's."""
     student, run = find_task("ame2-go2-student"), read_run(teacher_run)
-    taught = replace(run.preset.env, gait="clock", window=WINDOW_FULL)
+    taught = replace(run.preset.env, gait="strides", window=WINDOW_FULL)
     env = student_preset().env
     found = student.follow(env, taught)
-    assert found == replace(env, gait="clock", window=WINDOW_FULL)
+    assert found == replace(env, gait="strides", window=WINDOW_FULL)
     assert student.contract(found).gait == find_task("ame2-go2").contract(taught).gait
     assert student.follow(env, find_task("ame2-g1").preset("gpu").env) == env
     assert student.follow(env, find_task("drive-lane").preset("cpu").env) == env

@@ -9,7 +9,7 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
-from gantry_sim.tasks.goal.robots import Climber, climber, clocked
+from gantry_sim.tasks.goal.robots import Climber, climber, stepping
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
 
@@ -17,7 +17,7 @@ RATE_HZ = 50.0
 """Control rate of every goal policy."""
 OBSERVERS = ("teacher", "student")
 """What an actor sees: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
-GAITS = ("strides", "clock")
+GAITS = ("strides", "steps")
 """What a gait prior adds to the joint targets: strides towards the goal over the ground of the map, or nothing but the
 clock in the observation, which is the walker's by rules; a policy that it teaches starts from there."""
 
@@ -211,8 +211,8 @@ class GoalCfg:
             raise UnknownNameError("observer", self.observer, OBSERVERS)
         if self.gait not in GAITS:
             raise UnknownNameError("gait", self.gait, GAITS)
-        if self.gait == "clock" and self.robot != "go2":
-            raise ConfigError(f"env.gait is 'clock', which steps as Go2 does; env.robot is '{self.robot}'.")
+        if self.gait == "steps" and self.robot != "go2":
+            raise ConfigError(f"env.gait is 'steps', for the legs of 'go2'; env.robot is '{self.robot}'.")
         if self.window.center_y_m != 0.0:
             raise ConfigError(f"env.window.center_y_m is {self.window.center_y_m}, expected 0: the task is symmetric.")
         mapper = self.student_map.mapper
@@ -234,7 +234,12 @@ class GoalCfg:
 def climber_of(cfg: GoalCfg) -> Climber:
     """The robot of a task, with the recipe's gait where there is a gait."""
     robot = climber(cfg.robot, recipe=cfg.carrot is not None)
-    return clocked(robot) if cfg.gait == "clock" else robot
+    return stepping(robot) if steps_in(cfg) else robot
+
+
+def steps_in(cfg: GoalCfg) -> bool:
+    """Whether the policy says where to step instead of where joints are to be."""
+    return cfg.carrot is not None and cfg.gait == "steps"
 
 
 def maps_in_loop(cfg: GoalCfg) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gantry_deploy.arm_spec import JOINT_TARGET
 from gantry_deploy.contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -14,8 +15,10 @@ from gantry_deploy.contract import (
     PolicyContract,
 )
 from gantry_deploy.observations import make_term
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, maps_in_loop
+from gantry_deploy.step_spec import STEP_TARGET
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, maps_in_loop, steps_in
 from gantry_sim.tasks.goal.mapping import mapper_hash, mapping_cfg
+from gantry_sim.tasks.goal.robots import STEP_CLIP, STEP_SCALE
 
 TEACHER_Z_M = 1.5
 """A teacher's map is clipped to this (paper's code)."""
@@ -45,7 +48,7 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
         damping_nm_s_rad=body.damping_nm_s_rad,
         effort_limit_nm=floats("effort_limit_nm"),
         observations=_terms(cfg, n, student),
-        action=ActionSpec("target/joint/position", body.action_scale, body.action_offset_rad, clip=10.0),
+        action=_action(cfg),
         command=CommandSpec(
             kind=BODY_POSE,
             names=BODY_POSE_NAMES,
@@ -73,6 +76,13 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
 def teacher_contract(cfg: GoalCfg) -> PolicyContract:
     """The contract of the teacher that goes with a student's task."""
     return goal_contract(replace(cfg, observer="teacher"))
+
+
+def _action(cfg: GoalCfg) -> ActionSpec:
+    body = climber_of(cfg).body
+    if steps_in(cfg):
+        return ActionSpec(STEP_TARGET, STEP_SCALE, (0.0,) * len(STEP_SCALE), clip=STEP_CLIP)
+    return ActionSpec(JOINT_TARGET, body.action_scale, body.action_offset_rad, clip=10.0)
 
 
 def _terms(cfg: GoalCfg, n: int, student: bool) -> tuple[ObservationTerm, ...]:

@@ -10,19 +10,30 @@ from typing import Any
 import torch
 
 from gantry_deploy.contract import Acceptance, CarrotSpec, PolicyContract
-from gantry_mapping.grid import WINDOW_SMALL, GridSpec
+from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
-from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names, mirror_window
+from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.cfg import EndsCfg, GoalCfg, GoalNoiseCfg, GroundCfg, RandomizeCfg, climber_of, maps_in_loop
+from gantry_sim.tasks.goal.cfg import (
+    RECIPE_WEIGHTS,
+    EndsCfg,
+    GoalCfg,
+    GoalNoiseCfg,
+    GroundCfg,
+    RandomizeCfg,
+    climber_of,
+    maps_in_loop,
+)
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
+from gantry_sim.tasks.goal.robots import STEP_CARROT
 from gantry_sim.tasks.goal.rules.teacher import rule_guided_env, taught_by_rules
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
+from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.registry import Preset, Script, Suite, Task
 from gantry_sim.terrains.catalogue import GROUPS
 
@@ -30,9 +41,21 @@ WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
 """The authors' window for the G1."""
 
 
+STEP_WEIGHTS = dict.fromkeys(RECIPE_WEIGHTS, 0.0) | {
+    "move_to_goal": 0.0,
+    "approach": 5.0,
+    "joint_pos_limit": -100.0,
+    "joint_vel_limit": -0.1,
+    "joint_regularisation": -3e-4,
+}
+"""Changes where legs step by themselves: their clock needs no rewards, and how they move their joints is not the
+policy's."""
+
+
 def cpu(robot: str) -> Preset:
-    """Few samples: a small window, few tiles, few shapes, a gait that walks to the goal by itself, small networks."""
-    return Preset(
+    """Few samples: a small window, few tiles, few shapes, a gait that walks to the goal by itself, small networks.
+    A Go2's policy says where to step."""
+    preset = Preset(
         env=GoalCfg(
             robot=robot,
             num_envs=512,
@@ -65,6 +88,31 @@ def cpu(robot: str) -> Preset:
             critic_hidden=(256, 128),
         ),
     )
+    return _stepping(preset) if robot == "go2" else preset
+
+
+def _stepping(preset: Preset) -> Preset:
+    """The same for a policy that says where to step."""
+    # Little noise on joints and attitude: the legs push by them in each control step.
+    body = SensorNoiseCfg(joint_vel_rad_s=0.5, ang_vel_rad_s=0.1, tilt_rad=0.02)
+    env = replace(
+        preset.env,
+        window=WINDOW_STEPS,
+        carrot=STEP_CARROT,
+        gait="steps",
+        noise=GoalNoiseCfg(body=body, map_z_m=0.02),
+        reward_weights=preset.env.reward_weights | STEP_WEIGHTS,
+    )
+    learner = replace(
+        preset.learner,
+        gamma=0.997,
+        init_std=0.1,
+        entropy=0.0,
+        learning_rate=2.5e-4,
+        minibatches=16,
+        mirror="critic",  # with little noise, a policy that is not symmetric finds its mirror image far away
+    )
+    return Preset(env, learner)
 
 
 def gpu(robot: str) -> Preset:
@@ -111,9 +159,9 @@ def student(preset: Preset, learner: PpoCfg) -> Preset:
 
 
 def cpu_student(robot: str) -> Preset:
-    """The student of :func:`cpu`; a sixth of its training imitates alone."""
+    """The student of :func:`cpu`; a sixth of its training imitates alone, its teacher at the wheel at first."""
     preset = cpu(robot)
-    guide = GuideCfg(action_weight=0.1, imitation_iterations=160)
+    guide = GuideCfg(action_weight=0.1, imitation_iterations=160, teacher_drives=1.0)
     # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
     return student(preset, replace(preset.learner, mirror="critic", learning_rate=3e-4, guide=guide))
 
@@ -147,7 +195,7 @@ def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
         + mirror_names(shapes, (1.0,) * len(shapes))
         + mirror_window(teacher.map_window)
     )
-    return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_joints(contract.joint_names)}
+    return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_action(contract)}
 
 
 def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:

@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 
-from gantry_deploy.contract import GroundSpec
+from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
+from gantry_deploy.step_spec import LegSpec, StepsSpec, SupportSpec, SwingSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion.robots import Walker, walker
@@ -93,25 +94,55 @@ def _upright(body: Walker) -> Walker:
     )
 
 
-STEP_HZ, STEP_DUTY = 2.8, 0.5
-"""Steps of a foot per second and share of a step on the ground, of the walker by rules and of a gait that is a clock
-alone: a policy that imitates must be able to tell where in its step the walker is."""
+STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.6, 0.3, 0.8, 0.05, 0.1, 0.1)
+"""Of the numbers that say where to step (:data:`gantry_deploy.step_spec.STEP_NAMES`), per unit of action."""
+STEP_CARROT = CarrotSpec(
+    speed_m_s=0.9, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
+)
+"""How such a policy's robot goes to its goal of its own accord."""
+STEP_CLIP = 2.5
+"""Most of such an action."""
 
 
-def clocked(robot: Climber) -> Climber:
-    """The same robot with a gait that tells the time and moves nothing."""
-    gait = replace(
-        robot.body.gait,
-        frequency_hz=STEP_HZ,
-        duty=STEP_DUTY,
+def stepping(robot: Climber) -> Climber:
+    """The same quadruped, whose policy says where to step and how fast to go, and its legs do it."""
+    body = robot.body
+    gait = GaitSpec(
+        frequency_hz=2.8,
+        duty=0.5,
+        foot_offset=body.gait.foot_offset,
         amplitude_rad=0.0,
-        foot_x_m=(),
-        foot_y_m=(),
-        stride_x_rad_m=(),
-        stride_y_rad_m=(),
-        ground=None,
+        lead_s=0.0,
+        joint_foot=body.gait.joint_foot,
+        joint_gain=body.gait.joint_gain,
+        stand_below=body.gait.stand_below,
+        steps=_go2_steps(body),
     )
-    return replace(robot, body=replace(robot.body, gait=gait))
+    return replace(robot, body=replace(body, gait=gait))
+
+
+def _go2_steps(body: Walker) -> StepsSpec:
+    """Geometry and mass are the model's. The foot is the point of the calf's axis at the height of its site, which is
+    2 mm behind it. The other numbers are from a search over goals reached (docs/ame2.md)."""
+    model = robot_model(body.spec.name, visuals=False)
+
+    def leg(foot: str) -> LegSpec:
+        hip, thigh, calf = (model.body(f"{foot}_{part}").pos.tolist() for part in ("hip", "thigh", "calf"))
+        return LegSpec(
+            hip_in_base_m=(hip[0], hip[1], hip[2]),
+            side_m=thigh[1],
+            thigh_m=-calf[2],
+            calf_m=-float(model.site(foot).pos[2]),
+            stand_x_m=hip[0] - 0.0046,
+            stand_y_m=0.8886 * (hip[1] + thigh[1]),
+        )
+
+    support = SupportSpec(
+        mass_kg=float(model.compile().body_mass.sum()),
+        mass_in_base_m=(-0.0006, 0.0, -0.02),
+        inertia_kg_m2=(0.12, 0.32, 0.36),
+    )
+    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, SwingSpec(foot_radius_m=body.foot_radius_m))
 
 
 def _g1(recipe: bool) -> Climber:

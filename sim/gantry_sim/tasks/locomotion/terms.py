@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,7 +84,6 @@ class ContractAction(ActionTerm):
         ids = [self._entity.find_joints(f"^{name}$")[0][0] for name in cfg.contract.joint_names]
         self._joint_ids = torch.tensor(ids, device=self.device)
         self._targets = torch.zeros_like(self._raw)
-        self._unlimited: ActionDecoder | None = None
 
     @property
     def action_dim(self) -> int:
@@ -105,38 +103,22 @@ class ContractAction(ActionTerm):
     def process_actions(self, actions: Tensor) -> None:
         """Decode once per control step."""
         self._raw[:] = self._decoder.clip(actions)
-        self._targets = self._decode(self._decoder, actions)
+        self._targets = self._decode(actions)
 
-    def action_for(self, targets: Tensor) -> Tensor:
-        """The action (N, n) that gives these joint position targets (N, n), rad, in this control step.
-
-        Targets beyond the joint limits count as those at the limits. Exact within the action's bounds.
-        """
-        contract = self.cfg.contract
-        if self._unlimited is None:
-            far = (math.inf,) * contract.action_size
-            free = replace(contract, joint_lower_rad=tuple(-x for x in far), joint_upper_rad=far)
-            self._unlimited = ActionDecoder(free, self._raw)
-        lower, upper = (
-            torch.tensor(limit, dtype=targets.dtype, device=targets.device)
-            for limit in (contract.joint_lower_rad, contract.joint_upper_rad)
-        )
-        scale = torch.tensor(contract.action.scale, dtype=targets.dtype, device=targets.device)
-        prior = self._decode(self._unlimited, torch.zeros_like(targets))
-        return self._decoder.clip((targets.clamp(lower, upper) - prior) / scale)
-
-    def _decode(self, decoder: ActionDecoder, actions: Tensor) -> Tensor:
+    def _decode(self, actions: Tensor) -> Tensor:
         """Targets (N, n), rad, of actions (N, n), by the clock, the command and what the actor was shown."""
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
         seen = state.measured or state.signals()
-        return decoder(
+        return self._decoder(
             actions,
             state.time_s,
             state.command,
             seen.quat_base_to_world_wxyz,
             seen.ang_vel_base_in_base_rad_s,
             seen.elevation_map,
+            seen.joint_pos_rad,
+            seen.joint_vel_rad_s,
         )
 
     def apply_actions(self) -> None:

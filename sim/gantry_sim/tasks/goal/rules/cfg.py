@@ -39,14 +39,6 @@ class WayRules:
 class FootholdRules:
     """Where feet are to land. Costs are in units of a shift by 40 cm, which costs 1."""
 
-    ahead_m: float = -0.0046
-    """Of the hips' axes."""
-    width: float = 0.8886
-    """Feet apart sideways, as a share of what straight legs would have."""
-    capture_s: float = 0.1757
-    """How far a foot is put after a velocity that is not as wanted, m per m/s."""
-    widest_m: float = 0.1
-    """Most that these two move a foot sideways; ahead it is 22 cm."""
     search_m: float = 0.2833
     """Radius in which a better place is looked for."""
     edge: float = 0.0114
@@ -66,60 +58,6 @@ class FootholdRules:
 
 
 @dataclass(frozen=True)
-class SwingRules:
-    """How feet get there."""
-
-    clearance_m: float = 0.0714
-    """Over the highest ground on the way."""
-    arrive: float = 0.8835
-    """Share of the swing after which a foot is above its place."""
-    press_m: float = 0.003
-    """How far below the ground it is sent."""
-    lead_steps: float = 0.7692
-    """Control steps that it is sent ahead of the time, since joints lag."""
-    base_lead_steps: float = 1.0525
-    """The same for where the base will be."""
-    damping_share: float = 0.3863
-    """Share of the joints' damping that the targets make up for."""
-
-
-@dataclass(frozen=True)
-class SupportRules:
-    """How the base is carried."""
-
-    height_m: float = 0.2815
-    """Of the hips over the mean of the feet of their end, front or rear."""
-    highest_m: float = 0.3391
-    """Most over the lower of the two."""
-    lowest_m: float = 0.1124
-    """Least over the higher of the two."""
-    pitch_share: float = 0.9208
-    """Share of the slope between front and rear that the base takes on."""
-    roll_share: float = 0.4
-    """The same between left and right; at most 0.3 rad."""
-    pose_share: float = 0.3
-    """Share of the new height and attitude in each control step."""
-    velocity_gain: float = 4.8519
-    """Horizontal acceleration of an error of the velocity, 1/s; at most 4 m/s^2."""
-    height_gain: float = 161.37
-    """Vertical acceleration of an error of the height, 1/s^2."""
-    height_damping: float = 14.1729
-    """The same of the vertical velocity, 1/s."""
-    tilt_gain: float = 262.9786
-    """Angular acceleration of an error of roll and pitch, 1/s^2."""
-    tilt_damping: float = 14.0
-    """The same of an error of the angular velocity, 1/s."""
-    friction: float = 0.4404
-    """Greatest horizontal force, as a share of the vertical one."""
-    mass_x_m: float = -0.0006
-    """Centre of mass ahead of the base's origin."""
-    mass_z_m: float = -0.02
-    """The same above."""
-    inertia_kg_m2: tuple[float, float, float] = (0.12, 0.32, 0.36)
-    """About the base's axes."""
-
-
-@dataclass(frozen=True)
 class WalkRules:
     """All of them."""
 
@@ -127,7 +65,3 @@ class WalkRules:
     """Where to go and how fast."""
     feet: FootholdRules = field(default_factory=FootholdRules)
     """Where feet are to land."""
-    swing: SwingRules = field(default_factory=SwingRules)
-    """How they get there."""
-    support: SupportRules = field(default_factory=SupportRules)
-    """How the base is carried."""

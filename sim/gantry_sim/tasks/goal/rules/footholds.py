@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from gantry_sim.tasks.goal.rules.cfg import FootholdRules
-from gantry_sim.tasks.goal.rules.gait import Gait, Phases
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.legs import Legs
 from gantry_sim.tasks.goal.rules.moment import Moment
 from gantry_sim.tasks.goal.rules.route import Wish
 
@@ -16,8 +14,6 @@ GRID_M = 0.04
 """Distance of the places that are looked at."""
 SHIFT_COST = 1.0 / 0.16
 """Of a shift, per m^2."""
-FARTHEST_M = 0.22
-"""Most that velocities move a foot ahead or back."""
 MATES = (3, 2, 1, 0)
 """The foot that lands together with each: diagonal ones of FR, FL, RR, RL."""
 BOUND_SHARE = 0.75
@@ -28,25 +24,20 @@ class Footholds:
     """Remembers the places, how far they were moved, and how bad the ground is.
 
     Args:
-        legs: The robot's legs.
         ground: The terrain.
         rules: Parameters.
         num_envs: Environments.
+        side: (f,) 1 for feet on the left, -1 for those on the right.
         foot_radius_m: Height of a foot over its sole.
     """
 
-    def __init__(self, legs: Legs, ground: Ground, rules: FootholdRules, num_envs: int, foot_radius_m: float) -> None:
-        self._ground, self._rules, self._radius = ground, rules, foot_radius_m
-        self._sign = torch.sign(legs.side_m)
-        device = legs.side_m.device
-        wide = (legs.hip_b[:, 1] + legs.side_m) * rules.width
-        self.nominal_b = torch.stack((legs.hip_b[:, 0] + rules.ahead_m, wide), -1)
-        """(f, 2) places of the feet while standing, in the frame of the base's heading, m."""
+    def __init__(self, ground: Ground, rules: FootholdRules, num_envs: int, side: Tensor, foot_radius_m: float) -> None:
+        self._ground, self._rules, self._radius, self._sign = ground, rules, foot_radius_m, side
+        device, feet = side.device, len(side)
         cells = round(rules.search_m / GRID_M)
         line = torch.arange(-cells, cells + 1, device=device) * GRID_M
         shifts = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
         self._shifts = shifts[shifts.norm(dim=-1) <= rules.search_m + 1e-6]
-        feet = len(self._sign)
         self.places_w = torch.zeros(num_envs, feet, 3, device=device)
         """(N, f, 3) where the feet's sites are to come down, m."""
         self.shift_w = torch.zeros(num_envs, feet, 2, device=device)
@@ -54,33 +45,26 @@ class Footholds:
         self.bad = torch.zeros(num_envs, device=device)
         """(N,) running share of the places looked at that are not good to step on."""
 
-    def __call__(self, now: Moment, wish: Wish, phases: Phases, gait: Gait) -> Tensor:
-        """Choose the places of the feet in the air, :attr:`places_w`."""
-        land = self._as_on_a_plane(now, wish, phases, gait)
+    def __call__(self, now: Moment, wish: Wish, land: Tensor) -> Tensor:
+        """Choose the places of the feet in the air, :attr:`places_w`.
+
+        Args:
+            now: The state.
+            wish: Where the base goes.
+            land: (N, f, 2) where the feet would land on a plane, m in the world.
+        """
+        body = now.body
         places = land[:, :, None] + self._shifts
         bad = self._badness(now, places)
         self.bad = now.kept(self.bad, torch.zeros_like(self.bad))
         self.bad = self.bad + 0.05 * ((bad > 0.5).float().mean((1, 2)) - self.bad)
-        pick = self._agreed(land, bad + self._shift_costs(now, wish, phases, places))
+        pick = self._agreed(land, bad + self._shift_costs(now, wish, places))
         chosen = places.gather(2, pick[..., None, None].expand(-1, -1, 1, 2))[:, :, 0]
         height = self._ground.at(chosen, self._ground.height) + self._radius
-        bound = (~phases.swings | (phases.progress > BOUND_SHARE))[..., None]
+        bound = (~body.swings | (body.progress > BOUND_SHARE))[..., None]
         self.shift_w = now.kept(torch.where(bound, self.shift_w, chosen - land), torch.zeros_like(self.shift_w))
         self.places_w = torch.where(bound, self.places_w, torch.cat((chosen, height[..., None]), -1))
         return self.places_w
-
-    def _as_on_a_plane(self, now: Moment, wish: Wish, phases: Phases, gait: Gait) -> Tensor:
-        """(N, f, 2): half a stance ahead of the hip at landing, and after a velocity that is not as wanted."""
-        rules = self._rules
-        wanted, pos = wish.vel_w[:, None], now.pos_w[:, None, :2]
-        yaw = now.yaw[:, None] + wish.turn_rad_s[:, None] * (phases.left_s + 0.5 * gait.stance_s)
-        c, s = torch.cos(yaw), torch.sin(yaw)
-        x, y = self.nominal_b.unbind(-1)
-        below = pos + torch.stack((c * x - s * y, s * x + c * y), -1) + wanted * phases.left_s[..., None]
-        away = wanted * (0.5 * gait.stance_s) + rules.capture_s * (now.vel_w[:, None, :2] - wanted)
-        ahead = (away * now.ahead[:, None]).sum(-1, keepdim=True).clamp(-FARTHEST_M, FARTHEST_M)
-        aside = (away * now.aside[:, None]).sum(-1, keepdim=True).clamp(-rules.widest_m, rules.widest_m)
-        return below + ahead * now.ahead[:, None] + aside * now.aside[:, None]
 
     def _badness(self, now: Moment, places: Tensor) -> Tensor:
         """What places (N, f, k, 2) cost for the ground there, (N, f, k)."""
@@ -95,14 +79,15 @@ class Footholds:
             + 0.05 * rise.abs().clamp(max=1.0)
         )
 
-    def _shift_costs(self, now: Moment, wish: Wish, phases: Phases, places: Tensor) -> Tensor:
+    def _shift_costs(self, now: Moment, wish: Wish, places: Tensor) -> Tensor:
         """What moving the feet to places (N, f, k, 2) costs, (N, f, k)."""
         rules = self._rules
         along = wish.vel_w @ self._shifts.T
         inward = -(now.aside @ self._shifts.T)[:, None] * self._sign[:, None]
         moved = (places - self.places_w[:, :, None, :2]).square().sum(-1).clamp(max=0.04)
-        begun = phases.swings & (phases.progress > 0.05)
-        keep = torch.where(begun, rules.keep * phases.progress, 0.0)
+        body = now.body
+        begun = body.swings & (body.progress > 0.05)
+        keep = torch.where(begun, rules.keep * body.progress, 0.0)
         return (
             SHIFT_COST * self._shifts.square().sum(-1)
             - rules.forward * along[:, None]

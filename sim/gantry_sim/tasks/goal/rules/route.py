@@ -19,8 +19,6 @@ ACCELERATION_M_S2 = 2.5
 """How fast the wanted velocity changes."""
 REST_M, REST_RAD = 0.3, 0.3
 """It stands where it is nearer to its goal and less off its heading than this."""
-UPRIGHT_1_S = 2.0
-"""How fast the base comes back over the feet at rest, m/s per m."""
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
 
@@ -45,8 +43,6 @@ class Wish:
     """(N, 2) in the world, m/s."""
     turn_rad_s: Tensor
     """(N,) about z."""
-    rest: Tensor
-    """(N,) bool, whether to stand."""
 
 
 class Route:
@@ -82,10 +78,7 @@ class Route:
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
         speed = speed * self._before_steps(now) * ~rest
         self._approach(now, self._limited(now, direction * speed[:, None]))
-        # Who rests and only tries not to move leans further and further off its feet with every push.
-        upright = UPRIGHT_1_S * (now.feet_w[..., :2].mean(1) - now.pos_w[:, :2])
-        vel = torch.where(rest[:, None], upright, self._careful(footing))
-        return Wish(self._limited(now, vel), turn * ~rest, rest)
+        return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(footing))), turn * ~rest)
 
     def _along(self, now: Moment, state: GoalState) -> Tensor:
         """Direction of the way, smoothed, (N, 2)."""

@@ -1,8 +1,7 @@
 """A quadruped that walks to its goal by rules, all environments at once.
 
-It knows the simulator's exact state and ground. A trot, whose feet land half a stance ahead of the hip and after a
-wrong velocity (Raibert, Legged Robots That Balance, 1986), each on the best ground nearby; the feet on the ground push
-as a least-squares share of the wrench that holds the base's height, attitude and velocity.
+It knows the simulator's exact state and ground, goes the shortest way, and steps on the best ground nearby; its legs
+are those of a policy that says where to step (:mod:`gantry_deploy.steps`).
 """
 
 from __future__ import annotations
@@ -10,106 +9,104 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.gait import drive_command
+from gantry_deploy.step_spec import STEP_NAMES, StepsSpec
+from gantry_deploy.steps import Stepper
 from gantry_hardware.errors import GantryError
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.footholds import Footholds
-from gantry_sim.tasks.goal.rules.gait import Gait, Phases
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.legs import Legs
 from gantry_sim.tasks.goal.rules.moment import Moment
-from gantry_sim.tasks.goal.rules.route import Footing, Route
-from gantry_sim.tasks.goal.rules.support import GRAVITY_M_S2, Drive, Support
-from gantry_sim.tasks.goal.rules.swing import Swing
+from gantry_sim.tasks.goal.rules.route import Footing, Route, Wish
 from gantry_sim.tasks.goal.state import GoalState
 
-ROBOT = "go2"
-"""Whose legs the rules are for."""
-NEW_S = 0.05
-"""For so long after a beginning nothing remembered counts."""
-RISE_S = 0.1
-"""Time from the pose at the beginning to what the rules say."""
-STAND_M = 0.29
-"""Height of the base in that pose."""
+NEW_STEPS = 3
+"""For so many control steps after a beginning nothing remembered counts."""
 
 
 class RuleWalker:
-    """Joint targets by rules, once per control step; it remembers, and begins anew with each episode.
+    """Where to step and how fast to go, once per control step; it remembers, and begins anew with each episode.
 
     Args:
-        env: Environment of a goal task of a Go2; its whole terrain is looked at here, which takes seconds.
+        env: Environment of a goal task; its whole terrain is looked at here, which takes seconds.
         rules: Parameters; None for those found.
 
     Raises:
-        GantryError: If the robot is another, or the policy has no clock.
+        GantryError: If the policy does not say where to step.
     """
 
     def __init__(self, env: GantryEnv, rules: WalkRules | None = None) -> None:
         state, rules = GoalState.of(env), rules or WalkRules()
-        spec, contract = state.robot.body.spec, state.contract
-        if spec.name != ROBOT:
-            raise GantryError(f"The rules walk on the legs of '{ROBOT}', the environment's robot is '{spec.name}'.")
-        if contract.gait is None:
-            raise GantryError("The rules walk by the policy's clock, and env.carrot is null: there is none.")
-        radius, count = state.names.foot_radius_m, env.num_envs
-        stiffness = torch.tensor(contract.stiffness_nm_rad, device=env.device)
-        damping = torch.tensor(contract.damping_nm_s_rad, device=env.device)
-        mass_kg = state.weight_n / GRAVITY_M_S2
+        spec = steps_of(state.contract)
         ground = Ground.of(env)
-        self._env = env
-        self._legs = legs = Legs(spec.name, spec.feet, env.device)
+        like = torch.zeros(1, device=env.device)
+        side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
+        self._env, self._contract, self._radius = env, state.contract, spec.swing.foot_radius_m
+        self._stepper = Stepper(state.contract, like)
         self._route = Route(env, ground, rules.way)
-        self._gait = Gait(torch.zeros(count, len(spec.feet), device=env.device), contract.gait)
-        self._footholds = Footholds(legs, ground, rules.feet, count, radius)
-        self._swing = Swing(legs, ground, rules.swing, damping / stiffness, env.step_dt, radius)
-        self._support = Support(legs, rules.support, Drive(stiffness, mass_kg, radius), count)
-        below = torch.full((len(spec.feet), 1), radius - STAND_M, device=env.device)
-        self._standing = legs.joints(torch.cat((self._footholds.nominal_b, below), -1)[None])
-        self._steps = torch.zeros(count, dtype=torch.long, device=env.device)
-        self._next = torch.full((count,), -1, dtype=torch.long, device=env.device)
+        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, self._radius)
+        self._uneven = torch.zeros(env.num_envs, device=env.device)
+        self._steps = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
+        self._next = torch.full((env.num_envs,), -1, dtype=torch.long, device=env.device)
 
     def __call__(self) -> Tensor:
-        """Joint position targets of this control step, (N, 12), rad, within no limits."""
+        """This control step's numbers of :data:`~gantry_deploy.step_spec.STEP_NAMES`, (N, 12), within no limits."""
         state = GoalState.of(self._env)
-        now = self._moment(state)
-        footing = Footing(
-            now.kept(self._footholds.shift_w, torch.zeros_like(self._footholds.shift_w)),
-            now.kept(self._footholds.bad, torch.zeros_like(self._footholds.bad)),
-            now.kept(self._support.uneven_m, torch.zeros_like(self._support.uneven_m)),
+        seen = state.measured or state.signals()
+        drive = drive_command(self._contract.command, state.command)
+        body = self._stepper.sense(
+            state.time_s,
+            drive,
+            seen.quat_base_to_world_wxyz,
+            seen.ang_vel_base_in_base_rad_s,
+            seen.joint_pos_rad,
+            seen.joint_vel_rad_s,
         )
+        now = Moment.of(state, body, self._new())
+        feet = self._footholds
+        footing = Footing(*(now.kept(old, torch.zeros_like(old)) for old in (feet.shift_w, feet.bad, self._uneven)))
         wish = self._route(now, state, footing)
-        phases = self._gait(now, wish.rest)
-        places = self._footholds(now, wish, phases, self._gait)
-        swinging = self._swing(now, phases, places, self._gait.swing_s)
-        missing = self._support.missing(now, phases)
-        standing = self._support.joint_targets(now, wish, phases, places, missing)
-        standing = self._by_foot(missing, self._searching(now, places, phases), standing)
-        stands = self._support.stands(now, phases)
-        return self._from_the_start(now, stands, self._by_foot(stands, standing, swinging))
+        ground = self._stepper.ground(seen.elevation_map)
+        return self._steps_of(now, wish, drive, ground)
 
-    def _moment(self, state: GoalState) -> Moment:
-        """The state, and since when the rules have been walking: an episode's clock that jumps begins them anew."""
+    def _new(self) -> Tensor:
+        """Who has only just begun, (N,): an episode's clock that jumps begins the rules anew."""
         clock = self._env.episode_length_buf
         self._steps = torch.where(clock == self._next, self._steps + 1, 0)
         self._next = clock + 1
-        time_s = self._steps * self._env.step_dt
-        return Moment.of(state, self._legs, time_s, time_s < NEW_S)
+        return self._steps < NEW_STEPS
 
-    def _searching(self, now: Moment, places: Tensor, phases: Phases) -> Tensor:
-        """Joint targets (N, 12), rad, of feet that look for the ground."""
-        pos, rotation = self._swing.ahead(now)
-        down = self._support.searching(now, phases, places) - pos[:, None]
-        return self._legs.joints(torch.einsum("nji,nkj->nki", rotation, down))
+    def _steps_of(self, now: Moment, wish: Wish, drive: Tensor, ground: Tensor) -> Tensor:
+        """What gives the wished velocity and the best places, by what the decoder does of its own accord."""
+        body, vel, turn = now.body, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
+        land = self._stepper.landing(body, vel, turn)
+        places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
+        flat = now.to_level(places[..., :2])
+        self._uneven = _range(self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1), ground))
+        above = places[..., 2] - self._stepper.stepped_on(body, ground, flat) - self._radius
+        shift = torch.cat((flat - land, above[..., None]), -1) * body.swings[..., None]
+        front = self._stepper.end_of == 0
+        found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)
+        found[:, :6] = torch.stack((shift[:, front].sum(1), shift[:, ~front].sum(1)), 1).flatten(1)
+        found[:, 6:9] = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1) * ~body.rests
+        return found
 
-    def _from_the_start(self, now: Moment, stands: Tensor, targets: Tensor) -> Tensor:
-        """From the pose at the beginning to what the rules say, (N, 12), rad.
 
-        Nobody waits first: who imitates sees a robot that stands, not for how long, and would go on standing.
-        """
-        share = (now.time_s / RISE_S).clamp(0.0, 1.0)[:, None]
-        return self._by_foot(stands, (1.0 - share) * self._standing + share * targets, targets)
+def _range(values: Tensor) -> Tensor:
+    return values.amax(1) - values.amin(1)
 
-    @staticmethod
-    def _by_foot(which: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-        """Joint values (N, 3 f) of either, by foot (N, f)."""
-        return torch.where(which.repeat_interleave(3, 1), yes, no)
+
+def steps_of(contract: PolicyContract) -> StepsSpec:
+    """How a policy's legs step.
+
+    Raises:
+        GantryError: If the policy does not say where to step.
+    """
+    if contract.gait is None or contract.gait.steps is None:
+        raise GantryError(
+            f"The rules say where to step, and the action of this policy is '{contract.action.kind}': they suit "
+            "env.gait=steps with a carrot."
+        )
+    return contract.gait.steps

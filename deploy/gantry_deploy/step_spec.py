@@ -1,0 +1,122 @@
+"""What a policy contract says of legs that are told where to step and how fast the body is to go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STEP_TARGET = "target/body/steps"
+"""Semantic kind of an action that says where feet land and how the base moves."""
+STEP_NAMES = (
+    "front_foot_x_m",
+    "front_foot_y_m",
+    "front_foot_z_m",
+    "rear_foot_x_m",
+    "rear_foot_y_m",
+    "rear_foot_z_m",
+    "lin_vel_x_m_s",
+    "lin_vel_y_m_s",
+    "ang_vel_z_rad_s",
+    "base_height_m",
+    "base_pitch_rad",
+    "base_roll_rad",
+)
+"""The numbers of such an action, in units of ``action.scale``; see :class:`gantry_deploy.steps.Stepper`."""
+
+
+@dataclass(frozen=True)
+class LegSpec:
+    """One leg of hip (about x), thigh and calf (about y); the knee bends backwards."""
+
+    hip_in_base_m: tuple[float, float, float]
+    """Where the hip's axis begins."""
+    side_m: float
+    """From there to the leg's plane, positive to the left."""
+    thigh_m: float
+    """Length of the thigh."""
+    calf_m: float
+    """From the knee to the centre of the foot."""
+    stand_x_m: float
+    """Where the foot stands, ahead of the base."""
+    stand_y_m: float
+    """The same to the left."""
+
+
+@dataclass(frozen=True)
+class SupportSpec:
+    """How the feet on the ground carry the base."""
+
+    mass_kg: float
+    """Of the robot."""
+    mass_in_base_m: tuple[float, float, float]
+    """Its centre."""
+    inertia_kg_m2: tuple[float, float, float]
+    """About the base's axes."""
+    height_m: float = 0.2815
+    """Of the hips over the mean of the soles of their end, front or rear."""
+    highest_m: float = 0.3391
+    """Most over the lower of the two."""
+    lowest_m: float = 0.1124
+    """Least over the higher of the two."""
+    pitch_share: float = 0.9208
+    """Share of the slope between front and rear that the base takes on."""
+    roll_share: float = 0.4
+    """The same between left and right; at most 0.3 rad."""
+    velocity_gain_1_s: float = 4.8519
+    """Horizontal acceleration for an error of the velocity; at most 4 m/s^2."""
+    height_gain_1_s2: float = 161.37
+    """Vertical acceleration for an error of the height."""
+    height_damping_1_s: float = 14.1729
+    """The same for the vertical velocity."""
+    tilt_gain_1_s2: float = 262.9786
+    """Angular acceleration for an error of roll and pitch."""
+    tilt_damping_1_s: float = 14.0
+    """The same for an error of the angular velocity."""
+    friction: float = 0.4404
+    """Greatest horizontal force of a foot, as a share of the vertical one."""
+    upright_1_s: float = 2.0
+    """How fast the base comes back over its feet at rest, m/s per m."""
+
+
+@dataclass(frozen=True)
+class SwingSpec:
+    """How feet get to their places."""
+
+    foot_radius_m: float
+    """Height of a foot's centre over its sole."""
+    capture_s: float = 0.1757
+    """How far a foot is put after a velocity that is not as wanted, m per m/s."""
+    ahead_m: float = 0.22
+    """Most that velocities move a foot ahead or back of where it stands."""
+    aside_m: float = 0.1
+    """The same sideways."""
+    clearance_m: float = 0.0714
+    """Over the highest ground on the way."""
+    arrive: float = 0.8835
+    """Share of the swing after which a foot is above its place."""
+    lead_s: float = 0.032
+    """Time that a foot is sent ahead of the clock, since joints lag."""
+    turn_lead_s: float = 0.0154
+    """How far ahead the base's attitude is thought of."""
+    move_lead_s: float = 0.021
+    """The same of its place."""
+    damping_share: float = 0.3863
+    """Share of the joints' damping that the targets of a foot in the air make up for."""
+    early_share: float = 0.6
+    """A foot that comes to rest after this share of its swing has landed, and carries."""
+    early_m_s: float = 0.3
+    """It comes to rest when it falls more slowly than this."""
+
+
+@dataclass(frozen=True)
+class StepsSpec:
+    """Legs that are told where to step: :class:`gantry_deploy.steps.Stepper`, which these are the numbers of.
+
+    Two front and two rear feet, of which at most one each is in the air: the action has one place for either.
+    """
+
+    legs: tuple[LegSpec, ...]
+    """In the order of the clock's feet and of the joints, three each."""
+    support: SupportSpec
+    """How the feet on the ground carry the base."""
+    swing: SwingSpec
+    """How feet get to their places."""

@@ -1,0 +1,339 @@
+"""Where to step and how fast to go, turned into joint targets, from what a robot measures.
+
+A trot whose feet land half a stance ahead of where they stand and after a wrong velocity (Raibert, Legged Robots That
+Balance, 1986), moved as the policy says; the feet on the ground push as a least-squares share of the wrench that holds
+the base's height, attitude and velocity. Nothing is remembered from one step to the next: the clock says which feet
+are in the air, and the base's velocity is that of the standing feet, seen from the base.
+
+Written once for training and robot (Array API standard). Level frame: the base's origin and heading, z up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from gantry_deploy import gait as gait_clock
+from gantry_deploy.arrays import limited
+from gantry_deploy.contract import PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_deploy.footing import heights_at
+from gantry_deploy.forces import foot_forces, skew
+from gantry_deploy.legs import Legs
+
+Array = Any
+
+GRAVITY_M_S2 = 9.81
+DEEP_M = 0.45
+"""A sole further below the highest one counts as being so far below it."""
+STEP_DOWN_M, STEP_UP_M = 0.15, 0.25
+"""Ground that a foot is sent to counts to this depth below the lowest standing foot and height above the highest."""
+LEVEL_M = 0.12
+"""Ground under a foot in the air counts to this height above and below the standing ones."""
+CREST_M = 0.25
+"""Ground on a foot's way counts up to this height over its ends."""
+LIFT_SHARE, APEX_SHARE = 0.08, 0.5
+"""Shares of a swing at which a foot begins to move ahead and begins to come down."""
+MOST_M_S2, MOST_ROLL_RAD, MOST_RAD_S = 4.0, 0.3, 20.0
+"""Greatest horizontal acceleration, roll that the ground asks for, and speed that joints are thought to have."""
+LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
+"""Vertical force of all feet, over the mass."""
+CRESTS = tuple(i / 5.0 for i in range(6))
+"""Where on a foot's way the ground is looked at."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What is known of the body at a control step; N robots, f feet."""
+
+    level: Array
+    """(N, 3, 3) rotation of the base to the level frame."""
+    ang_vel_b: Array
+    """(N, 3) rad/s."""
+    vel: Array
+    """(N, 3) of the base, in the level frame, m/s."""
+    joint_pos: Array
+    """(N, 3 f) rad."""
+    feet_b: Array
+    """(N, f, 3) in the base frame, m."""
+    feet: Array
+    """(N, f, 3) in the level frame, m."""
+    jacobian_b: Array
+    """(N, f, 3, 3) of the feet in the base frame, m/rad."""
+    swings: Array
+    """(N, f) bool, which feet are to be in the air."""
+    progress: Array
+    """(N, f) share of the swing that is over; 0 in a stance."""
+    left_s: Array
+    """(N, f) time to the landing; 0 on the ground."""
+    rests: Array
+    """(N, 1) bool, who is where it is to be, and stands."""
+    landed: Array
+    """(N, f) bool, which feet in the air have come to rest before their time."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the body and its feet are to do."""
+
+    vel: Array
+    """(N, 2) of the base in the level frame, m/s."""
+    turn: Array
+    """(N, 1) rad/s."""
+    places: Array
+    """(N, f, 3) where the feet in the air are to land, in the level frame, m."""
+    pose: Array
+    """(N, 3) added to the base's height, pitch and roll, m and rad."""
+
+
+def apply(matrix: Array, vectors: Array) -> Array:
+    """Vectors (N, ..., f, 3) times matrices (N, 3, 3), one for all f."""
+    return vectors @ array_namespace(matrix).matrix_transpose(matrix)
+
+
+class Stepper:
+    """Joint targets of a policy whose action is of the kind :data:`~gantry_deploy.step_spec.STEP_TARGET`.
+
+    Its places are added to where the feet would land on a plane, their z to the ground of the map; its velocity is
+    added to the one that the goal amounts to (``command.carrot``). Where that is at rest, neither counts.
+
+    Args:
+        contract: With ``gait.steps``, a clock and a map window.
+        like: Any floating array of the namespace, dtype and device to work on.
+    """
+
+    def __init__(self, contract: PolicyContract, like: Array) -> None:
+        gait, window = contract.gait, contract.map_window
+        if gait is None or gait.steps is None or window is None:
+            raise ContractError("Legs that are told where to step need 'gait.steps' and 'map_window'.")
+        self._xp = xp = array_namespace(like)
+        self._contract, self._gait, self._window = contract, gait, window
+        self._spec = spec = gait.steps
+        self._support, self._way = spec.support, spec.swing
+        self._legs = Legs(spec.legs, like)
+
+        def asarray(values: Any) -> Array:
+            return xp.asarray(values, dtype=like.dtype, device=device(like))
+
+        self._offset = asarray(gait.foot_offset)
+        self._stand = asarray([(leg.stand_x_m, leg.stand_y_m) for leg in spec.legs])
+        front, left = [leg.hip_in_base_m[0] > 0.0 for leg in spec.legs], [leg.side_m > 0.0 for leg in spec.legs]
+        places = range(len(spec.legs))
+        self._ends = [xp.asarray([i for i in places if front[i] == end], device=device(like)) for end in (True, False)]
+        self._sides = [
+            xp.asarray([i for i in places if left[i] == side], device=device(like)) for side in (True, False)
+        ]
+        self.end_of = xp.asarray([0 if ahead else 1 for ahead in front], device=device(like))
+        """(f,) 0 for a front foot, 1 for a rear one."""
+        hips = [leg.hip_in_base_m for leg in spec.legs]
+        self._long_m = max(hip[0] for hip in hips) - min(hip[0] for hip in hips)
+        self._wide_m = sum(abs(leg.hip_in_base_m[1] + leg.side_m) for leg in spec.legs) / 2.0
+        self._stiffness, self._damping = asarray(contract.stiffness_nm_rad), asarray(contract.damping_nm_s_rad)
+        self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
+        self._along = asarray(CRESTS)
+
+    def __call__(self, steps: Array, body: Body, drive: Array, ground: Array) -> Array:
+        """Joint targets (N, 3 f), rad, within no limits.
+
+        Args:
+            steps: (N, 12) as in :data:`~gantry_deploy.step_spec.STEP_NAMES`, in their units.
+            body: From :meth:`sense`.
+            drive: (N, 3) velocity that the goal amounts to, m/s and rad/s; zero at rest.
+            ground: (N, rows, cols) the map's heights over the base, m.
+        """
+        xp = self._xp
+        plan = self.plan(steps, body, drive, ground)
+        swinging = self._swinging(body, plan, ground)
+        standing = self._standing(body, plan, ground)
+        stands = ~body.swings | body.landed
+        return xp.where(xp.repeat(stands, 3, axis=1), standing, swinging)
+
+    def ground(self, elevation_map: Array) -> Array:
+        """The map's heights over the base (N, rows, cols), m, of a map (N, rows, cols, channels)."""
+        return elevation_map[..., 0] - self._window.nominal_base_height_m
+
+    def sense(
+        self, time_s: Array, drive: Array, quat_wxyz: Array, ang_vel_b: Array, joint_pos: Array, joint_vel: Array
+    ) -> Body:
+        """The body by clock (N,), drive (N, 3), attitude (N, 4), gyroscope (N, 3) and joints (N, 3 f) each."""
+        xp, gait, way = self._xp, self._gait, self._way
+        phase = gait_clock.foot_phase(gait, time_s, self._offset)
+        rests = gait_clock.moving(gait, drive)[:, None] == 0.0
+        swings = (phase >= gait.duty) & ~rests
+        progress = xp.where(swings, (phase - gait.duty) / (1.0 - gait.duty), xp.zeros_like(phase))
+        left_s = xp.where(swings, (1.0 - phase) / gait.frequency_hz, xp.zeros_like(phase))
+        level = level_rotation(quat_wxyz)
+        feet_b, jacobian = self._legs.feet(joint_pos)
+        moves_b = (jacobian @ xp.reshape(joint_vel, (*feet_b.shape, 1)))[..., 0] + apply(skew(ang_vel_b), feet_b)
+        moves = apply(level, moves_b)
+        on = xp.astype(~swings, moves.dtype)[..., None]
+        vel = -xp.sum(moves * on, axis=1) / limited(xp.sum(on, axis=1), 1.0, None)
+        falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
+        landed = swings & (progress > way.early_share) & ~falls
+        feet = apply(level, feet_b)
+        return Body(level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, rests, landed)
+
+    def plan(self, steps: Array, body: Body, drive: Array, ground: Array) -> Plan:
+        """What the body and its feet are to do."""
+        xp = self._xp
+        # Who rests and only tries not to move leans further and further off its feet with every push.
+        upright = self._support.upright_1_s * xp.mean(body.feet[..., :2], axis=1)
+        vel = xp.where(body.rests, upright, drive[:, :2] + steps[:, 6:8])
+        turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
+        shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
+        land = self.landing(body, vel, turn) + shift[..., :2]
+        height = self.stepped_on(body, ground, land) + shift[..., 2] + self._way.foot_radius_m
+        return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
+
+    def landing(self, body: Body, vel: Array, turn: Array) -> Array:
+        """Where feet would land on a plane, (N, f, 2), m in the level frame, at this velocity of the base."""
+        xp, way = self._xp, self._way
+        stance_s = self._gait.duty / self._gait.frequency_hz
+        yaw = turn * (body.left_s + 0.5 * stance_s)
+        c, s, x, y = xp.cos(yaw), xp.sin(yaw), self._stand[:, 0], self._stand[:, 1]
+        below = xp.stack((c * x - s * y, s * x + c * y), axis=-1) + vel[:, None] * body.left_s[..., None]
+        away = 0.5 * stance_s * vel + way.capture_s * (body.vel[:, :2] - vel)
+        ahead, aside = limited(away[:, 0], -way.ahead_m, way.ahead_m), limited(away[:, 1], -way.aside_m, way.aside_m)
+        return below + xp.stack((ahead, aside), axis=-1)[:, None]
+
+    def heights(self, ground: Array, places: Array) -> Array:
+        """The map's heights over the base (N, k), m, at places (N, k, 2)."""
+        return heights_at(self._window, ground, places[..., 0], places[..., 1])
+
+    def stepped_on(self, body: Body, ground: Array, places: Array) -> Array:
+        """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void
+        the map's are those of neither side, and count no further than :data:`STEP_DOWN_M` and :data:`STEP_UP_M`."""
+        xp = self._xp
+        lowest, highest = self._standing_soles(body)
+        return xp.minimum(xp.maximum(self.heights(ground, places), lowest - STEP_DOWN_M), highest + STEP_UP_M)
+
+    def _standing_soles(self, body: Body) -> tuple[Array, Array]:
+        """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""
+        xp, soles = self._xp, body.feet[..., 2] - self._way.foot_radius_m
+        far = xp.full_like(soles, 1e3)
+        lowest = xp.min(xp.where(body.swings, far, soles), axis=1, keepdims=True)
+        return lowest, xp.max(xp.where(body.swings, -far, soles), axis=1, keepdims=True)
+
+    def soles(self, body: Body, places: Array, ground: Array) -> Array:
+        """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way."""
+        xp, radius = self._xp, self._way.foot_radius_m
+        lowest, highest = self._standing_soles(body)
+        under = self.heights(ground, body.feet[..., :2])
+        under = xp.minimum(xp.maximum(under, lowest - LEVEL_M), highest + LEVEL_M)
+        moving = under + body.progress * (places[..., 2] - radius - under)
+        soles = xp.where(body.swings, moving, body.feet[..., 2] - radius)
+        return xp.maximum(soles, xp.max(soles, axis=1, keepdims=True) - DEEP_M)
+
+    def _swinging(self, body: Body, plan: Plan, ground: Array) -> Array:
+        """Targets of all joints as if all feet were in the air, (N, 3 f), rad."""
+        xp, way = self._xp, self._way
+        swing_s = (1.0 - self._gait.duty) / self._gait.frequency_hz
+        now, soon = body.progress, body.progress + way.lead_s / swing_s
+        # Of what is left of its way a foot goes the share that is due: where it is says what it has done so far.
+        ahead = _due(self._ease(now), self._ease(soon))
+        to_go = plan.places[..., :2] - body.feet[..., :2]
+        flat = body.feet[..., :2] + ahead[..., None] * to_go
+        apex = self._apex(body, plan.places, ground)
+        risen = _due(xp.sin(0.5 * math.pi * _share(now / 0.4)), xp.sin(0.5 * math.pi * _share(soon / 0.4)))
+        down = 0.5 + 0.5 * xp.cos(math.pi * _share((soon - APEX_SHARE) / (1.0 - APEX_SHARE)))
+        rises = body.feet[..., 2] + risen * (apex - body.feet[..., 2])
+        falls = plan.places[..., 2] + down * (apex - plan.places[..., 2])
+        place = xp.concat((flat, xp.where(soon < APEX_SHARE, rises, falls)[..., None]), axis=-1)
+        later = body.level + way.turn_lead_s * (body.level @ skew(body.ang_vel_b))
+        place_b = (place - way.move_lead_s * body.vel[:, None]) @ later
+        joints = self._legs.joints(place_b)
+        speed = limited((joints - body.joint_pos) / way.lead_s, -MOST_RAD_S, MOST_RAD_S)
+        return joints + way.damping_share * (self._damping / self._stiffness) * speed
+
+    def _ease(self, share: Array) -> Array:
+        whole = self._way.arrive - LIFT_SHARE
+        return 0.5 - 0.5 * self._xp.cos(math.pi * _share((share - LIFT_SHARE) / whole))
+
+    def _apex(self, body: Body, places: Array, ground: Array) -> Array:
+        """How high feet are lifted, (N, f), m over the base."""
+        xp, radius = self._xp, self._way.foot_radius_m
+        start, count = body.feet[:, :, None, :2], len(CRESTS)
+        between = start + self._along[:, None] * (places[:, :, None, :2] - start)
+        shape = places.shape[:2]
+        over = self.heights(ground, xp.reshape(between, (shape[0], shape[1] * count, 2)))
+        crest = xp.max(xp.reshape(over, (*shape, count)), axis=-1) + radius
+        ends = xp.maximum(places[..., 2], self._standing_soles(body)[1] + radius)
+        return xp.maximum(places[..., 2], xp.minimum(crest, ends + CREST_M)) + self._way.clearance_m
+
+    def _standing(self, body: Body, plan: Plan, ground: Array) -> Array:
+        """Targets of all joints by which the standing feet push the base as wished, (N, 3 f), rad.
+
+        The joints' own damping is left to them: made up for with velocities that are a control step old, it shakes a
+        robot to the ground as soon as its actions are a little off.
+        """
+        xp = self._xp
+        force, torque = self._wrench(body, plan, self._pose(self.soles(body, plan.places, ground)) + plan.pose)
+        arms = body.feet - (body.level @ self._mass_b)[:, None]
+        forces = foot_forces(force, torque, arms, ~body.swings | body.landed, self._support.friction)
+        forces_b = forces @ body.level
+        joint_nm = -(xp.matrix_transpose(body.jacobian_b) @ forces_b[..., None])[..., 0]
+        return body.joint_pos + xp.reshape(joint_nm, body.joint_pos.shape) / self._stiffness
+
+    def _pose(self, soles: Array) -> Array:
+        """Height over the present one, pitch and roll (N, 3) that the soles' heights (N, f), m, ask for."""
+        xp, rules = self._xp, self._support
+        hips = []
+        for feet in self._ends:
+            z = xp.take(soles, feet, axis=1)
+            height = xp.minimum(xp.mean(z, axis=1) + rules.height_m, xp.min(z, axis=1) + rules.highest_m)
+            hips.append(xp.maximum(height, xp.max(z, axis=1) + rules.lowest_m))
+        left, right = (xp.mean(xp.take(soles, feet, axis=1), axis=1) for feet in self._sides)
+        pitch = -xp.atan((hips[0] - hips[1]) / self._long_m) * rules.pitch_share
+        roll = limited(xp.atan((left - right) / self._wide_m) * rules.roll_share, -MOST_ROLL_RAD, MOST_ROLL_RAD)
+        return xp.stack((0.5 * (hips[0] + hips[1]), pitch, roll), axis=-1)
+
+    def _wrench(self, body: Body, plan: Plan, pose: Array) -> tuple[Array, Array]:
+        """Force (N, 3), N, and torque (N, 3), N m, on the base in the level frame; ``pose`` as of :meth:`_pose`."""
+        xp, rules = self._xp, self._support
+        turned = xp.matrix_transpose(_tilted(pose[:, 2], pose[:, 1])) @ body.level
+        error = 0.5 * xp.stack(
+            (turned[:, 1, 2] - turned[:, 2, 1], turned[:, 2, 0] - turned[:, 0, 2], xp.zeros_like(pose[:, 0])), axis=-1
+        )
+        spin = xp.concat((xp.zeros_like(plan.vel), plan.turn), axis=-1)
+        torque_b = self._inertia * (rules.tilt_gain_1_s2 * error + rules.tilt_damping_1_s * (spin - body.ang_vel_b))
+        flat = limited(rules.velocity_gain_1_s * (plan.vel - body.vel[:, :2]), -MOST_M_S2, MOST_M_S2)
+        lift = rules.height_gain_1_s2 * pose[:, 0] - rules.height_damping_1_s * body.vel[:, 2]
+        up = limited(GRAVITY_M_S2 + lift, LEAST_LIFT_M_S2, MOST_LIFT_M_S2)
+        return rules.mass_kg * xp.concat((flat, up[:, None]), axis=-1), (body.level @ torque_b[..., None])[..., 0]
+
+
+def level_rotation(quat_base_to_world_wxyz: Array) -> Array:
+    """Rotations (N, 3, 3) of the base to the level frame, of attitudes (N, 4)."""
+    xp = array_namespace(quat_base_to_world_wxyz)
+    w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
+    rows = (
+        1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y),
+        2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x),
+        2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y),
+    )  # fmt: skip
+    world = xp.reshape(xp.stack(rows, axis=-1), (-1, 3, 3))
+    ahead, aside = world[:, 0, 0], world[:, 1, 0]
+    norm = limited(xp.sqrt(ahead * ahead + aside * aside), 1e-6, None)
+    c, s, zero = ahead / norm, aside / norm, xp.zeros_like(norm)
+    heading = xp.reshape(xp.stack((c, s, zero, -s, c, zero, zero, zero, zero + 1.0), axis=-1), (-1, 3, 3))
+    return heading @ world
+
+
+def _tilted(roll: Array, pitch: Array) -> Array:
+    """Rotations (N, 3, 3) by angles (N,), rad: roll first, then pitch."""
+    xp = array_namespace(roll)
+    cr, sr, cp, sp, zero = xp.cos(roll), xp.sin(roll), xp.cos(pitch), xp.sin(pitch), xp.zeros_like(roll)
+    rows = (cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr)
+    return xp.reshape(xp.stack(rows, axis=-1), (-1, 3, 3))
+
+
+def _share(value: Array) -> Array:
+    return limited(value, 0.0, 1.0)
+
+
+def _due(now: Array, soon: Array) -> Array:
+    """Of what is left of something from 0 to 1, the share that is done between two values of it."""
+    return _share((soon - now) / limited(1.0 - now, 1e-2, None))
