@@ -149,7 +149,7 @@ class ActionDecoder:
         if elevation_map is None or any(value is None for value in seen):
             raise ContractError("A policy that says where to step needs attitude, turning rate, joints and the map.")
         drive = gait_clock.drive_command(self._contract.command, command)
-        return stepper(steps, stepper.sense(time_s, drive, *seen), drive, stepper.ground(elevation_map))
+        return stepper(steps, stepper.sense(time_s, drive, seen[0], seen[1], seen[2], seen[3], elevation_map), drive)
 
     def _rise(
         self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None

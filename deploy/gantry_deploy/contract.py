@@ -31,6 +31,7 @@ from gantry_deploy.contract_parts import (
 )
 from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, LidarLayout
 from gantry_deploy.errors import ContractError
+from gantry_deploy.step_check import check_steps
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, StepsSpec
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
@@ -140,8 +141,12 @@ class PolicyContract:
         ):
             _require_length(name, getattr(self, name), n)
         actions = n if self.arm is None else self.arm.action_size(self.action.kind, n)
-        if (self.action.kind == STEP_TARGET) != (self.gait is not None and self.gait.steps is not None):
-            raise ContractError(f"An action of the kind '{STEP_TARGET}' and 'gait.steps' come together or not at all.")
+        steps = self.gait is not None and self.gait.steps is not None
+        if (self.action.kind == STEP_TARGET) != steps:
+            raise ContractError(
+                f"The contract's action.kind is '{self.action.kind}' {'with' if steps else 'without'} 'gait.steps', "
+                f"expected '{STEP_TARGET}' with them and another kind without."
+            )
         if self.drive is not None:
             actions = self._drive_actions(self.drive)
         _require_length("action.scale", self.action.scale, actions)
@@ -159,10 +164,9 @@ class PolicyContract:
                 _require_length("gait.foot_y_m", self.gait.foot_y_m, feet)
                 _require_length("gait.stride_x_rad_m", self.gait.stride_x_rad_m, n)
                 _require_length("gait.stride_y_rad_m", self.gait.stride_y_rad_m, n)
-            if self.gait.sway_rad:
-                _require_length("gait.sway_rad", self.gait.sway_rad, n)
-            if self.gait.stride_yaw:
-                _require_length("gait.stride_yaw", self.gait.stride_yaw, n)
+            for name in ("sway_rad", "stride_yaw"):
+                if getattr(self.gait, name):
+                    _require_length(f"gait.{name}", getattr(self.gait, name), n)
             if self.gait.balance is not None:
                 for name, values in vars(self.gait.balance).items():
                     _require_length(f"gait.balance.{name}", values, n)
@@ -176,11 +180,15 @@ class PolicyContract:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
 
     def _check_steps(self, steps: StepsSpec, gait: GaitSpec) -> None:
-        """Legs that are told where to step: four, of three joints each, and a map to step on."""
+        """Legs that are told where to step: of three joints each, with a map to step on and no gait of another kind."""
         _require_length("gait.steps.legs", steps.legs, len(gait.foot_offset))
         _require_length("joint_names", self.joint_names, 3 * len(steps.legs))
         _require_length("action.scale", self.action.scale, len(STEP_NAMES))
         _require(not any(self.action.offset_rad), "action.offset_rad", self.action.offset_rad, "zeros for steps")
+        order = tuple(i // 3 for i in range(len(self.joint_names)))
+        _require(gait.joint_foot == order, "gait.joint_foot", gait.joint_foot, f"{order} for steps")
+        for name in ("amplitude_rad", "lead_s", "foot_x_m", "sway_rad", "stride_yaw", "balance", "ground"):
+            _require(not getattr(gait, name), f"gait.{name}", getattr(gait, name), "none beside 'gait.steps'")
         if self.map_window is None:
             raise ContractError("Legs that are told where to step need 'map_window'.")
 
@@ -338,6 +346,9 @@ def check_numbers(contract: PolicyContract) -> None:
     if contract.gait is not None:
         _require(contract.gait.frequency_hz > 0.0, "gait.frequency_hz", contract.gait.frequency_hz, "more than 0")
         _require(0.0 < contract.gait.duty < 1.0, "gait.duty", contract.gait.duty, "between 0 and 1")
+        if contract.gait.steps is not None and contract.map_window is not None:
+            parts = contract.gait.steps, contract.gait, contract.action, contract.map_window
+            check_steps(*parts, contract.stiffness_nm_rad)
         feet = len(contract.gait.foot_offset)
         for joint, foot in zip(contract.joint_names, contract.gait.joint_foot, strict=True):
             _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")

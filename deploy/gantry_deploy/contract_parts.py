@@ -105,7 +105,8 @@ class GroundSpec:
 
 @dataclass(frozen=True)
 class GaitSpec:
-    """A clock that lifts the feet in turn; it feeds the observation and is added to the joint targets."""
+    """A clock that lifts the feet in turn; it feeds the observation, and is added to the joint targets or drives the
+    legs of ``steps``, which need no more of it than frequency, duty and the feet's phases."""
 
     frequency_hz: float
     """Steps of one foot per second."""

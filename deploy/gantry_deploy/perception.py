@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.actions import decoder_inputs
 from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_hardware.backend import Robot
@@ -117,8 +118,8 @@ class MapSource(Protocol):
 
 
 def needs_map(contract: PolicyContract) -> bool:
-    """Whether the policy looks at an elevation map."""
-    return any(term.name == TERM for term in contract.observations)
+    """Whether the policy looks at an elevation map, or its legs do."""
+    return TERM in decoder_inputs(contract) or any(term.name == TERM for term in contract.observations)
 
 
 def make_map_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -118,17 +119,21 @@ class PolicyRunner:
         return self._ticks / self.contract.rate_hz % self._wrap_s
 
     def _rehearse(self) -> None:
-        """One tick at rest before the robot moves: nonsense in network or contract shows, and first calls allocate."""
-        window = self.contract.map_window
+        """A tick at rest before the robot moves, and a step of legs that are told where to step: nonsense in network or
+        contract shows, and first calls allocate."""
+        window, gait = self.contract.map_window, self.contract.gait
         flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
+        around = None if self.contract.drive is None else rest_surroundings(self.contract)
+        rest, blank = np.zeros(len(self.contract.command.names)), blank_images(self.contract)
+        ahead = np.array([1.0, 0.0, 0.0, 1.0])  # of which only legs that are told where to step are asked
+        ticks = 0 if gait is None or gait.steps is None else math.ceil(self.contract.rate_hz / gait.frequency_hz)
         try:
-            command = np.zeros(len(self.contract.command.names))
-            around = None if self.contract.drive is None else rest_surroundings(self.contract)
-            target = self.step(rest_state(self.contract), command, flat, blank_images(self.contract), around).target
-        except (IndexError, ValueError) as error:
-            raise PolicyError(f"The contract contradicts itself, a first step at rest fails: {error}.") from error
-        if not target.is_finite():
-            raise PolicyError("The contract holds numbers that are not finite: a first step at rest gives no targets.")
+            for command in (rest, *[ahead] * ticks):
+                target = self.step(rest_state(self.contract), command, flat, blank, around).target
+                if not target.is_finite():
+                    raise PolicyError("The contract holds numbers that are not finite: first steps give no targets.")
+        except (IndexError, TypeError, ValueError) as error:
+            raise PolicyError(f"The contract contradicts itself, first steps fail: {error}.") from error
         self.reset()
 
     def step(

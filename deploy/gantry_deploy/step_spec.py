@@ -22,6 +22,9 @@ STEP_NAMES = (
 )
 """The numbers of such an action, in units of ``action.scale``; see :class:`gantry_deploy.steps.Stepper`."""
 
+LIFT_SHARE = 0.08
+"""Share of a swing at which a foot begins to move ahead."""
+
 
 @dataclass(frozen=True)
 class LegSpec:
@@ -50,7 +53,7 @@ class SupportSpec:
     mass_in_base_m: tuple[float, float, float]
     """Its centre."""
     inertia_kg_m2: tuple[float, float, float]
-    """About the base's axes."""
+    """About the base's axes; what the tilt's gains are multiplied with."""
     height_m: float = 0.2815
     """Of the hips over the mean of the soles of their end, front or rear."""
     highest_m: float = 0.3391

@@ -23,6 +23,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.footing import heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
+from gantry_deploy.step_spec import LIFT_SHARE
 
 Array = Any
 
@@ -31,12 +32,17 @@ DEEP_M = 0.45
 """A sole further below the highest one counts as being so far below it."""
 STEP_DOWN_M, STEP_UP_M = 0.15, 0.25
 """Ground that a foot is sent to counts to this depth below the lowest standing foot and height above the highest."""
+NEAR_M = 0.06
+"""A sole that is not higher than this over the map's ground may stand on it: its drift and noise."""
+SURE, UNSURE = 0.35, 0.85
+"""Uncertainties (:mod:`gantry_mapping.pipeline`) of which a cell's height counts in full and not at all: it has won
+twice, and never."""
 LEVEL_M = 0.12
 """Ground under a foot in the air counts to this height above and below the standing ones."""
 CREST_M = 0.25
 """Ground on a foot's way counts up to this height over its ends."""
-LIFT_SHARE, APEX_SHARE = 0.08, 0.5
-"""Shares of a swing at which a foot begins to move ahead and begins to come down."""
+APEX_SHARE = 0.5
+"""Share of a swing at which a foot begins to come down."""
 MOST_M_S2, MOST_ROLL_RAD, MOST_RAD_S = 4.0, 0.3, 20.0
 """Greatest horizontal acceleration, roll that the ground asks for, and speed that joints are thought to have."""
 LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
@@ -71,8 +77,10 @@ class Body:
     """(N, f) time to the landing; 0 on the ground."""
     rests: Array
     """(N, 1) bool, who is where it is to be, and stands."""
-    landed: Array
-    """(N, f) bool, which feet in the air have come to rest before their time."""
+    stands: Array
+    """(N, f) bool, which feet carry: those on the ground, and those in the air that have landed before their time."""
+    ground: Array
+    """(N, rows, cols) the map's heights over the base, m."""
 
 
 @dataclass(frozen=True)
@@ -121,62 +129,81 @@ class Stepper:
         self._offset = asarray(gait.foot_offset)
         self._stand = asarray([(leg.stand_x_m, leg.stand_y_m) for leg in spec.legs])
         front, left = [leg.hip_in_base_m[0] > 0.0 for leg in spec.legs], [leg.side_m > 0.0 for leg in spec.legs]
-        places = range(len(spec.legs))
-        self._ends = [xp.asarray([i for i in places if front[i] == end], device=device(like)) for end in (True, False)]
-        self._sides = [
-            xp.asarray([i for i in places if left[i] == side], device=device(like)) for side in (True, False)
-        ]
-        self.end_of = xp.asarray([0 if ahead else 1 for ahead in front], device=device(like))
+        places, integers = range(len(spec.legs)), {"dtype": xp.int64, "device": device(like)}
+        self._ends = [xp.asarray([i for i in places if front[i] == end], **integers) for end in (True, False)]
+        self._sides = [xp.asarray([i for i in places if left[i] == side], **integers) for side in (True, False)]
+        self.end_of = xp.asarray([0 if ahead else 1 for ahead in front], **integers)
         """(f,) 0 for a front foot, 1 for a rear one."""
         hips = [leg.hip_in_base_m for leg in spec.legs]
         self._long_m = max(hip[0] for hip in hips) - min(hip[0] for hip in hips)
         self._wide_m = sum(abs(leg.hip_in_base_m[1] + leg.side_m) for leg in spec.legs) / 2.0
         self._stiffness, self._damping = asarray(contract.stiffness_nm_rad), asarray(contract.damping_nm_s_rad)
+        self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
 
-    def __call__(self, steps: Array, body: Body, drive: Array, ground: Array) -> Array:
+    def __call__(self, steps: Array, body: Body, drive: Array) -> Array:
         """Joint targets (N, 3 f), rad, within no limits.
 
         Args:
             steps: (N, 12) as in :data:`~gantry_deploy.step_spec.STEP_NAMES`, in their units.
             body: From :meth:`sense`.
             drive: (N, 3) velocity that the goal amounts to, m/s and rad/s; zero at rest.
-            ground: (N, rows, cols) the map's heights over the base, m.
         """
         xp = self._xp
-        plan = self.plan(steps, body, drive, ground)
-        swinging = self._swinging(body, plan, ground)
-        standing = self._standing(body, plan, ground)
-        stands = ~body.swings | body.landed
-        return xp.where(xp.repeat(stands, 3, axis=1), standing, swinging)
+        plan = self.plan(steps, body, drive)
+        swinging, standing = self._swinging(body, plan), self._standing(body, plan)
+        return xp.where(xp.repeat(body.stands, 3, axis=1), standing, swinging)
 
-    def ground(self, elevation_map: Array) -> Array:
-        """The map's heights over the base (N, rows, cols), m, of a map (N, rows, cols, channels)."""
-        return elevation_map[..., 0] - self._window.nominal_base_height_m
+    def _ground(self, elevation_map: Array, soles: Array) -> Array:
+        """The map's heights over the base (N, rows, cols), m, of a map (N, rows, cols, channels).
+
+        Where the map is uncertain, the height of the feet counts the more: what was never seen is no floor at the
+        height that a robot has when it stands.
+        """
+        height = elevation_map[..., 0] - self._window.nominal_base_height_m
+        if len(self._window.channels) == 1:
+            return height
+        sure = _share((UNSURE - elevation_map[..., 1]) / (UNSURE - SURE))
+        return sure * height + (1.0 - sure) * self._xp.mean(soles, axis=1)[:, None, None]
 
     def sense(
-        self, time_s: Array, drive: Array, quat_wxyz: Array, ang_vel_b: Array, joint_pos: Array, joint_vel: Array
+        self,
+        time_s: Array,
+        drive: Array,
+        quat_wxyz: Array,
+        ang_vel_b: Array,
+        joint_pos: Array,
+        joint_vel: Array,
+        elevation_map: Array,
     ) -> Body:
-        """The body by clock (N,), drive (N, 3), attitude (N, 4), gyroscope (N, 3) and joints (N, 3 f) each."""
+        """The body by clock (N,), drive (N, 3), attitude (N, 4), gyroscope (N, 3), joints (N, 3 f) each, and the map
+        (N, rows, cols, channels)."""
         xp, gait, way = self._xp, self._gait, self._way
-        phase = gait_clock.foot_phase(gait, time_s, self._offset)
-        rests = gait_clock.moving(gait, drive)[:, None] == 0.0
-        swings = (phase >= gait.duty) & ~rests
-        progress = xp.where(swings, (phase - gait.duty) / (1.0 - gait.duty), xp.zeros_like(phase))
-        left_s = xp.where(swings, (1.0 - phase) / gait.frequency_hz, xp.zeros_like(phase))
         level = level_rotation(quat_wxyz)
         feet_b, jacobian = self._legs.feet(joint_pos)
+        feet = apply(level, feet_b)
+        soles = feet[..., 2] - way.foot_radius_m
+        ground = self._ground(elevation_map, soles)
+        near = soles - self.heights(ground, feet[..., :2]) < NEAR_M
+        phase = gait_clock.foot_phase(gait, time_s, self._offset)
+        rests = gait_clock.moving(gait, drive)[:, None] == 0.0
+        # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
+        swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), phase >= gait.duty)
+        zero = xp.zeros_like(phase)
+        progress = xp.where(swings, xp.where(rests, zero + 1.0, (phase - gait.duty) / (1.0 - gait.duty)), zero)
+        left_s = xp.where(swings & ~rests, (1.0 - phase) / gait.frequency_hz, zero)
         moves_b = (jacobian @ xp.reshape(joint_vel, (*feet_b.shape, 1)))[..., 0] + apply(skew(ang_vel_b), feet_b)
         moves = apply(level, moves_b)
         on = xp.astype(~swings, moves.dtype)[..., None]
         vel = -xp.sum(moves * on, axis=1) / limited(xp.sum(on, axis=1), 1.0, None)
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
-        landed = swings & (progress > way.early_share) & ~falls
-        feet = apply(level, feet_b)
-        return Body(level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, rests, landed)
+        stands = ~swings | (near & (progress > way.early_share) & ~falls)
+        return Body(
+            level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, rests, stands, ground
+        )
 
-    def plan(self, steps: Array, body: Body, drive: Array, ground: Array) -> Plan:
+    def plan(self, steps: Array, body: Body, drive: Array) -> Plan:
         """What the body and its feet are to do."""
         xp = self._xp
         # Who rests and only tries not to move leans further and further off its feet with every push.
@@ -185,7 +212,7 @@ class Stepper:
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
         land = self.landing(body, vel, turn) + shift[..., :2]
-        height = self.stepped_on(body, ground, land) + shift[..., 2] + self._way.foot_radius_m
+        height = self.stepped_on(body, land) + shift[..., 2] + self._way.foot_radius_m
         return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
 
     def landing(self, body: Body, vel: Array, turn: Array) -> Array:
@@ -203,12 +230,12 @@ class Stepper:
         """The map's heights over the base (N, k), m, at places (N, k, 2)."""
         return heights_at(self._window, ground, places[..., 0], places[..., 1])
 
-    def stepped_on(self, body: Body, ground: Array, places: Array) -> Array:
+    def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void
         the map's are those of neither side, and count no further than :data:`STEP_DOWN_M` and :data:`STEP_UP_M`."""
         xp = self._xp
         lowest, highest = self._standing_soles(body)
-        return xp.minimum(xp.maximum(self.heights(ground, places), lowest - STEP_DOWN_M), highest + STEP_UP_M)
+        return xp.minimum(xp.maximum(self.heights(body.ground, places), lowest - STEP_DOWN_M), highest + STEP_UP_M)
 
     def _standing_soles(self, body: Body) -> tuple[Array, Array]:
         """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""
@@ -217,17 +244,17 @@ class Stepper:
         lowest = xp.min(xp.where(body.swings, far, soles), axis=1, keepdims=True)
         return lowest, xp.max(xp.where(body.swings, -far, soles), axis=1, keepdims=True)
 
-    def soles(self, body: Body, places: Array, ground: Array) -> Array:
+    def soles(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way."""
         xp, radius = self._xp, self._way.foot_radius_m
         lowest, highest = self._standing_soles(body)
-        under = self.heights(ground, body.feet[..., :2])
+        under = self.heights(body.ground, body.feet[..., :2])
         under = xp.minimum(xp.maximum(under, lowest - LEVEL_M), highest + LEVEL_M)
         moving = under + body.progress * (places[..., 2] - radius - under)
         soles = xp.where(body.swings, moving, body.feet[..., 2] - radius)
         return xp.maximum(soles, xp.max(soles, axis=1, keepdims=True) - DEEP_M)
 
-    def _swinging(self, body: Body, plan: Plan, ground: Array) -> Array:
+    def _swinging(self, body: Body, plan: Plan) -> Array:
         """Targets of all joints as if all feet were in the air, (N, 3 f), rad."""
         xp, way = self._xp, self._way
         swing_s = (1.0 - self._gait.duty) / self._gait.frequency_hz
@@ -236,7 +263,7 @@ class Stepper:
         ahead = _due(self._ease(now), self._ease(soon))
         to_go = plan.places[..., :2] - body.feet[..., :2]
         flat = body.feet[..., :2] + ahead[..., None] * to_go
-        apex = self._apex(body, plan.places, ground)
+        apex = self._apex(body, plan.places)
         risen = _due(xp.sin(0.5 * math.pi * _share(now / 0.4)), xp.sin(0.5 * math.pi * _share(soon / 0.4)))
         down = 0.5 + 0.5 * xp.cos(math.pi * _share((soon - APEX_SHARE) / (1.0 - APEX_SHARE)))
         rises = body.feet[..., 2] + risen * (apex - body.feet[..., 2])
@@ -252,30 +279,31 @@ class Stepper:
         whole = self._way.arrive - LIFT_SHARE
         return 0.5 - 0.5 * self._xp.cos(math.pi * _share((share - LIFT_SHARE) / whole))
 
-    def _apex(self, body: Body, places: Array, ground: Array) -> Array:
+    def _apex(self, body: Body, places: Array) -> Array:
         """How high feet are lifted, (N, f), m over the base."""
         xp, radius = self._xp, self._way.foot_radius_m
         start, count = body.feet[:, :, None, :2], len(CRESTS)
         between = start + self._along[:, None] * (places[:, :, None, :2] - start)
         shape = places.shape[:2]
-        over = self.heights(ground, xp.reshape(between, (shape[0], shape[1] * count, 2)))
+        over = self.heights(body.ground, xp.reshape(between, (shape[0], shape[1] * count, 2)))
         crest = xp.max(xp.reshape(over, (*shape, count)), axis=-1) + radius
         ends = xp.maximum(places[..., 2], self._standing_soles(body)[1] + radius)
         return xp.maximum(places[..., 2], xp.minimum(crest, ends + CREST_M)) + self._way.clearance_m
 
-    def _standing(self, body: Body, plan: Plan, ground: Array) -> Array:
+    def _standing(self, body: Body, plan: Plan) -> Array:
         """Targets of all joints by which the standing feet push the base as wished, (N, 3 f), rad.
 
         The joints' own damping is left to them: made up for with velocities that are a control step old, it shakes a
         robot to the ground as soon as its actions are a little off.
         """
         xp = self._xp
-        force, torque = self._wrench(body, plan, self._pose(self.soles(body, plan.places, ground)) + plan.pose)
+        force, torque = self._wrench(body, plan, self._pose(self.soles(body, plan.places)) + plan.pose)
         arms = body.feet - (body.level @ self._mass_b)[:, None]
-        forces = foot_forces(force, torque, arms, ~body.swings | body.landed, self._support.friction)
+        forces = foot_forces(force, torque, arms, body.stands, self._support.friction)
         forces_b = forces @ body.level
         joint_nm = -(xp.matrix_transpose(body.jacobian_b) @ forces_b[..., None])[..., 0]
-        return body.joint_pos + xp.reshape(joint_nm, body.joint_pos.shape) / self._stiffness
+        joint_nm = xp.minimum(xp.maximum(xp.reshape(joint_nm, body.joint_pos.shape), -self._effort), self._effort)
+        return body.joint_pos + joint_nm / self._stiffness
 
     def _pose(self, soles: Array) -> Array:
         """Height over the present one, pitch and roll (N, 3) that the soles' heights (N, f), m, ask for."""
@@ -308,7 +336,9 @@ class Stepper:
 def level_rotation(quat_base_to_world_wxyz: Array) -> Array:
     """Rotations (N, 3, 3) of the base to the level frame, of attitudes (N, 4)."""
     xp = array_namespace(quat_base_to_world_wxyz)
-    w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
+    squares = xp.sum(quat_base_to_world_wxyz * quat_base_to_world_wxyz, axis=1)
+    norm = limited(xp.sqrt(squares), 1e-6, None)
+    w, x, y, z = (quat_base_to_world_wxyz[:, i] / norm for i in range(4))
     rows = (
         1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y),
         2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x),

@@ -1,4 +1,4 @@
-"""Legs that are told where to step: kinematics and forces by their laws, who carries, where feet go, refusals.
+"""Legs that are told where to step: who carries, where feet go, what holds the base, refusals.
 
 Everything runs on numpy, and the decoder on torch as well.
 """
@@ -10,66 +10,41 @@ import numpy as np
 import pytest
 import torch
 
+from gantry_deploy import gait as gait_clock
 from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.arm_spec import JOINT_TARGET
 from gantry_deploy.bundle import load_bundle, write_bundle
 from gantry_deploy.check import check_static
-from gantry_deploy.contract import ActionSpec, CarrotSpec, GaitSpec, PolicyContract
+from gantry_deploy.contract import ActionSpec, PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
-from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, LegSpec, StepsSpec, SupportSpec, SwingSpec
-from gantry_deploy.steps import GRAVITY_M_S2, Stepper, level_rotation
+from gantry_deploy.perception import needs_map
+from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
+from gantry_deploy.steps import GRAVITY_M_S2, level_rotation
 from gantry_deploy.testing import golden_data, linear_model, map_contract_for, with_actions
+from gantry_deploy.testing_steps import (
+    FAR,
+    LEGS,
+    MASS_KG,
+    RADIUS_M,
+    STAND_M,
+    STEPS,
+    THERE,
+    forces_of,
+    make_stepper,
+    quaternion,
+    raised_feet,
+    random_joints,
+    sensed,
+    stepping_contract,
+    stepping_inputs,
+)
 from gantry_hardware.robots import robot_spec
-
-SIGNS = ((1, -1), (1, 1), (-1, -1), (-1, 1))  # FR, FL, RR, RL
-LEGS = tuple(LegSpec((x * 0.1934, y * 0.0465, 0.0), y * 0.0955, 0.213, 0.213, x * 0.19, y * 0.126) for x, y in SIGNS)
-MASS_KG, RADIUS_M, STAND_M = 15.0, 0.022, 0.28
-STEPS = StepsSpec(LEGS, SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)), SwingSpec(RADIUS_M))
-FAR, THERE = [[5.0, 0.0, 0.0, 1.0]], [[0.1, 0.0, 0.0, 1.0]]
-UPRIGHT = [[1.0, 0.0, 0.0, 0.0]]
-
-
-def contract(**changes) -> PolicyContract:
-    base = map_contract_for(robot_spec("go2"))
-    n = len(base.joint_names)
-    gait = GaitSpec(
-        frequency_hz=2.5,
-        duty=0.5,
-        foot_offset=(0.5, 0.0, 0.0, 0.5),
-        amplitude_rad=0.0,
-        lead_s=0.0,
-        joint_foot=tuple(i // 3 for i in range(n)),
-        joint_gain=(0.0,) * n,
-        stand_below=0.1,
-        steps=STEPS,
-    )
-    action = ActionSpec(STEP_TARGET, (0.1,) * len(STEP_NAMES), (0.0,) * len(STEP_NAMES), 2.5)
-    command = replace(base.command, carrot=CarrotSpec(speed_m_s=0.5, stop_m=0.3, stop_rad=0.3))
-    return replace(base, **{"gait": gait, "action": action, "command": command, **changes})
-
-
-def arrays(command, time_s=0.05, **changes):
-    """Inputs of the decoder: a robot that stands on flat ground, feet below where they stand."""
-    own = contract()
-    feet = np.array([[(leg.stand_x_m, leg.stand_y_m, RADIUS_M - STAND_M) for leg in LEGS]])
-    flat = np.full((1, 14, 8, 2), own.map_window.nominal_base_height_m - STAND_M)
-    values = {
-        "time_s": np.array([time_s]),
-        "command": np.array(command),
-        "quat_base_to_world_wxyz": np.array(UPRIGHT),
-        "ang_vel_base_in_base_rad_s": np.zeros((1, 3)),
-        "elevation_map": flat,
-        "joint_pos_rad": Legs(LEGS, np.zeros(1)).joints(feet),
-        "joint_vel_rad_s": np.zeros((1, 12)),
-    }
-    return {**values, **changes}
 
 
 def decoded(command, action=None, time_s=0.05, **changes):
     """Joint targets (12,) by numpy, after torch has given the same."""
-    own, inputs = contract(), arrays(command, time_s, **changes)
+    own, inputs = stepping_contract(), stepping_inputs(command, time_s, **changes)
     action = np.zeros((1, 12)) if action is None else action
     found = ActionDecoder(own, action)(action, **inputs)
     same = ActionDecoder(own, torch.from_numpy(action))(
@@ -77,68 +52,6 @@ def decoded(command, action=None, time_s=0.05, **changes):
     )
     np.testing.assert_allclose(same.numpy(), found, atol=1e-10)
     return found[0]
-
-
-def stepper():
-    return Stepper(contract(), np.zeros((1, 1)))
-
-
-def sensed(command, time_s=0.05, drive=None, **changes):
-    inputs = arrays(command, time_s, **changes)
-    drive = np.array([[0.5, 0.0, 0.0]]) if drive is None else np.array(drive)
-    names = ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "joint_pos_rad", "joint_vel_rad_s")
-    return stepper().sense(inputs["time_s"], drive, *(inputs[name] for name in names))
-
-
-# -- kinematics ----------------------------------------------------------------------------------------------------
-
-
-def joints(count, seed=0):
-    """Random joint positions of legs below the hips, knees bent neither fully nor not at all, (count, 12)."""
-    low, high = np.array([-0.7, -0.2, -2.3]), np.array([0.7, 1.4, -0.9])
-    return (low + (high - low) * np.random.default_rng(seed).random((count, 4, 3))).reshape(count, 12)
-
-
-def test_joints_of_feet_are_those_that_put_them_there():
-    legs, angles = Legs(LEGS, np.zeros(1)), joints(200)
-    np.testing.assert_allclose(legs.joints(legs.feet(angles)[0]), angles, atol=1e-9)
-
-
-def test_a_place_out_of_reach_is_reached_for():
-    legs = Legs(LEGS, np.zeros(1))
-    foot = legs.feet(joints(1))[0]
-    wanted = foot - np.array([0.0, 0.0, 1.0])
-    reached = legs.feet(legs.joints(wanted))[0]
-    assert (reached[..., 2] < foot[..., 2]).all()
-    length = np.sqrt(((reached - legs.hip_b) ** 2).sum(-1) - legs.side_m**2)
-    np.testing.assert_allclose(length, 0.981 * 0.426, atol=1e-6)
-
-
-def test_jacobian_is_the_change_of_the_feet():
-    legs, angles, step = Legs(LEGS, np.zeros(1)), joints(5), 1e-5
-    jacobian = legs.feet(angles)[1]
-    for k in range(12):
-        shift = np.zeros(12)
-        shift[k] = step
-        change = (legs.feet(angles + shift)[0] - legs.feet(angles - shift)[0]) / (2 * step)
-        expected = np.zeros((5, 4, 3))
-        expected[:, k // 3] = jacobian[:, k // 3, :, k % 3]
-        np.testing.assert_allclose(change, expected, atol=1e-8)
-
-
-def quaternion(roll, pitch, yaw):
-    """Roll first, then pitch, then yaw, about the world's axes, (1, 4)."""
-    (cr, sr), (cp, sp), (cy, sy) = ((math.cos(a / 2), math.sin(a / 2)) for a in (roll, pitch, yaw))
-    return np.array(
-        [
-            [
-                cr * cp * cy + sr * sp * sy,
-                sr * cp * cy - cr * sp * sy,
-                cr * sp * cy + sr * cp * sy,
-                cr * cp * sy - sr * sp * cy,
-            ]
-        ]
-    )
 
 
 def test_the_level_frame_leans_and_does_not_turn():
@@ -163,7 +76,6 @@ def test_the_velocity_is_that_of_the_standing_feet_seen_from_the_base(yaw):
         return legs.joints(((feet_w - place) @ rotation)[None])
 
     body = sensed(
-        FAR,
         quat_base_to_world_wxyz=quaternion(0.1, -0.15, yaw),
         ang_vel_base_in_base_rad_s=(attitude.T @ np.array([0.0, 0.0, turn]))[None],
         joint_pos_rad=joints_at(0.0),
@@ -172,51 +84,9 @@ def test_the_velocity_is_that_of_the_standing_feet_seen_from_the_base(yaw):
     np.testing.assert_allclose(body.vel, vel[None], atol=1e-6)
 
 
-# -- forces --------------------------------------------------------------------------------------------------------
-
-ARMS = np.array([[[0.19, -0.14, -0.28], [0.19, 0.14, -0.28], [-0.19, -0.14, -0.28], [-0.19, 0.14, -0.28]]])
-
-
-def test_a_cross_product_is_a_matrix():
-    a, b = np.array([1.0, 2.0, 3.0]), np.array([-1.0, 0.5, 2.0])
-    np.testing.assert_allclose(skew(a) @ b, np.cross(a, b))
-
-
-def test_four_feet_give_the_wrench():
-    force, torque = np.array([[6.0, -5.0, 150.0]]), np.array([[2.0, -3.0, 1.0]])
-    found = foot_forces(force, torque, ARMS, np.ones((1, 4), bool), 0.6)
-    np.testing.assert_allclose(found.sum(1), force, atol=0.2)
-    np.testing.assert_allclose(np.cross(ARMS, found).sum(1), torque, atol=0.05)
-
-
-def test_feet_in_the_air_carry_nothing_and_the_others_all():
-    on = np.array([[True, False, False, True], [False] * 4])
-    force = np.array([[0.0, 0.0, 150.0]] * 2)
-    found = foot_forces(force, np.zeros((2, 3)), np.repeat(ARMS, 2, 0), on, 0.6)
-    assert np.abs(found[~on]).max() == 0.0
-    np.testing.assert_allclose(found[0, [0, 3], 2], 75.0, atol=0.5)
-
-
-def test_feet_push_and_slide_not():
-    make = np.random.default_rng(1)
-    force, torque = 200.0 * make.normal(size=(100, 3)), 60.0 * make.normal(size=(100, 3))
-    found = foot_forces(force, torque, np.repeat(ARMS, 100, 0), np.ones((100, 4), bool), 0.4)
-    assert found[..., 2].min() == 0.0
-    assert found[..., 2].max() <= 220.0
-    assert (np.linalg.norm(found[..., :2], axis=-1) <= 0.4 * found[..., 2] + 1e-4).all()
-
-
-def forces_of(targets, inputs):
-    """What the joints' stiffness makes the feet push the ground with, (4, 3), N."""
-    own = contract()
-    jacobian = Legs(LEGS, np.zeros(1)).feet(inputs["joint_pos_rad"])[1][0]
-    torque = np.array(own.stiffness_nm_rad) * (targets - inputs["joint_pos_rad"][0])
-    return np.array([np.linalg.solve(jacobian[i].T, torque[3 * i : 3 * i + 3]) for i in range(4)])
-
-
 def test_who_is_where_it_is_to_be_stands_on_four_feet_whatever_the_policy_says():
     """The weight, a quarter on each foot; neither clock nor places nor velocities count, but a lower base does."""
-    inputs = arrays(THERE)
+    inputs = stepping_inputs(THERE)
     height = STAND_M - STEPS.support.height_m  # of the base over what is asked for
     lift = MASS_KG * (GRAVITY_M_S2 - STEPS.support.height_gain_1_s2 * height)
     for time_s in (0.05, 0.15, 0.25):
@@ -237,7 +107,9 @@ def test_velocity_is_held_by_a_force():
     pushed = []
     for added in (0.0, -2.0, -5.0, -8.0):
         action[0, STEP_NAMES.index("lin_vel_x_m_s")] = added
-        forces = forces_of(decoded(FAR, action), arrays(FAR))[[1, 2]]  # FL and RR stand in the clock's first half
+        forces = forces_of(decoded(FAR, action), stepping_inputs(FAR))[
+            [1, 2]
+        ]  # FL and RR stand in the clock's first half
         pushed.append(-forces[:, 0].sum())
     whole = MASS_KG * STEPS.support.velocity_gain_1_s * 0.5
     assert 0.5 * whole < pushed[0] < whole
@@ -248,17 +120,17 @@ def test_velocity_is_held_by_a_force():
 
 
 def test_the_clock_lifts_diagonal_feet_in_turn():
-    assert sensed(FAR, 0.05).swings.tolist() == [[True, False, False, True]]
-    assert sensed(FAR, 0.25).swings.tolist() == [[False, True, True, False]]
-    assert sensed(THERE, 0.25, drive=[[0.0, 0.0, 0.0]]).swings.tolist() == [[False] * 4]
-    body = sensed(FAR, 0.05)
+    assert sensed(0.05).swings.tolist() == [[True, False, False, True]]
+    assert sensed(0.25).swings.tolist() == [[False, True, True, False]]
+    assert sensed(0.25, drive=(0.0, 0.0, 0.0)).swings.tolist() == [[False] * 4]
+    body = sensed(0.05)
     np.testing.assert_allclose(body.progress, [[0.25, 0.0, 0.0, 0.25]])
     np.testing.assert_allclose(body.left_s, [[0.15, 0.0, 0.0, 0.15]])
 
 
 def test_feet_land_half_a_stance_ahead_and_where_the_body_will_be():
-    own, drive = stepper(), np.array([[0.5, 0.0, 0.0]])
-    body = replace(sensed(FAR, 0.05), vel=np.array([[0.5, 0.0, 0.0]]))
+    own, drive = make_stepper(), np.array([[0.5, 0.0, 0.0]])
+    body = replace(sensed(0.05), vel=np.array([[0.5, 0.0, 0.0]]))
     land = own.landing(body, drive[:, :2], drive[:, 2:])
     np.testing.assert_allclose(land[0, 0], (0.19 + 0.5 * 0.15 + 0.5 * 0.1, -0.126))
     late = own.landing(replace(body, vel=np.array([[0.7, 0.1, 0.0]])), drive[:, :2], drive[:, 2:])
@@ -271,21 +143,20 @@ def test_feet_land_half_a_stance_ahead_and_where_the_body_will_be():
 
 
 def test_the_policy_moves_places_of_front_and_rear_feet():
-    own, body, drive = stepper(), sensed(FAR, 0.05), np.array([[0.5, 0.0, 0.0]])
-    ground = own.ground(arrays(FAR)["elevation_map"])
+    own, body, drive = make_stepper(), sensed(0.05), np.array([[0.5, 0.0, 0.0]])
     steps = np.zeros((1, 12))
-    still = own.plan(steps, body, drive, ground).places
+    still = own.plan(steps, body, drive).places
     np.testing.assert_allclose(still[..., 2], RADIUS_M - STAND_M)
     steps[0, :6] = 0.1, 0.02, 0.05, -0.1, 0.03, -0.04
     front, rear = [0.1, 0.02, 0.05], [-0.1, 0.03, -0.04]
-    moved = own.plan(steps, body, drive, ground).places - still
+    moved = own.plan(steps, body, drive).places - still
     np.testing.assert_allclose(moved[0], [front, front, rear, rear], atol=1e-12)
 
 
 def test_a_foot_follows_the_clock_up_and_to_its_place():
     """Where the targets of a foot in the air are, at once and at last, over flat ground and onto a block."""
     legs = Legs(LEGS, np.zeros(1))
-    over = arrays(FAR)["elevation_map"]
+    over = stepping_inputs(FAR)["elevation_map"]
     block = over.copy()
     block[:, 3:] += 0.1  # under the front feet
     heights = {}
@@ -301,43 +172,173 @@ def test_a_foot_follows_the_clock_up_and_to_its_place():
 
 
 def test_ground_beside_a_void_counts_little():
-    own, body = stepper(), sensed(FAR, 0.05)
+    own, body = make_stepper(), sensed(0.05)
     place = np.array([[[0.3, -0.126]] * 4])
     for depth, expected in ((-2.0, -0.15), (-0.1, -0.1), (1.0, 0.25)):
         ground = np.full((1, 14, 8), depth - STAND_M)
-        np.testing.assert_allclose(own.stepped_on(body, ground, place) + STAND_M, [[expected] * 4], atol=1e-9)
+        found = own.stepped_on(replace(body, ground=ground), place)
+        np.testing.assert_allclose(found + STAND_M, [[expected] * 4], atol=1e-9)
 
 
 def test_a_foot_that_has_come_to_rest_late_in_its_swing_carries():
-    legs = Legs(LEGS, np.zeros(1))
-    inputs = arrays(FAR)
+    """If it is near the ground as well: one that is held up in the air has not landed."""
+    legs, inputs = Legs(LEGS, np.zeros(1)), stepping_inputs(FAR)
     jacobian = legs.feet(inputs["joint_pos_rad"])[1][0]
     falling = np.zeros((1, 12))
     falling[0, :3] = np.linalg.solve(jacobian[0], (0.0, 0.0, -0.5))
-    assert sensed(FAR, 0.05).landed.tolist() == [[False] * 4]
-    assert sensed(FAR, 0.15).landed.tolist() == [[True, False, False, True]]
-    assert sensed(FAR, 0.15, joint_vel_rad_s=falling).landed.tolist() == [[False, False, False, True]]
+    raised = raised_feet([0])
+    both, one, four = [[False, True, True, False]], [[False, True, True, True]], [[True] * 4]
+    assert sensed(0.05).stands.tolist() == both
+    assert sensed(0.15).stands.tolist() == four
+    assert sensed(0.15, joint_vel_rad_s=falling).stands.tolist() == one
+    assert sensed(0.15, joint_pos_rad=raised).stands.tolist() == one
 
 
-def test_limits_hold_whatever_is_asked():
-    own = contract()
+def test_who_comes_to_rest_in_the_middle_of_a_step_puts_its_feet_down():
+    """Those on the ground carry the weight meanwhile, all of it."""
+    joints = raised_feet([0, 3])
+    inputs = stepping_inputs(THERE, joint_pos_rad=joints)
+    body = sensed(drive=(0.0, 0.0, 0.0), joint_pos_rad=joints)
+    assert body.stands.tolist() == [[False, True, True, False]]
+    target = decoded(THERE, joint_pos_rad=joints)
+    place = Legs(LEGS, np.zeros(1)).feet(target[None])[0][0]
+    assert (place[[0, 3], 2] < RADIUS_M - STAND_M + 0.02).all()
+    carried = forces_of(target, inputs)[[1, 2], 2].sum()
+    assert -1.3 * MASS_KG * GRAVITY_M_S2 < carried < -0.8 * MASS_KG * GRAVITY_M_S2
+
+
+def test_what_was_never_seen_is_as_high_as_the_feet():
+    """A base that is higher than usual over ground of which the map says nothing; half sure is half way."""
+    own = stepping_contract()
+    for uncertainty, expected in ((2.0, 0.0), (0.85, 0.0), (0.6, 0.05), (0.35, 0.1), (-1.8, 0.1)):
+        window = np.full((1, 14, 8, 2), own.map_window.nominal_base_height_m - STAND_M + 0.1)
+        window[..., 1] = uncertainty
+        np.testing.assert_allclose(sensed(elevation_map=window).ground + STAND_M, expected, atol=1e-9)
+
+
+def test_targets_are_finite_and_ask_for_no_more_than_the_motors_give():
+    """Whatever is asked, on feet that stand; the decoder's last word are the joints' limits."""
+    own, most = stepping_contract(), np.array(stepping_contract().effort_limit_nm)
+    free = replace(own, joint_lower_rad=(-99.0,) * 12, joint_upper_rad=(99.0,) * 12)
     for seed in range(20):
         make = np.random.default_rng(seed)
-        target = decoded(
-            make.normal(0.0, 3.0, (1, 4)), make.normal(0.0, 3.0, (1, 12)), float(make.uniform(0.0, 1.0)),
-            joint_vel_rad_s=make.normal(0.0, 5.0, (1, 12)),
+        inputs = stepping_inputs(
+            make.normal(0.0, 3.0, (1, 4)), float(make.uniform(0.0, 1.0)),
+            joint_pos_rad=random_joints(1, seed), joint_vel_rad_s=make.normal(0.0, 5.0, (1, 12)),
             elevation_map=make.normal(0.0, 1.0, (1, 14, 8, 2)),
         )  # fmt: skip
-        assert np.isfinite(target).all()
-        assert (target >= np.array(own.joint_lower_rad) - 1e-12).all()
-        assert (target <= np.array(own.joint_upper_rad) + 1e-12).all()
+        action = make.normal(0.0, 3.0, (1, 12))
+        wide, target = (ActionDecoder(each, action)(action, **inputs)[0] for each in (free, own))
+        assert np.isfinite(wide).all()
+        np.testing.assert_array_equal(target, np.clip(wide, own.joint_lower_rad, own.joint_upper_rad))
+        drive = gait_clock.drive_command(own.command, inputs["command"])
+        names = ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "joint_pos_rad", "joint_vel_rad_s")
+        seen = (*(inputs[name] for name in names), inputs["elevation_map"])
+        stands = np.repeat(make_stepper().sense(inputs["time_s"], drive, *seen).stands[0], 3)
+        asked = np.array(own.stiffness_nm_rad) * np.abs(wide - inputs["joint_pos_rad"][0])
+        assert (asked[stands] <= most[stands] + 1e-9).all()
+
+
+# -- what holds the base -------------------------------------------------------------------------------------------
+
+
+def moment(action=None, **changes):
+    """Torque (3,) about the base's centre, N m in the base frame, by which a robot at rest is turned."""
+    inputs = stepping_inputs(THERE, **changes)
+    pushed = forces_of(decoded(THERE, action, **changes), inputs)
+    feet = Legs(LEGS, np.zeros(1)).feet(inputs["joint_pos_rad"])[0][0]
+    return np.cross(feet, -pushed).sum(0)
+
+
+@pytest.mark.parametrize("yaw", [0.0, 2.5])
+def test_a_base_that_leans_is_turned_back_and_a_turning_one_is_braked(yaw):
+    """The law: inertia times gain times the error, about the base's axes."""
+    support = STEPS.support
+    still = moment(quat_base_to_world_wxyz=quaternion(0.0, 0.0, yaw))
+    np.testing.assert_allclose(still, 0.0, atol=0.5)
+    feet = np.array([[(leg.stand_x_m, leg.stand_y_m, RADIUS_M - STAND_M) for leg in LEGS]])
+    for axis in range(2):
+        attitude = quaternion(*(0.05 if axis == i else 0.0 for i in range(2)), yaw)
+        joints_leant = Legs(LEGS, np.zeros(1)).joints(feet @ level_rotation(attitude)[0])  # over level ground
+        leant = moment(quat_base_to_world_wxyz=attitude, joint_pos_rad=joints_leant)
+        expected = -support.inertia_kg_m2[axis] * support.tilt_gain_1_s2 * 0.05
+        assert leant[axis] == pytest.approx(expected, rel=0.4)
+    for axis in range(3):
+        rate = np.zeros((1, 3))
+        rate[0, axis] = 0.5
+        turned = moment(quat_base_to_world_wxyz=quaternion(0.0, 0.0, yaw), ang_vel_base_in_base_rad_s=rate)
+        expected = -support.inertia_kg_m2[axis] * support.tilt_damping_1_s * 0.5
+        assert turned[axis] == pytest.approx(expected, rel=0.4)
+
+
+def test_the_action_pitches_rolls_and_turns_the_base():
+    for name, axis in (("base_roll_rad", 0), ("base_pitch_rad", 1)):
+        action = np.zeros((1, 12))
+        action[0, STEP_NAMES.index(name)] = 0.5  # times 0.1
+        expected = STEPS.support.inertia_kg_m2[axis] * STEPS.support.tilt_gain_1_s2 * 0.05
+        assert moment(action)[axis] == pytest.approx(expected, rel=0.4)
+    own, body = make_stepper(), sensed()
+    steps = np.zeros((1, 12))
+    steps[0, STEP_NAMES.index("ang_vel_z_rad_s")] = 0.3
+    assert own.plan(steps, body, np.array([[0.5, 0.0, 0.1]])).turn.item() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("which", "axis", "sign"), [([0, 1], 1, -1.0), ([1, 3], 0, 1.0)])
+def test_the_base_leans_as_the_ground_does(which, axis, sign):
+    """Front feet on a step: nose up, which is a negative pitch; left feet on it: a positive roll."""
+    joints_up = raised_feet(which, 0.05)
+    high = stepping_inputs(THERE)["elevation_map"]
+    rows, cols = (slice(3, None), slice(None)) if axis == 1 else (slice(None), slice(4, None))
+    high[:, rows, cols, 0] += 0.05
+    assert sign * moment(joint_pos_rad=joints_up, elevation_map=high)[axis] > 0.5
+
+
+def test_a_base_at_rest_comes_back_over_its_feet():
+    feet = np.array([[(leg.stand_x_m - 0.03, leg.stand_y_m + 0.02, RADIUS_M - STAND_M) for leg in LEGS]])
+    inputs = stepping_inputs(THERE, joint_pos_rad=Legs(LEGS, np.zeros(1)).joints(feet))
+    pushed = -forces_of(decoded(THERE, joint_pos_rad=inputs["joint_pos_rad"]), inputs).sum(0)
+    gain = MASS_KG * STEPS.support.velocity_gain_1_s * STEPS.support.upright_1_s
+    assert pushed[0] == pytest.approx(-0.03 * gain, rel=0.5)
+    assert pushed[1] == pytest.approx(0.02 * gain, rel=0.5)
+
+
+def test_mirrored_robots_do_mirrored_things():
+    """Another side, half a period later: all inputs mirrored, so are the targets."""
+    swap, flip = [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8], np.array([-1.0, 1.0, 1.0] * 4)
+    action_sign = np.array([1, -1, 1, 1, -1, 1, 1, -1, -1, 1, 1, -1], dtype=float)
+    make, own = np.random.default_rng(3), stepping_contract()
+    n = 50
+    inputs = {
+        "time_s": make.uniform(0.0, 0.4, n),
+        "command": make.normal(0.0, 2.0, (n, 4)),
+        "quat_base_to_world_wxyz": np.concatenate([quaternion(*make.normal(0.0, 0.1, 3)) for _ in range(n)]),
+        "ang_vel_base_in_base_rad_s": make.normal(0.0, 0.5, (n, 3)),
+        "elevation_map": make.normal(0.0, 0.1, (n, 14, 8, 2)),
+        "joint_pos_rad": random_joints(n),
+        "joint_vel_rad_s": make.normal(0.0, 1.0, (n, 12)),
+    }
+    mirrored = {
+        "time_s": inputs["time_s"] + 0.2,
+        "command": inputs["command"] * [1.0, -1.0, -1.0, 1.0],
+        "quat_base_to_world_wxyz": inputs["quat_base_to_world_wxyz"] * [1.0, -1.0, 1.0, -1.0],
+        "ang_vel_base_in_base_rad_s": inputs["ang_vel_base_in_base_rad_s"] * [-1.0, 1.0, -1.0],
+        "elevation_map": inputs["elevation_map"][:, :, ::-1],
+        "joint_pos_rad": inputs["joint_pos_rad"][:, swap] * flip,
+        "joint_vel_rad_s": inputs["joint_vel_rad_s"][:, swap] * flip,
+    }
+    action = make.normal(0.0, 1.0, (n, 12))
+    found, other = (ActionDecoder(own, action)(a, **i) for a, i in ((action, inputs), (action * action_sign, mirrored)))
+    np.testing.assert_allclose(other[:, swap] * flip, found, atol=1e-9)
+    single = {name: torch.from_numpy(np.ascontiguousarray(value)).float() for name, value in inputs.items()}
+    same = ActionDecoder(own, torch.zeros(1))(torch.from_numpy(action).float(), **single)
+    np.testing.assert_allclose(same.numpy(), found, atol=1e-4)
 
 
 # -- contract ------------------------------------------------------------------------------------------------------
 
 
 def test_a_contract_survives_its_file_and_names_what_it_needs():
-    own = contract()
+    own = stepping_contract()
     assert PolicyContract.from_json(own.to_json()) == own
     assert decoder_inputs(own)[-3:] == ("elevation_map", "joint_pos_rad", "joint_vel_rad_s")
 
@@ -346,25 +347,70 @@ def test_a_contract_survives_its_file_and_names_what_it_needs():
     ("change", "words"),
     [
         ({"map_window": None}, "need 'map_window'"),
-        ({"action": ActionSpec(JOINT_TARGET, (0.1,) * 12, (0.0,) * 12, 1.0)}, "come together"),
+        ({"action": ActionSpec(JOINT_TARGET, (0.1,) * 12, (0.0,) * 12, 1.0)}, "'target/joint/position' with 'gait"),
         ({"action": ActionSpec(STEP_TARGET, (0.1,) * 11, (0.0,) * 11, 1.0)}, "has 11 entries, expected 12"),
         ({"action": ActionSpec(STEP_TARGET, (0.1,) * 12, (0.1,) * 12, 1.0)}, "expected zeros for steps"),
-        ({"gait": None}, "come together"),
-        ({"gait": replace(contract().gait, steps=replace(STEPS, legs=LEGS[:3]))}, "has 3 entries, expected 4"),
+        ({"gait": None}, "'target/body/steps' without 'gait.steps'"),
+        ({"gait": replace(stepping_contract().gait, amplitude_rad=0.3)}, "amplitude_rad is 0.3, expected none beside"),
+        ({"gait": replace(stepping_contract().gait, joint_foot=(3, 2, 1, 0) * 3)}, "joint_foot is"),
+        ({"gait": replace(stepping_contract().gait, steps=replace(STEPS, legs=LEGS[:3]))}, "has 3 entries, expected 4"),
     ],
 )
 def test_contracts_that_contradict_themselves_are_refused(change, words):
     with pytest.raises(ContractError, match=words):
-        contract(**change)
+        stepping_contract(**change)
+
+
+def steps_with(part, **changes):
+    gait = stepping_contract().gait
+    steps = replace(STEPS, **{part: replace(getattr(STEPS, part), **changes)}) if part != "legs" else STEPS
+    return {"gait": replace(gait, steps=steps)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (steps_with("support", mass_kg=-15.0), r"support\.mass_kg is -15\.0, expected more than 0"),
+        (steps_with("support", friction=0.0), r"support\.friction is 0\.0"),
+        (steps_with("support", inertia_kg_m2=(0.1, 0.0, 0.1)), r"inertia_kg_m2 is"),
+        (steps_with("support", height_m=0.4), "expected rising numbers"),
+        (steps_with("support", pitch_share=1.5), r"pitch_share is 1\.5, expected 0 to 1"),
+        (steps_with("swing", lead_s=0.0), r"swing\.lead_s is 0\.0, expected more than 0"),
+        (steps_with("swing", clearance_m=-0.1), r"clearance_m is -0\.1, expected 0 or more"),
+        (steps_with("swing", arrive=0.05), r"swing\.arrive is 0\.05"),
+        ({"gait": replace(stepping_contract().gait, duty=0.4)}, r"gait\.duty is 0\.4, expected 0\.5"),
+        ({"gait": replace(stepping_contract().gait, foot_offset=(0.0, 0.0, 0.5, 0.5))}, "between the front feet"),
+        (
+            {"gait": replace(stepping_contract().gait, steps=replace(STEPS, legs=(LEGS[0], LEGS[0], *LEGS[2:])))},
+            "4 at 3 corners, expected four at four",
+        ),
+        ({"action": ActionSpec(STEP_TARGET, (-0.1,) * 12, (0.0,) * 12, 1.0)}, r"action\.scale is"),
+        ({"map_window": replace(stepping_contract().map_window, resolution_m=0.0)}, "resolution_m is 0"),
+        (
+            {"map_window": replace(stepping_contract().map_window, channels=("uncertainty", "elevation"))},
+            "elevation first",
+        ),
+    ],
+)
+def test_no_robot_is_moved_by_numbers_that_make_no_sense(change, words):
+    with pytest.raises(ContractError, match=words):
+        stepping_contract(**change).check_robot(robot_spec("go2"))
+    stepping_contract().check_robot(robot_spec("go2"))
+
+
+def test_legs_need_a_map_even_if_the_network_looks_at_none():
+    blind = tuple(term for term in stepping_contract().observations if term.name != "elevation_map")
+    assert needs_map(stepping_contract(observations=blind))
+    assert not needs_map(map_contract_for(robot_spec("go2"), observations=blind))
 
 
 def test_a_decoder_that_is_told_nothing_says_so():
     with pytest.raises(ContractError, match=r"needs attitude, turning rate, joints and the map"):
-        ActionDecoder(contract(), np.zeros((1, 1)))(np.zeros((1, 12)), np.zeros(1), np.array(FAR))
+        ActionDecoder(stepping_contract(), np.zeros((1, 1)))(np.zeros((1, 12)), np.zeros(1), np.array(FAR))
 
 
 def test_the_runtime_repeats_a_bundle_of_steps(tmp_path):
-    own = contract()
+    own = stepping_contract()
     model = linear_model(own)
     golden = with_actions(own, model, golden_data(own))
     write_bundle(tmp_path / "bundle", contract=own, model_bytes=model, golden=golden)

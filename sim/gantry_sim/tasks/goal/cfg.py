@@ -18,8 +18,8 @@ RATE_HZ = 50.0
 OBSERVERS = ("teacher", "student")
 """What an actor sees: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
 GAITS = ("strides", "steps")
-"""What a gait prior adds to the joint targets: strides towards the goal over the ground of the map, or nothing but the
-clock in the observation, which is the walker's by rules; a policy that it teaches starts from there."""
+"""What a gait prior does: it adds strides towards the goal over the ground of the map to the policy's joint targets, or
+it is the legs of a policy that says where to step (:mod:`gantry_deploy.steps`)."""
 
 PAPER_WEIGHTS: dict[str, float] = {
     "position_tracking": 100.0,
@@ -178,9 +178,9 @@ class GoalCfg:
     student_map: StudentMapCfg = field(default_factory=StudentMapCfg)
     """Where a student's map comes from."""
     carrot: CarrotSpec | None = None
-    """Gait prior: a clock, driven towards the goal, is added to the joint targets; None for the paper's task."""
+    """Gait prior: a clock that is driven towards the goal; None for the paper's task."""
     gait: str = "strides"
-    """What the gait prior adds, a name of :data:`GAITS`; of no effect without one."""
+    """What the gait prior does, a name of :data:`GAITS`; of no effect without one."""
     scaled: bool = False
     """Scale angular and joint velocities in the observation, as the few-sample recipe does."""
     episode_s: float = 16.0

@@ -114,7 +114,7 @@ def stepping(robot: Climber) -> Climber:
         amplitude_rad=0.0,
         lead_s=0.0,
         joint_foot=body.gait.joint_foot,
-        joint_gain=body.gait.joint_gain,
+        joint_gain=(0.0,) * len(body.gait.joint_gain),
         stand_below=body.gait.stand_below,
         steps=_go2_steps(body),
     )
@@ -140,7 +140,7 @@ def _go2_steps(body: Walker) -> StepsSpec:
     support = SupportSpec(
         mass_kg=float(model.compile().body_mass.sum()),
         mass_in_base_m=(-0.0006, 0.0, -0.02),
-        inertia_kg_m2=(0.12, 0.32, 0.36),
+        inertia_kg_m2=(0.12, 0.32, 0.36),  # found with the gains, and less than the robot's
     )
     return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, SwingSpec(foot_radius_m=body.foot_radius_m))
 

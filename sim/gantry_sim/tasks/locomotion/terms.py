@@ -87,12 +87,12 @@ class ContractAction(ActionTerm):
 
     @property
     def action_dim(self) -> int:
-        """Number of joints."""
+        """Numbers in an action."""
         return self._raw.shape[1]
 
     @property
     def raw_action(self) -> Tensor:
-        """The network's output within the contract's bounds, (N, n); what ``last_action`` observes."""
+        """The network's output within the contract's bounds, (N, a); what ``last_action`` observes."""
         return self._raw
 
     @property
@@ -106,7 +106,7 @@ class ContractAction(ActionTerm):
         self._targets = self._decode(actions)
 
     def _decode(self, actions: Tensor) -> Tensor:
-        """Targets (N, n), rad, of actions (N, n), by the clock, the command and what the actor was shown."""
+        """Targets (N, n), rad, of actions (N, a), by the clock, the command and what the actor was shown."""
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
         seen = state.measured or state.signals()

@@ -63,7 +63,8 @@ class Footholds:
         height = self._ground.at(chosen, self._ground.height) + self._radius
         bound = (~body.swings | (body.progress > BOUND_SHARE))[..., None]
         self.shift_w = now.kept(torch.where(bound, self.shift_w, chosen - land), torch.zeros_like(self.shift_w))
-        self.places_w = torch.where(bound, self.places_w, torch.cat((chosen, height[..., None]), -1))
+        held = torch.where(body.swings[..., None], self.places_w, now.feet_w)  # who stands is bound to nothing old
+        self.places_w = torch.where(bound, held, torch.cat((chosen, height[..., None]), -1))
         return self.places_w
 
     def _badness(self, now: Moment, places: Tensor) -> Tensor:

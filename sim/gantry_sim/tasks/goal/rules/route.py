@@ -17,8 +17,6 @@ from gantry_sim.tasks.goal.state import GoalState
 
 ACCELERATION_M_S2 = 2.5
 """How fast the wanted velocity changes."""
-REST_M, REST_RAD = 0.3, 0.3
-"""It stands where it is nearer to its goal and less off its heading than this."""
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
 
@@ -63,7 +61,8 @@ class Route:
 
     def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
         """What to do next."""
-        rules = self._rules
+        rules, carrot = self._rules, state.contract.command.carrot
+        assert carrot is not None
         to_goal = state.goal_pos_w[:, :2] - now.pos_w[:, :2]
         distance = to_goal.norm(dim=-1)
         near = distance < rules.near_m
@@ -71,10 +70,10 @@ class Route:
         direction = torch.where(near[:, None], straight, self._along(now, state))
         bearing = torch.atan2(direction[:, 1], direction[:, 0])
         error = wrapped(torch.where(distance < rules.face_m, state.goal_yaw, bearing) - now.yaw)
-        turn = (2.5 * error).clamp(-rules.turn_rad_s, rules.turn_rad_s)
+        turn = (carrot.yaw_gain_s * error).clamp(-rules.turn_rad_s, rules.turn_rad_s)
         # By what a policy sees and no memory, so that it can be told when.
-        rest = (distance < REST_M) & (error.abs() < REST_RAD)
-        speed = (1.2 * distance).clamp(max=rules.speed_m_s)
+        rest = (distance < carrot.stop_m) & (error.abs() < carrot.stop_rad)
+        speed = (carrot.speed_gain_s * distance).clamp(max=rules.speed_m_s)
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
         speed = speed * self._before_steps(now) * ~rest
         self._approach(now, self._limited(now, direction * speed[:, None]))

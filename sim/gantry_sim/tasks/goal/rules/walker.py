@@ -63,13 +63,13 @@ class RuleWalker:
             seen.ang_vel_base_in_base_rad_s,
             seen.joint_pos_rad,
             seen.joint_vel_rad_s,
+            seen.elevation_map,
         )
         now = Moment.of(state, body, self._new())
         feet = self._footholds
         footing = Footing(*(now.kept(old, torch.zeros_like(old)) for old in (feet.shift_w, feet.bad, self._uneven)))
         wish = self._route(now, state, footing)
-        ground = self._stepper.ground(seen.elevation_map)
-        return self._steps_of(now, wish, drive, ground)
+        return self._steps_of(now, wish, drive)
 
     def _new(self) -> Tensor:
         """Who has only just begun, (N,): an episode's clock that jumps begins the rules anew."""
@@ -78,14 +78,14 @@ class RuleWalker:
         self._next = clock + 1
         return self._steps < NEW_STEPS
 
-    def _steps_of(self, now: Moment, wish: Wish, drive: Tensor, ground: Tensor) -> Tensor:
+    def _steps_of(self, now: Moment, wish: Wish, drive: Tensor) -> Tensor:
         """What gives the wished velocity and the best places, by what the decoder does of its own accord."""
         body, vel, turn = now.body, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
         land = self._stepper.landing(body, vel, turn)
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
         flat = now.to_level(places[..., :2])
-        self._uneven = _range(self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1), ground))
-        above = places[..., 2] - self._stepper.stepped_on(body, ground, flat) - self._radius
+        self._uneven = _range(self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1)))
+        above = places[..., 2] - self._stepper.stepped_on(body, flat) - self._radius
         shift = torch.cat((flat - land, above[..., None]), -1) * body.swings[..., None]
         front = self._stepper.end_of == 0
         found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)

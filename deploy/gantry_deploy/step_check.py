@@ -1,0 +1,121 @@
+"""What a contract of legs that are told where to step must hold before a robot is moved by it."""
+
+from __future__ import annotations
+
+from gantry_deploy.contract_parts import ActionSpec, GaitSpec, MapWindow
+from gantry_deploy.errors import ContractError
+from gantry_deploy.step_spec import LIFT_SHARE, StepsSpec
+
+POSITIVE = {
+    "support": (
+        "mass_kg",
+        "height_m",
+        "lowest_m",
+        "velocity_gain_1_s",
+        "height_gain_1_s2",
+        "tilt_gain_1_s2",
+        "friction",
+    ),
+    "swing": ("lead_s",),
+}
+"""Numbers that must be more than 0."""
+NOT_NEGATIVE = {
+    "support": ("height_damping_1_s", "tilt_damping_1_s", "upright_1_s"),
+    "swing": (
+        "foot_radius_m", "capture_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s", "move_lead_s", "early_m_s",
+    ),
+}  # fmt: skip
+"""Numbers that must be 0 or more."""
+SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("damping_share", "early_share")}
+"""Numbers from 0 to 1."""
+
+
+def check_steps(
+    steps: StepsSpec, gait: GaitSpec, action: ActionSpec, window: MapWindow, stiffness_nm_rad: tuple[float, ...]
+) -> None:
+    """Refuse numbers by which no legs may be moved.
+
+    Raises:
+        ContractError: With the field, the value, and what was expected.
+    """
+    check_legs(steps)
+    check_clock(steps, gait.duty, gait.foot_offset)
+    for name, values in (("action.scale", action.scale), ("stiffness_nm_rad", stiffness_nm_rad)):
+        _require(all(value > 0.0 for value in values), name, values, "more than 0")
+    cells = f"{window.rows} x {window.cols} cells"
+    _require(min(window.rows, window.cols) >= 2, "map_window", cells, "2 x 2 or more")
+    _require(window.resolution_m > 0.0, "map_window.resolution_m", window.resolution_m, "more than 0")
+    _require(window.channels[:1] == ("elevation",), "map_window.channels", window.channels, "elevation first")
+
+
+def check_legs(steps: StepsSpec) -> None:
+    """Refuse geometry and rules by which no legs may be moved.
+
+    Raises:
+        ContractError: With the field, the value, and what was expected.
+    """
+    for limits, holds, expected in (
+        (POSITIVE, lambda value: value > 0.0, "more than 0"),
+        (NOT_NEGATIVE, lambda value: value >= 0.0, "0 or more"),
+        (SHARES, lambda value: 0.0 <= value <= 1.0, "0 to 1"),
+    ):
+        for part, names in limits.items():
+            for name in names:
+                value = getattr(getattr(steps, part), name)
+                _require(holds(value), f"gait.steps.{part}.{name}", value, expected)
+    support, swing = steps.support, steps.swing
+    _require(
+        all(value > 0.0 for value in support.inertia_kg_m2),
+        "gait.steps.support.inertia_kg_m2",
+        support.inertia_kg_m2,
+        "> 0",
+    )
+    heights = (support.lowest_m, support.height_m, support.highest_m)
+    _require(
+        heights == tuple(sorted(heights)),
+        "gait.steps.support's lowest_m, height_m, highest_m",
+        heights,
+        "rising numbers",
+    )
+    _require(
+        LIFT_SHARE < swing.arrive <= 1.0, "gait.steps.swing.arrive", swing.arrive, f"more than {LIFT_SHARE}, at most 1"
+    )
+    corners = set()
+    for i, leg in enumerate(steps.legs):
+        for name in ("thigh_m", "calf_m"):
+            _require(getattr(leg, name) > 0.0, f"gait.steps.legs[{i}].{name}", getattr(leg, name), "more than 0")
+        _require(
+            leg.side_m * leg.stand_y_m > 0.0, f"gait.steps.legs[{i}].stand_y_m", leg.stand_y_m, "on the side of side_m"
+        )
+        corners.add((leg.hip_in_base_m[0] > 0.0, leg.side_m > 0.0))
+    _require(
+        len(steps.legs) == 4 == len(corners),
+        "gait.steps.legs",
+        f"{len(steps.legs)} at {len(corners)} corners",
+        "four at four",
+    )
+
+
+def check_clock(steps: StepsSpec, duty: float, foot_offset: tuple[float, ...]) -> None:
+    """Refuse a clock that lifts both feet of an end at once.
+
+    Raises:
+        ContractError: With the field, the value, and what was expected.
+    """
+    _require(0.5 <= duty < 1.0, "gait.duty", duty, "0.5 to below 1: of each end one foot stands")
+    for front in (True, False):
+        feet = [i for i, leg in enumerate(steps.legs) if (leg.hip_in_base_m[0] > 0.0) == front]
+        apart = abs(foot_offset[feet[0]] - foot_offset[feet[1]]) % 1.0
+        _require(
+            min(apart, 1.0 - apart) >= 1.0 - duty - 1e-9,
+            "gait.foot_offset",
+            foot_offset,
+            f"{1.0 - duty:g} periods or more between the {'front' if front else 'rear'} feet",
+        )
+
+
+def _require(holds: bool, what: str, value: object, expected: str) -> None:
+    if not holds:
+        raise ContractError(
+            f"Of legs that are told where to step, the contract's {what} is {value}, expected {expected}."
+        )
