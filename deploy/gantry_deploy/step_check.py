@@ -26,7 +26,7 @@ NOT_NEGATIVE = {
     ),
 }  # fmt: skip
 """Numbers that must be 0 or more."""
-SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("damping_share", "early_share")}
+SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("early_share",)}
 """Numbers from 0 to 1."""
 
 

@@ -96,14 +96,12 @@ class SwingSpec:
     """Over the highest ground on the way."""
     arrive: float = 0.8835
     """Share of the swing after which a foot is above its place."""
-    lead_s: float = 0.032
+    lead_s: float = 0.04
     """Time that a foot is sent ahead of the clock, since joints lag."""
     turn_lead_s: float = 0.0154
     """How far ahead the base's attitude is thought of."""
     move_lead_s: float = 0.021
     """The same of its place."""
-    damping_share: float = 0.3863
-    """Share of the joints' damping that the targets of a foot in the air make up for."""
     early_share: float = 0.6
     """A foot that comes to rest after this share of its swing has landed, and carries."""
     early_m_s: float = 0.3

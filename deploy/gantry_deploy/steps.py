@@ -43,8 +43,8 @@ CREST_M = 0.25
 """Ground on a foot's way counts up to this height over its ends."""
 APEX_SHARE = 0.5
 """Share of a swing at which a foot begins to come down."""
-MOST_M_S2, MOST_ROLL_RAD, MOST_RAD_S = 4.0, 0.3, 20.0
-"""Greatest horizontal acceleration, roll that the ground asks for, and speed that joints are thought to have."""
+MOST_M_S2, MOST_ROLL_RAD = 4.0, 0.3
+"""Greatest horizontal acceleration, and roll that the ground asks for."""
 LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
 """Vertical force of all feet, over the mass."""
 CRESTS = tuple(i / 5.0 for i in range(6))
@@ -137,7 +137,7 @@ class Stepper:
         hips = [leg.hip_in_base_m for leg in spec.legs]
         self._long_m = max(hip[0] for hip in hips) - min(hip[0] for hip in hips)
         self._wide_m = sum(abs(leg.hip_in_base_m[1] + leg.side_m) for leg in spec.legs) / 2.0
-        self._stiffness, self._damping = asarray(contract.stiffness_nm_rad), asarray(contract.damping_nm_s_rad)
+        self._stiffness = asarray(contract.stiffness_nm_rad)
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
@@ -271,9 +271,7 @@ class Stepper:
         place = xp.concat((flat, xp.where(soon < APEX_SHARE, rises, falls)[..., None]), axis=-1)
         later = body.level + way.turn_lead_s * (body.level @ skew(body.ang_vel_b))
         place_b = (place - way.move_lead_s * body.vel[:, None]) @ later
-        joints = self._legs.joints(place_b)
-        speed = limited((joints - body.joint_pos) / way.lead_s, -MOST_RAD_S, MOST_RAD_S)
-        return joints + way.damping_share * (self._damping / self._stiffness) * speed
+        return self._legs.joints(place_b)
 
     def _ease(self, share: Array) -> Array:
         whole = self._way.arrive - LIFT_SHARE

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from gantry_deploy.contract import MapWindow, ObservationTerm
+from gantry_deploy.testing import map_contract_for
+from gantry_deploy.testing_steps import stepping_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_policies.symmetry import (
     MirrorMap,
     RandomMirror,
+    mirror_action,
     mirror_actor,
     mirror_joints,
     mirror_names,
@@ -255,3 +258,12 @@ def test_another_half_is_drawn_at_every_call():
         assert int((batch.actions[:, 0] < 0).sum()) == rows // 2
         mirrored += batch.actions[:, 0] < 0
     assert (mirrored / calls - 0.5).abs().max() < 0.125  # five standard deviations
+
+
+def test_actions_of_steps_mirror_in_place():
+    """Front and rear feet are neither left nor right: y, turning and roll change sign, and nothing swaps."""
+    found = mirror_action(stepping_contract())
+    assert found.source == tuple(range(12))
+    assert found.sign == (1, -1, 1, 1, -1, 1, 1, -1, -1, 1, 1, -1)
+    names = stepping_contract().joint_names
+    assert mirror_action(map_contract_for(robot_spec("go2"))) == mirror_joints(names)

@@ -12,7 +12,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.check import check_static
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
-from gantry_mapping.grid import WINDOW_SMALL
+from gantry_mapping.grid import WINDOW_STEPS
 from gantry_sim.quiet import quietly
 from gantry_sim.run_folder import RunCfg, create_run
 from gantry_sim.tasks.goal import rewards, terminations
@@ -392,17 +392,17 @@ def test_the_window_shows_what_rays_hit_at_its_cells(env):
     model, data = env.sim.mj_model, mujoco.MjData(env.sim.mj_model)
     mujoco.mj_forward(model, data)
     groups = np.isin(np.arange(6), MAP_GROUPS).astype(np.uint8)
-    expected = np.empty((14, 8))
-    for i in range(14):
-        for j in range(8):
-            ahead, left = 0.5 + (i - 6.5) * 0.12, (j - 3.5) * 0.12  # the paper's frame: rows ahead, columns to the left
+    expected = np.empty((18, 10))
+    for i in range(18):
+        for j in range(10):
+            ahead, left = 0.4 + (i - 8.5) * 0.08, (j - 4.5) * 0.08  # the paper's frame: rows ahead, columns to the left
             px = x + 1.5 + math.cos(0.7) * ahead - math.sin(0.7) * left
             py = y + math.sin(0.7) * ahead + math.cos(0.7) * left
             hit = mujoco.mj_ray(
                 model, data, np.array([px, py, 9.0]), np.array([0.0, 0, -1]), groups, 1, -1, np.zeros(1, np.int32)
             )
             expected[i, j] = 9.0 - hit - 0.4 + 0.27
-    assert WINDOW_SMALL.shape == (14, 8)
+    assert WINDOW_STEPS.shape == (18, 10)
     assert np.ptp(expected) > 0.05
     assert np.mean(np.abs(window - expected.clip(-2, 2)) < 1e-4) > 0.96  # a ray on an edge may go either way
     assert state.contract.map_window.nominal_base_height_m == 0.27

@@ -11,7 +11,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.check import check_static
 from gantry_deploy.cli import main as cli
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_mapping.grid import WINDOW_FULL, WINDOW_SMALL
+from gantry_mapping.grid import WINDOW_FULL, WINDOW_STEPS
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.mapper import OnnxMapper
@@ -75,10 +75,10 @@ def test_the_loop_maps_as_the_robot_does():
             frames += 1
             depth = made.depth_m[made.fresh_rows.tolist().index(0)]
             robot.update(depth[None].numpy(), made.pos[:1].numpy(), made.quat[:1].numpy())
-        expected = robot.window(WINDOW_SMALL, made.pos[:1].numpy(), made.quat[:1].numpy())
-        assert np.abs(made.window(WINDOW_SMALL)[:1].numpy() - expected).max() < 1e-4
+        expected = robot.window(WINDOW_STEPS, made.pos[:1].numpy(), made.quat[:1].numpy())
+        assert np.abs(made.window(WINDOW_STEPS)[:1].numpy() - expected).max() < 1e-4
     assert frames in (6, 7)
-    assert (made.window(WINDOW_SMALL)[0, ..., 1] < 0.0).float().mean() > 0.3
+    assert (made.window(WINDOW_STEPS)[0, ..., 1] < 0.0).float().mean() > 0.3
 
 
 def test_depth_is_that_of_the_ground():
@@ -91,9 +91,9 @@ def test_depth_is_that_of_the_ground():
     raster = steps_raster()
     exact = march_depth(torch.from_numpy(raster.mapped_m), 0.04, raster.corner_m, camera, *poses(0))
     assert (first - exact).abs().median() < 0.01
-    seen = made.window(WINDOW_SMALL)
+    seen = made.window(WINDOW_STEPS)
     sure = seen[..., 1] < -1.0
-    x = WINDOW_SMALL.cell_centers(torch.zeros(1))[..., 0] + poses(0)[0][0, 0]
+    x = WINDOW_STEPS.cell_centers(torch.zeros(1))[..., 0] + poses(0)[0][0, 0]
     truth = 0.1 * torch.floor(x) - (poses(0)[0][0, 2] - HEIGHT_M)
     assert sure[0].any()
     assert (seen[0, ..., 0] - truth)[sure[0]].abs().median() < 0.05
@@ -128,7 +128,7 @@ def test_a_reset_forgets_one_map_and_one_drift():
     made.observe(*poses(40), 40)
     assert torch.equal(made.pos[1], poses(40)[0][1])
     assert (made.pos - poses(40)[0])[[0, 2]].norm(dim=-1).min() > 1e-4
-    window = made.window(WINDOW_SMALL)
+    window = made.window(WINDOW_STEPS)
     assert (window[1, ..., 1] > 0.84).all()  # no frame, for it is skipped: nothing is known
     assert (window[0, ..., 1] < 0.0).any()
 
@@ -153,9 +153,9 @@ def test_the_displacement_of_an_episode_moves_the_window():
     """Looking 3 cm too low and to the side shows the ground 3 cm too high and shifted."""
     made = make_map(flaws=False)
     made.observe(*poses(0), 0)
-    before = made.window(WINDOW_SMALL)
+    before = made.window(WINDOW_STEPS)
     made._displaced[:, 2] = 0.03
-    after = made.window(WINDOW_SMALL)
+    after = made.window(WINDOW_STEPS)
     assert torch.allclose(after[..., 0], (before[..., 0] + 0.03).clamp(-2.0, 2.0), atol=1e-5)
     assert torch.equal(after[..., 1], before[..., 1])
 
@@ -194,7 +194,7 @@ def test_the_environment_shows_the_pipelines_map_and_some_the_truth():
         for _ in range(60):
             obs = env.step(torch.zeros(12, 12))[0]
     contract = find_task("ame2-go2-student").contract(env_cfg)
-    window = obs["actor"][:, -contract.observations[-1].size :].unflatten(1, (14, 8, 2))
+    window = obs["actor"][:, -contract.observations[-1].size :].unflatten(1, (18, 10, 2))
     clean = term.student_map.skipped
     assert 0 < int(clean.sum()) < 12
     truth = GoalState.of(env).window("true_map")

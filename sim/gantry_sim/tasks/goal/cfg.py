@@ -255,6 +255,6 @@ def weights_of(cfg: GoalCfg, *, changes: bool = True) -> dict[str, float]:
         changes: With those of ``cfg.reward_weights``.
     """
     weights = PAPER_WEIGHTS | OFFERED_WEIGHTS | climber_of(cfg).extra_weights
-    if cfg.carrot is not None:
+    if cfg.carrot is not None and not steps_in(cfg):  # legs that step by themselves need no reward for their clock
         weights = weights | RECIPE_WEIGHTS
     return weights | cfg.reward_weights if changes else weights

@@ -16,7 +16,6 @@ from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.cfg import (
-    RECIPE_WEIGHTS,
     EndsCfg,
     GoalCfg,
     GoalNoiseCfg,
@@ -41,15 +40,14 @@ WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
 """The authors' window for the G1."""
 
 
-STEP_WEIGHTS = dict.fromkeys(RECIPE_WEIGHTS, 0.0) | {
+STEP_WEIGHTS = {
     "move_to_goal": 0.0,
     "approach": 5.0,
     "joint_pos_limit": -100.0,
     "joint_vel_limit": -0.1,
     "joint_regularisation": -3e-4,
 }
-"""Changes where legs step by themselves: their clock needs no rewards, and how they move their joints is not the
-policy's."""
+"""Changes where legs step by themselves: how they move their joints is not the policy's."""
 
 
 def cpu(robot: str) -> Preset:
