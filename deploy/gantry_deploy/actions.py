@@ -49,9 +49,8 @@ class ActionDecoder:
         self._bound = asarray([[contract.action.clip] * contract.action_size])
         self._lower = asarray([contract.joint_lower_rad])
         self._upper = asarray([contract.joint_upper_rad])
-        self.stepper = None if contract.gait is None or contract.gait.steps is None else Stepper(contract, like)
-        """Of a policy that says where to step; None for others."""
-        if contract.gait is not None and self.stepper is None:
+        self._stepper = None if contract.gait is None or contract.gait.steps is None else Stepper(contract, like)
+        if contract.gait is not None and self._stepper is None:
             self._foot_offset = asarray(contract.gait.foot_offset)
             self._joint_foot = asarray(contract.gait.joint_foot, xp.int64)
             self._joint_gain = asarray([contract.gait.joint_gain]) * contract.gait.amplitude_rad
@@ -106,9 +105,9 @@ class ActionDecoder:
         """
         xp, gait = self._xp, self._contract.gait
         target = self._offset + self._scale * self.clip(action)
-        if self.stepper is not None:
-            seen = (quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s, joint_pos_rad, joint_vel_rad_s)
-            target = self._step(self.stepper, target, time_s, command, elevation_map, seen)
+        if self._stepper is not None:
+            seen = (quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s, joint_pos_rad, joint_vel_rad_s, elevation_map)
+            target = self._stepper(target, self._stepper.sense(time_s, command, *seen))
         elif gait is not None:
             phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
             drive = gait_clock.drive_command(self._contract.command, command)
@@ -135,21 +134,6 @@ class ActionDecoder:
                 swings = (phase >= gait.duty) & (runs > 0.0)
                 target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
         return xp.minimum(xp.maximum(target, self._lower), self._upper)
-
-    def _step(
-        self,
-        stepper: Stepper,
-        steps: Array,
-        time_s: Array,
-        command: Array,
-        elevation_map: Array,
-        seen: tuple[Array, ...],
-    ) -> Array:
-        """Joint targets of steps (N, 12) in their units; ``seen`` are attitude, turning rate and joints."""
-        if elevation_map is None or any(value is None for value in seen):
-            raise ContractError("A policy that says where to step needs attitude, turning rate, joints and the map.")
-        drive = gait_clock.drive_command(self._contract.command, command)
-        return stepper(steps, stepper.sense(time_s, drive, seen[0], seen[1], seen[2], seen[3], elevation_map), drive)
 
     def _rise(
         self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None

@@ -28,11 +28,11 @@ from gantry_deploy.golden import (
     MAP_ARRAY,
     MAX_DIFFERENCE,
     MAX_EPISODE_DIFFERENCE,
-    MAX_STEP_DIFFERENCE,
     VELOCITY_ARRAY,
     Arrays,
     DifferenceError,
     action_labels,
+    allowed_target_difference,
     compare,
     golden_arrays,
     last_targets,
@@ -46,7 +46,6 @@ from gantry_deploy.observations import ObservationBuilder
 from gantry_deploy.onnx_policy import BASE_ACTION, OnnxPolicy
 from gantry_deploy.rollout import RolloutConfig, RolloutResult, run_episodes
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.step_spec import STEP_TARGET
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
@@ -106,8 +105,7 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     stage("network", lambda: _network(bundle))
     stage("observation", lambda: _observation(bundle))
     contract = bundle.contract
-    steps = contract.action.kind == STEP_TARGET
-    stage("joint targets", lambda: _joint_targets(bundle), MAX_STEP_DIFFERENCE if steps else MAX_DIFFERENCE)
+    stage("joint targets", lambda: _joint_targets(bundle), allowed_target_difference(contract))
     if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
         stage("episodes", lambda: _episodes(bundle, runner), MAX_EPISODE_DIFFERENCE)
     elif "episode_start" in bundle.golden:
@@ -225,8 +223,8 @@ def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
     inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
     rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
     expected = golden["joint_target_rad"]
-    allowed = MAX_STEP_DIFFERENCE if contract.action.kind == STEP_TARGET else MAX_DIFFERENCE
-    difference = compare("joint target", np.concatenate(rows), expected, list(contract.joint_names), allowed)
+    labels, allowed = list(contract.joint_names), allowed_target_difference(contract)
+    difference = compare("joint target", np.concatenate(rows), expected, labels, allowed)
     return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
 
 

@@ -196,6 +196,11 @@ def observation_labels(contract: PolicyContract) -> list[str]:
     ]
 
 
+def allowed_target_difference(contract: PolicyContract) -> float:
+    """By how much joint targets may differ that follow from recorded actions, rad."""
+    return MAX_STEP_DIFFERENCE if contract.action.kind == STEP_TARGET else MAX_DIFFERENCE
+
+
 def action_labels(contract: PolicyContract) -> list[str]:
     """A name for each number of the action: its joint's, or its place where it moves an end effector."""
     if contract.drive is not None:

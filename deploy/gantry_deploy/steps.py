@@ -5,7 +5,8 @@ Balance, 1986), moved as the policy says; the feet on the ground push as a least
 the base's height, attitude and velocity. Nothing is remembered from one step to the next: the clock says which feet
 are in the air, and the base's velocity is that of the standing feet, seen from the base.
 
-Written once for training and robot (Array API standard). Level frame: the base's origin and heading, z up.
+Written once for training and robot (Array API standard). Level frame: the base's origin and heading, z
+up, the ``base_yaw`` of :mod:`gantry_mapping.frames`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gantry_deploy.footing import heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
 from gantry_deploy.step_spec import LIFT_SHARE
+from gantry_mapping.frames import base_to_base_yaw
 
 Array = Any
 
@@ -75,6 +77,8 @@ class Body:
     """(N, f) share of the swing that is over; 0 in a stance."""
     left_s: Array
     """(N, f) time to the landing; 0 on the ground."""
+    drive: Array
+    """(N, 3) velocity that the goal amounts to, m/s and rad/s."""
     rests: Array
     """(N, 1) bool, who is where it is to be, and stands."""
     stands: Array
@@ -119,7 +123,7 @@ class Stepper:
             raise ContractError("Legs that are told where to step need 'gait.steps' and 'map_window'.")
         self._xp = xp = array_namespace(like)
         self._contract, self._gait, self._window = contract, gait, window
-        self._spec = spec = gait.steps
+        spec = gait.steps
         self._support, self._way = spec.support, spec.swing
         self._legs = Legs(spec.legs, like)
 
@@ -142,16 +146,15 @@ class Stepper:
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
 
-    def __call__(self, steps: Array, body: Body, drive: Array) -> Array:
+    def __call__(self, steps: Array, body: Body) -> Array:
         """Joint targets (N, 3 f), rad, within no limits.
 
         Args:
             steps: (N, 12) as in :data:`~gantry_deploy.step_spec.STEP_NAMES`, in their units.
             body: From :meth:`sense`.
-            drive: (N, 3) velocity that the goal amounts to, m/s and rad/s; zero at rest.
         """
         xp = self._xp
-        plan = self.plan(steps, body, drive)
+        plan = self.plan(steps, body)
         swinging, standing = self._swinging(body, plan), self._standing(body, plan)
         return xp.where(xp.repeat(body.stands, 3, axis=1), standing, swinging)
 
@@ -170,23 +173,33 @@ class Stepper:
     def sense(
         self,
         time_s: Array,
-        drive: Array,
+        command: Array,
         quat_wxyz: Array,
         ang_vel_b: Array,
         joint_pos: Array,
         joint_vel: Array,
         elevation_map: Array,
     ) -> Body:
-        """The body by clock (N,), drive (N, 3), attitude (N, 4), gyroscope (N, 3), joints (N, 3 f) each, and the map
-        (N, rows, cols, channels)."""
+        """The body by clock (N,), shaped command (N, 4), attitude (N, 4), gyroscope (N, 3), joints (N, 3 f) each, and
+        the map (N, rows, cols, channels).
+
+        Raises:
+            ContractError: If one of them is None, naming it.
+        """
+        seen = {"attitude": quat_wxyz, "turning rate": ang_vel_b, "joint angles": joint_pos, "map": elevation_map}
+        missing = [name for name, value in (seen | {"joint velocities": joint_vel}).items() if value is None]
+        if missing:
+            raise ContractError(f"A policy that says where to step is told no {', no '.join(missing)}.")
         xp, gait, way = self._xp, self._gait, self._way
-        level = level_rotation(quat_wxyz)
+        norm = xp.sqrt(xp.sum(quat_wxyz * quat_wxyz, axis=1, keepdims=True))
+        level = base_to_base_yaw(quat_wxyz / limited(norm, 1e-6, None))
         feet_b, jacobian = self._legs.feet(joint_pos)
         feet = apply(level, feet_b)
         soles = feet[..., 2] - way.foot_radius_m
         ground = self._ground(elevation_map, soles)
         near = soles - self.heights(ground, feet[..., :2]) < NEAR_M
         phase = gait_clock.foot_phase(gait, time_s, self._offset)
+        drive = gait_clock.drive_command(self._contract.command, command)
         rests = gait_clock.moving(gait, drive)[:, None] == 0.0
         # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
         swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), phase >= gait.duty)
@@ -200,12 +213,25 @@ class Stepper:
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
         stands = ~swings | (near & (progress > way.early_share) & ~falls)
         return Body(
-            level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, rests, stands, ground
+            level,
+            ang_vel_b,
+            vel,
+            joint_pos,
+            feet_b,
+            feet,
+            jacobian,
+            swings,
+            progress,
+            left_s,
+            drive,
+            rests,
+            stands,
+            ground,
         )
 
-    def plan(self, steps: Array, body: Body, drive: Array) -> Plan:
+    def plan(self, steps: Array, body: Body) -> Plan:
         """What the body and its feet are to do."""
-        xp = self._xp
+        xp, drive = self._xp, body.drive
         # Who rests and only tries not to move leans further and further off its feet with every push.
         upright = self._support.upright_1_s * xp.mean(body.feet[..., :2], axis=1)
         vel = xp.where(body.rests, upright, drive[:, :2] + steps[:, 6:8])
@@ -329,25 +355,6 @@ class Stepper:
         lift = rules.height_gain_1_s2 * pose[:, 0] - rules.height_damping_1_s * body.vel[:, 2]
         up = limited(GRAVITY_M_S2 + lift, LEAST_LIFT_M_S2, MOST_LIFT_M_S2)
         return rules.mass_kg * xp.concat((flat, up[:, None]), axis=-1), (body.level @ torque_b[..., None])[..., 0]
-
-
-def level_rotation(quat_base_to_world_wxyz: Array) -> Array:
-    """Rotations (N, 3, 3) of the base to the level frame, of attitudes (N, 4)."""
-    xp = array_namespace(quat_base_to_world_wxyz)
-    squares = xp.sum(quat_base_to_world_wxyz * quat_base_to_world_wxyz, axis=1)
-    norm = limited(xp.sqrt(squares), 1e-6, None)
-    w, x, y, z = (quat_base_to_world_wxyz[:, i] / norm for i in range(4))
-    rows = (
-        1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y),
-        2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x),
-        2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y),
-    )  # fmt: skip
-    world = xp.reshape(xp.stack(rows, axis=-1), (-1, 3, 3))
-    ahead, aside = world[:, 0, 0], world[:, 1, 0]
-    norm = limited(xp.sqrt(ahead * ahead + aside * aside), 1e-6, None)
-    c, s, zero = ahead / norm, aside / norm, xp.zeros_like(norm)
-    heading = xp.reshape(xp.stack((c, s, zero, -s, c, zero, zero, zero, zero + 1.0), axis=-1), (-1, 3, 3))
-    return heading @ world
 
 
 def _tilted(roll: Array, pitch: Array) -> Array:

@@ -28,7 +28,7 @@ STEPS = StepsSpec(LEGS, SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)
 FAR, THERE = [[5.0, 0.0, 0.0, 1.0]], [[0.1, 0.0, 0.0, 1.0]]
 """Commands: a goal straight ahead, and one that is reached."""
 SEEN = ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "joint_pos_rad", "joint_vel_rad_s", "elevation_map")
-"""Inputs of :meth:`~gantry_deploy.steps.Stepper.sense` after clock and drive."""
+"""Inputs of :meth:`~gantry_deploy.steps.Stepper.sense` after clock and command."""
 
 
 def stepping_contract(**changes: Any) -> PolicyContract:
@@ -96,10 +96,10 @@ def make_stepper() -> Stepper:
     return Stepper(stepping_contract(), np.zeros((1, 1)))
 
 
-def sensed(time_s: float = 0.05, drive: tuple[float, float, float] = (0.5, 0.0, 0.0), **changes: Any) -> Body:
-    """What the standing robot knows of its body."""
-    inputs = stepping_inputs(FAR, time_s, **changes)
-    return make_stepper().sense(inputs["time_s"], np.array([drive]), *(inputs[name] for name in SEEN))
+def sensed(time_s: float = 0.05, *, far: bool = True, **changes: Any) -> Body:
+    """What the standing robot knows of its body, on the way to its goal or, ``far=False``, at it."""
+    inputs = stepping_inputs(FAR if far else THERE, time_s, **changes)
+    return make_stepper().sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
 
 
 def quaternion(roll: float, pitch: float, yaw: float) -> Floats:

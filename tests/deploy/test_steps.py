@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy import gait as gait_clock
 from gantry_deploy.actions import ActionDecoder, decoder_inputs
 from gantry_deploy.arm_spec import JOINT_TARGET
 from gantry_deploy.bundle import load_bundle, write_bundle
@@ -20,7 +19,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.legs import Legs
 from gantry_deploy.perception import needs_map
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
-from gantry_deploy.steps import GRAVITY_M_S2, level_rotation
+from gantry_deploy.steps import GRAVITY_M_S2
 from gantry_deploy.testing import golden_data, linear_model, map_contract_for, with_actions
 from gantry_deploy.testing_steps import (
     FAR,
@@ -40,6 +39,7 @@ from gantry_deploy.testing_steps import (
     stepping_inputs,
 )
 from gantry_hardware.robots import robot_spec
+from gantry_mapping.frames import base_to_base_yaw
 
 
 def decoded(command, action=None, time_s=0.05, **changes):
@@ -54,19 +54,11 @@ def decoded(command, action=None, time_s=0.05, **changes):
     return found[0]
 
 
-def test_the_level_frame_leans_and_does_not_turn():
-    for yaw in (0.0, 1.0, -3.0):
-        level = level_rotation(quaternion(0.0, 0.2, yaw))[0]
-        np.testing.assert_allclose(level[:, 0], (math.cos(0.2), 0.0, -math.sin(0.2)), atol=1e-9)  # nose down
-        level = level_rotation(quaternion(0.3, 0.0, yaw))[0]
-        np.testing.assert_allclose(level[:, 1], (0.0, math.cos(0.3), math.sin(0.3)), atol=1e-9)  # left side up
-
-
 @pytest.mark.parametrize("yaw", [0.0, 2.0])
 def test_the_velocity_is_that_of_the_standing_feet_seen_from_the_base(yaw):
     """A base that moves and turns over feet that stand: joints by differences of the inverse kinematics."""
     legs, vel, turn, dt = Legs(LEGS, np.zeros(1)), np.array([0.4, -0.2, 0.1]), 0.7, 1e-5
-    attitude = level_rotation(quaternion(0.1, -0.15, 0.0))[0]
+    attitude = base_to_base_yaw(quaternion(0.1, -0.15, 0.0))[0]
     feet_w = np.array([(leg.stand_x_m, leg.stand_y_m, 0.0) for leg in LEGS])
 
     def joints_at(time_s):
@@ -122,7 +114,7 @@ def test_velocity_is_held_by_a_force():
 def test_the_clock_lifts_diagonal_feet_in_turn():
     assert sensed(0.05).swings.tolist() == [[True, False, False, True]]
     assert sensed(0.25).swings.tolist() == [[False, True, True, False]]
-    assert sensed(0.25, drive=(0.0, 0.0, 0.0)).swings.tolist() == [[False] * 4]
+    assert sensed(0.25, far=False).swings.tolist() == [[False] * 4]
     body = sensed(0.05)
     np.testing.assert_allclose(body.progress, [[0.25, 0.0, 0.0, 0.25]])
     np.testing.assert_allclose(body.left_s, [[0.15, 0.0, 0.0, 0.15]])
@@ -143,13 +135,13 @@ def test_feet_land_half_a_stance_ahead_and_where_the_body_will_be():
 
 
 def test_the_policy_moves_places_of_front_and_rear_feet():
-    own, body, drive = make_stepper(), sensed(0.05), np.array([[0.5, 0.0, 0.0]])
+    own, body = make_stepper(), sensed(0.05)
     steps = np.zeros((1, 12))
-    still = own.plan(steps, body, drive).places
+    still = own.plan(steps, body).places
     np.testing.assert_allclose(still[..., 2], RADIUS_M - STAND_M)
     steps[0, :6] = 0.1, 0.02, 0.05, -0.1, 0.03, -0.04
     front, rear = [0.1, 0.02, 0.05], [-0.1, 0.03, -0.04]
-    moved = own.plan(steps, body, drive).places - still
+    moved = own.plan(steps, body).places - still
     np.testing.assert_allclose(moved[0], [front, front, rear, rear], atol=1e-12)
 
 
@@ -198,7 +190,7 @@ def test_who_comes_to_rest_in_the_middle_of_a_step_puts_its_feet_down():
     """Those on the ground carry the weight meanwhile, all of it."""
     joints = raised_feet([0, 3])
     inputs = stepping_inputs(THERE, joint_pos_rad=joints)
-    body = sensed(drive=(0.0, 0.0, 0.0), joint_pos_rad=joints)
+    body = sensed(far=False, joint_pos_rad=joints)
     assert body.stands.tolist() == [[False, True, True, False]]
     target = decoded(THERE, joint_pos_rad=joints)
     place = Legs(LEGS, np.zeros(1)).feet(target[None])[0][0]
@@ -231,10 +223,9 @@ def test_targets_are_finite_and_ask_for_no_more_than_the_motors_give():
         wide, target = (ActionDecoder(each, action)(action, **inputs)[0] for each in (free, own))
         assert np.isfinite(wide).all()
         np.testing.assert_array_equal(target, np.clip(wide, own.joint_lower_rad, own.joint_upper_rad))
-        drive = gait_clock.drive_command(own.command, inputs["command"])
         names = ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "joint_pos_rad", "joint_vel_rad_s")
         seen = (*(inputs[name] for name in names), inputs["elevation_map"])
-        stands = np.repeat(make_stepper().sense(inputs["time_s"], drive, *seen).stands[0], 3)
+        stands = np.repeat(make_stepper().sense(inputs["time_s"], inputs["command"], *seen).stands[0], 3)
         asked = np.array(own.stiffness_nm_rad) * np.abs(wide - inputs["joint_pos_rad"][0])
         assert (asked[stands] <= most[stands] + 1e-9).all()
 
@@ -259,7 +250,7 @@ def test_a_base_that_leans_is_turned_back_and_a_turning_one_is_braked(yaw):
     feet = np.array([[(leg.stand_x_m, leg.stand_y_m, RADIUS_M - STAND_M) for leg in LEGS]])
     for axis in range(2):
         attitude = quaternion(*(0.05 if axis == i else 0.0 for i in range(2)), yaw)
-        joints_leant = Legs(LEGS, np.zeros(1)).joints(feet @ level_rotation(attitude)[0])  # over level ground
+        joints_leant = Legs(LEGS, np.zeros(1)).joints(feet @ base_to_base_yaw(attitude)[0])  # over level ground
         leant = moment(quat_base_to_world_wxyz=attitude, joint_pos_rad=joints_leant)
         expected = -support.inertia_kg_m2[axis] * support.tilt_gain_1_s2 * 0.05
         assert leant[axis] == pytest.approx(expected, rel=0.4)
@@ -280,7 +271,8 @@ def test_the_action_pitches_rolls_and_turns_the_base():
     own, body = make_stepper(), sensed()
     steps = np.zeros((1, 12))
     steps[0, STEP_NAMES.index("ang_vel_z_rad_s")] = 0.3
-    assert own.plan(steps, body, np.array([[0.5, 0.0, 0.1]])).turn.item() == pytest.approx(0.4)
+    turning = replace(body, drive=np.array([[0.5, 0.0, 0.1]]))
+    assert own.plan(steps, turning).turn.item() == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("which", "axis", "sign"), [([0, 1], 1, -1.0), ([1, 3], 0, 1.0)])
@@ -405,7 +397,7 @@ def test_legs_need_a_map_even_if_the_network_looks_at_none():
 
 
 def test_a_decoder_that_is_told_nothing_says_so():
-    with pytest.raises(ContractError, match=r"needs attitude, turning rate, joints and the map"):
+    with pytest.raises(ContractError, match="no attitude, no turning rate, no joint angles, no map, no joint vel"):
         ActionDecoder(stepping_contract(), np.zeros((1, 1)))(np.zeros((1, 12)), np.zeros(1), np.array(FAR))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.steps import Body
+from gantry_mapping.frames import yaw_of
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.state import rotation_matrix
 
@@ -32,7 +33,7 @@ class Moment:
         """The state as it is; see the fields for ``body`` and ``new``."""
         rotation = rotation_matrix(state.quat)
         feet_w = torch.einsum("nij,nkj->nki", rotation, body.feet_b) + state.pos_w[:, None]
-        return cls(new, state.pos_w.clone(), torch.atan2(rotation[:, 1, 0], rotation[:, 0, 0]), feet_w, body)
+        return cls(new, state.pos_w.clone(), yaw_of(state.quat), feet_w, body)
 
     @property
     def ahead(self) -> Tensor:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract import PolicyContract
-from gantry_deploy.gait import drive_command
 from gantry_deploy.step_spec import STEP_NAMES, StepsSpec
 from gantry_deploy.steps import Stepper
 from gantry_hardware.errors import GantryError
@@ -43,7 +42,7 @@ class RuleWalker:
         ground = Ground.of(env)
         like = torch.zeros(1, device=env.device)
         side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
-        self._env, self._contract, self._radius = env, state.contract, spec.swing.foot_radius_m
+        self._env, self._radius = env, spec.swing.foot_radius_m
         self._stepper = Stepper(state.contract, like)
         self._route = Route(env, ground, rules.way)
         self._footholds = Footholds(ground, rules.feet, env.num_envs, side, self._radius)
@@ -55,10 +54,9 @@ class RuleWalker:
         """This control step's numbers of :data:`~gantry_deploy.step_spec.STEP_NAMES`, (N, 12), within no limits."""
         state = GoalState.of(self._env)
         seen = state.measured or state.signals()
-        drive = drive_command(self._contract.command, state.command)
         body = self._stepper.sense(
             state.time_s,
-            drive,
+            state.command,
             seen.quat_base_to_world_wxyz,
             seen.ang_vel_base_in_base_rad_s,
             seen.joint_pos_rad,
@@ -69,7 +67,7 @@ class RuleWalker:
         feet = self._footholds
         footing = Footing(*(now.kept(old, torch.zeros_like(old)) for old in (feet.shift_w, feet.bad, self._uneven)))
         wish = self._route(now, state, footing)
-        return self._steps_of(now, wish, drive)
+        return self._steps_of(now, wish)
 
     def _new(self) -> Tensor:
         """Who has only just begun, (N,): an episode's clock that jumps begins the rules anew."""
@@ -78,9 +76,9 @@ class RuleWalker:
         self._next = clock + 1
         return self._steps < NEW_STEPS
 
-    def _steps_of(self, now: Moment, wish: Wish, drive: Tensor) -> Tensor:
+    def _steps_of(self, now: Moment, wish: Wish) -> Tensor:
         """What gives the wished velocity and the best places, by what the decoder does of its own accord."""
-        body, vel, turn = now.body, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
+        body, drive, vel, turn = now.body, now.body.drive, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
         land = self._stepper.landing(body, vel, turn)
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
         flat = now.to_level(places[..., :2])
