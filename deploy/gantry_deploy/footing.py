@@ -12,6 +12,9 @@ from gantry_deploy.contract import GaitSpec, MapWindow
 
 Array = Any
 
+SOLID_SHARE = 0.2
+"""So much of a place between four cells is to be of solid ones for their height alone to count."""
+
 
 def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> Array:
     """Elevation between cell centres, bilinear; the outermost cells go on beyond the window.
@@ -25,6 +28,25 @@ def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> A
     Returns:
         Shape (N, k), m.
     """
+    return _total(_corners(window, elevation, x_m, y_m))
+
+
+def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array, lowest_m: Array) -> Array:
+    """The same of the cells above ``lowest_m`` (N, 1) alone, wherever more than :data:`SOLID_SHARE` of a place is
+    theirs: a bar's edge is as high as the bar, not halfway down into the void beside it."""
+    xp = array_namespace(elevation)
+    corners = _corners(window, elevation, x_m, y_m)
+    solid = [(share * xp.astype(height > lowest_m, height.dtype), height) for share, height in corners]
+    share = sum(share for share, _ in solid)
+    return xp.where(share > SOLID_SHARE, _total(solid) / limited(share, SOLID_SHARE, None), _total(corners))
+
+
+def _total(corners: list[tuple[Array, Array]]) -> Array:
+    return sum(share * height for share, height in corners)
+
+
+def _corners(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> list[tuple[Array, Array]]:
+    """Of the four cells around each place their shares, which add up to 1, and heights, (N, k) each."""
     xp = array_namespace(elevation)
     rows, cols = window.rows, window.cols
     u = (x_m - window.center_x_m) / window.resolution_m + 0.5 * (rows - 1)
@@ -36,12 +58,15 @@ def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> A
     corner = start + i * cols + j
     flat = xp.reshape(elevation, (-1,))
 
-    def corner_height(offset: int) -> Array:
+    def height(offset: int) -> Array:
         return xp.reshape(xp.take(flat, xp.reshape(corner + offset, (-1,)), axis=0), x_m.shape)
 
-    near = corner_height(0) * (1.0 - v) + corner_height(1) * v
-    far = corner_height(cols) * (1.0 - v) + corner_height(cols + 1) * v
-    return near * (1.0 - u) + far * u
+    return [
+        ((1.0 - u) * (1.0 - v), height(0)),
+        ((1.0 - u) * v, height(1)),
+        (u * (1.0 - v), height(cols)),
+        (u * v, height(cols + 1)),
+    ]
 
 
 def _cell(place: Array, count: int) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from gantry_deploy import gait as gait_clock
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.footing import heights_at
+from gantry_deploy.footing import solid_heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
 from gantry_deploy.step_spec import LIFT_SHARE
@@ -34,6 +34,8 @@ DEEP_M = 0.45
 """A sole further below the highest one counts as being so far below it."""
 STEP_DOWN_M, STEP_UP_M = 0.15, 0.25
 """Ground that a foot is sent to counts to this depth below the lowest standing foot and height above the highest."""
+DRIFT_M = 0.05
+"""A map that is not as high as the standing feet is raised or lowered by up to this."""
 NEAR_M = 0.06
 """A sole that is not higher than this over the map's ground may stand on it: its drift and noise."""
 SURE, UNSURE = 0.35, 0.85
@@ -84,7 +86,9 @@ class Body:
     stands: Array
     """(N, f) bool, which feet carry: those on the ground, and those in the air that have landed before their time."""
     ground: Array
-    """(N, rows, cols) the map's heights over the base, m."""
+    """(N, rows, cols) the map's heights over the base, m, as high as the standing feet."""
+    void: Array
+    """(N, 1) height over the base, m, below which ground is none to step on where there is other beside it."""
 
 
 @dataclass(frozen=True)
@@ -195,14 +199,13 @@ class Stepper:
         level = base_to_base_yaw(quat_wxyz / limited(norm, 1e-6, None))
         feet_b, jacobian = self._legs.feet(joint_pos)
         feet = apply(level, feet_b)
-        soles = feet[..., 2] - way.foot_radius_m
-        ground = self._ground(elevation_map, soles)
-        near = soles - self.heights(ground, feet[..., :2]) < NEAR_M
         phase = gait_clock.foot_phase(gait, time_s, self._offset)
         drive = gait_clock.drive_command(self._contract.command, command)
         rests = gait_clock.moving(gait, drive)[:, None] == 0.0
+        due = phase >= gait.duty
+        ground, void, near = self._settled(elevation_map, feet, due, rests)
         # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
-        swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), phase >= gait.duty)
+        swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), due)
         zero = xp.zeros_like(phase)
         progress = xp.where(swings, xp.where(rests, zero + 1.0, (phase - gait.duty) / (1.0 - gait.duty)), zero)
         left_s = xp.where(swings & ~rests, (1.0 - phase) / gait.frequency_hz, zero)
@@ -227,7 +230,23 @@ class Stepper:
             rests,
             stands,
             ground,
+            void,
         )
+
+    def _settled(self, elevation_map: Array, feet: Array, due: Array, rests: Array) -> tuple[Array, Array, Array]:
+        """The ground as high as the standing feet, the height below which it is void, and which feet are near it.
+
+        A map's drift is seen by the feet that stand on it. Whoever rests may have a foot in the air and is let be.
+        """
+        xp = self._xp
+        soles = feet[..., 2] - self._way.foot_radius_m
+        void = xp.min(xp.where(due & ~rests, xp.full_like(soles, 1e3), soles), axis=1, keepdims=True) - STEP_DOWN_M
+        ground = self._ground(elevation_map, soles)
+        over = soles - self._heights(ground, feet[..., :2], void)
+        share = xp.astype(~due & ~rests, soles.dtype)
+        count = limited(xp.sum(share, axis=1, keepdims=True), 1.0, None)
+        drift = xp.sum(limited(over, -DRIFT_M, DRIFT_M) * share, axis=1, keepdims=True) / count
+        return ground + drift[..., None], void, over - drift < NEAR_M
 
     def plan(self, steps: Array, body: Body) -> Plan:
         """What the body and its feet are to do."""
@@ -252,16 +271,18 @@ class Stepper:
         ahead, aside = limited(away[:, 0], -way.ahead_m, way.ahead_m), limited(away[:, 1], -way.aside_m, way.aside_m)
         return below + xp.stack((ahead, aside), axis=-1)[:, None]
 
-    def heights(self, ground: Array, places: Array) -> Array:
+    def _heights(self, ground: Array, places: Array, void: Array) -> Array:
         """The map's heights over the base (N, k), m, at places (N, k, 2)."""
-        return heights_at(self._window, ground, places[..., 0], places[..., 1])
+        return solid_heights_at(self._window, ground, places[..., 0], places[..., 1], void)
 
     def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void
         the map's are those of neither side, and count no further than :data:`STEP_DOWN_M` and :data:`STEP_UP_M`."""
         xp = self._xp
         lowest, highest = self._standing_soles(body)
-        return xp.minimum(xp.maximum(self.heights(body.ground, places), lowest - STEP_DOWN_M), highest + STEP_UP_M)
+        return xp.minimum(
+            xp.maximum(self._heights(body.ground, places, body.void), lowest - STEP_DOWN_M), highest + STEP_UP_M
+        )
 
     def _standing_soles(self, body: Body) -> tuple[Array, Array]:
         """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""
@@ -274,7 +295,7 @@ class Stepper:
         """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way."""
         xp, radius = self._xp, self._way.foot_radius_m
         lowest, highest = self._standing_soles(body)
-        under = self.heights(body.ground, body.feet[..., :2])
+        under = self._heights(body.ground, body.feet[..., :2], body.void)
         under = xp.minimum(xp.maximum(under, lowest - LEVEL_M), highest + LEVEL_M)
         moving = under + body.progress * (places[..., 2] - radius - under)
         soles = xp.where(body.swings, moving, body.feet[..., 2] - radius)
@@ -309,7 +330,7 @@ class Stepper:
         start, count = body.feet[:, :, None, :2], len(CRESTS)
         between = start + self._along[:, None] * (places[:, :, None, :2] - start)
         shape = places.shape[:2]
-        over = self.heights(body.ground, xp.reshape(between, (shape[0], shape[1] * count, 2)))
+        over = self._heights(body.ground, xp.reshape(between, (shape[0], shape[1] * count, 2)), body.void)
         crest = xp.max(xp.reshape(over, (*shape, count)), axis=-1) + radius
         ends = xp.maximum(places[..., 2], self._standing_soles(body)[1] + radius)
         return xp.maximum(places[..., 2], xp.minimum(crest, ends + CREST_M)) + self._way.clearance_m

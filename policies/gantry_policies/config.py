@@ -58,7 +58,10 @@ class GuideCfg:
     imitation_iterations: int = 5000
     """Iterations at the start in which surrogate and entropy are off; the value function learns all along."""
     imitation_learning_rate: float = 1e-3
-    """Fixed learning rate of these iterations; afterwards the learner's own begins."""
+    """Learning rate at their start; afterwards the learner's own begins."""
+    final_imitation_factor: float = 1.0
+    """Share of it that is left at their end; it falls linearly. A rate that stays as it is leaves the last places of
+    the actions to the newest minibatch."""
     action_loss: str = "likelihood"
     """A name of :data:`ACTION_LOSSES`: the negative log-likelihood of the teacher's action, or its squared distance
     from the mean of the student's. The likelihood of a teacher that never varies pulls the student's spread to nothing,
@@ -81,11 +84,19 @@ class GuideCfg:
                 raise GantryError(f"learner.guide.{name} is {getattr(self, name)}, expected a number >= 0.")
         if self.action_weight + self.embedding_weight == 0.0:
             raise GantryError("learner.guide has both weights at 0, expected one above; or train without a teacher.")
+        if not 0.0 < self.final_imitation_factor <= 1.0:
+            share = self.final_imitation_factor
+            raise GantryError(f"learner.guide.final_imitation_factor is {share}, expected more than 0 and at most 1.")
         if self.imitation_iterations < 0:
             raise GantryError(f"learner.guide.imitation_iterations is {self.imitation_iterations}, expected >= 0.")
         if not self.imitation_learning_rate > 0.0:
             rate = self.imitation_learning_rate
             raise GantryError(f"learner.guide.imitation_learning_rate is {rate}, expected a number > 0.")
+
+    def learning_rate_at(self, iteration: int) -> float:
+        """Learning rate of an iteration of the imitation, counted from 0."""
+        over = min(1.0, iteration / max(1, self.imitation_iterations))
+        return self.imitation_learning_rate * (1.0 - over * (1.0 - self.final_imitation_factor))
 
     def driven_at(self, iteration: int) -> float:
         """Share of the environments that the teacher acts in, in an iteration counted from 0."""

@@ -61,7 +61,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         self.share = self.guide.share_at(iteration)
         self.schedule = "fixed" if self.imitating else self._rl_schedule
         if self.imitating:
-            self.set_learning_rate(self.guide.imitation_learning_rate)
+            self.set_learning_rate(self.guide.learning_rate_at(iteration))
         elif iteration == self.guide.imitation_iterations and self._rl_schedule == "adaptive":
             self.set_learning_rate(self._rl_learning_rate)  # a linear schedule sets its own in every iteration
         driven = self.guide.driven_at(iteration)

@@ -11,7 +11,7 @@ from gantry_deploy.bundle import load_bundle, write_bundle
 from gantry_deploy.check import check_static
 from gantry_deploy.contract import GroundSpec, MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError, PolicyError
-from gantry_deploy.footing import foot_lift, heights_at
+from gantry_deploy.footing import foot_lift, heights_at, solid_heights_at
 from gantry_deploy.testing import (
     contract_for,
     golden_data,
@@ -74,6 +74,21 @@ def test_heights_between_cells_are_exact_on_a_plane_and_go_on_beyond_the_window(
     asked_x, asked_y = np.array([[0.0, 0.123, 0.69, 9.0]]), np.array([[0.0, -0.21, 0.25, -9.0]])
     expected = 2.0 * np.clip(asked_x, -0.2, 0.7) - 3.0 * np.clip(asked_y, -0.25, 0.25)
     np.testing.assert_allclose(heights_at(WINDOW, plane, asked_x, asked_y), expected, atol=1e-12)
+
+
+def test_the_edge_of_solid_ground_is_as_high_as_the_ground_beside_it():
+    """A bar 0.2 m up in cells of 0.1 m: between its last cell (x = 0.2) and the void's first one (0.3)."""
+    cells = 0.25 + (np.arange(10) - 4.5) * 0.1
+    bar = np.repeat(np.where(cells < 0.25, 0.2, -1.0)[:, None], 6, axis=1)[None]
+    x, y = np.array([[0.1, 0.25, 0.27, 0.29, 0.4]]), np.zeros((1, 5))
+    expected = [0.2, 0.2, 0.2, 0.1 * 0.2 - 0.9, -1.0]  # a place nine tenths in the void is no bar's
+    for like in (np.asarray, torch.from_numpy):
+        found = solid_heights_at(WINDOW, like(bar), like(x), like(y), like(np.array([[0.0]])))
+        np.testing.assert_allclose(np.asarray(found)[0], expected, atol=1e-9)
+    all_solid = solid_heights_at(WINDOW, bar, x, y, np.array([[-2.0]]))
+    np.testing.assert_allclose(all_solid, heights_at(WINDOW, bar, x, y), atol=1e-12)
+    nothing = solid_heights_at(WINDOW, bar, x, y, np.array([[1.0]]))
+    np.testing.assert_allclose(nothing, heights_at(WINDOW, bar, x, y), atol=1e-12)
 
 
 def test_only_differences_between_the_feet_count():

@@ -205,7 +205,18 @@ def test_what_was_never_seen_is_as_high_as_the_feet():
     for uncertainty, expected in ((2.0, 0.0), (0.85, 0.0), (0.6, 0.05), (0.35, 0.1), (-1.8, 0.1)):
         window = np.full((1, 14, 8, 2), own.map_window.nominal_base_height_m - STAND_M + 0.1)
         window[..., 1] = uncertainty
-        np.testing.assert_allclose(sensed(elevation_map=window).ground + STAND_M, expected, atol=1e-9)
+        np.testing.assert_allclose(sensed(far=False, elevation_map=window).ground + STAND_M, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("drift_m", "left_m"), [(0.03, 0.0), (-0.03, 0.0), (0.08, 0.03), (-0.08, -0.03)])
+def test_the_map_is_put_below_the_standing_feet(drift_m, left_m):
+    """By up to 5 cm; a foot in the air says nothing of the ground, and who rests is let be."""
+    own, joints = stepping_contract(), raised_feet([0, 3], 0.2)
+    window = np.full((1, 14, 8, 2), own.map_window.nominal_base_height_m - STAND_M + drift_m)
+    window[..., 1] = -1.8
+    walking = sensed(0.05, elevation_map=window, joint_pos_rad=joints)
+    np.testing.assert_allclose(walking.ground + STAND_M, left_m, atol=1e-9)
+    np.testing.assert_allclose(sensed(far=False, elevation_map=window).ground + STAND_M, drift_m, atol=1e-9)
 
 
 def test_targets_are_finite_and_ask_for_no_more_than_the_motors_give():

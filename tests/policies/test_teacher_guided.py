@@ -144,6 +144,14 @@ def test_the_phases_have_their_own_learning_rates(make, desired_kl):
         assert rates[3] != 2e-3
 
 
+def test_the_rate_of_imitation_falls_linearly(make):
+    guide, rates = GuideCfg(imitation_iterations=4, imitation_learning_rate=2e-3, final_imitation_factor=0.2), []
+    runner = make(teacher=Homeward(), guide=guide, learning_rate=1e-4, total_steps=5 * 640, num_envs=64)
+    runner.train(lambda progress: rates.append(progress.metrics["learning_rate"]))
+    assert rates[:4] == pytest.approx([2e-3, 1.6e-3, 1.2e-3, 0.8e-3])
+    assert rates[4] == pytest.approx(1e-4)
+
+
 def test_a_student_follows_its_teacher(make):
     guide, history = GuideCfg(action_weight=1.0, imitation_iterations=20, imitation_learning_rate=3e-3), []
     runner = make(teacher=Homeward(), num_envs=64, total_steps=20 * 640, guide=guide)
@@ -274,6 +282,7 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
         ({"action_weight": 0.0, "embedding_weight": 0.0}, "both weights at 0"),
         ({"imitation_iterations": -1}, "imitation_iterations is -1"),
         ({"imitation_learning_rate": 0.0}, "imitation_learning_rate is 0.0"),
+        ({"final_imitation_factor": 0.0}, "final_imitation_factor is 0.0, expected more than 0 and at most 1"),
         ({"teacher_drives": 1.5}, "teacher_drives is 1.5, expected 0 to 1"),
         ({"teacher_drives": math.nan}, "teacher_drives is nan"),
         ({"fade_iterations": -2}, "fade_iterations is -2"),

@@ -151,6 +151,13 @@ def test_the_observation_of_the_paper():
     ]
 
 
+@pytest.mark.parametrize(("changes", "sees"), [({}, False), ({"gait": "strides"}, True), ({"carrot": None}, True)])
+@pytest.mark.parametrize("observer", ["teacher", "student"])
+def test_who_says_where_to_step_does_not_see_what_it_said(observer, changes, sees):
+    cfg = replace(find_task("ame2-go2").preset("cpu").env, observer=observer, **changes)
+    assert ("last_action" in [term.name for term in goal_contract(cfg).observations]) == sees
+
+
 def test_a_misspelt_reward_or_terrain_is_named():
     with pytest.raises(UnknownNameError, match="'slipping'"):
         GoalCfg("go2", 4, reward_weights={"sliping": 1.0})

@@ -159,7 +159,13 @@ def student(preset: Preset, learner: PpoCfg) -> Preset:
 def cpu_student(robot: str) -> Preset:
     """The student of :func:`cpu`; a sixth of its training imitates alone, its teacher at the wheel at first."""
     preset = cpu(robot)
-    guide = GuideCfg(action_weight=0.1, imitation_iterations=160, teacher_drives=1.0)
+    guide = GuideCfg(
+        action_weight=0.3,
+        imitation_iterations=160,
+        final_imitation_factor=0.05,
+        action_loss="mean",
+        teacher_drives=1.0,
+    )
     # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
     return student(preset, replace(preset.learner, mirror="critic", learning_rate=3e-4, guide=guide))
 

@@ -15,8 +15,6 @@ class WayRules:
     """Most to either side."""
     turn_rad_s: float = 1.2039
     """Most that it turns."""
-    smooth: float = 0.3
-    """Share of the new direction of the way in each control step."""
     near_m: float = 0.6
     """From here it goes straight for the goal and may come to rest."""
     face_m: float = 0.7

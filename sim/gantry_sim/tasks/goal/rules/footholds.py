@@ -16,8 +16,6 @@ SHIFT_COST = 1.0 / 0.16
 """Of a shift, per m^2."""
 MATES = (3, 2, 1, 0)
 """The foot that lands together with each: diagonal ones of FR, FL, RR, RL."""
-BOUND_SHARE = 0.75
-"""Share of a swing after which its place is chosen no more."""
 
 
 class Footholds:
@@ -61,10 +59,9 @@ class Footholds:
         pick = self._agreed(land, bad + self._shift_costs(now, wish, places))
         chosen = places.gather(2, pick[..., None, None].expand(-1, -1, 1, 2))[:, :, 0]
         height = self._ground.at(chosen, self._ground.height) + self._radius
-        bound = (~body.swings | (body.progress > BOUND_SHARE))[..., None]
-        self.shift_w = now.kept(torch.where(bound, self.shift_w, chosen - land), torch.zeros_like(self.shift_w))
-        held = torch.where(body.swings[..., None], self.places_w, now.feet_w)  # who stands is bound to nothing old
-        self.places_w = torch.where(bound, held, torch.cat((chosen, height[..., None]), -1))
+        swings = body.swings[..., None]
+        self.shift_w = now.kept(torch.where(swings, chosen - land, self.shift_w), torch.zeros_like(self.shift_w))
+        self.places_w = torch.where(swings, torch.cat((chosen, height[..., None]), -1), now.feet_w)
         return self.places_w
 
     def _badness(self, now: Moment, places: Tensor) -> Tensor:

@@ -15,8 +15,6 @@ from gantry_sim.tasks.goal.rules.moment import Moment
 from gantry_sim.tasks.goal.rules.ways import Ways
 from gantry_sim.tasks.goal.state import GoalState
 
-ACCELERATION_M_S2 = 2.5
-"""How fast the wanted velocity changes."""
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
 
@@ -44,7 +42,7 @@ class Wish:
 
 
 class Route:
-    """Remembers the direction, and the velocity that was wanted.
+    """By what is and what the last steps say of the ground: whoever is taught by it sees most of why.
 
     Args:
         env: Environment of a goal task.
@@ -55,9 +53,6 @@ class Route:
     def __init__(self, env: GantryEnv, ground: Ground, rules: WayRules) -> None:
         self._env, self._ground, self._rules = env, ground, rules
         self._ways = ways_of(env, ground)
-        self._dt_s = env.step_dt
-        self._way = torch.zeros(env.num_envs, 2, device=env.device)
-        self._wanted = torch.zeros_like(self._way)
 
     def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
         """What to do next."""
@@ -76,19 +71,17 @@ class Route:
         speed = (carrot.speed_gain_s * distance).clamp(max=rules.speed_m_s)
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
         speed = speed * self._before_steps(now) * ~rest
-        self._approach(now, self._limited(now, direction * speed[:, None]))
-        return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(footing))), turn * ~rest)
+        wanted = self._limited(now, direction * speed[:, None])
+        return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(wanted, footing))), turn * ~rest)
 
     def _along(self, now: Moment, state: GoalState) -> Tensor:
-        """Direction of the way, smoothed, (N, 2)."""
+        """Direction of the way, (N, 2)."""
         terrain = self._env.scene.terrain
         assert terrain is not None
         level, column = terrain.terrain_levels, terrain.terrain_types
         goals = state.sites.goals[level, column]
         goal = (goals - state.goal_pos_w[:, None])[..., :2].norm(dim=-1).argmin(1)
-        way = self._ways.direction(now.pos_w[:, :2], level, column, goal)
-        self._way = now.kept(self._way + self._rules.smooth * (way - self._way), way)
-        return self._way / self._way.norm(dim=-1, keepdim=True).clamp(min=1e-3)
+        return self._ways.direction(now.pos_w[:, :2], level, column, goal)
 
     def _before_steps(self, now: Moment) -> Tensor:
         """Share of the speed that steps ahead leave, (N,). A pit whose far side is as high is none."""
@@ -99,18 +92,12 @@ class Route:
         step = torch.minimum(step, (height[:, -3:].amax(1) - height[:, :3].amax(1)).abs())
         return (1.0 - rules.slow_at_steps * (step - 0.08).clamp(min=0.0) / 0.2).clamp(min=rules.slowest)
 
-    def _approach(self, now: Moment, want: Tensor) -> None:
-        """Change the wanted velocity as fast as it may."""
-        change, most = want - self._wanted, ACCELERATION_M_S2 * self._dt_s
-        self._wanted = self._wanted + change * (most / change.norm(dim=-1, keepdim=True).clamp(min=most))
-        self._wanted = now.kept(self._wanted, torch.zeros_like(self._wanted))
-
-    def _careful(self, footing: Footing) -> Tensor:
-        """The wanted velocity where the ground is bad and uneven, and to where footholds are, (N, 2)."""
+    def _careful(self, wanted: Tensor, footing: Footing) -> Tensor:
+        """What is left of a velocity (N, 2) where the ground is bad and uneven, and to where footholds are, (N, 2)."""
         rules = self._rules
         bad = 1.0 - rules.slow_bad * footing.bad
         uneven = (1.0 - rules.slow_uneven * (footing.uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)
-        return self._wanted * (bad * uneven)[:, None] + rules.follow_feet_s * footing.shift_w.mean(1)
+        return wanted * (bad * uneven)[:, None] + rules.follow_feet_s * footing.shift_w.mean(1)
 
     def _limited(self, now: Moment, vel: Tensor) -> Tensor:
         ahead = (vel * now.ahead).sum(-1, keepdim=True).clamp(*AHEAD_M_S)

@@ -26,6 +26,7 @@ RULE_GUIDE = GuideCfg(
     action_weight=0.3,
     embedding_weight=0.0,
     imitation_iterations=200,
+    final_imitation_factor=0.05,
     action_loss="mean",
     fade_iterations=40,
     teacher_drives=1.0,

@@ -42,10 +42,10 @@ class RuleWalker:
         ground = Ground.of(env)
         like = torch.zeros(1, device=env.device)
         side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
-        self._env, self._radius = env, spec.swing.foot_radius_m
+        self._env = env
         self._stepper = Stepper(state.contract, like)
         self._route = Route(env, ground, rules.way)
-        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, self._radius)
+        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, spec.swing.foot_radius_m)
         self._uneven = torch.zeros(env.num_envs, device=env.device)
         self._steps = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
         self._next = torch.full((env.num_envs,), -1, dtype=torch.long, device=env.device)
@@ -83,11 +83,10 @@ class RuleWalker:
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
         flat = now.to_level(places[..., :2])
         self._uneven = _range(self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1)))
-        above = places[..., 2] - self._stepper.stepped_on(body, flat) - self._radius
-        shift = torch.cat((flat - land, above[..., None]), -1) * body.swings[..., None]
+        shift = (flat - land) * body.swings[..., None]
         front = self._stepper.end_of == 0
         found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)
-        found[:, :6] = torch.stack((shift[:, front].sum(1), shift[:, ~front].sum(1)), 1).flatten(1)
+        found[:, 0:2], found[:, 3:5] = shift[:, front].sum(1), shift[:, ~front].sum(1)  # the ground is the decoder's
         found[:, 6:9] = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1) * ~body.rests
         return found
 
