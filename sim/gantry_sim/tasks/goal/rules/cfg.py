@@ -56,6 +56,24 @@ class FootholdRules:
 
 
 @dataclass(frozen=True)
+class PostureRules:
+    """How the base is held before a step."""
+
+    ahead_m: tuple[float, float] = (0.32, 0.75)
+    """From where to where ahead of the base the ground is looked at."""
+    free_m: float = 0.1
+    """A step so high over the lower front foot is none to the nose."""
+    nose_m: float = 0.36
+    """How far ahead of the base the nose is: what is higher needs this much more pitch per m."""
+    nose_up_rad: float = 0.25
+    """Most that the nose is raised."""
+    height_m_rad: float = 0.5
+    """How much higher the base is held, per rad of that."""
+    wall_m: float = 0.45
+    """What is higher is a wall."""
+
+
+@dataclass(frozen=True)
 class WalkRules:
     """All of them."""
 
@@ -63,3 +81,5 @@ class WalkRules:
     """Where to go and how fast."""
     feet: FootholdRules = field(default_factory=FootholdRules)
     """Where feet are to land."""
+    posture: PostureRules = field(default_factory=PostureRules)
+    """How the base is held."""

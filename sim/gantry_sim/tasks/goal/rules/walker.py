@@ -18,6 +18,7 @@ from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.footholds import Footholds
 from gantry_sim.tasks.goal.rules.ground import Ground
 from gantry_sim.tasks.goal.rules.moment import Moment
+from gantry_sim.tasks.goal.rules.posture import raised
 from gantry_sim.tasks.goal.rules.route import Footing, Route, Wish
 from gantry_sim.tasks.goal.state import GoalState
 
@@ -42,10 +43,11 @@ class RuleWalker:
         ground = Ground.of(env)
         like = torch.zeros(1, device=env.device)
         side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
-        self._env = env
+        self._env, self._ground, self._posture = env, ground, rules.posture
+        self._radius = spec.swing.foot_radius_m
         self._stepper = Stepper(state.contract, like)
         self._route = Route(env, ground, rules.way)
-        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, spec.swing.foot_radius_m)
+        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, self._radius)
         self._uneven = torch.zeros(env.num_envs, device=env.device)
         self._steps = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
         self._next = torch.full((env.num_envs,), -1, dtype=torch.long, device=env.device)
@@ -87,7 +89,9 @@ class RuleWalker:
         front = self._stepper.end_of == 0
         found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)
         found[:, 0:2], found[:, 3:5] = shift[:, front].sum(1), shift[:, ~front].sum(1)  # the ground is the decoder's
-        found[:, 6:9] = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1) * ~body.rests
+        height, pitch = raised(now, self._ground, self._posture, front, self._radius)
+        moves = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1)
+        found[:, 6:11] = torch.cat((moves, height[:, None], -pitch[:, None]), -1) * ~body.rests
         return found
 
 
