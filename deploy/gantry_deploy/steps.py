@@ -278,11 +278,8 @@ class Stepper:
     def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void
         the map's are those of neither side, and count no further than :data:`STEP_DOWN_M` and :data:`STEP_UP_M`."""
-        xp = self._xp
-        lowest, highest = self._standing_soles(body)
-        return xp.minimum(
-            xp.maximum(self._heights(body.ground, places, body.void), lowest - STEP_DOWN_M), highest + STEP_UP_M
-        )
+        xp, highest = self._xp, self._standing_soles(body)[1]
+        return xp.minimum(xp.maximum(self._heights(body.ground, places, body.void), body.void), highest + STEP_UP_M)
 
     def _standing_soles(self, body: Body) -> tuple[Array, Array]:
         """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""

@@ -172,6 +172,16 @@ def test_ground_beside_a_void_counts_little():
         np.testing.assert_allclose(found + STAND_M, [[expected] * 4], atol=1e-9)
 
 
+def test_the_edge_of_a_bar_is_stepped_on_as_the_bar_is():
+    """Halfway between the bar's last cell and the void's first one, where the map's height is -0.5 m."""
+    own, body, window = make_stepper(), sensed(0.05), stepping_contract().map_window
+    ground = np.full((1, 14, 8), -STAND_M)
+    ground[:, 9:] -= 1.0
+    edge = window.center_x_m + (8.5 - 6.5) * window.resolution_m
+    found = own.stepped_on(replace(body, ground=ground), np.array([[[edge, 0.0]] * 4]))
+    np.testing.assert_allclose(found + STAND_M, 0.0, atol=1e-9)
+
+
 def test_a_foot_that_has_come_to_rest_late_in_its_swing_carries():
     """If it is near the ground as well: one that is held up in the air has not landed."""
     legs, inputs = Legs(LEGS, np.zeros(1)), stepping_inputs(FAR)
