@@ -21,7 +21,7 @@ from gantry_deploy import gait as gait_clock
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.footing import solid_heights_at
+from gantry_deploy.footing import AROUND_M, carrying_places, solid_heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
 from gantry_deploy.step_spec import LIFT_SHARE
@@ -148,7 +148,7 @@ class Stepper:
         self._stiffness = asarray(contract.stiffness_nm_rad)
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
-        self._along = asarray(CRESTS)
+        self._along, self._around = asarray(CRESTS), asarray(AROUND_M)
 
     def __call__(self, steps: Array, body: Body) -> Array:
         """Joint targets (N, 3 f), rad, within no limits.
@@ -256,7 +256,7 @@ class Stepper:
         vel = xp.where(body.rests, upright, drive[:, :2] + steps[:, 6:8])
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
-        land = self.landing(body, vel, turn) + shift[..., :2]
+        land = self._carried(body, self.landing(body, vel, turn) + shift[..., :2])
         height = self.stepped_on(body, land) + shift[..., 2] + self._way.foot_radius_m
         return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
 
@@ -274,6 +274,11 @@ class Stepper:
     def _heights(self, ground: Array, places: Array, void: Array) -> Array:
         """The map's heights over the base (N, k), m, at places (N, k, 2)."""
         return solid_heights_at(self._window, ground, places[..., 0], places[..., 1], void)
+
+    def _carried(self, body: Body, places: Array) -> Array:
+        """Places (N, f, 2) with ground that feet can step on, as near as there is."""
+        highest = self._standing_soles(body)[1] + STEP_UP_M
+        return carrying_places(self._window, body.ground, places, self._around, body.void, highest)
 
     def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void

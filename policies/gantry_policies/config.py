@@ -72,7 +72,13 @@ class GuideCfg:
     """Share of the environments that the teacher acts in, drawn anew for each rollout; it falls linearly to nothing by
     the end of the imitation. A student that falls at once never sees most of what its teacher could show it."""
 
+    remembered_rollouts: int = 0
+    """While there is imitation alone, learn from samples of the last so many rollouts, as in DAgger, instead of the
+    newest. A resumed training begins to remember anew."""
+
     def __post_init__(self) -> None:
+        if self.remembered_rollouts < 0:
+            raise GantryError(f"learner.guide.remembered_rollouts is {self.remembered_rollouts}, expected >= 0.")
         if self.action_loss not in ACTION_LOSSES:
             raise UnknownNameError("action loss", self.action_loss, ACTION_LOSSES)
         if not 0.0 <= self.teacher_drives <= 1.0:

@@ -265,6 +265,8 @@ class Batch:
     """A teacher's answers, (N, n)."""
     teacher_embedding: tuple[Tensor, ...] = ()
     """Parts of the teacher's embedding, (N, width) each."""
+    remembered: dict[str, Tensor] | None = None
+    """Observations of older rollouts that the teacher's answers are about; None where they are about these."""
 
 
 class _Replica:

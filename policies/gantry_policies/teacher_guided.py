@@ -30,7 +30,8 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     For the first ``guide.imitation_iterations`` surrogate and entropy are off and the learning rate is the guide's;
     the value function learns from the beginning. Imitation goes on, with weights that fade if ``guide.fade_iterations``
-    says so. A teacher is asked once about every sample of a rollout.
+    says so. A teacher is asked once about every sample of a rollout. Before the surrogate counts, the actor may learn
+    from ``guide.remembered_rollouts`` instead of the newest one, the data set that DAgger aggregates.
 
     Args:
         args: As for :class:`FewSamplePPO`.
@@ -53,6 +54,8 @@ class TeacherGuidedPPO(FewSamplePPO):
         """What is left of the guide's weights."""
         self._rl_schedule, self._rl_learning_rate = self.schedule, self.learning_rate
         self._guidance: Guidance | None = None
+        self._memory = Memory(guide.remembered_rollouts) if guide.remembered_rollouts else None
+        self._recalled: Tensor | None = None
         self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
@@ -85,10 +88,16 @@ class TeacherGuidedPPO(FewSamplePPO):
     def update(self) -> dict[str, float]:
         """Ask the teacher about the stored rollout, and learn from both; means of the losses."""
         self._guidance = self._ask()
+        if self._memory is not None and not self.imitating:
+            self._memory = None  # a gigabyte
         try:
+            if self._memory is not None:
+                seen = {group: self.storage.observations[group].flatten(0, 1) for group in self.actor.obs_groups}
+                self._memory.add(seen, self._guidance)
+                self._recalled = self._memory.draw(len(self._guidance.actions))
             return super().update()
         finally:
-            self._guidance = None
+            self._guidance = self._recalled = None
 
     def _ask(self) -> Guidance:
         observations = self.storage.observations.flatten(0, 1)
@@ -131,13 +140,21 @@ class TeacherGuidedPPO(FewSamplePPO):
     def _gather(self, rows: Tensor) -> Batch:
         batch = super()._gather(rows)
         assert self._guidance is not None
-        batch.teacher_actions = self._guidance.actions[rows]
-        batch.teacher_embedding = tuple(part[rows] for part in self._guidance.embedding)
+        guidance = self._guidance
+        if self._memory is not None and self._recalled is not None:
+            rows = self._recalled[rows]
+            guidance = self._memory.guidance
+            batch.remembered = {group: values[rows] for group, values in self._memory.observations.items()}
+            if self._packing is not None:
+                batch.remembered = self._packing.unpack(batch.remembered)
+        batch.teacher_actions = guidance.actions[rows]
+        batch.teacher_embedding = tuple(part[rows] for part in guidance.embedding)
         return batch
 
     def _loss(self, replica: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        embedding = update_distribution(replica.actor, batch.observations)
-        surrogate, entropy, losses = self._policy_losses(replica.actor, batch)
+        recalls = batch.remembered is not None
+        embedding = update_distribution(replica.actor, batch.remembered if recalls else batch.observations)
+        surrogate, entropy, losses = (0.0, 0.0, {}) if recalls else self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
         assert batch.teacher_actions is not None
         if self.guide.action_loss == "mean":
@@ -156,3 +173,39 @@ class TeacherGuidedPPO(FewSamplePPO):
         if not self.imitating:
             loss = loss + surrogate - self.entropy_coef * entropy
         return loss, losses
+
+
+class Memory:
+    """The last rollouts of a student with its teacher's answers, in a ring.
+
+    Args:
+        rollouts: How many.
+    """
+
+    def __init__(self, rollouts: int) -> None:
+        self._rollouts = rollouts
+        self._added = 0
+        self.observations: dict[str, Tensor] = {}
+        """By group, (rollouts x samples, size)."""
+        self.guidance = Guidance(torch.empty(0))
+        """The answers, row by row."""
+
+    def add(self, observations: dict[str, Tensor], guidance: Guidance) -> None:
+        """Keep a rollout of N samples, by group (N, size) each, in the place of the oldest one."""
+        if not self._added:
+            self.observations = {group: self._room(values) for group, values in observations.items()}
+            self.guidance = Guidance(self._room(guidance.actions), tuple(map(self._room, guidance.embedding)))
+        count = len(guidance.actions)
+        start = self._added % self._rollouts * count
+        rings = (*self.observations.values(), self.guidance.actions, *self.guidance.embedding)
+        for ring, values in zip(rings, (*observations.values(), guidance.actions, *guidance.embedding), strict=True):
+            ring[start : start + count] = values
+        self._added += 1
+
+    def draw(self, count: int) -> Tensor:
+        """Rows (count,) of what has been kept; ``count`` is that of a rollout."""
+        held = min(self._added, self._rollouts) * count
+        return torch.randint(held, (count,), device=self.guidance.actions.device)
+
+    def _room(self, values: Tensor) -> Tensor:
+        return values.new_empty((self._rollouts * values.shape[0], *values.shape[1:]))

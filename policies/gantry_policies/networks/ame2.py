@@ -19,14 +19,16 @@ from gantry_policies.networks.sizes import AmeCfg
 class CellConvolutions(nn.Module):
     """Size-preserving convolutions over the window's channels, coordinates left out (step b).
 
-    Zeros pad the border, which for the elevation channel is flat ground at the nominal base height.
+    The outermost cells go on beyond the border: a zero there would be a step down to the nominal ground, and in a
+    channel of deviations an uncertainty that only unseen cells have, so that everything would look at the border.
     """
 
     def __init__(self, channels: int, widths: tuple[int, ...], kernel: int) -> None:
         super().__init__()
         sizes = (channels, *widths)
         self.layers = nn.ModuleList(
-            nn.Conv2d(before, after, kernel, padding=kernel // 2) for before, after in pairwise(sizes)
+            nn.Conv2d(before, after, kernel, padding=kernel // 2, padding_mode="replicate")
+            for before, after in pairwise(sizes)
         )
 
     def forward(self, grid: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ def ame2_terrain(
     held_out: Iterable[str] | None = None,
     start_levels: int | None = None,
     border_m: float = 3.0,
+    even: bool = False,
 ) -> TerrainEntityCfg:
     """The terrain of a goal-reaching task.
 
@@ -44,6 +45,7 @@ def ame2_terrain(
         held_out: Names of held-out terrains to build instead of training terrains, one column each; () for all.
         start_levels: Robots start on this many of the lowest levels; None for all.
         border_m: Width of the flat border around the grid.
+        even: Spread robots over all kinds alike instead; the tiles are the same.
 
     Raises:
         HeldOutTerrainError: If ``kinds`` names a held-out terrain.
@@ -55,7 +57,7 @@ def ame2_terrain(
             raise GantryError("A terrain has training kinds or held-out tests, not both; got kinds and held_out.")
         parts = dict(test_terrains(robot, tuple(held_out) or None))
     else:
-        parts = _columns(training_mix(robot, kinds), columns)
+        parts = _columns(training_mix(robot, kinds), columns, even)
     if border_m > 0.0:
         # mjlab's own border would belong to the body "terrain", see tile.py.
         for part in parts.values():
@@ -72,8 +74,8 @@ def ame2_terrain(
     return TerrainEntityCfg(terrain_type="generator", terrain_generator=generator, max_init_terrain_level=highest)
 
 
-def _columns(mix: Mapping[str, GoalTerrainCfg], columns: int) -> dict[str, GoalTerrainCfg]:
-    """One configuration per column, called after its kind and a number; proportions are those of the mix."""
+def _columns(mix: Mapping[str, GoalTerrainCfg], columns: int, even: bool) -> dict[str, GoalTerrainCfg]:
+    """One configuration per column, called after its kind and a number; proportions are those of the mix, or even."""
     if columns < len(mix):
         raise GantryError(f"{columns} columns are too few for {len(mix)} terrain kinds ({', '.join(mix)}).")
     # By the square root of the proportions: robots of a large share meet each of their columns more often, which costs
@@ -87,7 +89,7 @@ def _columns(mix: Mapping[str, GoalTerrainCfg], columns: int) -> dict[str, GoalT
     for (kind, cfg), count in zip(mix.items(), counts, strict=True):
         for i in range(count):
             part = copy(cfg)
-            part.proportion = cfg.proportion / count
+            part.proportion = (1.0 / len(mix) if even else cfg.proportion) / count
             if isinstance(part, SparseTerrainCfg) and count > 1:
                 # A last column without a partner mixes both.
                 part.floor = "random" if i == count - 1 and count % 2 else ("virtual" if i % 2 else "real")

@@ -74,6 +74,8 @@ class GroundCfg:
     school: tuple[str, ...] = ()
     """Kinds or groups of terrain on which every robot of a curriculum begins, to be sent to its own column when it
     does well and back when it fails there on the lowest level; empty for none."""
+    even: bool = False
+    """Robots are spread over all kinds alike; otherwise in the paper's shares, half of them on stones and climbs up."""
     held_out: tuple[str, ...] = ()
     """Held-out terrains to walk on instead; for evaluation alone."""
 

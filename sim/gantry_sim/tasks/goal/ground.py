@@ -96,6 +96,7 @@ def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
         size=ground.tile_m,
         held_out=ground.held_out or None,
         start_levels=ground.start_levels if cfg.curriculum else None,
+        even=ground.even,
     )
     if cfg.curriculum:
         assert_trainable(terrain)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter, uniform_filter
+from scipy.ndimage import grey_closing, maximum_filter, uniform_filter
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
@@ -24,6 +24,8 @@ STEP_M = 0.25
 """So much below the strips is a void, so much above both a wall."""
 VOID_COST, TRACK_COST, WALL_COST, NEAR_WALL_COST, EDGE_COST, CLIMB_COST = 3.0, 5.0, 30.0, 3.0, 5.0, 1.0
 """What a metre costs beside its length; and a metre of height, beyond 5 cm from cell to cell."""
+SPANNED_CELLS = 5
+"""A void narrower than so many cells is stepped over and not climbed into."""
 EDGE_CELLS = 4
 """Cells beside the tile's edge that are kept away from."""
 TRACK_M = 0.135
@@ -147,6 +149,7 @@ def way_lengths(height_m: Array, costs: Array, sources: NDArray[np.int64]) -> Ar
         sources: (sources,) numbers of cells, row after row.
     """
     rows, columns = height_m.shape
+    height_m = grey_closing(height_m, size=SPANNED_CELLS)
     number = np.arange(rows * columns).reshape(rows, columns)
     pairs = []
     for i, j in _NEIGHBOURS:
