@@ -8,6 +8,7 @@ Whose actions are taken in the meantime is mixed as in DAgger (Ross et al., arXi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ class TeacherGuidedPPO(FewSamplePPO):
             if self._memory is not None:
                 seen = {group: self.storage.observations[group].flatten(0, 1) for group in self.actor.obs_groups}
                 self._memory.add(seen, self._guidance)
-                self._recalled = self._memory.draw(len(self._guidance.actions))
+                self._recalled = torch.zeros(len(self._guidance.actions), dtype=torch.long, device=self.device)
             return super().update()
         finally:
             self._guidance = self._recalled = None
@@ -136,6 +137,12 @@ class TeacherGuidedPPO(FewSamplePPO):
                 "learner.mirror is 'both', but an embedding has no mirror image; expected 'critic' or 'none', or "
                 "learner.guide.embedding_weight 0."
             )
+
+    def _minibatches(self) -> Iterator[Tensor]:
+        for rows in super()._minibatches():
+            if self._memory is not None and self._recalled is not None:
+                self._recalled[rows] = self._memory.draw(len(rows))  # here, since threads come in any order
+            yield rows
 
     def _gather(self, rows: Tensor) -> Batch:
         batch = super()._gather(rows)
@@ -184,7 +191,7 @@ class Memory:
 
     def __init__(self, rollouts: int) -> None:
         self._rollouts = rollouts
-        self._added = 0
+        self._added = self._samples = 0
         self.observations: dict[str, Tensor] = {}
         """By group, (rollouts x samples, size)."""
         self.guidance = Guidance(torch.empty(0))
@@ -195,7 +202,7 @@ class Memory:
         if not self._added:
             self.observations = {group: self._room(values) for group, values in observations.items()}
             self.guidance = Guidance(self._room(guidance.actions), tuple(map(self._room, guidance.embedding)))
-        count = len(guidance.actions)
+        count = self._samples = len(guidance.actions)
         start = self._added % self._rollouts * count
         rings = (*self.observations.values(), self.guidance.actions, *self.guidance.embedding)
         for ring, values in zip(rings, (*observations.values(), guidance.actions, *guidance.embedding), strict=True):
@@ -203,8 +210,8 @@ class Memory:
         self._added += 1
 
     def draw(self, count: int) -> Tensor:
-        """Rows (count,) of what has been kept; ``count`` is that of a rollout."""
-        held = min(self._added, self._rollouts) * count
+        """Rows (count,) of what has been kept."""
+        held = min(self._added, self._rollouts) * self._samples
         return torch.randint(held, (count,), device=self.guidance.actions.device)
 
     def _room(self, values: Tensor) -> Tensor:

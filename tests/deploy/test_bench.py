@@ -12,6 +12,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing_steps import stepping_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 
@@ -30,6 +31,19 @@ def test_a_step_costs_at_least_its_parts(bundle):
     # The three parts are cut out of the whole, sample by sample, so this holds however slow or busy the machine is.
     parts_s = sum(rows[name]["mean_s"] for name in ("observe", "infer", "safety"))
     assert rows["step"]["mean_s"] >= 0.999 * parts_s
+
+
+def test_steps_and_loops_of_a_policy_that_looks_at_a_map(tmp_path):
+    """On a robot with a camera; the others are left out, with the reason."""
+    pytest.importorskip("mujoco")
+    contract = stepping_contract()
+    bundle = load_bundle(tiny_bundle(tmp_path / "steps", contract, hidden=(8,)).path)
+    rows = measure_step(PolicyRunner(bundle, SPEC), SPEC, 30)
+    assert all(row["count"] == 30 for row in rows.values())
+    loop = measure_loop(bundle, SPEC, "mujoco", 20.0, 1.0)
+    assert loop["timing"]["infer"]["count"] > 0
+    with pytest.raises(GantryError, match="neither a depth camera nor a map"):
+        measure_loop(bundle, SPEC, "mock", 20.0, 1.0)
 
 
 def test_a_loop_runs_the_policy_at_the_asked_rate(bundle):

@@ -14,7 +14,7 @@ from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.runner import Runner
 from gantry_policies.symmetry import MirrorMap
-from gantry_policies.teacher_guided import TeacherGuidedPPO
+from gantry_policies.teacher_guided import Memory, TeacherGuidedPPO
 from gantry_policies.teachers import Guidance, PolicyTeacher
 
 WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
@@ -152,6 +152,48 @@ def test_the_rate_of_imitation_falls_linearly(make):
     assert rates[4] == pytest.approx(1e-4)
 
 
+def test_a_ring_of_rollouts_by_hand():
+    """Three rollouts of two samples in a memory of two: the first one is gone, rows keep their answers."""
+    memory = Memory(2)
+    for number in range(3):
+        seen = torch.tensor([[2.0 * number], [2.0 * number + 1.0]])
+        memory.add({"actor": seen}, Guidance(10.0 * seen, (seen + 0.5,)))
+        held = memory.observations["actor"][memory.draw(2)]
+        assert held.max() <= 2.0 * number + 1.0
+    assert memory.observations["actor"].flatten().tolist() == [4.0, 5.0, 2.0, 3.0]
+    assert memory.guidance.actions.flatten().tolist() == [40.0, 50.0, 20.0, 30.0]
+    assert memory.guidance.embedding[0].flatten().tolist() == [4.5, 5.5, 2.5, 3.5]
+    assert set(torch.cat([memory.draw(2) for _ in range(64)]).tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_said_earlier_is_imitated_too(make, threads):
+    """A teacher of two rollouts says (1, 1), then (0, 0): who remembers both learns their mean, then PPO begins."""
+
+    class Changes:
+        said = 1.0
+
+        def __call__(self, observations):
+            return Guidance(torch.full((len(observations), 2), self.said))
+
+    teacher = Changes()
+    guide = GuideCfg(1.0, 0.0, imitation_iterations=2, action_loss="mean", remembered_rollouts=2)
+    runner = make(teacher=teacher, threads=threads, guide=guide, epochs=60, init_std=0.01)
+    for iteration, expected in enumerate((1.0, 0.5)):
+        runner.alg.begin_iteration(iteration)
+        runner._collect(runner.env.get_observations())
+        assert "surrogate" not in runner.alg.update()
+        seen = runner.alg._memory.observations["actor"][: 80 * (iteration + 1)]
+        with torch.no_grad():
+            mean = runner.alg.actor(TensorDict({"actor": seen}, batch_size=[len(seen)])).mean().item()
+        assert mean == pytest.approx(expected, abs=0.1)
+        teacher.said = 0.0
+    runner.alg.begin_iteration(2)
+    runner._collect(runner.env.get_observations())
+    assert "surrogate" in runner.alg.update()
+    assert runner.alg._memory is None
+
+
 def test_a_student_follows_its_teacher(make):
     guide, history = GuideCfg(action_weight=1.0, imitation_iterations=20, imitation_learning_rate=3e-3), []
     runner = make(teacher=Homeward(), num_envs=64, total_steps=20 * 640, guide=guide)
@@ -285,6 +327,7 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
         ({"final_imitation_factor": 0.0}, "final_imitation_factor is 0.0, expected more than 0 and at most 1"),
         ({"teacher_drives": 1.5}, "teacher_drives is 1.5, expected 0 to 1"),
         ({"teacher_drives": math.nan}, "teacher_drives is nan"),
+        ({"remembered_rollouts": -1}, "remembered_rollouts is -1, expected >= 0"),
         ({"fade_iterations": -2}, "fade_iterations is -2"),
         ({"action_loss": "meen"}, "meen.*Did you mean 'mean'"),
     ],

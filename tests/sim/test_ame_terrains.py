@@ -286,6 +286,14 @@ def test_shares_are_the_papers_whatever_the_columns():
             assert sum(own) == pytest.approx(share)
 
 
+def test_even_shares_change_no_tile():
+    parts, even = (ame2_terrain("go2", levels=1, columns=17, even=on).terrain_generator.sub_terrains for on in (0, 1))
+    assert list(even) == list(parts)
+    for kind in SHARES:
+        own = [cfg.proportion for name, cfg in even.items() if kind_of(name) == kind]
+        assert sum(own) == pytest.approx(1.0 / len(SHARES))
+
+
 def test_sites_are_in_the_world():
     terrain = TerrainEntity(ame2_terrain("go2", levels=3, columns=12, size=(8.0, 6.0)), device="cpu")
     sites = terrain_sites(terrain)

@@ -142,3 +142,16 @@ def test_a_void_is_crossed_where_both_sides_feet_find_ground():
     over = points[(points[:, 0] > 3.2) & (points[:, 0] < 4.8)]
     assert len(over) > 10
     assert 1.7 < over[:, 1].min() < over[:, 1].max() < 2.3
+
+
+def test_a_void_that_is_stepped_over_is_not_gone_around():
+    """Planks 3 m long and 20 cm wide, 20 cm apart, over a pit: straight over them, and not along their ends."""
+
+    def planks(height):
+        height[100:300] = -1.0
+        for x in range(110, 300, 20):
+            height[x : x + 10, 125:275] = 0.0
+
+    points = follow(tile(planks), (1.0, 4.0))
+    assert float((points[:, 1] - 4.0).abs().max()) < 0.3
+    assert float((points[-1] - torch.tensor([7.0, 4.0])).norm()) < 0.3
