@@ -45,6 +45,8 @@ JITTER_RATE_HZ = 50.0
 """... at this rate."""
 ITERATIONS = 20_000
 """Policy steps that are timed, after a tenth as many that are not."""
+SETTLE_S = 5.0
+"""Longest time that a loop has to get under the policy; a first picture may take a second."""
 BUILT_IN_ROBOT = "go2"
 """Robot of the bundle that is made up when none is given."""
 BUILT_IN_LAYERS = (256, 128, 64)
@@ -227,9 +229,7 @@ def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, 
     controller.rate_hz = rate_hz
     with contextlib.closing(robot):
         robot.connect()
-        controller.tick()
-        controller.request(Event.STAND)
-        controller.run(on_tick=lambda report: _into_policy(controller, report), duration_s=2.0)
+        controller.run(on_tick=lambda report: _into_policy(controller, report), duration_s=SETTLE_S)
         controller.timing.clear()
         missed = controller.counts()["missed_deadlines"]
         controller.run(duration_s=seconds, command_source=lambda _: np.zeros(len(bundle.contract.command.names)))
@@ -257,9 +257,10 @@ def measure_timer(rate_hz: float, seconds: float) -> dict[str, Any]:
 
 
 def _into_policy(controller: Controller, report: TickReport) -> None:
-    if report.mode is Mode.STAND:
+    wanted = {Mode.PASSIVE: Event.STAND, Mode.STAND: Event.START}.get(report.mode)
+    if wanted is not None:
         with contextlib.suppress(SafetyError):  # Not yet; the next tick asks again.
-            controller.request(Event.START)
+            controller.request(wanted)
     elif report.mode in (Mode.POLICY, Mode.DAMP):
         controller.stop()
 

@@ -70,6 +70,12 @@ def check_legs(steps: StepsSpec) -> None:
         support.inertia_kg_m2,
         "> 0",
     )
+    _require(
+        all(value > 0.0 for value in swing.most_lead_rad),
+        "gait.steps.swing.most_lead_rad",
+        swing.most_lead_rad,
+        "more than 0",
+    )
     heights = (support.lowest_m, support.height_m, support.highest_m)
     _require(
         heights == tuple(sorted(heights)),

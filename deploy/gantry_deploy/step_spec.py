@@ -106,6 +106,9 @@ class SwingSpec:
     """A foot that comes to rest after this share of its swing has landed, and carries."""
     early_m_s: float = 0.3
     """It comes to rest when it falls more slowly than this."""
+    most_lead_rad: tuple[float, float, float] = (0.8, 0.8, 0.4)
+    """Most that the targets of hip, thigh and calf are away from the joints of a leg in the air: they turn the faster
+    the farther that is, a Go2's some 37 rad/s for each rad, and its motors allow 30, 30 and 16 rad/s."""
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,7 @@ class Stepper:
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along, self._around = asarray(CRESTS), asarray(AROUND_M)
+        self._lead = asarray([spec.swing.most_lead_rad * len(spec.legs)])
 
     def __call__(self, steps: Array, body: Body) -> Array:
         """Joint targets (N, 3 f), rad, within no limits.
@@ -320,7 +321,8 @@ class Stepper:
         place = xp.concat((flat, xp.where(soon < APEX_SHARE, rises, falls)[..., None]), axis=-1)
         later = body.level + way.turn_lead_s * (body.level @ skew(body.ang_vel_b))
         place_b = (place - way.move_lead_s * body.vel[:, None]) @ later
-        return self._legs.joints(place_b)
+        joints, lead = self._legs.joints(place_b), self._lead
+        return xp.minimum(xp.maximum(joints, body.joint_pos - lead), body.joint_pos + lead)
 
     def _ease(self, share: Array) -> Array:
         whole = self._way.arrive - LIFT_SHARE

@@ -23,8 +23,10 @@ LEGS = tuple(LegSpec((x * 0.1934, y * 0.0465, 0.0), y * 0.0955, 0.213, 0.213, x 
 """FR, FL, RR, RL."""
 MASS_KG, RADIUS_M, STAND_M = 15.0, 0.022, 0.28
 """Of the robot, of its feet, and how high its base is over flat ground."""
-STEPS = StepsSpec(LEGS, SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)), SwingSpec(RADIUS_M))
-"""Its legs."""
+STEPS = StepsSpec(
+    LEGS, SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)), SwingSpec(RADIUS_M, most_lead_rad=(9.0, 9.0, 9.0))
+)
+"""Its legs; their joints go wherever they are told at once."""
 FAR, THERE = [[5.0, 0.0, 0.0, 1.0]], [[0.1, 0.0, 0.0, 1.0]]
 """Commands: a goal straight ahead, and one that is reached."""
 SEEN = ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "joint_pos_rad", "joint_vel_rad_s", "elevation_map")

@@ -19,7 +19,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.legs import Legs
 from gantry_deploy.perception import needs_map
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
-from gantry_deploy.steps import GRAVITY_M_S2
+from gantry_deploy.steps import GRAVITY_M_S2, Stepper
 from gantry_deploy.testing import golden_data, linear_model, map_contract_for, with_actions
 from gantry_deploy.testing_steps import (
     FAR,
@@ -161,6 +161,21 @@ def test_a_foot_follows_the_clock_up_and_to_its_place():
     assert early < middle < STEPS.swing.clearance_m + 0.02
     assert late < 0.02 < middle
     assert heights["block"][1] > middle + 0.05
+
+
+def test_joints_of_a_leg_in_the_air_are_not_asked_to_turn_too_fast():
+    """Over a wall each is asked for what it may, and no more; those of legs on the ground push as they did."""
+    body, steps, most = sensed(0.05), np.zeros((1, 12)), (0.05, 0.1, 0.15)
+    body = replace(body, ground=body.ground + 0.4)
+    swing = replace(STEPS.swing, most_lead_rad=most)
+    contract = stepping_contract()
+    slow = replace(contract, gait=replace(contract.gait, steps=replace(STEPS, swing=swing)))
+    free, held = (Stepper(item, np.zeros((1, 1)))(steps, body) for item in (contract, slow))
+    asked, given = ((targets - body.joint_pos).reshape(4, 3) for targets in (free, held))
+    for leg in range(4):
+        limits = np.array(most) if body.swings[0, leg] else np.inf
+        np.testing.assert_allclose(given[leg], np.clip(asked[leg], -limits, limits), atol=1e-9)
+    assert np.abs(asked[body.swings[0], 2]).min() > most[2]
 
 
 def test_ground_beside_a_void_counts_little():
@@ -390,6 +405,7 @@ def steps_with(part, **changes):
         (steps_with("support", pitch_share=1.5), r"pitch_share is 1\.5, expected 0 to 1"),
         (steps_with("swing", lead_s=0.0), r"swing\.lead_s is 0\.0, expected more than 0"),
         (steps_with("swing", clearance_m=-0.1), r"clearance_m is -0\.1, expected 0 or more"),
+        (steps_with("swing", most_lead_rad=(0.8, 0.8, 0.0)), r"most_lead_rad is \(0\.8, 0\.8, 0\.0\), expected more"),
         (steps_with("swing", arrive=0.05), r"swing\.arrive is 0\.05"),
         ({"gait": replace(stepping_contract().gait, duty=0.4)}, r"gait\.duty is 0\.4, expected 0\.5"),
         ({"gait": replace(stepping_contract().gait, foot_offset=(0.0, 0.0, 0.5, 0.5))}, "between the front feet"),
