@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--episodes", type=whole, default=200, help="episodes of the evaluation, of each part of a suite"
     )
-    parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, for tasks with one")
+    parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, or a script: rules")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where all runs go")
     add_set_option(parser)
     add_json_option(parser)
@@ -83,6 +83,6 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     epilog="""examples:
-  gantry sweep ame2-go2 --vary learner.network=ame2,ame1,scan_mlp --seeds 1,2 --suite ame2 --output runs/encoders
+  gantry sweep ame2-go2 --teacher rules --vary learner.network=ame2,ame1,scan_mlp --suite ame2 --output runs/encoders
   gantry sweep velocity-flat-go2 --vary learner.gamma=0.97,0.99 --set learner.total_steps=1000000 --output runs/g""",
 )
