@@ -12,7 +12,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_policies.checkpoint import CheckpointError, load_checkpoint
+from gantry_policies.checkpoint import CheckpointError, load_checkpoint, weights_difference
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import PerceptiveModel
 
@@ -113,11 +113,13 @@ class PolicyTeacher:
         """
         actor = make_actor(learner, layout, action_size)
         state = load_checkpoint(path)
-        try:
-            actor.load_state_dict(state["actor_state_dict"])
-        except (KeyError, RuntimeError) as error:
-            text = " ".join(str(error).split())
-            raise CheckpointError(f"Checkpoint {path} does not hold this teacher's network: {text}") from error
+        weights = state.get("actor_state_dict", {})
+        difference = weights_difference(actor.state_dict(), weights)
+        if difference:
+            raise CheckpointError(
+                f"Checkpoint {path} does not hold this teacher's network: of its weights, {difference}."
+            )
+        actor.load_state_dict(weights)
         return cls(actor.to(device), group, columns)
 
     @torch.no_grad()

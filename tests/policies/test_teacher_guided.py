@@ -265,7 +265,7 @@ def test_a_checkpoint_becomes_a_teacher(make, tmp_path):
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(found.embedding, expected, strict=True))
     assert not any(values.requires_grad for values in teacher.actor.parameters())
     other = PpoCfg(total_steps=1, network="ame1", ame=SIZES, hidden=(16,))
-    with pytest.raises(CheckpointError, match="does not hold this teacher's network"):
+    with pytest.raises(CheckpointError, match="does not hold this teacher's network: of its weights, '"):
         PolicyTeacher.from_checkpoint(path, other, LAYOUT, 2)
     with pytest.raises(UnknownNameError, match=r"actr.*Did you mean 'actor'"):
         PolicyTeacher(teacher.actor, "actr")(obs)
