@@ -36,6 +36,8 @@ def test_what_was_not_measured_is_not_judged():
         (("sim", "--repeats", "0"), "--repeats"),
         (("agreement", "go1-flt"), "Did you mean 'go1-flat'?"),
         (("agreement", "--envs", "0"), "--envs is 0"),
+        (("mapping", "--frames", "0"), "--frames"),
+        (("mapping", "--task", "velocity-flat-go2"), "no map that is made in the loop; expected 'ame2-go2-student'"),
     ],
 )
 def test_mistakes_are_answered_before_anything_runs(arguments, words, capsys):
@@ -60,6 +62,15 @@ def test_a_thrown_away_training_is_timed():
     assert timing["iterations"] == 2
     assert timing["steps_per_iteration"] == 4 * preset.learner.steps_per_env
     assert 0 < timing["train_steps_per_s"]["median"] < timing["collect_steps_per_s"]["median"]
+
+
+def test_frames_of_a_robots_own_mapping_are_timed():
+    from gantry_sim.tasks.goal.bench import measure_frames
+    from gantry_sim.tasks.registry import find_task
+
+    rows = measure_frames(find_task("ame2-go2-student").preset("cpu").env, 20, seed=1)
+    assert {name: row["count"] for name, row in rows.items()} == {"map": 20, "window": 20, "frame": 20}
+    assert rows["frame"]["mean_s"] == pytest.approx(rows["map"]["mean_s"] + rows["window"]["mean_s"])
 
 
 @pytest.mark.slow
