@@ -17,7 +17,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.config import PpoCfg
 from gantry_policies.export import export_bundle
 from gantry_policies.networks import AmeCfg, MixtureModel, MixtureOfExperts, ObservationLayout, attention_map
-from gantry_policies.networks.ame2 import CellTokens, GlobalFeature
+from gantry_policies.networks.ame2 import CellConvolutions, CellTokens, GlobalFeature
 from gantry_policies.networks.attention import QueryAttention
 from gantry_policies.networks.cost import network_cost
 from gantry_policies.networks.lsio import HistoryEncoder
@@ -355,3 +355,11 @@ def test_small_is_small():
 def test_the_contract_that_these_tests_make_up_is_one():
     assert isinstance(contract().action, ActionSpec)
     assert contract().observation_size == layout().size == 3 + 3 + 3 + 12 + 4 + 20
+
+
+def test_level_ground_looks_alike_up_to_the_border():
+    """Any height and uncertainty that all cells have is no edge anywhere, the border of the window included."""
+    torch.manual_seed(0)
+    grid = torch.tensor([0.3, -2.0]).expand(1, 6, 5, 2)
+    features = CellConvolutions(2, (4, 3), 3)(grid)[0]
+    torch.testing.assert_close(features, features[:1].expand_as(features))
