@@ -220,14 +220,14 @@ def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, 
     """
     camera = {"camera": True} if backend in SEEING and needs_map(bundle.contract) else {}
     robot = make_backend(backend, spec, realtime=True, **BACKENDS.get(backend, {}), **camera)
-    runner = PolicyRunner(bundle, spec)
-    eyes = make_map_source(bundle.contract, robot, runner.mapper_model)
-    # Hanging in the air there is nothing to stand up for.
-    safety = SafetyMachine(spec, SafetyConfig(stand_duration_s=0.1))
-    controller = Controller(robot, runner, safety, map_source=eyes)
-    # The network does not care how often it is asked, and this is about the loop.
-    controller.rate_hz = rate_hz
     with contextlib.closing(robot):
+        runner = PolicyRunner(bundle, spec)
+        eyes = make_map_source(bundle.contract, robot, runner.mapper_model)
+        # Hanging in the air there is nothing to stand up for.
+        safety = SafetyMachine(spec, SafetyConfig(stand_duration_s=0.1))
+        controller = Controller(robot, runner, safety, map_source=eyes)
+        # The network does not care how often it is asked, and this is about the loop.
+        controller.rate_hz = rate_hz
         robot.connect()
         controller.run(on_tick=lambda report: _into_policy(controller, report), duration_s=SETTLE_S)
         controller.timing.clear()

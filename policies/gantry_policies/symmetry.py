@@ -182,6 +182,10 @@ class RandomMirror:
         """Mirror these rows of a minibatch."""
         for group, mirror in self._observations.items():
             _mirror_rows(batch.observations[group], rows, mirror)
+            # A teacher's answers may be about these instead.
+            remembered = getattr(batch, "remembered", None) or {}
+            if group in remembered:
+                _mirror_rows(remembered[group], rows, mirror)
         if self._action is None:
             return
         _mirror_rows(batch.actions, rows, self._action)

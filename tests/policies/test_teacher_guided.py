@@ -289,6 +289,26 @@ def test_a_mirrored_student_has_a_mirrored_teacher(make):
     assert runner.alg.update()["imitation"] == pytest.approx(float(expected), abs=1e-5)
 
 
+def test_remembered_rows_are_mirrored_with_their_answers(make):
+    """A teacher that answers what it is shown: after the mirror the answers are still what remembered rows show."""
+    maps = CRITIC | {"actor": MirrorMap.signs(*([1.0, -1.0] * 7))}
+    guide = GuideCfg(1.0, 0.0, imitation_iterations=2, remembered_rollouts=2)
+
+    class Echoes:
+        def __call__(self, observations):
+            return Guidance(observations["actor"][:, :2].clone())
+
+    runner = make(teacher=Echoes(), mirror=maps, who="both", guide=guide)
+    alg, batches = runner.alg, []
+    gather = alg._gather
+    alg._gather = lambda rows: batches.append(gather(rows)) or batches[-1]
+    runner._collect(runner.env.get_observations())
+    alg.update()
+    assert batches
+    for batch in batches:
+        torch.testing.assert_close(batch.teacher_actions, batch.remembered["actor"][:, :2])
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [

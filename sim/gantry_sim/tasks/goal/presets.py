@@ -29,7 +29,7 @@ from gantry_sim.tasks.goal.env import goal_env_cfg
 from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
 from gantry_sim.tasks.goal.robots import STEP_CARROT
-from gantry_sim.tasks.goal.rules.teacher import START_LEVELS, rule_guided_env, taught_by_rules
+from gantry_sim.tasks.goal.rules.teacher import imitating, rule_guided_env, taught_by_rules
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
@@ -168,19 +168,8 @@ def cpu_student(robot: str) -> Preset:
         teacher_drives=1.0,
         remembered_rollouts=40,
     )
-    learner = replace(
-        preset.learner,
-        total_steps=guide.imitation_iterations * preset.env.num_envs * preset.learner.steps_per_env,
-        epochs=3,
-        minibatches=32,
-        # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
-        mirror="critic",
-        learning_rate=3e-4,
-        guide=guide,
-    )
-    taught = student(preset, learner)
-    ground = replace(taught.env.ground, even=True, start_levels=START_LEVELS)
-    return replace(taught, env=replace(taught.env, ground=ground))
+    # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
+    return imitating(student(preset, replace(preset.learner, mirror="critic", learning_rate=3e-4)), guide)
 
 
 def gpu_student(robot: str) -> Preset:

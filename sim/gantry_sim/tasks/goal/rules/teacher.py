@@ -36,19 +36,19 @@ RULE_GUIDE = GuideCfg(
 less, of all that it has said so far; afterwards its word counts less and less."""
 
 
-def taught_by_rules(preset: Preset) -> Preset:
-    """A preset of the task for a policy that the walker teaches, which ends with the imitation."""
-    env = preset.env
+def imitating(preset: Preset, guide: GuideCfg) -> Preset:
+    """A preset for a policy that imitates and does nothing else: all kinds of terrain alike, from the easier levels on,
+    many small steps of the optimiser, and an end where the imitation ends."""
+    env, learner = preset.env, preset.learner
     ground = replace(env.ground, school=(), even=True, start_levels=min(START_LEVELS, env.ground.levels))
-    samples = env.num_envs * preset.learner.steps_per_env
-    learner = replace(
-        preset.learner,
-        total_steps=RULE_GUIDE.imitation_iterations * samples,
-        epochs=3,
-        minibatches=32,
-        guide=RULE_GUIDE,
-    )
+    total_steps = guide.imitation_iterations * env.num_envs * learner.steps_per_env
+    learner = replace(learner, total_steps=total_steps, epochs=3, minibatches=32, guide=guide)
     return Preset(replace(env, ground=ground), learner)
+
+
+def taught_by_rules(preset: Preset) -> Preset:
+    """A preset of the task for a policy that the walker teaches."""
+    return imitating(preset, RULE_GUIDE)
 
 
 class RuleActions:
