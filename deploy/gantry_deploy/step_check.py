@@ -20,7 +20,7 @@ POSITIVE = {
 }
 """Numbers that must be more than 0."""
 NOT_NEGATIVE = {
-    "support": ("height_damping_1_s", "tilt_damping_1_s", "upright_1_s"),
+    "support": ("drag_1_s", "height_damping_1_s", "tilt_damping_1_s", "upright_1_s"),
     "swing": (
         "foot_radius_m", "capture_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s", "move_lead_s", "early_m_s",
     ),

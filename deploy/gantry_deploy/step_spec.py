@@ -65,7 +65,10 @@ class SupportSpec:
     roll_share: float = 0.4
     """The same between left and right; at most 0.3 rad."""
     velocity_gain_1_s: float = 4.8519
-    """Horizontal acceleration for an error of the velocity; at most 4 m/s^2."""
+    """Horizontal acceleration for an error of the velocity; with that for the drag at most 4 m/s^2."""
+    drag_1_s: float = 0.0
+    """Acceleration that makes up for what the damping of the standing legs' joints takes, per velocity that is wanted:
+    without it a trot is half as fast as it is asked to be."""
     height_gain_1_s2: float = 161.37
     """Vertical acceleration for an error of the height."""
     height_damping_1_s: float = 14.1729

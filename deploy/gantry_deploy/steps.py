@@ -32,7 +32,7 @@ Array = Any
 GRAVITY_M_S2 = 9.81
 DEEP_M = 0.45
 """A sole further below the highest one counts as being so far below it."""
-STEP_DOWN_M, STEP_UP_M = 0.15, 0.25
+STEP_DOWN_M, STEP_UP_M = 0.15, 0.4
 """Ground that a foot is sent to counts to this depth below the lowest standing foot and height above the highest."""
 DRIFT_M = 0.05
 """A map that is not as high as the standing feet is raised or lowered by up to this."""
@@ -346,7 +346,7 @@ class Stepper:
         robot to the ground as soon as its actions are a little off.
         """
         xp = self._xp
-        force, torque = self._wrench(body, plan, self._pose(self.soles(body, plan.places)) + plan.pose)
+        force, torque = self._wrench(body, plan, self.pose(self.soles(body, plan.places)) + plan.pose)
         arms = body.feet - (body.level @ self._mass_b)[:, None]
         forces = foot_forces(force, torque, arms, body.stands, self._support.friction)
         forces_b = forces @ body.level
@@ -354,7 +354,7 @@ class Stepper:
         joint_nm = xp.minimum(xp.maximum(xp.reshape(joint_nm, body.joint_pos.shape), -self._effort), self._effort)
         return body.joint_pos + joint_nm / self._stiffness
 
-    def _pose(self, soles: Array) -> Array:
+    def pose(self, soles: Array) -> Array:
         """Height over the present one, pitch and roll (N, 3) that the soles' heights (N, f), m, ask for."""
         xp, rules = self._xp, self._support
         hips = []
@@ -368,7 +368,7 @@ class Stepper:
         return xp.stack((0.5 * (hips[0] + hips[1]), pitch, roll), axis=-1)
 
     def _wrench(self, body: Body, plan: Plan, pose: Array) -> tuple[Array, Array]:
-        """Force (N, 3), N, and torque (N, 3), N m, on the base in the level frame; ``pose`` as of :meth:`_pose`."""
+        """Force (N, 3), N, and torque (N, 3), N m, on the base in the level frame; ``pose`` as of :meth:`pose`."""
         xp, rules = self._xp, self._support
         turned = xp.matrix_transpose(_tilted(pose[:, 2], pose[:, 1])) @ body.level
         error = 0.5 * xp.stack(
@@ -376,7 +376,8 @@ class Stepper:
         )
         spin = xp.concat((xp.zeros_like(plan.vel), plan.turn), axis=-1)
         torque_b = self._inertia * (rules.tilt_gain_1_s2 * error + rules.tilt_damping_1_s * (spin - body.ang_vel_b))
-        flat = limited(rules.velocity_gain_1_s * (plan.vel - body.vel[:, :2]), -MOST_M_S2, MOST_M_S2)
+        pushes = rules.velocity_gain_1_s * (plan.vel - body.vel[:, :2]) + rules.drag_1_s * plan.vel
+        flat = limited(pushes, -MOST_M_S2, MOST_M_S2)
         lift = rules.height_gain_1_s2 * pose[:, 0] - rules.height_damping_1_s * body.vel[:, 2]
         up = limited(GRAVITY_M_S2 + lift, LEAST_LIFT_M_S2, MOST_LIFT_M_S2)
         return rules.mass_kg * xp.concat((flat, up[:, None]), axis=-1), (body.level @ torque_b[..., None])[..., 0]

@@ -108,6 +108,17 @@ def test_velocity_is_held_by_a_force():
     np.testing.assert_allclose(np.array(pushed) / pushed[0], (1.0, 0.6, 0.5, 0.5), rtol=0.02)  # at most 2.5 units
 
 
+def test_what_the_damping_of_standing_legs_takes_is_made_up_for():
+    """In proportion to the velocity that is wanted, here as much as its error counts."""
+    action, inputs = np.zeros((1, 12)), stepping_inputs(FAR)
+    action[0, STEP_NAMES.index("lin_vel_x_m_s")] = -2.5  # 0.25 m/s are left
+    pushed = []
+    for drag in (0.0, STEPS.support.velocity_gain_1_s):
+        targets = ActionDecoder(stepping_contract(**steps_with("support", drag_1_s=drag)), action)(action, **inputs)
+        pushed.append(-forces_of(targets[0], inputs)[[1, 2], 0].sum())
+    np.testing.assert_allclose(pushed[1], 2.0 * pushed[0], rtol=0.01)
+
+
 # -- feet in the air -----------------------------------------------------------------------------------------------
 
 
@@ -181,7 +192,7 @@ def test_joints_of_a_leg_in_the_air_are_not_asked_to_turn_too_fast():
 def test_ground_beside_a_void_counts_little():
     own, body = make_stepper(), sensed(0.05)
     place = np.array([[[0.3, -0.126]] * 4])
-    for depth, expected in ((-2.0, -0.15), (-0.1, -0.1), (1.0, 0.25)):
+    for depth, expected in ((-2.0, -0.15), (-0.1, -0.1), (1.0, 0.4)):
         ground = np.full((1, 14, 8), depth - STAND_M)
         found = own.stepped_on(replace(body, ground=ground), place)
         np.testing.assert_allclose(found + STAND_M, [[expected] * 4], atol=1e-9)
@@ -400,6 +411,7 @@ def steps_with(part, **changes):
     [
         (steps_with("support", mass_kg=-15.0), r"support\.mass_kg is -15\.0, expected more than 0"),
         (steps_with("support", friction=0.0), r"support\.friction is 0\.0"),
+        (steps_with("support", drag_1_s=-6.0), r"support\.drag_1_s is -6\.0, expected 0 or more"),
         (steps_with("support", inertia_kg_m2=(0.1, 0.0, 0.1)), r"inertia_kg_m2 is"),
         (steps_with("support", height_m=0.4), "expected rising numbers"),
         (steps_with("support", pitch_share=1.5), r"pitch_share is 1\.5, expected 0 to 1"),

@@ -94,10 +94,10 @@ def _upright(body: Walker) -> Walker:
     )
 
 
-STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.6, 0.3, 0.8, 0.05, 0.1, 0.1)
+STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.3, 0.15, 0.8, 0.05, 0.2, 0.1)
 """Of the numbers that say where to step (:data:`gantry_deploy.step_spec.STEP_NAMES`), per unit of action."""
 STEP_CARROT = CarrotSpec(
-    speed_m_s=0.9, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
+    speed_m_s=0.5, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
 )
 """How such a policy's robot goes to its goal of its own accord."""
 STEP_CLIP = 2.5
@@ -108,8 +108,8 @@ def stepping(robot: Climber) -> Climber:
     """The same quadruped, whose policy says where to step and how fast to go, and its legs do it."""
     body = robot.body
     gait = GaitSpec(
-        frequency_hz=2.8,
-        duty=0.5,
+        frequency_hz=2.4,
+        duty=0.58,
         foot_offset=body.gait.foot_offset,
         amplitude_rad=0.0,
         lead_s=0.0,
@@ -141,6 +141,7 @@ def _go2_steps(body: Walker) -> StepsSpec:
         mass_kg=float(model.compile().body_mass.sum()),
         mass_in_base_m=(-0.0006, 0.0, -0.02),
         inertia_kg_m2=(0.12, 0.32, 0.36),  # found with the gains, and less than the robot's
+        drag_1_s=6.0,
     )
     return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, SwingSpec(foot_radius_m=body.foot_radius_m))
 

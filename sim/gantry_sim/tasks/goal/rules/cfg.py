@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class WayRules:
     """Where to go and how fast."""
 
-    speed_m_s: float = 0.9495
+    speed_m_s: float = 0.6
     """Most."""
     sideways_m_s: float = 0.25
     """Most to either side."""
@@ -65,10 +65,14 @@ class PostureRules:
     """A step so high over the lower front foot is none to the nose."""
     nose_m: float = 0.36
     """How far ahead of the base the nose is: what is higher needs this much more pitch per m."""
-    nose_up_rad: float = 0.25
+    nose_up_rad: float = 0.45
     """Most that the nose is raised."""
-    height_m_rad: float = 0.5
+    height_m_rad: float = 0.1
     """How much higher the base is held, per rad of that."""
+    belly_m: float = 0.1
+    """The base's centre is to be so high over the ground below it."""
+    belly_up_m: float = 0.12
+    """Most that the base is raised for it."""
     wall_m: float = 0.45
     """What is higher is a wall."""
 

@@ -24,6 +24,8 @@ from gantry_sim.tasks.goal.state import GoalState
 
 NEW_STEPS = 3
 """For so many control steps after a beginning nothing remembered counts."""
+DEEPER_M = 0.05
+"""Ground is told to a foot that lies so much below where its legs would put it down of their own accord."""
 
 
 class RuleWalker:
@@ -84,12 +86,17 @@ class RuleWalker:
         land = self._stepper.landing(body, vel, turn)
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
         flat = now.to_level(places[..., :2])
-        self._uneven = _range(self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1)))
+        soles = self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1))
+        self._uneven = _range(soles)
         shift = (flat - land) * body.swings[..., None]
         front = self._stepper.end_of == 0
         found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)
-        found[:, 0:2], found[:, 3:5] = shift[:, front].sum(1), shift[:, ~front].sum(1)  # the ground is the decoder's
-        height, pitch = raised(now, self._ground, self._posture, front, self._radius)
+        found[:, 0:2], found[:, 3:5] = shift[:, front].sum(1), shift[:, ~front].sum(1)
+        deeper = places[..., 2] - self._radius - self._stepper.stepped_on(body, flat)
+        deeper = torch.where(deeper < -DEEPER_M, deeper, 0.0) * body.swings
+        found[:, 2], found[:, 5] = deeper[:, front].sum(1), deeper[:, ~front].sum(1)
+        pose = self._stepper.pose(soles)
+        height, pitch = raised(now, self._ground, self._posture, front, self._radius, pose)
         moves = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1)
         found[:, 6:11] = torch.cat((moves, height[:, None], -pitch[:, None]), -1) * ~body.rests
         return found

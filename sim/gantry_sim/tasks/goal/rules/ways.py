@@ -24,6 +24,8 @@ STEP_M = 0.25
 """So much below the strips is a void, so much above both a wall."""
 VOID_COST, TRACK_COST, WALL_COST, NEAR_WALL_COST, EDGE_COST, CLIMB_COST = 3.0, 5.0, 30.0, 3.0, 5.0, 1.0
 """What a metre costs beside its length; and a metre of height, beyond 5 cm from cell to cell."""
+WALL_CELLS, NEAR_CELLS = 5, 7
+"""How many cells wide one of a wall counts as wall, and as near it: a robot passes 25 cm beside it."""
 SPANNED_CELLS = 5
 """A void narrower than so many cells is stepped over and not climbed into."""
 EDGE_CELLS = 4
@@ -134,8 +136,8 @@ def way_costs(height_m: Array, tracks: Array) -> Array:
         1.0
         + VOID_COST * uniform_filter(void, size=5)
         + TRACK_COST * (1.0 - tracks) ** 1.5
-        + WALL_COST * maximum_filter(wall, size=7)
-        + NEAR_WALL_COST * uniform_filter(maximum_filter(wall, size=9), size=3)
+        + WALL_COST * maximum_filter(wall, size=WALL_CELLS)
+        + NEAR_WALL_COST * uniform_filter(maximum_filter(wall, size=NEAR_CELLS), size=3)
         + EDGE_COST * edge
     )
 
