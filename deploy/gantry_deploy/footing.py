@@ -14,18 +14,6 @@ Array = Any
 
 SOLID_SHARE = 0.2
 """So much of a place between four cells is to be of solid ones for their height alone to count."""
-CARRIES_SHARE = 0.7
-"""So much of a place between four cells is to be of ones that carry, or ground is looked for around it."""
-LACK_M = 0.4
-"""A place without any ground is as bad as one so far away."""
-_REACH, _GRID_M = 4, 0.04
-AROUND_M = tuple(
-    (i * _GRID_M, j * _GRID_M)
-    for i in range(-_REACH, _REACH + 1)
-    for j in range(-_REACH, _REACH + 1)
-    if i * i + j * j <= _REACH * _REACH
-)
-"""Where it is looked for: x, y within 16 cm."""
 
 
 def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> Array:
@@ -53,34 +41,19 @@ def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array
     return xp.where(share > SOLID_SHARE, _total(solid) / limited(share, SOLID_SHARE, None), _total(corners))
 
 
-def carrying_places(
-    window: MapWindow, elevation: Array, places: Array, around: Array, lowest_m: Array, highest_m: Array
-) -> Array:
-    """Places that lack ground, moved to ground nearby; those that have it stay.
-
-    Whoever is told where to step by a network is told the mean of what it has learned: between two planks, where
-    stepping on either is right, the void.
+def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
+    """How much of the four cells around places carries, (N, k), 0 to 1.
 
     Args:
         window: Which cells they are.
         elevation: Shape (N, rows, cols), m.
-        places: Shape (N, feet, 2), m in the base's yaw frame.
-        around: Shape (k, 2), :data:`AROUND_M` as an array.
+        places: Shape (N, k, 2), m in the base's yaw frame.
         lowest_m: Shape (N, 1); cells carry above this...
         highest_m: Shape (N, 1); ...and below this.
-
-    Returns:
-        Shape (N, feet, 2).
     """
     xp = array_namespace(elevation)
-    count, feet = places.shape[:2]
-    tried = xp.reshape(places[:, :, None] + around, (count, -1, 2))
-    corners = _corners(window, elevation, tried[..., 0], tried[..., 1])
-    carries = sum(share * xp.astype((z > lowest_m) & (z < highest_m), share.dtype) for share, z in corners)
-    lacks = xp.reshape(limited(1.0 - carries / CARRIES_SHARE, 0.0, None), (count, feet, around.shape[0]))
-    cost = LACK_M**2 * lacks + xp.sum(around * around, axis=1)
-    best = xp.reshape(xp.argmin(cost, axis=2), (-1,))
-    return places + xp.reshape(xp.take(around, best, axis=0), places.shape)
+    carries = (elevation > lowest_m[..., None]) & (elevation < highest_m[..., None])
+    return heights_at(window, xp.astype(carries, elevation.dtype), places[..., 0], places[..., 1])
 
 
 def _total(corners: list[tuple[Array, Array]]) -> Array:

@@ -17,6 +17,7 @@ POSITIVE = {
         "friction",
     ),
     "swing": ("lead_s",),
+    "footholds": ("edge_share", "lack_m2"),
 }
 """Numbers that must be more than 0."""
 NOT_NEGATIVE = {
@@ -24,8 +25,11 @@ NOT_NEGATIVE = {
     "swing": (
         "foot_radius_m", "capture_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s", "move_lead_s", "early_m_s",
     ),
+    "footholds": ("search_m", "ahead_m_s", "inward_m", "together", "follow_1_s"),
 }  # fmt: skip
 """Numbers that must be 0 or more."""
+MOST_SEARCH_M = 0.5
+"""Places are looked at one by one: a hundred times as many are no search any more."""
 SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("early_share",)}
 """Numbers from 0 to 1."""
 
@@ -76,6 +80,8 @@ def check_legs(steps: StepsSpec) -> None:
         swing.most_lead_rad,
         "more than 0",
     )
+    search_m = steps.footholds.search_m
+    _require(search_m <= MOST_SEARCH_M, "gait.steps.footholds.search_m", search_m, f"at most {MOST_SEARCH_M:g}")
     heights = (support.lowest_m, support.height_m, support.highest_m)
     _require(
         heights == tuple(sorted(heights)),

@@ -115,6 +115,26 @@ class SwingSpec:
 
 
 @dataclass(frozen=True)
+class FootholdSpec:
+    """How ground is looked for around the places that feet are sent to; costs are squares of distances, m^2."""
+
+    search_m: float = 0.28
+    """How far around."""
+    edge_share: float = 0.2
+    """Share of the four cells around a place that may lack ground without its being as bad as none."""
+    lack_m2: float = 0.16
+    """Cost of a place without ground."""
+    ahead_m_s: float = 0.0168
+    """Gain of a metre ahead, per m/s."""
+    inward_m: float = 0.32
+    """Cost of a metre to below the body, beyond 4 cm."""
+    together: float = 6.0
+    """Cost of the shift, across their line, of two feet that land together, beside that of each."""
+    follow_1_s: float = 3.0
+    """Velocity added to where feet were moved, m/s per m of their mean."""
+
+
+@dataclass(frozen=True)
 class StepsSpec:
     """Legs that are told where to step: :class:`gantry_deploy.steps.Stepper`, which these are the numbers of.
 
@@ -127,3 +147,5 @@ class StepsSpec:
     """How the feet on the ground carry the base."""
     swing: SwingSpec
     """How feet get to their places."""
+    footholds: FootholdSpec = FootholdSpec()
+    """How these find ground."""

@@ -12,7 +12,6 @@ up, the ``base_yaw`` of :mod:`gantry_mapping.frames`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace, device
@@ -21,9 +20,11 @@ from gantry_deploy import gait as gait_clock
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.footing import AROUND_M, carrying_places, solid_heights_at
+from gantry_deploy.footholds import Footholds
+from gantry_deploy.footing import solid_heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
+from gantry_deploy.step_body import Body, Plan
 from gantry_deploy.step_spec import LIFT_SHARE
 from gantry_mapping.frames import base_to_base_yaw
 
@@ -53,56 +54,6 @@ LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
 """Vertical force of all feet, over the mass."""
 CRESTS = tuple(i / 5.0 for i in range(6))
 """Where on a foot's way the ground is looked at."""
-
-
-@dataclass(frozen=True)
-class Body:
-    """What is known of the body at a control step; N robots, f feet."""
-
-    level: Array
-    """(N, 3, 3) rotation of the base to the level frame."""
-    ang_vel_b: Array
-    """(N, 3) rad/s."""
-    vel: Array
-    """(N, 3) of the base, in the level frame, m/s."""
-    joint_pos: Array
-    """(N, 3 f) rad."""
-    feet_b: Array
-    """(N, f, 3) in the base frame, m."""
-    feet: Array
-    """(N, f, 3) in the level frame, m."""
-    jacobian_b: Array
-    """(N, f, 3, 3) of the feet in the base frame, m/rad."""
-    swings: Array
-    """(N, f) bool, which feet are to be in the air."""
-    progress: Array
-    """(N, f) share of the swing that is over; 0 in a stance."""
-    left_s: Array
-    """(N, f) time to the landing; 0 on the ground."""
-    drive: Array
-    """(N, 3) velocity that the goal amounts to, m/s and rad/s."""
-    rests: Array
-    """(N, 1) bool, who is where it is to be, and stands."""
-    stands: Array
-    """(N, f) bool, which feet carry: those on the ground, and those in the air that have landed before their time."""
-    ground: Array
-    """(N, rows, cols) the map's heights over the base, m, as high as the standing feet."""
-    void: Array
-    """(N, 1) height over the base, m, below which ground is none to step on where there is other beside it."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the body and its feet are to do."""
-
-    vel: Array
-    """(N, 2) of the base in the level frame, m/s."""
-    turn: Array
-    """(N, 1) rad/s."""
-    places: Array
-    """(N, f, 3) where the feet in the air are to land, in the level frame, m."""
-    pose: Array
-    """(N, 3) added to the base's height, pitch and roll, m and rad."""
 
 
 def apply(matrix: Array, vectors: Array) -> Array:
@@ -148,7 +99,8 @@ class Stepper:
         self._stiffness = asarray(contract.stiffness_nm_rad)
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
-        self._along, self._around = asarray(CRESTS), asarray(AROUND_M)
+        self._along = asarray(CRESTS)
+        self._footholds, self._follow = Footholds(spec.footholds, spec.legs, window, like), spec.footholds.follow_1_s
         self._lead = asarray([spec.swing.most_lead_rad * len(spec.legs)])
 
     def __call__(self, steps: Array, body: Body) -> Array:
@@ -257,7 +209,13 @@ class Stepper:
         vel = xp.where(body.rests, upright, drive[:, :2] + steps[:, 6:8])
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
-        land = self._carried(body, self.landing(body, vel, turn) + shift[..., :2])
+        land = self.landing(body, vel, turn) + shift[..., :2]
+        highest = self._standing_soles(body)[1] + STEP_UP_M
+        moved = self._footholds(body.ground, land, vel, body.void, highest)
+        land = land + moved
+        # A body that goes on as it was leaves the feet behind that were moved.
+        along = xp.mean(moved * xp.astype(body.swings, moved.dtype)[..., None], axis=1)
+        vel = xp.where(body.rests, vel, vel + self._follow * along)
         height = self.stepped_on(body, land) + shift[..., 2] + self._way.foot_radius_m
         return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
 
@@ -275,11 +233,6 @@ class Stepper:
     def _heights(self, ground: Array, places: Array, void: Array) -> Array:
         """The map's heights over the base (N, k), m, at places (N, k, 2)."""
         return solid_heights_at(self._window, ground, places[..., 0], places[..., 1], void)
-
-    def _carried(self, body: Body, places: Array) -> Array:
-        """Places (N, f, 2) with ground that feet can step on, as near as there is."""
-        highest = self._standing_soles(body)[1] + STEP_UP_M
-        return carrying_places(self._window, body.ground, places, self._around, body.void, highest)
 
     def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void

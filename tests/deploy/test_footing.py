@@ -11,7 +11,7 @@ from gantry_deploy.bundle import load_bundle, write_bundle
 from gantry_deploy.check import check_static
 from gantry_deploy.contract import GroundSpec, MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError, PolicyError
-from gantry_deploy.footing import AROUND_M, carrying_places, foot_lift, heights_at, solid_heights_at
+from gantry_deploy.footing import foot_lift, heights_at, solid_heights_at
 from gantry_deploy.testing import (
     contract_for,
     golden_data,
@@ -165,36 +165,3 @@ def test_a_gait_bundle_that_was_recorded_on_another_map_is_found_out(tmp_path):
     write_bundle(tmp_path / "wrong", contract=contract, model_bytes=model, golden=wrong)
     with pytest.raises(PolicyError, match="joint target"):
         check_static(lambda: load_bundle(tmp_path / "wrong"), lambda stage: None)
-
-
-@pytest.mark.parametrize(
-    ("x_m", "lands_m"),
-    [
-        (0.00, 0.0),  # on the plank
-        (0.03, 0.03),  # at its edge: three quarters of four cells carry
-        (0.09, 0.01),  # beside it: the nearest place of the grid of 4 cm that is at 0.03 or before
-        (0.13, 0.01),
-        (0.17, 0.29),  # the other plank is nearer
-    ],
-)
-@pytest.mark.parametrize("void_m", [-0.5, 0.5])
-def test_a_place_between_two_planks_is_moved_onto_one(x_m, lands_m, void_m):
-    """Cells of 10 cm from x = -0.2; those at x <= 0 and x >= 0.3 carry, those between are a hole or a wall."""
-    elevation = np.full((1, 10, 6), void_m)
-    elevation[:, :3] = elevation[:, 5:] = 0.0
-    places = np.array([[[x_m, 0.0], [x_m, 0.1]]])
-    bounds = (np.array([[-0.15]]), np.array([[0.25]]))
-    arrays = (elevation, places, np.array(AROUND_M), *bounds)
-    found = carrying_places(WINDOW, *arrays)
-    assert found[0, :, 0] == pytest.approx([lands_m] * 2)
-    assert found[0, :, 1] == pytest.approx([0.0, 0.1])
-    same = carrying_places(WINDOW, *(torch.from_numpy(values) for values in arrays))
-    np.testing.assert_allclose(same.numpy(), found)
-
-
-def test_who_finds_no_ground_stays():
-    places = np.array([[[0.1, 0.0]]])
-    found = carrying_places(
-        WINDOW, np.full((1, 10, 6), -1.0), places, np.array(AROUND_M), *np.array([[[-0.2]], [[0.2]]])
-    )
-    np.testing.assert_array_equal(found, places)

@@ -156,6 +156,18 @@ def test_the_policy_moves_places_of_front_and_rear_feet():
     np.testing.assert_allclose(moved[0], [front, front, rear, rear], atol=1e-12)
 
 
+def test_feet_that_lack_ground_are_moved_and_the_body_goes_after_them():
+    """From 0.2 m ahead there is a void: the front right foot comes down before it."""
+    own, body = make_stepper(), sensed(0.05)
+    ground = body.ground.copy()
+    ground[:, 4:] -= 1.0  # cells from 0.2 m on
+    flat, held = own.plan(np.zeros((1, 12)), body), own.plan(np.zeros((1, 12)), replace(body, ground=ground))
+    moved = (held.places - flat.places)[0, :, :2]
+    assert moved[0, 0] < -0.05
+    after = STEPS.footholds.follow_1_s * (moved[0] + moved[3]) / 4.0  # the two in the air, of four
+    np.testing.assert_allclose(held.vel - flat.vel, [after], atol=1e-12)
+
+
 def test_a_foot_follows_the_clock_up_and_to_its_place():
     """Where the targets of a foot in the air are, at once and at last, over flat ground and onto a block."""
     legs = Legs(LEGS, np.zeros(1))
@@ -418,6 +430,8 @@ def steps_with(part, **changes):
         (steps_with("swing", lead_s=0.0), r"swing\.lead_s is 0\.0, expected more than 0"),
         (steps_with("swing", clearance_m=-0.1), r"clearance_m is -0\.1, expected 0 or more"),
         (steps_with("swing", most_lead_rad=(0.8, 0.8, 0.0)), r"most_lead_rad is \(0\.8, 0\.8, 0\.0\), expected more"),
+        (steps_with("footholds", search_m=4.0), r"footholds\.search_m is 4\.0, expected at most 0\.5"),
+        (steps_with("footholds", edge_share=0.0), r"footholds\.edge_share is 0\.0, expected more than 0"),
         (steps_with("swing", arrive=0.05), r"swing\.arrive is 0\.05"),
         ({"gait": replace(stepping_contract().gait, duty=0.4)}, r"gait\.duty is 0\.4, expected 0\.5"),
         ({"gait": replace(stepping_contract().gait, foot_offset=(0.0, 0.0, 0.5, 0.5))}, "between the front feet"),

@@ -1,0 +1,90 @@
+"""Where feet find ground: places moved to what the map shows, so that two feet that land together still carry.
+
+Whoever is told where to step by a network is told the mean of what it has learned: between two planks, where stepping
+on either is right, the void. So a place is where to look first, and the best one around it is taken (Array API
+standard).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from gantry_deploy.arrays import limited
+from gantry_deploy.contract_parts import MapWindow
+from gantry_deploy.footing import carried_shares
+from gantry_deploy.step_spec import FootholdSpec, LegSpec
+
+Array = Any
+
+GRID_M = 0.04
+"""Distance of the places that are looked at."""
+BESIDE_M = 0.04
+"""A place may be so far further in than asked for at no cost."""
+
+
+class Footholds:
+    """Looks for ground around places.
+
+    Args:
+        spec: How far, and what counts how much.
+        legs: Two in front and two behind.
+        window: Which cells the map has.
+        like: Any floating array of the namespace, dtype and device to work on.
+    """
+
+    def __init__(self, spec: FootholdSpec, legs: tuple[LegSpec, ...], window: MapWindow, like: Array) -> None:
+        xp = array_namespace(like)
+
+        def asarray(values: Any) -> Array:
+            return xp.asarray(values, dtype=like.dtype, device=device(like))
+
+        self._spec, self._window = spec, window
+        around = _disc(spec.search_m)
+        self._around, self._far = asarray(around), asarray([x * x + y * y for x, y in around])
+        sides = [math.copysign(1.0, leg.side_m) for leg in legs]
+        inward = [[max(-side * y - BESIDE_M, 0.0) * spec.inward_m for _, y in around] for side in sides]
+        self._still = asarray(inward) + self._far
+        corners = [(leg.hip_in_base_m[0] > 0.0, side > 0.0) for leg, side in zip(legs, sides, strict=True)]
+        mates = [corners.index((not front, not left)) for front, left in corners]
+        lines = [
+            (legs[i].stand_x_m - legs[mate].stand_x_m, legs[i].stand_y_m - legs[mate].stand_y_m)
+            for i, mate in enumerate(mates)
+        ]
+        across = [[(x * dy - y * dx) / math.hypot(dx, dy) for x, y in around] for dx, dy in lines]
+        self._across = asarray(across)
+        self._turns = [(i, mate) for i, mate in enumerate(mates) if corners[i][0]]
+
+    def __call__(self, ground: Array, places: Array, vel: Array, lowest_m: Array, highest_m: Array) -> Array:
+        """How far places are to be moved, (N, f, 2), m.
+
+        Args:
+            ground: (N, rows, cols) the map's heights, m.
+            places: (N, f, 2), m in the base's yaw frame.
+            vel: (N, 2) of the base in it, m/s: ahead is better.
+            lowest_m: (N, 1); cells carry above this...
+            highest_m: (N, 1); ...and below this.
+        """
+        xp, spec = array_namespace(places), self._spec
+        count, feet = places.shape[:2]
+        tried = xp.reshape(places[:, :, None] + self._around, (count, -1, 2))
+        carries = carried_shares(self._window, ground, tried, lowest_m, highest_m)
+        lacks = xp.reshape(1.0 - carries, (count, feet, self._around.shape[0]))
+        cost = spec.lack_m2 * (limited(lacks / spec.edge_share, None, 1.0) + spec.edge_share * lacks) + self._still
+        cost = cost - spec.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]
+        picks = [xp.argmin(cost[:, i], axis=1) for i in range(feet)]
+        # The line of two feet that land together carries the base: across it, they may only move apart.
+        for i, mate in (*self._turns, *((mate, i) for i, mate in self._turns)):
+            theirs = xp.take(self._across[mate], picks[mate], axis=0)
+            moved = 0.5 * (self._across[i] - theirs[:, None])
+            picks[i] = xp.argmin(cost[:, i] + spec.together * moved * moved, axis=1)
+        return xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
+
+
+def _disc(radius_m: float) -> list[tuple[float, float]]:
+    """Places of the grid within a radius, x and y, m."""
+    reach = int(radius_m / GRID_M + 1e-6)
+    line = [i * GRID_M for i in range(-reach, reach + 1)]
+    return [(x, y) for x in line for y in line if x * x + y * y <= radius_m**2 + 1e-9]
