@@ -43,10 +43,12 @@ class Footholds:
 
         self._spec, self._window = spec, window
         around = _disc(spec.search_m)
-        self._around, self._far = asarray(around), asarray([x * x + y * y for x, y in around])
+        self._around = asarray(around)
         sides = [math.copysign(1.0, leg.side_m) for leg in legs]
-        inward = [[max(-side * y - BESIDE_M, 0.0) * spec.inward_m for _, y in around] for side in sides]
-        self._still = asarray(inward) + self._far
+        # What a place costs whatever the ground: how far it is, and how far in.
+        self._still = asarray(
+            [[x * x + y * y + spec.inward_m * max(-side * y - BESIDE_M, 0.0) for x, y in around] for side in sides]
+        )
         corners = [(leg.hip_in_base_m[0] > 0.0, side > 0.0) for leg, side in zip(legs, sides, strict=True)]
         mates = [corners.index((not front, not left)) for front, left in corners]
         lines = [
@@ -75,7 +77,7 @@ class Footholds:
         cost = spec.lack_m2 * (limited(lacks / spec.edge_share, None, 1.0) + spec.edge_share * lacks) + self._still
         cost = cost - spec.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]
         picks = [xp.argmin(cost[:, i], axis=1) for i in range(feet)]
-        # The line of two feet that land together carries the base: across it, they may only move apart.
+        # The line of two feet that land together carries the base: its middle is to stay where it is across it.
         for i, mate in (*self._turns, *((mate, i) for i, mate in self._turns)):
             theirs = xp.take(self._across[mate], picks[mate], axis=0)
             moved = 0.5 * (self._across[i] - theirs[:, None])
