@@ -106,6 +106,10 @@ class MappingCfg:
     """For ``wta``."""
     kalman: KalmanCfg = field(default_factory=KalmanCfg)
     """For ``kalman``."""
+    looks_past: bool = True
+    """Whether ground that an image looks past is taken to be lower than the look; see :mod:`gantry_mapping.sight`."""
+    past_std_m: float = 0.15
+    """Standard deviation of a cell of which no more is known than that."""
     sensor: SensorModelCfg = field(default_factory=SensorModelCfg)
     """For mapping without a network."""
     lowest_m: float = -1.95
@@ -129,7 +133,7 @@ class MappingCfg:
     def __post_init__(self) -> None:
         if self.fusion not in FUSIONS:
             raise UnknownNameError("fusion", self.fusion, FUSIONS)
-        positive = ("map_size_m", "map_resolution_m", "prior_variance_m2")
+        positive = ("map_size_m", "map_resolution_m", "prior_variance_m2", "past_std_m")
         for name in positive:
             if not getattr(self, name) > 0.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a positive number.")

@@ -18,7 +18,7 @@ from array_api_compat import array_namespace, device
 
 from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.fusion import make_fusion
+from gantry_mapping.fusion import lowered, make_fusion, weighed
 from gantry_mapping.grid import GridSpec
 
 Array = Any
@@ -51,6 +51,7 @@ class ElevationMap:
         area = num_envs * self.cells * self.cells
         self._mean = xp.zeros((area,), dtype=like.dtype, device=where)
         self._variance = xp.full((area,), cfg.prior_variance_m2, dtype=like.dtype, device=where)
+        self._measured = xp.zeros((area,), dtype=xp.bool, device=where)
         # Stored variances lack the growth since the map was seeded, which is one number per map.
         self._growth = xp.zeros((num_envs,), dtype=like.dtype, device=where)
         self._growth_per_s = cfg.drift_variance_m2_per_s + self.fusion.process_variance_m2_per_s
@@ -128,8 +129,15 @@ class ElevationMap:
         pos_base_in_world: Array,
         yaw_rad: Array,
         draws: Array | None = None,
+        measured: Array | None = None,
+        past: Array | None = None,
     ) -> None:
-        """:meth:`fuse` with arrays of M rows, those of the environments ``rows`` (M,); None for all N."""
+        """:meth:`fuse` with arrays of M rows, those of the environments ``rows`` (M,); None for all N.
+
+        Cells that are not ``measured`` (M, rows, cols), bool, are guesses, which never replace what was measured; None
+        makes no difference between them. ``past`` (M, rows, cols), m over the base, is what valid cells lie below;
+        infinity where nobody knows.
+        """
         xp = self._xp
         if mean.shape[0] == 0:
             return
@@ -140,18 +148,27 @@ class ElevationMap:
         slope = _slope(mean, grid.resolution_m) if self.fusion.needs_slope else None
         patch = _Patch(self, rows, grid, pos_base_in_world, yaw_rad)
         variance, index = patch.sample(local_variance, grid)
+
+        def local(values: Array) -> Array:
+            return ops.gather(xp.reshape(values, (-1,)), index)
+
         if draws is None and self.fusion.needs_draw:
             streams, frames = (self.select(item, rows) for item in (self._streams, self._frames))
             draws = ops.hash_uniform(self.cfg.seed, streams, frames, patch.row, patch.col)
         prior_mean, prior_variance = patch.read()
+        inside = variance < float("inf")
+        here = local(height)
+        if measured is not None:
+            looked, known = inside & local(measured), patch.known()
+            prior_variance, variance = weighed(prior_variance, variance, looked, known)
+            patch.note(known | looked)
         new_mean, new_variance = self.fusion(
-            prior_mean,
-            prior_variance,
-            ops.gather(xp.reshape(height, (-1,)), index),
-            variance,
-            draws,
-            None if slope is None else ops.gather(xp.reshape(slope, (-1,)), index),
+            prior_mean, prior_variance, here, variance, draws, None if slope is None else local(slope)
         )
+        if past is not None:
+            bound = xp.where(inside, local(past + pos_base_in_world[:, 2][:, None, None]), float("inf"))
+            new_mean, new_variance = lowered(new_mean, new_variance, here, bound, self.cfg.past_std_m)
+            patch.note(patch.known() | xp.isfinite(bound))
         patch.write(new_mean, new_variance)
         self._store("_frames", rows, self.select(self._frames, rows) + 1)
 
@@ -251,6 +268,8 @@ class ElevationMap:
         ground = pos_base_in_world[subset, 2] - self.cfg.nominal_base_height_m
         shape = (self.num_envs, cells, cells)
         mean, variance = xp.reshape(self._mean, shape), xp.reshape(self._variance, shape)  # views
+        measured = xp.reshape(self._measured, shape)
+        measured[envs] = measured[envs] & ~enters
         mean[envs] = xp.where(enters, ground[:, None, None], mean[envs])
         variance[envs] = xp.where(enters, self.cfg.prior_variance_m2, variance[envs])
         self._growth[envs] = xp.where(seeded, self._growth[envs], 0.0)
@@ -351,6 +370,14 @@ class _Patch:
         owner = self._owner
         variance = ops.gather(owner._variance, self._index) + self._growth
         return ops.gather(owner._mean, self._index), self._xp.clip(variance, None, owner.cfg.prior_variance_m2)
+
+    def known(self) -> Array:
+        """Which cells were measured since the map was seeded or they came in, (M, K, K)."""
+        return ops.gather(self._owner._measured, self._index)
+
+    def note(self, measured: Array) -> None:
+        """Set that."""
+        self._owner._measured[self._index] = measured
 
     def write(self, mean: Array, variance: Array) -> None:
         """Replace mean and variance of the patch's cells; each is stored in its own place."""

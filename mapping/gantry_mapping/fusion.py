@@ -14,6 +14,11 @@ from gantry_mapping.errors import MappingError
 
 Array = Any
 
+FIRST_RATIO = 4.0
+"""A cell that was only guessed counts as at least so many times as uncertain, in variance, as its first measurement."""
+PAST_M = 0.02
+"""A cell that is higher than a ray by less than this is left as it is."""
+
 
 class Fusion(Protocol):
     """What the map asks of a fusion."""
@@ -128,6 +133,43 @@ class Kalman:
         new_mean = xp.where(outlier, prior_mean, prior_mean + gain * innovation)
         new_variance = xp.where(outlier, prior_variance + self.cfg.outlier_variance_m2, fused)
         return xp.where(seen, new_mean, prior_mean), xp.where(seen, new_variance, prior_variance)
+
+
+def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array) -> tuple[Array, Array]:
+    """Variances with which measurements and guesses meet: a network's guess of what is hidden, however sure, never
+    replaces what was measured, and a first measurement counts more than any number of guesses.
+
+    Args:
+        prior_variance: What the map holds, m^2.
+        variance: Of what comes in, m^2; infinite for nothing.
+        looked: Whether that was measured, or else guessed; bool.
+        known: Whether the map's was measured; bool.
+
+    Returns:
+        The prior's variance and the newcomer's.
+    """
+    xp = array_namespace(prior_variance)
+    first = looked & ~known
+    prior_variance = xp.where(first, xp.maximum(prior_variance, FIRST_RATIO * variance), prior_variance)
+    return prior_variance, xp.where(known & ~looked, float("inf"), variance)
+
+
+def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: float) -> tuple[Array, Array]:
+    """A map's cells that are higher than a ray that passed over them, lowered.
+
+    Args:
+        mean: Of the map, m.
+        variance: Of the map, m^2.
+        here: What was estimated of the cell now, m: it may lie deeper than the ray.
+        bound: What the ground lies below, m; infinity where nobody knows.
+        std_m: How sure the result is.
+
+    Returns:
+        Mean and variance after.
+    """
+    xp = array_namespace(mean)
+    low = mean > bound + PAST_M
+    return xp.where(low, xp.minimum(bound, here), mean), xp.where(low, std_m * std_m, variance)
 
 
 def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:

@@ -103,6 +103,8 @@ LOCAL_GRID_FULL = GridSpec(51, 31, 0.04, 1.0, 0.0)
 """What the mapping network sees around the robot: the paper's grid for a quadruped (AME-2, section V)."""
 LOCAL_GRID_SMALL = GridSpec(26, 16, 0.08, 1.0, 0.0)
 """The same area at half the resolution, for training on a CPU."""
+LOCAL_GRID_NEAR = GridSpec(28, 24, 0.04, 0.94, 0.0)
+"""What of it a policy for legs that step by themselves sees, with the paper's cells, for training on a CPU."""
 WINDOW_FULL = GridSpec(36, 14, 0.08, 0.6, 0.0)
 """What the policy sees: the paper's window for a quadruped."""
 WINDOW_SMALL = GridSpec(14, 8, 0.12, 0.5, 0.0)

@@ -144,9 +144,12 @@ class LiveMapping:
         points = np.asarray(points_m[::stride], dtype=np.float64)
         if not in_base:
             points = _into_base(points, self.cfg.cameras[camera])
-        self._wait(
-            camera, stamp_s, lambda pose: self.pipeline.update_points(points[None], pose[0][None], pose[1][None])
-        )
+        whose = None if in_base else camera
+
+        def fuse(pose: Pose) -> None:
+            self.pipeline.update_points(points[None], pose[0][None], pose[1][None], camera=whose)
+
+        self._wait(camera, stamp_s, fuse)
 
     def snapshot(self, extent_m: float) -> MapSnapshot | None:
         """The map around the robot, ``extent_m`` along an edge; None before the first frame."""

@@ -16,6 +16,7 @@ from gantry_mapping.grid import GridSpec
 from gantry_mapping.infill import infill
 from gantry_mapping.mapper import Mapper, PassThrough
 from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
+from gantry_mapping.sight import Sight
 
 Array = Any
 
@@ -73,6 +74,7 @@ class MappingPipeline:
         self._xp = array_namespace(like)
         self._like = like
         self._since_frame_s = self._xp.zeros((num_envs,), dtype=like.dtype, device=device(like))
+        self._sights = [Sight(camera, cfg.local_grid, cfg.nominal_base_height_m, like) for camera in cfg.cameras]
         self._rays = [camera.rays_in_base(like) for camera in cfg.cameras]
 
     @property
@@ -114,7 +116,8 @@ class MappingPipeline:
         rows, pos, quat = self._fresh_rows(pos_base_in_world, quat_base_to_world_wxyz, fresh)
         images = images if rows is None else [image[rows] for image in images]
         points, valid = self._points(images, quat)
-        self._fuse(rows, points, valid, pos, yaw_of(quat))
+        past = self._past(images, quat) if self.cfg.looks_past else None
+        self._fuse(rows, points, valid, pos, yaw_of(quat), past)
 
     def update_points(
         self,
@@ -122,15 +125,22 @@ class MappingPipeline:
         pos_base_in_world: Array,
         quat_base_to_world_wxyz: Array,
         fresh: Array | None = None,
+        camera: int | None = None,
     ) -> None:
-        """:meth:`update` for point clouds (N, P, 3) in the base frame, m; NaN and Inf mean no measurement."""
+        """:meth:`update` for point clouds (N, P, 3) in the base frame, m; NaN and Inf mean no measurement. Ground is
+        looked past only from a ``camera`` of the setup; None for points of anything else."""
         xp = self._xp
         rows, pos, quat = self._fresh_rows(pos_base_in_world, quat_base_to_world_wxyz, fresh)
         points = points_in_base if rows is None else points_in_base[rows]
         valid = xp.all(xp.isfinite(points), axis=-1)
         points = xp.where(valid[:, :, None], points, 0.0)
-        turned = xp.matmul(base_to_base_yaw(quat), xp.permute_dims(points, (0, 2, 1)))
-        self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat))
+        rotation = base_to_base_yaw(quat)
+        turned = xp.matmul(rotation, xp.permute_dims(points, (0, 2, 1)))
+        past = None
+        if camera is not None and self.cfg.looks_past:
+            sight = self._sights[camera]
+            past = sight(sight.image(points, valid), rotation)
+        self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat), past)
 
     def local_heights(self, depth_m: Array | Sequence[Array], quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
         """What the mapper would see: heights (M, rows, cols) relative to the base, m, and which cells hold a point."""
@@ -164,11 +174,21 @@ class MappingPipeline:
         points, valid = zip(*pairs, strict=True)
         return self._xp.concat(points, axis=1), self._xp.concat(valid, axis=1)
 
+    def _past(self, images: list[Array], quat: Array) -> Array:
+        """What ground lies below by any of the images (M, height, width), (M, rows, cols)."""
+        rotation = base_to_base_yaw(quat)
+        first, *others = (sight(image, rotation) for sight, image in zip(self._sights, images, strict=True))
+        for other in others:
+            first = self._xp.minimum(first, other)
+        return first
+
     def _rasterize(self, points: Array, valid: Array) -> tuple[Array, Array]:
         cfg = self.cfg
         return rasterize(points, valid, cfg.local_grid, lowest_m=cfg.lowest_m, highest_m=cfg.highest_m)
 
-    def _fuse(self, rows: Array | None, points: Array, valid: Array, pos: Array, yaw: Array) -> None:
+    def _fuse(
+        self, rows: Array | None, points: Array, valid: Array, pos: Array, yaw: Array, past: Array | None = None
+    ) -> None:
         if points.shape[0] == 0:
             return
         xp, cfg, shape = self._xp, self.cfg, (points.shape[0], *self.cfg.local_grid.shape)
@@ -182,12 +202,18 @@ class MappingPipeline:
         use = (mean > deep) | (covered & (heights <= deep))
         if self.map.fusion.measured_only:
             use = use & covered
+        if past is not None:
+            past = xp.where(covered, float("inf"), past)  # the highest point counts, beside an edge too
+            passed = xp.isfinite(past)
+            mean = xp.where(passed & (mean <= deep), past, mean)
+            use = use | passed
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
         sees = xp.sum(xp.astype(covered, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells
         use = use & sees[:, None, None]
         since = self.map.select(self._since_frame_s, rows)
         self._since_frame_s[slice(None) if rows is None else rows] = xp.where(sees, 0.0, since)
-        self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw)
+        measured = None if self.map.fusion.measured_only else covered
+        self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw, None, measured, past)
 
 
 def make_pass_through(cfg: MappingCfg) -> PassThrough:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, WINDOW_FULL, WINDOW_SMALL, GridSpec
+from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL, WINDOW_FULL, WINDOW_SMALL, GridSpec
 
-GRIDS = (LOCAL_GRID_FULL, LOCAL_GRID_SMALL, WINDOW_FULL, WINDOW_SMALL)
+GRIDS = (LOCAL_GRID_FULL, LOCAL_GRID_SMALL, LOCAL_GRID_NEAR, WINDOW_FULL, WINDOW_SMALL)
 
 
 def test_centers_by_hand(array):

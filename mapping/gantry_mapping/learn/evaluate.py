@@ -91,8 +91,8 @@ class Entrant:
 
 
 def classical(mapping: MappingCfg = GO2_SMALL) -> Entrant:
-    """Kalman elevation mapping of measured cells, with the same grids."""
-    return Entrant(replace(mapping, fusion="kalman"))
+    """Kalman elevation mapping of measured cells and of nothing else, with the same grids."""
+    return Entrant(replace(mapping, fusion="kalman", looks_past=False))
 
 
 def evaluate(

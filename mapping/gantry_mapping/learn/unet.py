@@ -17,8 +17,9 @@ WIDTH = 16
 """Channels of every hidden layer."""
 POOL = 3
 """Factor between the two scales."""
-MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 2.0
-"""Bounds of the log variance, ln m^2: a deviation of 1 cm, and of 2.7 m, which is that of an empty cell."""
+MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -11.5, 2.0
+"""Bounds of the log variance, ln m^2: a deviation of 3 mm, as a depth has near by, and of 2.7 m, which is that of an empty
+cell."""
 
 INPUT_SCALE, INPUT_SHIFT_M = 2.0, 0.4
 """Heights go into the convolutions as scale * (z + shift): flat ground under a standing robot near 0, where the zeros

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gantry_mapping.learn.heightfields import Heights
     from gantry_mapping.learn.train import Progress, TrainCfg
 
-GRIDS = ("small", "full")
-"""Local grids: half the paper's resolution, for training on a CPU, and the paper's."""
+GRIDS = ("small", "near", "full")
+"""Local grids: half the paper's resolution; the paper's, but only what is near; and the paper's."""
 MAPPER_FILE, CARD_FILE, RASTERS_FILE, CALIBRATION_FILE = "mapper.onnx", "card.json", "rasters.npz", "calibration.npz"
 """Files of a run, beside those of the training itself."""
 DEFAULT_LEVELS, DEFAULT_COLUMNS = 10, 20
@@ -94,7 +94,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heights]]:
     """What the command line asks for: the training, its folder, and the terrains that patches are cut from."""
     from gantry_hardware.structured import set_fields
-    from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL
+    from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL
     from gantry_mapping.learn.heightfields import load_rasters, save_rasters
     from gantry_mapping.learn.train import CONFIG, TrainCfg, read_config, same_resolution
 
@@ -107,7 +107,8 @@ def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heigh
         path = args.resume / RASTERS_FILE
         return read_config(args.resume), args.resume, load_rasters(path)[0] if path.is_file() else {}
     cfg = TrainCfg(seed=1 if args.seed is None else args.seed)
-    grid = LOCAL_GRID_FULL if args.grid == "full" else LOCAL_GRID_SMALL
+    grids = dict(zip(GRIDS, (LOCAL_GRID_SMALL, LOCAL_GRID_NEAR, LOCAL_GRID_FULL), strict=True))
+    grid = grids[args.grid or "small"]
     cfg = replace(cfg, samples=replace(cfg.samples, local_grid=grid))
     cfg = set_fields(cfg, assignments(args.changes, "steps=500 or samples.tilt_rad=0.1"))
     folder = (

@@ -1,0 +1,138 @@
+"""Where a camera looks past: against trenches and random ground whose depth is rendered without approximation."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_mapping.camera import REALSENSE_LIKE
+from gantry_mapping.config import MappingCfg
+from gantry_mapping.frames import base_to_base_yaw
+from gantry_mapping.fusion import FIRST_RATIO, lowered, weighed
+from gantry_mapping.grid import GridSpec
+from gantry_mapping.learn.march import march_depth
+from gantry_mapping.learn.samples import sample_ground
+from gantry_mapping.pipeline import MappingPipeline
+from gantry_mapping.sight import DEPTHS_M, Sight
+
+HEIGHT = 0.3
+GRID = GridSpec(28, 24, 0.04, 0.94, 0.0)
+CFG = MappingCfg(local_grid=GRID, map_size_m=4.0, map_resolution_m=0.04, nominal_base_height_m=HEIGHT)
+LEVEL = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+TRENCH = (2.76, 3.08)
+"""From where to where it goes along x, m; the robot stands at 2 m and sees from 2.58 m on."""
+
+
+def trench(depth_m=1.0):
+    """A floor at 0 (150 x 100 cells of 4 cm) with a trench across."""
+    ground = torch.zeros(150, 100)
+    ground[69:77] = -depth_m
+    return ground
+
+
+def depth_of(ground, pos, quat=LEVEL, camera=REALSENSE_LIKE):
+    return march_depth(ground, 0.04, (0.0, 0.0), camera, pos, quat)
+
+
+def standing(x=2.0):
+    return torch.tensor([[x, 2.0, HEIGHT]])
+
+
+def test_a_trench_is_looked_past_and_the_floor_is_not(array):
+    sight = Sight(REALSENSE_LIKE, GRID, HEIGHT, array([0.0]))
+    past = np.asarray(sight(array(depth_of(trench(), standing())), base_to_base_yaw(array(LEVEL))))[0]
+    x = 2.0 + GRID.row_centers(np.zeros(1))
+    inside = (x > TRENCH[0]) & (x < TRENCH[1])
+    assert np.isinf(past[~inside]).all()
+    middle = past[inside][:, 6:18]
+    allowed = [-HEIGHT - depth for depth in DEPTHS_M]
+    assert all(any(abs(value - height) < 1e-6 for height in allowed) for value in middle[np.isfinite(middle)])
+    # The ray over the near edge falls by 0.36 m on 0.44 m from the camera: it is 0.21 m deep 0.26 m further on.
+    assert middle[-2].min() == middle[-2].max() == pytest.approx(-HEIGHT - 0.16)
+    assert (np.diff(np.where(np.isinf(middle), 0.0, middle), axis=0) <= 1e-6).all()  # deeper towards the far wall
+
+
+def test_ground_is_nowhere_higher_than_what_was_looked_past():
+    """Beside edges by a little: a pixel is as wide as a cell."""
+    generator = torch.Generator().manual_seed(4)
+    coarse = -0.6 * torch.rand((10, 5, 5), generator=generator)
+    ground = coarse.repeat_interleave(30, 1).repeat_interleave(20, 2)
+    ground[:, 40:60, 40:60] = 0.0
+    yaw = 2 * math.pi * torch.rand(10, generator=generator)
+    quat = torch.stack((torch.cos(yaw / 2), 0 * yaw, 0 * yaw, torch.sin(yaw / 2)), dim=1)
+    pos = standing().repeat(10, 1)
+    index = torch.arange(10)
+    depth = march_depth(ground, 0.04, (0.0, 0.0), REALSENSE_LIKE, pos, quat, raster_index=index)
+    past = Sight(REALSENSE_LIKE, GRID, HEIGHT, pos)(depth, base_to_base_yaw(quat))
+    true = sample_ground(ground, 0.04, GRID, pos, yaw, index) - HEIGHT
+    looked = torch.isfinite(past)
+    assert looked.float().mean() > 0.1
+    assert (true[looked] < past[looked]).float().mean() > 0.97
+
+
+def test_a_single_far_pixel_is_no_sight(array):
+    sight = Sight(REALSENSE_LIKE, GRID, HEIGHT, array([0.0]))
+    turn = base_to_base_yaw(array(LEVEL))
+    depth = depth_of(torch.zeros(150, 100), standing()).numpy()
+    depth[0, 20, 20] = 3.0
+    assert np.isinf(np.asarray(sight(array(depth), turn))).all()
+    depth[0, 20, 21] = 3.0
+    assert np.isfinite(np.asarray(sight(array(depth), turn))).any()
+
+
+@pytest.mark.parametrize("nothing", [0.0, math.nan, math.inf])
+def test_what_is_no_measurement_looks_past_nothing(array, nothing):
+    sight = Sight(REALSENSE_LIKE, GRID, HEIGHT, array([0.0]))
+    image = array(np.full((1, REALSENSE_LIKE.height, REALSENSE_LIKE.width), nothing))
+    assert np.isinf(np.asarray(sight(image, base_to_base_yaw(array(LEVEL))))).all()
+
+
+def test_points_give_back_the_image_that_they_came_from(wide):
+    sight = Sight(REALSENSE_LIKE, GRID, HEIGHT, wide([0.0]))
+    depth = depth_of(trench(), standing()).numpy().astype(np.float64)
+    rays, origin = REALSENSE_LIKE.rays_in_base(np.zeros(1))
+    points = depth.reshape(1, -1, 1) * rays + origin
+    image = np.asarray(sight.image(wide(points), wide(depth.reshape(1, -1)) > 0))
+    np.testing.assert_allclose(image, depth, atol=1e-9)
+
+
+def test_guesses_and_measurements_by_hand(array):
+    prior, new = array([0.01, 0.01, 0.01, 0.01]), array([0.04, 0.04, 0.04, 0.001])
+    looked, known = array([0, 1, 1, 1]) > 0, array([1, 1, 0, 0]) > 0
+    was, comes = weighed(prior, new, looked, known)
+    np.testing.assert_allclose(np.asarray(was), [0.01, 0.01, FIRST_RATIO * 0.04, 0.01])
+    np.testing.assert_allclose(np.asarray(comes), [math.inf, 0.04, 0.04, 0.001])
+
+
+def test_cells_are_lowered_by_hand(array):
+    mean, variance = array([0.0, 0.0, -0.5, 0.0]), array([0.01, 0.01, 0.01, 0.01])
+    here, bound = array([0.0, -0.7, 0.0, 0.0]), array([-0.3, -0.3, -0.3, math.inf])
+    low, after = lowered(mean, variance, here, bound, 0.2)
+    np.testing.assert_allclose(np.asarray(low), [-0.3, -0.7, -0.5, 0.0])
+    np.testing.assert_allclose(np.asarray(after), [0.04, 0.04, 0.01, 0.01])
+
+
+class Flat:
+    """A network that takes all ground that it does not see for a floor, and is sure of it."""
+
+    def __call__(self, z):
+        empty = z < -1.9
+        return z * ~empty + -HEIGHT * empty, 0.0 * z - 6.0
+
+
+@pytest.mark.parametrize(("looks_past", "height_m"), [(True, -0.16), (False, 0.0)])
+def test_a_trench_stays_in_the_map_when_it_is_out_of_sight(array, looks_past, height_m):
+    """Guesses about the ground in front of the feet do not fill what was seen from farther away."""
+    ground = trench()
+    pipeline = MappingPipeline(replace(CFG, looks_past=looks_past), Flat(), array([0.0]))
+    for step in range(30):
+        pos = standing(1.6 + 0.03 * step)
+        pipeline.update(array(depth_of(ground, pos)), array(pos), array(LEVEL))
+        pipeline.advance(0.1)
+    view = GridSpec(4, 12, 0.04, 2.96 - float(pos[0, 0]), 0.0)
+    elevation, _ = pipeline.map.query(view, array(pos), array([0.0]))
+    beyond, _ = pipeline.map.query(replace(view, center_x_m=view.center_x_m + 0.24), array(pos), array([0.0]))
+    assert np.asarray(elevation).max() <= height_m + 0.02
+    np.testing.assert_allclose(np.asarray(beyond), 0.0, atol=0.01)
