@@ -18,7 +18,7 @@ WIDTH = 16
 POOL = 3
 """Factor between the two scales."""
 MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -11.5, 2.0
-"""Bounds of the log variance, ln m^2: a deviation of 3 mm, as a depth has near by, and of 2.7 m, which is that of an empty
+"""Bounds of the log variance, ln m^2: a deviation of 3 mm, as a near depth has, and of 2.7 m, which is that of an empty
 cell."""
 
 INPUT_SCALE, INPUT_SHIFT_M = 2.0, 0.4

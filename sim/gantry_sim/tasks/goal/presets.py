@@ -61,6 +61,7 @@ def cpu(robot: str) -> Preset:
             full_collisions=False,
             pyramidal=True,
             window=WINDOW_SMALL,
+            student_map=StudentMapCfg(mapper="mapper-go2-near"),
             carrot=CarrotSpec(),
             scaled=True,
             promote_new=0.6,
@@ -148,7 +149,7 @@ def student(preset: Preset, learner: PpoCfg) -> Preset:
         env=replace(
             env,
             observer="student",
-            student_map=StudentMapCfg(source="pipeline"),
+            student_map=replace(env.student_map, source="pipeline"),
             ground=replace(env.ground, start_levels=env.ground.levels, school=()),
             randomize=replace(env.randomize, ramp_steps=0),
         ),
