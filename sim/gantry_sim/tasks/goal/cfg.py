@@ -218,7 +218,8 @@ class GoalCfg:
         if self.window.center_y_m != 0.0:
             raise ConfigError(f"env.window.center_y_m is {self.window.center_y_m}, expected 0: the task is symmetric.")
         mapper = self.student_map.mapper
-        if maps_in_loop(self) and mapper.startswith("mapper-") and mapper != f"mapper-{self.robot}":
+        fits = f"{mapper}-".startswith(f"mapper-{self.robot}-")
+        if maps_in_loop(self) and mapper.startswith("mapper-") and not fits:
             raise ConfigError(
                 f"env.student_map.mapper is '{mapper}', made for another height and camera; expected "
                 f"'mapper-{self.robot}', the path of a mapper.onnx, or '' for none."

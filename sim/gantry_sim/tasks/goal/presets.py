@@ -61,7 +61,6 @@ def cpu(robot: str) -> Preset:
             full_collisions=False,
             pyramidal=True,
             window=WINDOW_SMALL,
-            student_map=StudentMapCfg(mapper="mapper-go2-near"),
             carrot=CarrotSpec(),
             scaled=True,
             promote_new=0.6,
@@ -97,6 +96,7 @@ def _stepping(preset: Preset) -> Preset:
     env = replace(
         preset.env,
         window=WINDOW_STEPS,
+        student_map=StudentMapCfg(mapper="mapper-go2-near"),
         carrot=STEP_CARROT,
         gait="steps",
         noise=GoalNoiseCfg(body=body, map_z_m=0.02),
