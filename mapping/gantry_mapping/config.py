@@ -54,7 +54,7 @@ PAPER_WTA = WinnerTakeAllCfg(gate_ratio=1.5, gate_variance_m2=0.04, least_ratio=
 
 @dataclass(frozen=True)
 class KalmanCfg:
-    """Classical elevation mapping: one Kalman filter per cell, on measured cells only."""
+    """Classical elevation mapping: one Kalman filter per cell, on measured cells only (and see ``looks_past``)."""
 
     process_variance_m2_per_s: float = 1e-4
     """How fast a cell's variance grows."""
@@ -120,7 +120,7 @@ class MappingCfg:
     """Cells that the mapper puts at most this far above the height that means empty, without a point there, are never
     fused."""
     min_covered_cells: int = 1
-    """A frame in which fewer cells of the local grid hold a point is not fused."""
+    """A frame in which fewer cells of the local grid hold a point or were looked past is not fused."""
     spawn_floor_half_m: float = 0.0
     """Half the edge of a square of confident floor that is written under the robot at its first frame; 0 for none."""
     spawn_floor_variance_m2: float = 0.01

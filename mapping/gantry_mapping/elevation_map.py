@@ -134,9 +134,8 @@ class ElevationMap:
     ) -> None:
         """:meth:`fuse` with arrays of M rows, those of the environments ``rows`` (M,); None for all N.
 
-        Cells that are not ``measured`` (M, rows, cols), bool, are guesses, which never replace what was measured; None
-        makes no difference between them. ``past`` (M, rows, cols), m over the base, is what valid cells lie below;
-        infinity where nobody knows.
+        Cells not ``measured`` (M, rows, cols), bool, are guesses, which never replace what was measured. ``past``, of the
+        same shape, m over the base, is what valid cells lie below, infinity where nobody knows. None tells nothing.
         """
         xp = self._xp
         if mean.shape[0] == 0:
@@ -160,7 +159,10 @@ class ElevationMap:
         here = local(height)
         if measured is not None:
             looked, known = inside & local(measured), patch.known()
-            prior_variance, variance = weighed(prior_variance, variance, looked, known)
+            if self.fusion.measured_only:
+                variance = xp.where(looked, variance, float("inf"))
+            else:
+                prior_variance, variance = weighed(prior_variance, variance, looked, known)
             patch.note(known | looked)
         new_mean, new_variance = self.fusion(
             prior_mean, prior_variance, here, variance, draws, None if slope is None else local(slope)
@@ -235,6 +237,7 @@ class ElevationMap:
         self._mean, self._variance = (
             xp.reshape(ops.gather(xp.reshape(part, (-1,)), index), (-1,)) for part in (mean, variance)
         )
+        self._measured = self._variance < self.cfg.prior_variance_m2
         self._growth = xp.zeros_like(self._growth)
         self._seeded = xp.ones_like(self._seeded)
 
@@ -372,7 +375,7 @@ class _Patch:
         return ops.gather(owner._mean, self._index), self._xp.clip(variance, None, owner.cfg.prior_variance_m2)
 
     def known(self) -> Array:
-        """Which cells were measured since the map was seeded or they came in, (M, K, K)."""
+        """Which cells were measured or looked past since they came in, (M, K, K)."""
         return ops.gather(self._owner._measured, self._index)
 
     def note(self, measured: Array) -> None:

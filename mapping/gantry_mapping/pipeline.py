@@ -202,18 +202,19 @@ class MappingPipeline:
         use = (mean > deep) | (covered & (heights <= deep))
         if self.map.fusion.measured_only:
             use = use & covered
+        known = covered
         if past is not None:
-            past = xp.where(covered, float("inf"), past)  # the highest point counts, beside an edge too
+            # The highest point counts, beside an edge too.
+            past = xp.where(covered, float("inf"), xp.astype(past, self._like.dtype))
             passed = xp.isfinite(past)
             mean = xp.where(passed & (mean <= deep), past, mean)
-            use = use | passed
+            use, known = use | passed, covered | passed
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
-        sees = xp.sum(xp.astype(covered, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells
+        sees = xp.sum(xp.astype(known, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells
         use = use & sees[:, None, None]
         since = self.map.select(self._since_frame_s, rows)
         self._since_frame_s[slice(None) if rows is None else rows] = xp.where(sees, 0.0, since)
-        measured = None if self.map.fusion.measured_only else covered
-        self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw, None, measured, past)
+        self.map.fuse_rows(rows, mean, log_variance, use, cfg.local_grid, pos, yaw, None, covered, past)
 
 
 def make_pass_through(cfg: MappingCfg) -> PassThrough:

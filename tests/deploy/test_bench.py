@@ -40,7 +40,7 @@ def test_steps_and_loops_of_a_policy_that_looks_at_a_map(tmp_path):
     bundle = load_bundle(tiny_bundle(tmp_path / "steps", contract, hidden=(8,)).path)
     rows = measure_step(PolicyRunner(bundle, SPEC), SPEC, 30)
     assert all(row["count"] == 30 for row in rows.values())
-    loop = measure_loop(bundle, SPEC, "mujoco", 20.0, 1.0)
+    loop = measure_loop(bundle, SPEC, "mujoco", 20.0, 2.0)
     assert loop["timing"]["infer"]["count"] > 0
     with pytest.raises(GantryError, match="neither a depth camera nor a map"):
         measure_loop(bundle, SPEC, "mock", 20.0, 1.0)

@@ -136,3 +136,51 @@ def test_a_trench_stays_in_the_map_when_it_is_out_of_sight(array, looks_past, he
     beyond, _ = pipeline.map.query(replace(view, center_x_m=view.center_x_m + 0.24), array(pos), array([0.0]))
     assert np.asarray(elevation).max() <= height_m + 0.02
     np.testing.assert_allclose(np.asarray(beyond), 0.0, atol=0.01)
+
+
+def test_a_kalman_filter_takes_no_guess_of_what_was_looked_past(array):
+    """A network's height below the bound is a guess; the cell gets no surer than the bound makes it."""
+
+    class Deep:
+        def __call__(self, z):
+            return z * (z > -1.9) - 1.0 * (z < -1.9), 0.0 * z - 6.0
+
+    pipeline = MappingPipeline(replace(CFG, fusion="kalman"), Deep(), array([0.0]))
+    pos = standing()
+    for _ in range(20):
+        pipeline.update(array(depth_of(trench(), pos)), array(pos), array(LEVEL))
+    _, variance = pipeline.map.query(GridSpec(4, 12, 0.04, 2.96 - 2.0, 0.0), array(pos), array([0.0]))
+    looked = np.asarray(variance) < 1.0
+    assert looked.any()
+    assert np.asarray(variance)[looked].min() >= CFG.past_std_m**2 - 1e-6
+
+
+def test_a_drop_beyond_all_points_is_seen_all_the_same(array):
+    ground = torch.zeros(150, 100)
+    ground[60:] = -3.0
+    pipeline = MappingPipeline(CFG, Flat(), array([0.0]))
+    pos = standing()
+    pipeline.update(array(depth_of(ground, pos)), array(pos), array(LEVEL))
+    elevation, _ = pipeline.map.query(GRID, array(pos), array([0.0]))
+    assert (np.asarray(elevation) < -0.05).sum() > 10  # most of the image is out of range
+    assert float(pipeline.since_frame_s[0]) == 0.0
+
+
+def test_a_loaded_map_keeps_what_was_measured(array):
+    made, loaded = (MappingPipeline(CFG, Flat(), array([0.0])) for _ in range(2))
+    for step in range(20):
+        pos = standing(1.8 + 0.03 * step)
+        made.update(array(depth_of(trench(), pos)), array(pos), array(LEVEL))
+    loaded.map.load(*made.map.layers())
+    pos = standing(2.7)
+    for _ in range(10):
+        loaded.update(array(depth_of(trench(), pos)), array(pos), array(LEVEL))
+    elevation, _ = loaded.map.query(GridSpec(4, 12, 0.04, 2.96 - 2.7, 0.0), array(pos), array([0.0]))
+    assert np.asarray(elevation).max() <= -0.14
+
+
+def test_wider_images_than_the_map_are_taken(wide):
+    pipeline = MappingPipeline(CFG, Flat(), torch.zeros(1))
+    pos = standing()
+    pipeline.update(torch.as_tensor(np.asarray(wide(depth_of(trench(), pos)))), pos, LEVEL)
+    assert pipeline.map.layers()[0].dtype == torch.float32
