@@ -134,8 +134,8 @@ class ElevationMap:
     ) -> None:
         """:meth:`fuse` with arrays of M rows, those of the environments ``rows`` (M,); None for all N.
 
-        Cells not ``measured`` (M, rows, cols), bool, are guesses: they never replace what was measured. ``past``, of the
-        same shape, m over the base, is what valid cells lie below, infinity where nobody knows. None tells nothing.
+        Cells not ``measured`` (M, rows, cols), bool, are guesses and never replace what was measured. ``past``, of that
+        shape, m over the base, is what valid cells lie below, infinity where nobody knows. None tells nothing.
         """
         xp = self._xp
         if mean.shape[0] == 0:
