@@ -117,8 +117,8 @@ class MappingCfg:
     highest_m: float = 1.0
     """Points above this height over the base are dropped: ceilings, branches."""
     void_margin_m: float = 0.5
-    """Cells that the mapper puts at most this far above the height that means empty, without a point there, are never
-    fused."""
+    """Cells that the mapper puts at most this far above the height that means empty, without a point there, are not
+    fused as it has them."""
     min_covered_cells: int = 1
     """A frame in which fewer cells of the local grid hold a point or were looked past is not fused."""
     spawn_floor_half_m: float = 0.0
