@@ -22,20 +22,19 @@ class WinnerTakeAllCfg:
     """Probabilistic winner-take-all (AME-2, eq. 6-8).
 
     Two things differ from the paper's, which are in :data:`PAPER_WTA`; what they are worth was measured on training
-    terrains, with range noise, as the error of cells that were in sight.
+    terrains, with range noise, as the error of cells that were in sight, when a guess could still replace a
+    measurement (:func:`gantry_mapping.fusion.weighed` forbids it since).
 
-    * The gate is narrower (8.1 to 7.4 cm). The Go2's camera does not see the half metre before the robot's feet, which
-      the network guesses ten times over while the robot walks into it: every guess below 0.2 m of deviation could then
-      take the place of what was measured a second before, and of two looks at a cell the surer one was not kept.
+    * The gate is narrower (8.1 to 7.4 cm): of two looks at a cell the surer one is to be kept, which with a gate of
+      0.2 m of deviation it is not.
     * A win may lower the variance to a quarter instead of a half (7.1 to 6.7 cm, and the map is less too cautious).
-      From unknown to a centimetre takes 17 wins, that is 25 frames, by halves, longer than a cell is in sight; until
-      then guesses win against measurements, for it does not show which is which.
+      From unknown to a centimetre takes 17 wins, that is 25 frames, by halves, longer than a cell is in sight.
     """
 
     gate_ratio: float = 1.0
     """A measurement whose variance is at least this times the cell's is not considered."""
     gate_variance_m2: float = 0.001
-    """... unless its variance is below this: what is measured, rather than guessed, always has a chance."""
+    """... unless its variance is below this: a good measurement always has a chance."""
     least_ratio: float = 0.25
     """A win lowers the variance to no less than this times the cell's."""
     anti_erase: bool = False

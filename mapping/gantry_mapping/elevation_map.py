@@ -169,7 +169,7 @@ class ElevationMap:
         )
         if past is not None:
             bound = xp.where(inside, local(past + pos_base_in_world[:, 2][:, None, None]), float("inf"))
-            new_mean, new_variance = lowered(new_mean, new_variance, here, bound, self.cfg.past_std_m)
+            new_mean, new_variance = lowered(new_mean, new_variance, here, bound, self.cfg.past_std_m, patch.known())
             patch.note(patch.known() | xp.isfinite(bound))
         patch.write(new_mean, new_variance)
         self._store("_frames", rows, self.select(self._frames, rows) + 1)

@@ -60,7 +60,7 @@ class Fusion(Protocol):
 class WinnerTakeAll:
     """Probabilistic winner-take-all (AME-2, eq. 6-8): the measurement replaces the cell or it does not.
 
-    Nothing is averaged, so edges stay sharp, and a cell never becomes surer than the network ever was of it: what stays
+    Nothing is averaged, so edges stay sharp, and a cell never becomes surer than the surest estimate of it: what stays
     hidden stays uncertain however often it is guessed.
     """
 
@@ -154,8 +154,9 @@ def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array)
     return prior_variance, xp.where(known & ~looked, float("inf"), variance)
 
 
-def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: float) -> tuple[Array, Array]:
-    """A map's cells that are higher than a ray that passed over them, lowered.
+def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: float, known: Array) -> tuple[Array, Array]:
+    """A map's cells that are higher than a ray that passed over them, lowered; what was only guessed below a ray is as
+    sure as that, lest it keep out what is measured later.
 
     Args:
         mean: Of the map, m.
@@ -163,13 +164,15 @@ def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: floa
         here: What was estimated of the cell now, m: it may lie deeper than the ray.
         bound: What the ground lies below, m; infinity where nobody knows.
         std_m: How sure the result is.
+        known: Whether the map's was measured; bool.
 
     Returns:
         Mean and variance after.
     """
     xp = array_namespace(mean)
     low = mean > bound + PAST_M
-    return xp.where(low, xp.minimum(bound, here), mean), xp.where(low, std_m * std_m, variance)
+    unsure = low | (xp.isfinite(bound) & ~known)
+    return xp.where(low, xp.minimum(bound, here), mean), xp.where(unsure, std_m * std_m, variance)
 
 
 def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:

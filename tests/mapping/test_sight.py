@@ -107,11 +107,33 @@ def test_guesses_and_measurements_by_hand(array):
 
 
 def test_cells_are_lowered_by_hand(array):
-    mean, variance = array([0.0, 0.0, -0.5, 0.0]), array([0.01, 0.01, 0.01, 0.01])
-    here, bound = array([0.0, -0.7, 0.0, 0.0]), array([-0.3, -0.3, -0.3, math.inf])
-    low, after = lowered(mean, variance, here, bound, 0.2)
-    np.testing.assert_allclose(np.asarray(low), [-0.3, -0.7, -0.5, 0.0])
-    np.testing.assert_allclose(np.asarray(after), [0.04, 0.04, 0.01, 0.01])
+    mean, variance = array([0.0, 0.0, -0.5, -0.5, 0.0]), array([0.01, 0.01, 0.01, 0.01, 0.01])
+    here, bound = array([0.0, -0.7, 0.0, 0.0, 0.0]), array([-0.3, -0.3, -0.3, -0.3, math.inf])
+    known = array([1, 0, 1, 0, 0]) > 0
+    low, after = lowered(mean, variance, here, bound, 0.2, known)
+    np.testing.assert_allclose(np.asarray(low), [-0.3, -0.7, -0.5, -0.5, 0.0])
+    np.testing.assert_allclose(np.asarray(after), [0.04, 0.04, 0.01, 0.04, 0.01])
+
+
+def test_what_is_measured_takes_the_place_of_a_sure_guess_that_was_looked_past(array):
+    """Fifty frames of a sure guess of how deep the trench is; then it is filled."""
+
+    class Deep:
+        def __call__(self, z):
+            return z * (z > -1.9) - 1.2 * (z < -1.9), 0.0 * z - 9.0
+
+    pipeline = MappingPipeline(CFG, Deep(), array([0.0]))
+    for _ in range(50):
+        pipeline.update(array(depth_of(trench(), standing())), array(standing()), array(LEVEL))
+    view = GridSpec(4, 12, 0.04, 0.92, 0.0)
+    deep, variance = pipeline.map.query(view, array(standing()), array([0.0]))
+    looked = np.asarray(deep) < -0.7
+    assert looked.any()
+    np.testing.assert_allclose(np.asarray(variance)[looked], CFG.past_std_m**2, rtol=1e-4)
+    for _ in range(10):
+        pipeline.update(array(depth_of(trench(0.0), standing())), array(standing()), array(LEVEL))
+    floor = np.asarray(pipeline.map.query(view, array(standing()), array([0.0]))[0])
+    assert (np.abs(floor[looked]) < 0.02).mean() > 0.5
 
 
 class Flat:
