@@ -90,7 +90,9 @@ class SwingSpec:
     foot_radius_m: float
     """Height of a foot's centre over its sole."""
     capture_s: float = 0.1757
-    """How far a foot is put after a velocity that is not as wanted, m per m/s."""
+    """How far a foot is put after a velocity ahead that is not as wanted, m per m/s."""
+    capture_aside_s: float = 0.1757
+    """The same sideways."""
     ahead_m: float = 0.22
     """Most that velocities move a foot ahead or back of where it stands."""
     aside_m: float = 0.1

@@ -101,6 +101,7 @@ class Stepper:
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
         self._footholds, self._follow = Footholds(spec.footholds, spec.legs, window, like), spec.footholds.follow_1_s
+        self._capture = asarray([spec.swing.capture_s, spec.swing.capture_aside_s])
         self._lead = asarray([spec.swing.most_lead_rad * len(spec.legs)])
 
     def __call__(self, steps: Array, body: Body) -> Array:
@@ -226,7 +227,7 @@ class Stepper:
         yaw = turn * (body.left_s + 0.5 * stance_s)
         c, s, x, y = xp.cos(yaw), xp.sin(yaw), self._stand[:, 0], self._stand[:, 1]
         below = xp.stack((c * x - s * y, s * x + c * y), axis=-1) + vel[:, None] * body.left_s[..., None]
-        away = 0.5 * stance_s * vel + way.capture_s * (body.vel[:, :2] - vel)
+        away = 0.5 * stance_s * vel + self._capture * (body.vel[:, :2] - vel)
         ahead, aside = limited(away[:, 0], -way.ahead_m, way.ahead_m), limited(away[:, 1], -way.aside_m, way.aside_m)
         return below + xp.stack((ahead, aside), axis=-1)[:, None]
 

@@ -132,13 +132,16 @@ def test_the_clock_lifts_diagonal_feet_in_turn():
 
 
 def test_feet_land_half_a_stance_ahead_and_where_the_body_will_be():
-    own, drive = make_stepper(), np.array([[0.5, 0.0, 0.0]])
+    contract = stepping_contract()
+    steps = replace(STEPS, swing=replace(STEPS.swing, capture_aside_s=0.25))
+    own = Stepper(replace(contract, gait=replace(contract.gait, steps=steps)), np.zeros((1, 1)))
+    drive = np.array([[0.5, 0.0, 0.0]])
     body = replace(sensed(0.05), vel=np.array([[0.5, 0.0, 0.0]]))
     land = own.landing(body, drive[:, :2], drive[:, 2:])
     np.testing.assert_allclose(land[0, 0], (0.19 + 0.5 * 0.15 + 0.5 * 0.1, -0.126))
     late = own.landing(replace(body, vel=np.array([[0.7, 0.1, 0.0]])), drive[:, :2], drive[:, 2:])
     capture = STEPS.swing.capture_s
-    np.testing.assert_allclose(late - land, [[(0.2 * capture, 0.1 * capture)] * 4], atol=1e-12)
+    np.testing.assert_allclose(late - land, [[(0.2 * capture, 0.1 * 0.25)] * 4], atol=1e-12)
     turned = own.landing(body, 0.0 * drive[:, :2], np.array([[0.4]]))[0, 0]  # 0.25 s on: 0.1 rad to the left
     capture_x = -capture * 0.5  # of a velocity of 0.5 m/s that is not wanted now
     expected = 0.19 * math.cos(0.1) + 0.126 * math.sin(0.1) - capture_x, -0.126 * math.cos(0.1) + 0.19 * math.sin(0.1)

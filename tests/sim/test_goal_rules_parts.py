@@ -125,7 +125,7 @@ def follow(ways, start, steps=200):
         points.append(point[0])
         if (point[0] - torch.tensor([7.0, 4.0])).norm() < 0.3:
             break
-        point = point + 0.1 * ways.direction(point, zero, zero, zero)
+        point = point + 0.1 * ways.direction(point, zero, zero, zero, 0.45)
     return torch.stack(points)
 
 
@@ -134,7 +134,7 @@ def test_an_open_tile_is_crossed_straight():
     starts = torch.tensor([[1.0, 4.0], [2.0, 6.0], [3.0, 2.0]])
     zero = torch.zeros(3, dtype=torch.long)
     expected = torch.nn.functional.normalize(torch.tensor([7.0, 4.0]) - starts, dim=-1)
-    found = ways.direction(starts, zero, zero, zero)
+    found = ways.direction(starts, zero, zero, zero, 0.45)
     assert (found * expected).sum(-1).min() > math.cos(0.2)  # eight neighbours and eight knights' moves
     points = follow(ways, (1.0, 4.0))
     assert len(points) < 60

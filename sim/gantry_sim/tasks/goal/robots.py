@@ -143,7 +143,8 @@ def _go2_steps(body: Walker) -> StepsSpec:
         inertia_kg_m2=(0.12, 0.32, 0.36),  # found with the gains, and less than the robot's
         drag_1_s=6.0,
     )
-    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, SwingSpec(foot_radius_m=body.foot_radius_m))
+    swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
+    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, swing)
 
 
 def _g1(recipe: bool) -> Climber:

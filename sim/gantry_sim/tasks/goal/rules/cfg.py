@@ -11,7 +11,7 @@ class WayRules:
 
     speed_m_s: float = 0.6
     """Most."""
-    sideways_m_s: float = 0.25
+    sideways_m_s: float = 0.4
     """Most to either side."""
     turn_rad_s: float = 1.2039
     """Most that it turns."""
@@ -39,7 +39,7 @@ class FootholdRules:
 
     search_m: float = 0.2833
     """Radius in which a better place is looked for."""
-    edge: float = 0.0114
+    edge: float = 0.05
     """Cost of more than 5 cm of unevenness within 6 cm; of 3.5 cm within 4 cm it is 1."""
     down: float = 0.274
     """Cost of a place more than 20 cm below the feet."""

@@ -17,6 +17,8 @@ from gantry_sim.tasks.goal.state import GoalState
 
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
+GO_M, FACE_M = 0.3, 0.45
+"""How far ahead on the way the base goes to, and faces: on a beam it is to come back to the middle without turning."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ class Route:
         distance = to_goal.norm(dim=-1)
         near = distance < rules.near_m
         straight = to_goal / distance.clamp(min=1e-3)[:, None]
-        direction = torch.where(near[:, None], straight, self._along(now, state))
-        bearing = torch.atan2(direction[:, 1], direction[:, 0])
+        direction = torch.where(near[:, None], straight, self._along(now, state, GO_M))
+        face = torch.where(near[:, None], straight, self._along(now, state, FACE_M))
+        bearing = torch.atan2(face[:, 1], face[:, 0])
         error = wrapped(torch.where(distance < rules.face_m, state.goal_yaw, bearing) - now.yaw)
         turn = (carrot.yaw_gain_s * error).clamp(-rules.turn_rad_s, rules.turn_rad_s)
         # By what a policy sees and no memory, so that it can be told when.
@@ -74,14 +77,14 @@ class Route:
         wanted = self._limited(now, direction * speed[:, None])
         return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(wanted, footing))), turn * ~rest)
 
-    def _along(self, now: Moment, state: GoalState) -> Tensor:
-        """Direction of the way, (N, 2)."""
+    def _along(self, now: Moment, state: GoalState, look_m: float) -> Tensor:
+        """Direction of the way to this far, (N, 2)."""
         terrain = self._env.scene.terrain
         assert terrain is not None
         level, column = terrain.terrain_levels, terrain.terrain_types
         goals = state.sites.goals[level, column]
         goal = (goals - state.goal_pos_w[:, None])[..., :2].norm(dim=-1).argmin(1)
-        return self._ways.direction(now.pos_w[:, :2], level, column, goal)
+        return self._ways.direction(now.pos_w[:, :2], level, column, goal, look_m)
 
     def _before_steps(self, now: Moment) -> Tensor:
         """Share of the speed that steps ahead leave, (N,). A pit whose far side is as high is none."""

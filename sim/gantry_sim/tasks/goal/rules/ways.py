@@ -32,8 +32,8 @@ EDGE_CELLS = 4
 """Cells beside the tile's edge that are kept away from."""
 TRACK_M = 0.135
 """How far to the side of the base the feet walk."""
-LOOK_M, RAYS = 0.45, 24
-"""Where the direction of the way is looked for: at so many points on a circle of this radius."""
+RAYS = 24
+"""At so many points on a circle the direction of the way is looked for."""
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1), (2, 1), (1, 2), (2, -1), (1, -2))
 
 
@@ -57,11 +57,11 @@ class Ways:
         angle = torch.arange(RAYS, device=goals_w.device) * (2.0 * math.pi / RAYS)
         self._rays = torch.stack((torch.cos(angle), torch.sin(angle)), -1)
 
-    def direction(self, pos_w: Tensor, level: Tensor, column: Tensor, goal: Tensor) -> Tensor:
+    def direction(self, pos_w: Tensor, level: Tensor, column: Tensor, goal: Tensor, look_m: float) -> Tensor:
         """Unit vectors (N, 2) in the world along the ways from points (N, 2), m, to goals given by level, column and
-        number, (N,) each."""
+        number, (N,) each; the ways are followed this far."""
         self._learn(level, column)
-        points = pos_w[:, None] + LOOK_M * self._rays
+        points = pos_w[:, None] + look_m * self._rays
         ahead = self._look(points, level, column, goal)
         best = ahead.argmin(1)
         before, here, after = (ahead.gather(1, (best[:, None] + k) % RAYS)[:, 0] for k in (-1, 0, 1))
