@@ -18,14 +18,17 @@ POSITIVE = {
     ),
     "swing": ("lead_s",),
     "footholds": ("edge_share", "lack_m2"),
+    "posture": ("nose_m", "wall_m"),
 }
 """Numbers that must be more than 0."""
 NOT_NEGATIVE = {
     "support": ("drag_1_s", "height_damping_1_s", "tilt_damping_1_s", "upright_1_s"),
     "swing": (
-        "foot_radius_m", "capture_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s", "move_lead_s", "early_m_s",
+        "foot_radius_m", "capture_s", "capture_aside_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s",
+        "move_lead_s", "early_m_s",
     ),
     "footholds": ("search_m", "ahead_m_s", "inward_m", "together", "follow_1_s"),
+    "posture": ("free_m", "nose_up_rad", "height_m_rad", "belly_m", "belly_up_m"),
 }  # fmt: skip
 """Numbers that must be 0 or more."""
 MOST_SEARCH_M = 0.5
@@ -64,8 +67,9 @@ def check_legs(steps: StepsSpec) -> None:
         (SHARES, lambda value: 0.0 <= value <= 1.0, "0 to 1"),
     ):
         for part, names in limits.items():
-            for name in names:
-                value = getattr(getattr(steps, part), name)
+            numbers = getattr(steps, part)
+            for name in names if numbers is not None else ():
+                value = getattr(numbers, name)
                 _require(holds(value), f"gait.steps.{part}.{name}", value, expected)
     support, swing = steps.support, steps.swing
     _require(
@@ -80,6 +84,9 @@ def check_legs(steps: StepsSpec) -> None:
         swing.most_lead_rad,
         "more than 0",
     )
+    if steps.posture is not None:
+        near, far = steps.posture.ahead_m
+        _require(near < far, "gait.steps.posture.ahead_m", steps.posture.ahead_m, "rising numbers")
     search_m = steps.footholds.search_m
     _require(search_m <= MOST_SEARCH_M, "gait.steps.footholds.search_m", search_m, f"at most {MOST_SEARCH_M:g}")
     heights = (support.lowest_m, support.height_m, support.highest_m)

@@ -137,6 +137,28 @@ class FootholdSpec:
 
 
 @dataclass(frozen=True)
+class PostureSpec:
+    """How the base is held before a step and over one, by what the map shows."""
+
+    ahead_m: tuple[float, float] = (0.32, 0.75)
+    """From where to where ahead of the base the ground is looked at."""
+    free_m: float = 0.1
+    """A step so high over the lower front foot is none to the nose."""
+    nose_m: float = 0.3
+    """How far ahead of the base the nose is: what is higher needs this much more pitch per m."""
+    nose_up_rad: float = 0.45
+    """Most that the nose is raised."""
+    height_m_rad: float = 0.1
+    """How much higher the base is held, per rad of that."""
+    belly_m: float = 0.12
+    """The base's centre is to be so high over the ground below it."""
+    belly_up_m: float = 0.12
+    """Most that the base is raised for it."""
+    wall_m: float = 0.45
+    """What is higher is a wall."""
+
+
+@dataclass(frozen=True)
 class StepsSpec:
     """Legs that are told where to step: :class:`gantry_deploy.steps.Stepper`, which these are the numbers of.
 
@@ -151,3 +173,5 @@ class StepsSpec:
     """How feet get to their places."""
     footholds: FootholdSpec = FootholdSpec()
     """How these find ground."""
+    posture: PostureSpec | None = None
+    """How the base is held for steps ahead; None as the feet alone ask for."""

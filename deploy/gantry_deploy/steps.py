@@ -24,6 +24,7 @@ from gantry_deploy.footholds import Footholds
 from gantry_deploy.footing import solid_heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
+from gantry_deploy.posture import Posture
 from gantry_deploy.step_body import Body, Plan
 from gantry_deploy.step_spec import LIFT_SHARE
 from gantry_mapping.frames import base_to_base_yaw
@@ -101,6 +102,7 @@ class Stepper:
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
         self._footholds, self._follow = Footholds(spec.footholds, spec.legs, window, like), spec.footholds.follow_1_s
+        self._posture = None if spec.posture is None else Posture(spec.posture, window, like)
         self._capture = asarray([spec.swing.capture_s, spec.swing.capture_aside_s])
         self._lead = asarray([spec.swing.most_lead_rad * len(spec.legs)])
 
@@ -300,13 +302,21 @@ class Stepper:
         robot to the ground as soon as its actions are a little off.
         """
         xp = self._xp
-        force, torque = self._wrench(body, plan, self.pose(self.soles(body, plan.places)) + plan.pose)
+        force, torque = self._wrench(body, plan, self._held(body, plan) + plan.pose)
         arms = body.feet - (body.level @ self._mass_b)[:, None]
         forces = foot_forces(force, torque, arms, body.stands, self._support.friction)
         forces_b = forces @ body.level
         joint_nm = -(xp.matrix_transpose(body.jacobian_b) @ forces_b[..., None])[..., 0]
         joint_nm = xp.minimum(xp.maximum(xp.reshape(joint_nm, body.joint_pos.shape), -self._effort), self._effort)
         return body.joint_pos + joint_nm / self._stiffness
+
+    def _held(self, body: Body, plan: Plan) -> Array:
+        """Height over the present one, pitch and roll (N, 3) for the ground below the feet and ahead."""
+        xp, pose = self._xp, self.pose(self.soles(body, plan.places))
+        if self._posture is None:
+            return pose
+        sole = xp.min(xp.take(body.feet[..., 2], self._ends[0], axis=1), axis=1) - self._way.foot_radius_m
+        return pose + xp.where(body.rests, xp.zeros_like(pose), self._posture(body.ground, sole, pose))
 
     def pose(self, soles: Array) -> Array:
         """Height over the present one, pitch and roll (N, 3) that the soles' heights (N, f), m, ask for."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
-from gantry_deploy.step_spec import LegSpec, StepsSpec, SupportSpec, SwingSpec
+from gantry_deploy.step_spec import LegSpec, PostureSpec, StepsSpec, SupportSpec, SwingSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion.robots import Walker, walker
@@ -144,7 +144,7 @@ def _go2_steps(body: Walker) -> StepsSpec:
         drag_1_s=6.0,
     )
     swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
-    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, swing)
+    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, swing, posture=PostureSpec())
 
 
 def _g1(recipe: bool) -> Climber:

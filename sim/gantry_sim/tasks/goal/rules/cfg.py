@@ -19,12 +19,6 @@ class WayRules:
     """From here it goes straight for the goal and may come to rest."""
     face_m: float = 0.7
     """From here it turns to the goal's heading."""
-    probe_m: float = 0.5
-    """How far ahead it looks for a step."""
-    slow_at_steps: float = 0.6
-    """Share of the speed that 20 cm of a step ahead, beyond 8 cm, take."""
-    slowest: float = 0.4
-    """Share of the speed that is left before any step."""
     slow_uneven: float = 0.5
     """Share of the speed that 20 cm between the feet's heights, beyond 8 cm, take; at most 65 %."""
     slow_bad: float = -0.1079
@@ -56,28 +50,6 @@ class FootholdRules:
 
 
 @dataclass(frozen=True)
-class PostureRules:
-    """How the base is held before a step."""
-
-    ahead_m: tuple[float, float] = (0.32, 0.75)
-    """From where to where ahead of the base the ground is looked at."""
-    free_m: float = 0.1
-    """A step so high over the lower front foot is none to the nose."""
-    nose_m: float = 0.36
-    """How far ahead of the base the nose is: what is higher needs this much more pitch per m."""
-    nose_up_rad: float = 0.45
-    """Most that the nose is raised."""
-    height_m_rad: float = 0.1
-    """How much higher the base is held, per rad of that."""
-    belly_m: float = 0.1
-    """The base's centre is to be so high over the ground below it."""
-    belly_up_m: float = 0.12
-    """Most that the base is raised for it."""
-    wall_m: float = 0.45
-    """What is higher is a wall."""
-
-
-@dataclass(frozen=True)
 class WalkRules:
     """All of them."""
 
@@ -85,5 +57,3 @@ class WalkRules:
     """Where to go and how fast."""
     feet: FootholdRules = field(default_factory=FootholdRules)
     """Where feet are to land."""
-    posture: PostureRules = field(default_factory=PostureRules)
-    """How the base is held."""

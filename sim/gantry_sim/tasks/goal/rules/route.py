@@ -53,7 +53,7 @@ class Route:
     """
 
     def __init__(self, env: GantryEnv, ground: Ground, rules: WayRules) -> None:
-        self._env, self._ground, self._rules = env, ground, rules
+        self._env, self._rules = env, rules
         self._ways = ways_of(env, ground)
 
     def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
@@ -73,7 +73,7 @@ class Route:
         rest = (distance < carrot.stop_m) & (error.abs() < carrot.stop_rad)
         speed = (carrot.speed_gain_s * distance).clamp(max=rules.speed_m_s)
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
-        speed = speed * self._before_steps(now) * ~rest
+        speed = speed * ~rest
         wanted = self._limited(now, direction * speed[:, None])
         return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(wanted, footing))), turn * ~rest)
 
@@ -85,15 +85,6 @@ class Route:
         goals = state.sites.goals[level, column]
         goal = (goals - state.goal_pos_w[:, None])[..., :2].norm(dim=-1).argmin(1)
         return self._ways.direction(now.pos_w[:, :2], level, column, goal, look_m)
-
-    def _before_steps(self, now: Moment) -> Tensor:
-        """Share of the speed that steps ahead leave, (N,). A pit whose far side is as high is none."""
-        rules = self._rules
-        along = torch.linspace(-0.1, rules.probe_m, 8, device=now.yaw.device)
-        height = self._ground.at(now.pos_w[:, None, :2] + along[:, None] * now.ahead[:, None], self._ground.highest)
-        step = (height.amax(1) - height.amin(1)).clamp(max=0.6)
-        step = torch.minimum(step, (height[:, -3:].amax(1) - height[:, :3].amax(1)).abs())
-        return (1.0 - rules.slow_at_steps * (step - 0.08).clamp(min=0.0) / 0.2).clamp(min=rules.slowest)
 
     def _careful(self, wanted: Tensor, footing: Footing) -> Tensor:
         """What is left of a velocity (N, 2) where the ground is bad and uneven, and to where footholds are, (N, 2)."""

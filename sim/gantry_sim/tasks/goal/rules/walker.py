@@ -18,7 +18,6 @@ from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.footholds import Footholds
 from gantry_sim.tasks.goal.rules.ground import Ground
 from gantry_sim.tasks.goal.rules.moment import Moment
-from gantry_sim.tasks.goal.rules.posture import raised
 from gantry_sim.tasks.goal.rules.route import Footing, Route, Wish
 from gantry_sim.tasks.goal.state import GoalState
 
@@ -45,7 +44,7 @@ class RuleWalker:
         ground = Ground.of(env)
         like = torch.zeros(1, device=env.device)
         side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
-        self._env, self._ground, self._posture = env, ground, rules.posture
+        self._env = env
         self._radius = spec.swing.foot_radius_m
         self._stepper = Stepper(state.contract, like)
         self._route = Route(env, ground, rules.way)
@@ -95,10 +94,8 @@ class RuleWalker:
         deeper = places[..., 2] - self._radius - self._stepper.stepped_on(body, flat)
         deeper = torch.where(deeper < -DEEPER_M, deeper, 0.0) * body.swings
         found[:, 2], found[:, 5] = deeper[:, front].sum(1), deeper[:, ~front].sum(1)
-        pose = self._stepper.pose(soles)
-        height, pitch = raised(now, self._ground, self._posture, front, self._radius, pose)
         moves = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1)
-        found[:, 6:11] = torch.cat((moves, height[:, None], -pitch[:, None]), -1) * ~body.rests
+        found[:, 6:9] = moves * ~body.rests
         return found
 
 
