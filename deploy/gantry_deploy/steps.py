@@ -302,7 +302,7 @@ class Stepper:
         robot to the ground as soon as its actions are a little off.
         """
         xp = self._xp
-        force, torque = self._wrench(body, plan, self._held(body, plan) + plan.pose)
+        force, torque = self._wrench(body, plan, self.held(body, plan) + plan.pose)
         arms = body.feet - (body.level @ self._mass_b)[:, None]
         forces = foot_forces(force, torque, arms, body.stands, self._support.friction)
         forces_b = forces @ body.level
@@ -310,7 +310,7 @@ class Stepper:
         joint_nm = xp.minimum(xp.maximum(xp.reshape(joint_nm, body.joint_pos.shape), -self._effort), self._effort)
         return body.joint_pos + joint_nm / self._stiffness
 
-    def _held(self, body: Body, plan: Plan) -> Array:
+    def held(self, body: Body, plan: Plan) -> Array:
         """Height over the present one, pitch and roll (N, 3) for the ground below the feet and ahead."""
         xp, pose = self._xp, self.pose(self.soles(body, plan.places))
         if self._posture is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract import ActionSpec, CarrotSpec, GaitSpec, PolicyContract
 from gantry_deploy.legs import Legs
-from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, LegSpec, StepsSpec, SupportSpec, SwingSpec
+from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, LegSpec, PostureSpec, StepsSpec, SupportSpec, SwingSpec
 from gantry_deploy.steps import Body, Stepper
 from gantry_deploy.testing import map_contract_for
 from gantry_hardware.robots import robot_spec
@@ -24,7 +24,10 @@ LEGS = tuple(LegSpec((x * 0.1934, y * 0.0465, 0.0), y * 0.0955, 0.213, 0.213, x 
 MASS_KG, RADIUS_M, STAND_M = 15.0, 0.022, 0.28
 """Of the robot, of its feet, and how high its base is over flat ground."""
 STEPS = StepsSpec(
-    LEGS, SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)), SwingSpec(RADIUS_M, most_lead_rad=(9.0, 9.0, 9.0))
+    LEGS,
+    SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)),
+    SwingSpec(RADIUS_M, most_lead_rad=(9.0, 9.0, 9.0)),
+    posture=PostureSpec(),
 )
 """Its legs; their joints go wherever they are told at once."""
 FAR, THERE = [[5.0, 0.0, 0.0, 1.0]], [[0.1, 0.0, 0.0, 1.0]]

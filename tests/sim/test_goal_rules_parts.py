@@ -8,13 +8,9 @@ import pytest
 import torch
 
 from gantry_deploy.legs import Legs
-from gantry_deploy.testing_steps import sensed
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.goal.contract import goal_contract
-from gantry_sim.tasks.goal.rules.cfg import PostureRules
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.moment import Moment
-from gantry_sim.tasks.goal.rules.posture import raised
 from gantry_sim.tasks.goal.rules.ways import Ways
 from gantry_sim.tasks.registry import find_task
 
@@ -47,53 +43,6 @@ def test_feet_are_where_mujoco_has_them(shift_m, within_m):
 
 
 # -- ground and ways -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("x_m", "step_m", "foot_m", "pitch"),
-    [
-        (0.0, 0.2, 0.0, 0.0),  # the step is farther than the robot looks
-        (0.5, 0.05, 0.0, 0.0),  # lower than what the nose minds
-        (0.5, 0.2, 0.0, 0.2),  # 0.1 m more than it minds, over half a metre
-        (0.5, 0.2, 0.2, 0.0),  # both front feet are up there
-        (0.5, 0.4, 0.0, 0.3),  # no more than it may
-        (0.5, 0.6, 0.0, 0.0),  # a wall
-    ],
-)
-@pytest.mark.parametrize("yaw", [0.0, math.pi])
-def test_the_nose_goes_up_before_a_step(x_m, step_m, foot_m, pitch, yaw):
-    """A step at x = 1 m, towards which it looks or away from which (nothing then); a foot's radius is 2 cm."""
-    height = torch.zeros(150, 100)
-    height[100:] = step_m
-    ground, rules = Ground(height, (-1.0, -1.0)), PostureRules((0.3, 0.8), 0.1, 0.5, 0.3, 0.5, belly_up_m=0.0)
-    feet = torch.tensor([[[0.2, -0.1, foot_m + 0.02], [0.2, 0.1, foot_m + 0.1], [-0.2, -0.1, 9.0], [-0.2, 0.1, -9.0]]])
-    now = Moment(torch.zeros(1), torch.tensor([[x_m, 0.0, 0.3]]), torch.tensor([yaw]), feet, sensed())
-    front = torch.tensor([True, True, False, False])
-    up_m, up_rad = raised(now, ground, rules, front, 0.02, torch.zeros(1, 3))
-    expected = pitch if yaw == 0.0 else 0.0
-    assert up_rad.tolist() == pytest.approx([expected], abs=1e-5)
-    assert up_m.tolist() == pytest.approx([0.5 * expected], abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("yaw", "pitch", "up"),
-    [
-        (0.0, 0.0, 0.05),  # the edge is below its middle: 10 cm are asked for, 5 are there
-        (0.0, -0.4, 0.05),  # its nose is up and over the high side
-        (math.pi, -0.4, 0.12),  # its rear is down and over it: no more than it may
-        (math.pi, 0.0, 0.05),
-    ],
-)
-def test_the_belly_is_held_over_the_edge_below_it(yaw, pitch, up):
-    """A step of 0.3 m at x = 1, the base at 0.35 m over it and all feet up there, so that the nose minds nothing."""
-    height = torch.zeros(150, 100)
-    height[100:] = 0.3
-    feet = torch.full((1, 4, 3), 0.32)
-    now = Moment(torch.zeros(1), torch.tensor([[1.0, 0.0, 0.35]]), torch.tensor([yaw]), feet, sensed())
-    rules, front = PostureRules(belly_m=0.1, belly_up_m=0.12), torch.tensor([True, True, False, False])
-    up_m, up_rad = raised(now, Ground(height, (-1.0, -1.0)), rules, front, 0.02, torch.tensor([[0.0, pitch, 0.0]]))
-    assert up_rad.tolist() == [0.0]
-    assert up_m.tolist() == pytest.approx([up], abs=1e-5)
 
 
 def test_unevenness_reaches_so_far_and_no_further():
