@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gantry_deploy.contract_parts import ActionSpec, GaitSpec, MapWindow
 from gantry_deploy.errors import ContractError
-from gantry_deploy.step_spec import LIFT_SHARE, StepsSpec
+from gantry_deploy.step_spec import LIFT_SHARE, PostureSpec, StepsSpec
 
 POSITIVE = {
     "support": (
@@ -33,6 +33,8 @@ NOT_NEGATIVE = {
 """Numbers that must be 0 or more."""
 MOST_SEARCH_M = 0.5
 """Places are looked at one by one: a hundred times as many are no search any more."""
+MOST_POSTURE = {"nose_up_rad": 1.0, "height_m_rad": 0.5, "belly_m": 0.3, "belly_up_m": 0.3}
+"""A base that is asked for more than that has left its legs' reach."""
 SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("early_share",)}
 """Numbers from 0 to 1."""
 
@@ -53,6 +55,10 @@ def check_steps(
     _require(min(window.rows, window.cols) >= 2, "map_window", cells, "2 x 2 or more")
     _require(window.resolution_m > 0.0, "map_window.resolution_m", window.resolution_m, "more than 0")
     _require(window.channels[:1] == ("elevation",), "map_window.channels", window.channels, "elevation first")
+    if steps.posture is not None:
+        front_m = window.center_x_m + 0.5 * window.rows * window.resolution_m
+        expected = f"no further than the map_window, {front_m:g} m"
+        _require(steps.posture.ahead_m[1] <= front_m, "gait.steps.posture.ahead_m", steps.posture.ahead_m, expected)
 
 
 def check_legs(steps: StepsSpec) -> None:
@@ -85,8 +91,7 @@ def check_legs(steps: StepsSpec) -> None:
         "more than 0",
     )
     if steps.posture is not None:
-        near, far = steps.posture.ahead_m
-        _require(near < far, "gait.steps.posture.ahead_m", steps.posture.ahead_m, "rising numbers")
+        _check_posture(steps.posture)
     search_m = steps.footholds.search_m
     _require(search_m <= MOST_SEARCH_M, "gait.steps.footholds.search_m", search_m, f"at most {MOST_SEARCH_M:g}")
     heights = (support.lowest_m, support.height_m, support.highest_m)
@@ -113,6 +118,19 @@ def check_legs(steps: StepsSpec) -> None:
         f"{len(steps.legs)} at {len(corners)} corners",
         "four at four",
     )
+
+
+def _check_posture(posture: PostureSpec) -> None:
+    for name, limit in MOST_POSTURE.items():
+        value = getattr(posture, name)
+        _require(value <= limit, f"gait.steps.posture.{name}", value, f"at most {limit:g}")
+    rising = (
+        ("ahead_m", (0.0, *posture.ahead_m)),
+        ("free_m and wall_m", (posture.free_m, posture.wall_m)),
+    )
+    for name, values in rising:
+        far_enough = values[-2] < values[-1] and values == tuple(sorted(values))
+        _require(far_enough, f"gait.steps.posture.{name}", values[-2:], "rising numbers from 0")
 
 
 def check_clock(steps: StepsSpec, duty: float, foot_offset: tuple[float, ...]) -> None:

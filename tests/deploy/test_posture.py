@@ -10,7 +10,15 @@ from gantry_deploy.contract import MapWindow
 from gantry_deploy.posture import Posture
 from gantry_deploy.step_spec import PostureSpec
 from gantry_deploy.steps import Stepper
-from gantry_deploy.testing_steps import STEPS, sensed, stepping_contract
+from gantry_deploy.testing_steps import (
+    STAND_M,
+    STEPS,
+    forces_of,
+    joints_of,
+    sensed,
+    standing_feet,
+    stepping_contract,
+)
 
 WINDOW = MapWindow(40, 16, 0.04, 0.4, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(40) - 19.5) * 0.04
@@ -75,17 +83,47 @@ def test_the_belly_is_held_over_the_edge_below_it(ahead, pitch, up):
     np.testing.assert_allclose(found, (up, 0.0, 0.0), atol=1e-6)
 
 
-def decided(ahead_up_m, posture, *, far=True):
-    """Pose (3,) that the whole decoder asks for, on flat ground with a step 45 cm ahead."""
+@pytest.mark.parametrize(
+    ("pose", "down_rad", "there_m"),
+    [
+        ((0.0, 0.0, 0.0), 0.3, 0.0),
+        ((0.04, 0.0, 0.0), 0.3, 0.04),  # the legs raise it by so much already
+        ((0.0, -0.2, 0.0), 0.5, 0.0),  # and hold the nose up by so much
+        ((0.0, 0.0, 0.2), 0.3, 0.0),
+    ],
+)
+def test_a_nose_that_is_raised_lowers_the_belly_behind(pose, down_rad, there_m):
+    """It is to be 20 cm over ground that lies 10 cm below; the nose's own 9 cm of height are not added to that."""
+    spec = PostureSpec((0.3, 0.8), 0.1, 0.5, 0.3, 0.3, belly_m=0.2, belly_up_m=0.3)
+    ground = np.where(X > 0.4, 0.0, -0.1)[None, :, None] * np.ones((1, 40, 16))
+    higher = 0.1 + 0.3 * np.tan(down_rad) - there_m
+    np.testing.assert_allclose(held(spec, ground, pose), (higher, -0.3, 0.0), atol=1e-9)
+
+
+def test_a_ridge_is_seen_wherever_it_lies_ahead():
+    """Three cells deep, 12 cm; what is looked at lies 9 cm apart."""
+    for i in np.flatnonzero((X > 0.36) & (X < 0.72)):
+        ground = np.full((1, 40, 16), SOLE_M)
+        ground[:, i - 1 : i + 2] += 0.25
+        assert held(PostureSpec(), ground)[1] < -0.4, X[i]
+
+
+def stepper_before(step_m, posture, *, far=True, **changes):
+    """The whole decoder, and a body on flat ground with a step 45 cm ahead."""
     contract = stepping_contract()
     assert contract.gait is not None
     assert contract.map_window is not None
     own = replace(contract, gait=replace(contract.gait, steps=replace(STEPS, posture=posture)))
     window = contract.map_window
     x = window.center_x_m + (np.arange(window.rows) - 0.5 * (window.rows - 1)) * window.resolution_m
-    body = sensed(far=far)
-    body = replace(body, ground=body.ground + np.where(x > 0.45, ahead_up_m, 0.0)[None, :, None])
-    stepper = Stepper(own, np.zeros((1, 1)))
+    body = sensed(far=far, **changes)
+    body = replace(body, ground=body.ground + np.where(x > 0.45, step_m, 0.0)[None, :, None])
+    return Stepper(own, np.zeros((1, 1))), body
+
+
+def decided(step_m, posture, **changes):
+    """Height, pitch and roll, (3,), that it asks for."""
+    stepper, body = stepper_before(step_m, posture, **changes)
     return stepper.held(body, stepper.plan(np.zeros((1, 12)), body))[0]
 
 
@@ -96,3 +134,32 @@ def test_the_legs_hold_the_base_so_and_not_at_rest():
     np.testing.assert_allclose(flat, decided(0.0, None))
     np.testing.assert_allclose(stepped - decided(0.2, None), (0.06, -0.3, 0.0), atol=1e-6)
     np.testing.assert_allclose(decided(0.2, spec, far=False), decided(0.2, None, far=False))
+
+
+@pytest.mark.parametrize("front", [0, 1])
+def test_the_lower_front_foot_says_how_high_a_step_is(front):
+    """The other one is raised already, and a rear one hangs lower."""
+    spec = PostureSpec(free_m=0.05, nose_m=0.5, belly_up_m=0.0)
+    feet = standing_feet()
+    feet[:, front, 2] += 0.05
+    feet[:, 2, 2] -= 0.05
+    joints = joints_of(feet)
+    _, body = stepper_before(0.2, spec, joint_pos_rad=joints)
+    lacks_m = body.ground.max() + STAND_M  # the map's drift has been taken out by the feet that stand
+    pitch = decided(0.2, spec, joint_pos_rad=joints)[1] - decided(0.2, None, joint_pos_rad=joints)[1]
+    assert pitch == pytest.approx(-(lacks_m - 0.05) / 0.5)
+
+
+def test_the_standing_feet_push_for_it():
+    """They lift by the height that is added, the mass and the gain; to raise the nose the front one pushes more."""
+    pushes = {}
+    for name, height_m_rad in (("none", None), ("nose", 0.0), ("both", 0.2)):
+        spec = None if height_m_rad is None else PostureSpec(free_m=0.15, nose_m=0.5, height_m_rad=height_m_rad)
+        stepper, body = stepper_before(0.2, spec)
+        inputs = {"joint_pos_rad": body.joint_pos}
+        forces = forces_of(stepper(np.zeros((1, 12)), body)[0], inputs)
+        pushes[name] = -forces[body.stands[0], 2]  # one front foot, then a rear one
+    lift = STEPS.support.mass_kg * STEPS.support.height_gain_1_s2 * 0.2 * 0.1
+    np.testing.assert_allclose(pushes["nose"].sum(), pushes["none"].sum(), rtol=1e-3)
+    np.testing.assert_allclose(pushes["both"].sum() - pushes["nose"].sum(), lift, rtol=1e-2)
+    assert pushes["nose"][0] - pushes["none"][0] > 5.0
