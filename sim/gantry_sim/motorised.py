@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import mujoco
@@ -15,6 +16,7 @@ from gantry_sim.models import base_body, has_free_base, scene_model
 FloatArray = NDArray[np.float64]
 
 _ABOVE_ALL_M = 10.0
+_AROUND_M = ((0.0, 0.0), (0.2, 0.13), (0.2, -0.13), (-0.2, 0.13), (-0.2, -0.13))
 HANGING_CLEARANCE_M = 0.2
 """With a fixed base, the base hangs this much higher than it stands."""
 
@@ -182,6 +184,23 @@ def ground_height_m(model: mujoco.MjModel, data: mujoco.MjData, xy_m: FloatArray
     origin = np.array([xy_m[0], xy_m[1], from_z_m], dtype=np.float64)
     distance = mujoco.mj_ray(model, data, origin, np.array([0.0, 0.0, -1.0]), groups, True, -1, np.zeros(1, np.int32))
     return -np.inf if distance < 0.0 else from_z_m - distance
+
+
+def height_over_ground_m(
+    model: mujoco.MjModel, data: mujoco.MjData, pos_base_in_world_m: FloatArray, quat_base_to_world_wxyz: FloatArray
+) -> float:
+    """Height of a base (3,), m, over the ground that it walks on; -inf over nothing.
+
+    That is the median of what carries below the base and below four places where feet are: a block that the robot
+    stands astride, as on debris, is no fall.
+    """
+    x, y, z = pos_base_in_world_m
+    w, i, j, k = quat_base_to_world_wxyz
+    yaw = math.atan2(2.0 * (w * k + i * j), 1.0 - 2.0 * (j * j + k * k))
+    c, s = math.cos(yaw), math.sin(yaw)
+    places = [np.array([x + c * ahead - s * left, y + s * ahead + c * left]) for ahead, left in _AROUND_M]
+    ground_m = float(np.median([ground_height_m(model, data, place, float(z)) for place in places]))
+    return float(z) - ground_m if math.isfinite(ground_m) else -math.inf
 
 
 def rotate_into_base(quat_base_to_world_wxyz: FloatArray, vector_in_world: FloatArray) -> FloatArray:

@@ -22,7 +22,7 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
-from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors, rotate_into_base
+from gantry_sim.motorised import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
 from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.sensor_noise import SensorNoise
 
@@ -280,13 +280,12 @@ class MujocoRobot:
 
     @property
     def base_height_m(self) -> float:
-        """Height of the base's origin above the ground below it, now; -inf over nothing."""
+        """Height of the base's origin above the ground that it walks on, now; -inf over nothing."""
         pos = self.pos_base_in_world_m
         if self._index.is_flat:
             return float(pos[2])
         with self._lock:
-            ground_m = ground_height_m(self.model, self.data, pos[:2], float(pos[2]))
-        return float(pos[2]) - ground_m if np.isfinite(ground_m) else -math.inf
+            return height_over_ground_m(self.model, self.data, pos, self.quat_base_to_world_wxyz)
 
     @property
     def has_fallen(self) -> bool:

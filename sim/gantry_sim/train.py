@@ -158,7 +158,9 @@ def export_run(
     actor = policy_of(runner)
     with torch_threads(1):
         golden = cfg.task.record(cfg.task, cfg.preset.env, actor, seed=EVALUATION_SEED)
-    card = {TRAINING_KEY: {"env": asdict(cfg.preset.env)}}
+    mapper, env = cfg.task.mapper(cfg.preset.env), cfg.preset.env
+    if mapper is not None:  # the bundle holds it, wherever it was on this machine
+        env = cfg.task.use_mapper(env, Path(MAPPER))
     target = bundle or folder / BUNDLE_FOLDER
     shown = isinstance(actor, ExportedPolicy) and actor.attends
     return export_bundle(
@@ -166,10 +168,10 @@ def export_run(
         contract,
         golden,
         target,
-        card=card,
+        card={TRAINING_KEY: {"env": asdict(env)}},
         private_key=private_key,
         attention=shown,
-        mapper_bytes=cfg.task.mapper(cfg.preset.env),
+        mapper_bytes=mapper,
     )
 
 

@@ -36,12 +36,13 @@ from gantry_sim.demo.goal_pipeline import (
 )
 from gantry_sim.demo.walk import Walk
 from gantry_sim.gaze import map_columns
-from gantry_sim.motorised import ground_height_m, robot_with_motors
+from gantry_sim.motorised import ground_height_m, height_over_ground_m, robot_with_motors
 
 GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)
 DT_S = 0.02
 GOAL = Goal(2.0, 0.0, 0.0)
+FLOOR = '<geom type="box" size="4 4 0.05" pos="1 2 -0.05"/>'
 RIDGE_M = 0.2
 """Height of the map where x is more than a metre."""
 
@@ -204,6 +205,26 @@ def test_a_fall_is_judged_over_the_ground_below_and_not_over_the_start(tmp_path)
         found = measure_goal_walk(record(tmp_path, ticks), Goal(6.0, 0.0, 0.0), scene)
         assert found.fell is fell
         assert found.crossed is not fell
+
+
+@pytest.mark.parametrize(
+    ("half_m", "yaw_rad", "height_m"),
+    [
+        ((0.1, 0.1), 0.0, 0.3),  # astride a block
+        ((0.3, 0.05), 0.0, 0.3),  # along a plank, and across one
+        ((0.3, 0.05), math.pi / 2, 0.3),
+        ((0.3, 0.3), 0.0, 0.1),  # on it with all feet
+        ((0.25, 0.15), math.pi / 4, 0.1),  # with two of them
+    ],
+)
+def test_a_base_is_as_high_as_over_what_its_feet_are_on(half_m, yaw_rad, height_m):
+    block = f'<geom type="box" size="{half_m[0]} {half_m[1]} 0.1" pos="1 2 0.1"/>'
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{block}{FLOOR}</worldbody></mujoco>")
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    quat = np.array([math.cos(yaw_rad / 2), 0.0, 0.0, math.sin(yaw_rad / 2)])
+    assert height_over_ground_m(model, data, np.array([1.0, 2.0, 0.3]), quat) == pytest.approx(height_m)
+    assert height_over_ground_m(model, data, np.array([9.0, 2.0, 0.3]), quat) == -math.inf
 
 
 def test_an_operator_who_was_not_through_is_no_success(scene, bundle, tmp_path):

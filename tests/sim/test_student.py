@@ -291,6 +291,7 @@ def test_a_student_trains_under_its_teacher_resumes_and_exports(teacher_run, tmp
     opened, looked_at = open_run(folder)
     bundle = load_bundle(export_run(opened, folder, looked_at))
     assert bundle.mapper_bytes == (folder / "mapper.onnx").read_bytes()
+    assert str(tmp_path) not in json.dumps(bundle.card)
     check_static(lambda: bundle, lambda *stage: None)
     source = open_source(folder / "bundle")
     assert source.env_cfg.student_map.mapper == str(folder / "bundle" / "mapper.onnx")

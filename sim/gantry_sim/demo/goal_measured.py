@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from gantry_mapping.snapshot import cfg_of, load_snapshot
 from gantry_policies.overview import overview_of
 from gantry_sim.demo.measured import fault_that_ended
 from gantry_sim.gaze import around_of, grid_of, ground_of, map_columns
-from gantry_sim.motorised import ground_height_m
+from gantry_sim.motorised import height_over_ground_m
 
 FloatArray = NDArray[np.float64]
 
@@ -143,7 +142,7 @@ def measure_goal_walk(path: Path, goal: Goal, scene: mujoco.MjModel) -> Measured
         infer_s=status["infer_s"][in_status],
         map_time_s=maps["time_s"] - ticks[0],
         map_points=maps["points"],
-        fell=bool(has_fallen(quat, _heights(scene, pos), spec.fall_height_m).any()),
+        fell=bool(has_fallen(quat, _heights(scene, pos, quat), spec.fall_height_m).any()),
         fault=fault_that_ended(status),
     )
 
@@ -260,9 +259,8 @@ def _command(goal: Goal, pos: FloatArray, quat: FloatArray) -> FloatArray:
     return goal_command(place, np.full(len(pos), goal.yaw_in_world_rad), pos, quat)
 
 
-def _heights(scene: mujoco.MjModel, pos: FloatArray) -> FloatArray:
-    """Height of each base (T, 3) above the ground below it, (T,); -inf over nothing."""
+def _heights(scene: mujoco.MjModel, pos: FloatArray, quat: FloatArray) -> FloatArray:
+    """Height of each base (T, 3) over the ground that it walks on, (T,); -inf over nothing."""
     data = mujoco.MjData(scene)
     mujoco.mj_kinematics(scene, data)
-    ground = np.array([ground_height_m(scene, data, place[:2], float(place[2])) for place in pos])
-    return np.where(np.isfinite(ground), pos[:, 2] - ground, -math.inf)
+    return np.array([height_over_ground_m(scene, data, *at) for at in zip(pos, quat, strict=True)])
