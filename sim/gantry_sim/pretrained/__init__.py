@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+AME2_GO2_STUDENT = Path(__file__).resolve().parent / "ame2-go2-student"
+"""A Go2 that walks to goals over what its camera has seen; with its mapping network."""
 DRIVE_RACE = Path(__file__).resolve().parent / "drive-race"
 """A small car that races round tracks by what its scanner sees."""
 DRIVE_TRAFFIC = Path(__file__).resolve().parent / "drive-traffic"
