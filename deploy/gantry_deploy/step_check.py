@@ -35,7 +35,7 @@ MOST_SEARCH_M = 0.5
 """Places are looked at one by one: a hundred times as many are no search any more."""
 MOST_POSTURE = {"nose_up_rad": 1.0, "height_m_rad": 0.5, "belly_m": 0.3, "belly_up_m": 0.3}
 """A base that is asked for more than that has left its legs' reach."""
-SHARES = {"support": ("pitch_share", "roll_share"), "swing": ("early_share",)}
+SHARES = {"support": ("pitch_share", "roll_share", "narrow_share"), "swing": ("early_share",)}
 """Numbers from 0 to 1."""
 
 

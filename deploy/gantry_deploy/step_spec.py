@@ -81,6 +81,9 @@ class SupportSpec:
     """Greatest horizontal force of a foot, as a share of the vertical one."""
     upright_1_s: float = 2.0
     """How fast the base comes back over its feet at rest, m/s per m."""
+    narrow_share: float = 0.0
+    """Who is where it is to be steps on while its front or its rear feet are less than this share of their stance
+    apart sideways: on feet that have come together it sways until it falls. With 0 it rests on any."""
 
 
 @dataclass(frozen=True)

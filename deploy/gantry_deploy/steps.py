@@ -26,7 +26,7 @@ from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
 from gantry_deploy.posture import Posture
 from gantry_deploy.step_body import Body, Plan
-from gantry_deploy.step_spec import LIFT_SHARE
+from gantry_deploy.step_spec import LIFT_SHARE, LegSpec
 from gantry_mapping.frames import base_to_base_yaw
 
 Array = Any
@@ -97,6 +97,7 @@ class Stepper:
         hips = [leg.hip_in_base_m for leg in spec.legs]
         self._long_m = max(hip[0] for hip in hips) - min(hip[0] for hip in hips)
         self._wide_m = sum(abs(leg.hip_in_base_m[1] + leg.side_m) for leg in spec.legs) / 2.0
+        self._across = asarray([_across(spec.legs, end) for end in (True, False)])
         self._stiffness = asarray(contract.stiffness_nm_rad)
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
@@ -157,7 +158,7 @@ class Stepper:
         feet = apply(level, feet_b)
         phase = gait_clock.foot_phase(gait, time_s, self._offset)
         drive = gait_clock.drive_command(self._contract.command, command)
-        rests = gait_clock.moving(gait, drive)[:, None] == 0.0
+        rests = (gait_clock.moving(gait, drive)[:, None] == 0.0) & self._wide(feet)
         due = phase >= gait.duty
         ground, void, near = self._settled(elevation_map, feet, due, rests)
         # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
@@ -188,6 +189,12 @@ class Stepper:
             ground,
             void,
         )
+
+    def _wide(self, feet: Array) -> Array:
+        """(N, 1) bool, who has its feet (N, f, 3) far enough apart to rest on them."""
+        xp, share = self._xp, self._support.narrow_share
+        apart = xp.min(feet[..., 1] @ xp.matrix_transpose(self._across), axis=1, keepdims=True)
+        return (apart >= share) | (share == 0.0)
 
     def _settled(self, elevation_map: Array, feet: Array, due: Array, rests: Array) -> tuple[Array, Array, Array]:
         """The ground as high as the standing feet, the height below which it is void, and which feet are near it.
@@ -345,6 +352,13 @@ class Stepper:
         lift = rules.height_gain_1_s2 * pose[:, 0] - rules.height_damping_1_s * body.vel[:, 2]
         up = limited(GRAVITY_M_S2 + lift, LEAST_LIFT_M_S2, MOST_LIFT_M_S2)
         return rules.mass_kg * xp.concat((flat, up[:, None]), axis=-1), (body.level @ torque_b[..., None])[..., 0]
+
+
+def _across(legs: tuple[LegSpec, ...], front: bool) -> list[float]:
+    """What the feet's y is multiplied with for the width of their end, front or rear, as a share of its stance."""
+    signs = [math.copysign(float((leg.hip_in_base_m[0] > 0.0) == front), leg.side_m) for leg in legs]
+    stance_m = sum(sign * leg.stand_y_m for sign, leg in zip(signs, legs, strict=True))
+    return [sign / stance_m for sign in signs]
 
 
 def _tilted(roll: Array, pitch: Array) -> Array:

@@ -26,6 +26,7 @@ from gantry_deploy.testing_steps import (
     LEGS,
     MASS_KG,
     RADIUS_M,
+    SEEN,
     STAND_M,
     STEPS,
     THERE,
@@ -35,6 +36,7 @@ from gantry_deploy.testing_steps import (
     raised_feet,
     random_joints,
     sensed,
+    standing_feet,
     stepping_contract,
     stepping_inputs,
 )
@@ -250,6 +252,17 @@ def test_who_comes_to_rest_in_the_middle_of_a_step_puts_its_feet_down():
     assert -1.3 * MASS_KG * GRAVITY_M_S2 < carried < -0.8 * MASS_KG * GRAVITY_M_S2
 
 
+@pytest.mark.parametrize(("share", "ends", "rests"), [(0.6, 0.7, True), (0.6, 0.5, False), (0.0, -0.1, True)])
+@pytest.mark.parametrize("which", [slice(0, 2), slice(2, 4)])
+def test_who_stands_on_feet_that_came_together_steps_on(share, ends, rests, which):
+    feet = standing_feet()
+    feet[:, which, 1] *= ends
+    inputs = stepping_inputs(THERE, 0.05, joint_pos_rad=joints_of(feet))
+    stepper = Stepper(stepping_contract(**steps_with("support", narrow_share=share)), np.zeros((1, 1)))
+    body = stepper.sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
+    assert (bool(body.rests[0, 0]), not body.swings.any()) == (rests, rests)
+
+
 def test_what_was_never_seen_is_as_high_as_the_feet():
     """A base that is higher than usual over ground of which the map says nothing; half sure is half way."""
     own = stepping_contract()
@@ -426,6 +439,7 @@ def steps_with(part, **changes):
     [
         (steps_with("support", mass_kg=-15.0), r"support\.mass_kg is -15\.0, expected more than 0"),
         (steps_with("support", friction=0.0), r"support\.friction is 0\.0"),
+        (steps_with("support", narrow_share=1.6), r"support\.narrow_share is 1\.6, expected 0 to 1"),
         (steps_with("support", drag_1_s=-6.0), r"support\.drag_1_s is -6\.0, expected 0 or more"),
         (steps_with("support", inertia_kg_m2=(0.1, 0.0, 0.1)), r"inertia_kg_m2 is"),
         (steps_with("support", height_m=0.4), "expected rising numbers"),

@@ -142,6 +142,7 @@ def _go2_steps(body: Walker) -> StepsSpec:
         mass_in_base_m=(-0.0006, 0.0, -0.02),
         inertia_kg_m2=(0.12, 0.32, 0.36),  # found with the gains, and less than the robot's
         drag_1_s=6.0,
+        narrow_share=0.6,
     )
     swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
     return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, swing, posture=PostureSpec())
