@@ -31,6 +31,7 @@ from gantry_deploy.testing_steps import (
     STEPS,
     THERE,
     forces_of,
+    joints_of,
     make_stepper,
     quaternion,
     raised_feet,
