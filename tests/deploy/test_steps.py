@@ -256,9 +256,8 @@ def test_who_comes_to_rest_in_the_middle_of_a_step_puts_its_feet_down():
 @pytest.mark.parametrize(("share", "ends", "rests"), [(0.6, 0.7, True), (0.6, 0.5, False), (0.0, -0.1, True)])
 @pytest.mark.parametrize("which", [slice(0, 2), slice(2, 4)])
 def test_who_stands_on_feet_that_came_together_steps_on(share, ends, rests, which):
-    feet = standing_feet()
-    feet[:, which, 1] *= ends
-    inputs = stepping_inputs(THERE, 0.05, joint_pos_rad=joints_of(feet))
+    (feet := standing_feet())[:, which, 1] *= ends
+    inputs = stepping_inputs(THERE, joint_pos_rad=joints_of(feet))
     stepper = Stepper(stepping_contract(**steps_with("support", narrow_share=share)), np.zeros((1, 1)))
     body = stepper.sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
     assert (bool(body.rests[0, 0]), not body.swings.any()) == (rests, rests)
