@@ -12,6 +12,7 @@ pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
 from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
+from gantry_ros import __main__ as entries  # noqa: E402
 from gantry_ros.sim_node import run_node  # noqa: E402
 
 
@@ -58,3 +59,26 @@ def test_a_node_leaves_without_a_traceback_while_its_modules_are_imported(execut
         told = [line for line in lines if not line.startswith("import time:")]
     assert told == [f"{executable}: interrupted while loading\n"]
     assert process.returncode == 0
+
+
+def test_ros_that_makes_an_error_of_its_own_of_an_interruption_was_interrupted(capsys, monkeypatch):
+    """Extension modules do: whatever stops their initialization is an ImportError."""
+
+    def load():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise GantryError("rclpy cannot load its libraries (initialization failed).") from error
+
+    monkeypatch.setattr(entries, "require_ros", load)
+    assert entries.start("policy_node", []) == 0
+    assert capsys.readouterr().err == "policy_node: interrupted while loading\n"
+
+
+def test_ros_that_cannot_be_loaded_is_refused(capsys, monkeypatch):
+    def load():
+        raise GantryError("ROS 2 is not installed in this Python.")
+
+    monkeypatch.setattr(entries, "require_ros", load)
+    assert entries.start("policy_node", []) == 2
+    assert capsys.readouterr().err == "policy_node: ROS 2 is not installed in this Python.\n"

@@ -9,13 +9,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
-from types import FrameType
 
 from gantry_deploy.cli.command import STDOUT, Command, UsageError, emit_result
 from gantry_deploy.cli.discovery import (
@@ -28,6 +25,7 @@ from gantry_deploy.cli.discovery import (
     missing_module_text,
 )
 from gantry_deploy.cli.parser import GantryParser
+from gantry_deploy.interrupts import remembering_interrupts
 from gantry_hardware.errors import GantryError, unknown_name_text
 
 EXIT_OK = 0
@@ -46,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``gantry`` with ``argv`` (default: the process's own arguments) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments[:1]
-    with _remembering_interrupts() as interrupted:
+    with remembering_interrupts() as interrupted:
         try:
             code = _dispatch(arguments[1:] if show_traceback else arguments)
             sys.stdout.flush()
@@ -57,31 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             if interrupted.is_set():
                 return _stop(error, show_traceback)
             return _explain(error, show_traceback)
-
-
-@contextlib.contextmanager
-def _remembering_interrupts() -> Iterator[threading.Event]:
-    """Know of Ctrl-C also where the code that it hits turns the interruption into an error of its own.
-
-    What runs while modules are imported may do so: callbacks of ctypes, imports that fail softly. Whoever puts a
-    handler of his own in the place of this one, for as long as he needs it, is not affected, and nothing is put in the
-    place of another one, or where SIGINT is ignored.
-    """
-    interrupted = threading.Event()
-    default = signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
-        yield interrupted
-        return
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        default(number, frame)
-
-    signal.signal(signal.SIGINT, remember)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, default)
 
 
 def _stop(error: Exception | None = None, show_traceback: bool = False) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from gantry_deploy.interrupts import remembering_interrupts
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_ros.availability import require_ros
 
@@ -22,18 +23,28 @@ def start(executable: str, arguments: list[str]) -> int:
     Returns:
         Exit code; 2 after a refusal whose reason is on stderr, 0 if it is asked to stop before it has begun.
     """
-    try:
-        if executable not in EXECUTABLES:
-            raise UnknownNameError("executable of gantry_ros", executable, EXECUTABLES)
-        require_ros()
-        return import_module(f"gantry_ros.{executable}").main(arguments)
-    except GantryError as error:
-        print(f"{executable}: {error}", file=sys.stderr, flush=True)
-        return 2
-    except KeyboardInterrupt:
-        # Once a node runs, its host takes the signal: only loading is interrupted here.
-        print(f"{executable}: interrupted while loading", file=sys.stderr, flush=True)
-        return 0
+    # Once a node runs, its host takes the signal: only loading is interrupted here.
+    with remembering_interrupts() as interrupted:
+        try:
+            if executable not in EXECUTABLES:
+                raise UnknownNameError("executable of gantry_ros", executable, EXECUTABLES)
+            require_ros()
+            return import_module(f"gantry_ros.{executable}").main(arguments)
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            if not interrupted.is_set():
+                return _refuse(executable, error)
+    print(f"{executable}: interrupted while loading", file=sys.stderr, flush=True)
+    return 0
+
+
+def _refuse(executable: str, error: Exception) -> int:
+    """Say why a node does not run; a fault of the program is raised again, for its traceback."""
+    if not isinstance(error, GantryError):
+        raise error
+    print(f"{executable}: {error}", file=sys.stderr, flush=True)
+    return 2
 
 
 def policy_node() -> int:
