@@ -21,6 +21,10 @@ Array = Any
 
 GRID_M = 0.04
 """Distance of the places that are looked at."""
+SNAP_SHARE = 0.3
+"""From this share of a swing on a foot's motion says well enough where it is bound for."""
+KEPT_M2 = 0.04
+"""What is further from where a foot is bound costs no more."""
 BESIDE_M = 0.04
 """A place may be so far further in than asked for at no cost."""
 
@@ -42,6 +46,8 @@ class Footholds:
             return xp.asarray(values, dtype=like.dtype, device=device(like))
 
         self._spec, self._window = spec, window
+        self.follow_1_s = spec.follow_1_s
+        """Velocity that the body is to add to go after feet that were moved, m/s per m."""
         around = _disc(spec.search_m)
         self._around = asarray(around)
         sides = [math.copysign(1.0, leg.side_m) for leg in legs]
@@ -59,7 +65,16 @@ class Footholds:
         self._across = asarray(across)
         self._turns = [(i, mate) for i, mate in enumerate(mates) if corners[i][0]]
 
-    def __call__(self, ground: Array, places: Array, vel: Array, lowest_m: Array, highest_m: Array) -> Array:
+    def __call__(
+        self,
+        ground: Array,
+        places: Array,
+        vel: Array,
+        lowest_m: Array,
+        highest_m: Array,
+        bound: Array,
+        progress: Array,
+    ) -> Array:
         """How far places are to be moved, (N, f, 2), m.
 
         Args:
@@ -68,21 +83,30 @@ class Footholds:
             vel: (N, 2) of the base in it, m/s: ahead is better.
             lowest_m: (N, 1); cells carry above this...
             highest_m: (N, 1); ...and below this.
+            bound: (N, f, 2) where feet in the air are bound for.
+            progress: (N, f) how much of their way is over: so much does that count.
         """
         xp, spec = array_namespace(places), self._spec
         count, feet = places.shape[:2]
-        tried = xp.reshape(places[:, :, None] + self._around, (count, -1, 2))
-        carries = carried_shares(self._window, ground, tried, lowest_m, highest_m)
+        to_bound = bound - places
+        # One of the places looked at is where the foot is bound for: so it can go on as it was.
+        snap = to_bound - GRID_M * xp.round(to_bound / GRID_M)
+        snap = snap * (spec.keep > 0.0) * xp.astype(progress > SNAP_SHARE, snap.dtype)[..., None]
+        tried = xp.reshape((places + snap)[:, :, None] + self._around, (count, -1, 2))
+        carries = carried_shares(self._window, ground, tried, lowest_m, highest_m, spec.margin)
         lacks = xp.reshape(1.0 - carries, (count, feet, self._around.shape[0]))
         cost = spec.lack_m2 * (limited(lacks / spec.edge_share, None, 1.0) + spec.edge_share * lacks) + self._still
         cost = cost - spec.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]
+        if spec.keep > 0.0:
+            moved = xp.reshape(tried, (count, feet, -1, 2)) - bound[:, :, None]
+            cost = cost + spec.keep * progress[..., None] * limited(xp.sum(moved * moved, axis=-1), None, KEPT_M2)
         picks = [xp.argmin(cost[:, i], axis=1) for i in range(feet)]
         # The line of two feet that land together carries the base: its middle is to stay where it is across it.
         for i, mate in (*self._turns, *((mate, i) for i, mate in self._turns)):
             theirs = xp.take(self._across[mate], picks[mate], axis=0)
             moved = 0.5 * (self._across[i] - theirs[:, None])
             picks[i] = xp.argmin(cost[:, i] + spec.together * moved * moved, axis=1)
-        return xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
+        return snap + xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
 
 
 def _disc(radius_m: float) -> list[tuple[float, float]]:

@@ -41,7 +41,9 @@ def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array
     return xp.where(share > SOLID_SHARE, _total(solid) / limited(share, SOLID_SHARE, None), _total(corners))
 
 
-def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
+def carried_shares(
+    window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array, margin: float = 0.0
+) -> Array:
     """How much of the four cells around places carries, (N, k), 0 to 1.
 
     Args:
@@ -50,10 +52,22 @@ def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m:
         places: Shape (N, k, 2), m in the base's yaw frame.
         lowest_m: Shape (N, 1); cells carry above this...
         highest_m: Shape (N, 1); ...and below this.
+        margin: A cell carries by so much less whose eight neighbours do not.
     """
     xp = array_namespace(elevation)
     carries = (elevation > lowest_m[..., None]) & (elevation < highest_m[..., None])
-    return heights_at(window, xp.astype(carries, elevation.dtype), places[..., 0], places[..., 1])
+    carries = xp.astype(carries, elevation.dtype)
+    if margin > 0.0:
+        carries = carries * (1.0 - margin * (1.0 - neighbourhood(neighbourhood(carries, 1), 2)))
+    return heights_at(window, carries, places[..., 0], places[..., 1])
+
+
+def neighbourhood(cells: Array, axis: int) -> Array:
+    """Means of each cell and its two neighbours along an axis; the outermost cells go on beyond the border."""
+    xp, count = array_namespace(cells), cells.shape[axis]
+    index = xp.arange(count, dtype=xp.int64, device=device(cells))
+    before, after = limited(index - 1, 0, count - 1), limited(index + 1, 0, count - 1)
+    return (cells + xp.take(cells, before, axis=axis) + xp.take(cells, after, axis=axis)) / 3.0
 
 
 def _total(corners: list[tuple[Array, Array]]) -> Array:

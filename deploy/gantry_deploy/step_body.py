@@ -42,6 +42,8 @@ class Body:
     """(N, rows, cols) the map's heights over the base, m, as high as the standing feet."""
     void: Array
     """(N, 1) height over the base, m, below which ground is none to step on where there is other beside it."""
+    bound: Array
+    """(N, f, 2) where a foot in the air would land if it went on as it moves, in the level frame, m."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gantry_deploy.contract_parts import ActionSpec, GaitSpec, MapWindow
 from gantry_deploy.errors import ContractError
-from gantry_deploy.step_spec import LIFT_SHARE, PostureSpec, StepsSpec
+from gantry_deploy.step_spec import LIFT_SHARE, PostureSpec, SteerSpec, StepsSpec
 
 POSITIVE = {
     "support": (
@@ -19,6 +19,7 @@ POSITIVE = {
     "swing": ("lead_s",),
     "footholds": ("edge_share", "lack_m2"),
     "posture": ("nose_m", "wall_m"),
+    "steer": ("fan_rad", "reach_m", "near_m", "deep_m", "wall_m"),
 }
 """Numbers that must be more than 0."""
 NOT_NEGATIVE = {
@@ -27,15 +28,23 @@ NOT_NEGATIVE = {
         "foot_radius_m", "capture_s", "capture_aside_s", "ahead_m", "aside_m", "clearance_m", "turn_lead_s",
         "move_lead_s", "early_m_s",
     ),
-    "footholds": ("search_m", "ahead_m_s", "inward_m", "together", "follow_1_s"),
+    "footholds": ("search_m", "ahead_m_s", "inward_m", "together", "follow_1_s", "keep"),
+    "steer": ("track_m", "lack", "wall", "straight"),
     "posture": ("free_m", "nose_up_rad", "height_m_rad", "belly_m", "belly_up_m"),
 }  # fmt: skip
 """Numbers that must be 0 or more."""
 MOST_SEARCH_M = 0.5
 """Places are looked at one by one: a hundred times as many are no search any more."""
+MOST_FAN_RAD, MOST_POINTS = 1.2, 1000
+"""Ways that are compared lead ahead, and are looked at point by point."""
 MOST_POSTURE = {"nose_up_rad": 1.0, "height_m_rad": 0.5, "belly_m": 0.3, "belly_up_m": 0.3}
 """A base that is asked for more than that has left its legs' reach."""
-SHARES = {"support": ("pitch_share", "roll_share", "narrow_share"), "swing": ("early_share",)}
+SHARES = {
+    "support": ("pitch_share", "roll_share", "narrow_share"),
+    "swing": ("early_share",),
+    "footholds": ("margin",),
+    "steer": ("most_lack",),
+}
 """Numbers from 0 to 1."""
 
 
@@ -92,6 +101,8 @@ def check_legs(steps: StepsSpec) -> None:
     )
     if steps.posture is not None:
         _check_posture(steps.posture)
+    if steps.steer is not None:
+        _check_steering(steps.steer)
     search_m = steps.footholds.search_m
     _require(search_m <= MOST_SEARCH_M, "gait.steps.footholds.search_m", search_m, f"at most {MOST_SEARCH_M:g}")
     heights = (support.lowest_m, support.height_m, support.highest_m)
@@ -131,6 +142,16 @@ def _check_posture(posture: PostureSpec) -> None:
     for name, values in rising:
         far_enough = values[-2] < values[-1] and values == tuple(sorted(values))
         _require(far_enough, f"gait.steps.posture.{name}", values[-2:], "rising numbers from 0")
+
+
+def _check_steering(steer: SteerSpec) -> None:
+    where, points = "gait.steps.steer", steer.ways * steer.points
+    _require(steer.fan_rad <= MOST_FAN_RAD, f"{where}.fan_rad", steer.fan_rad, f"at most {MOST_FAN_RAD:g}")
+    _require(steer.ways >= 3, f"{where}.ways", steer.ways, "3 or more")
+    _require(steer.points >= 1, f"{where}.points", steer.points, "1 or more")
+    _require(points <= MOST_POINTS, f"{where}'s ways times points", points, f"at most {MOST_POINTS}")
+    first_m = steer.reach_m / steer.points
+    _require(steer.go_m >= first_m - 1e-9, f"{where}.go_m", steer.go_m, f"at least the first point, {first_m:g} m")
 
 
 def check_clock(steps: StepsSpec, duty: float, foot_offset: tuple[float, ...]) -> None:

@@ -137,6 +137,43 @@ class FootholdSpec:
     """Cost of the shift, across their line, of two feet that land together, beside that of each."""
     follow_1_s: float = 3.0
     """Velocity added to where feet were moved, m/s per m of their mean."""
+    keep: float = 0.0
+    """Cost of another place than the one that a foot is bound for, growing over its swing: between two that are as
+    good, it would land between them."""
+    margin: float = 0.0
+    """A cell of the map carries by so much less if none of those around it does, in proportion: a map drifts."""
+
+
+@dataclass(frozen=True)
+class SteerSpec:
+    """How the way to a goal is chosen by what the map shows ahead; costs are per metre of a way, as its length is."""
+
+    fan_rad: float = 0.7
+    """Ways lie within this of straight ahead."""
+    ways: int = 13
+    """How many."""
+    reach_m: float = 0.7
+    """How far ahead of the base the ground is looked at."""
+    points: int = 7
+    """At how many points along each way."""
+    go_m: float = 0.4
+    """The base goes by the ground as near as this; it faces the way that all of it asks for."""
+    near_m: float = 0.4
+    """Nearer than this to the goal it goes straight, farther than twice this by the ground alone."""
+    track_m: float = 0.135
+    """How far to the side of the base the feet walk."""
+    deep_m: float = 0.3
+    """Ground so far below the lowest standing foot is none."""
+    wall_m: float = 0.4
+    """Ground so far above the highest one is a wall."""
+    lack: float = 5.0
+    """Cost where the feet of one side find no ground."""
+    wall: float = 30.0
+    """Cost where a wall is near."""
+    most_lack: float = 0.8
+    """Where every way has a point that lacks more than this share of its ground, the straight one is as good."""
+    straight: float = 2.0
+    """Cost of a way that leads aside, times how much longer it is."""
 
 
 @dataclass(frozen=True)
@@ -178,3 +215,5 @@ class StepsSpec:
     """How these find ground."""
     posture: PostureSpec | None = None
     """How the base is held for steps ahead; None as the feet alone ask for."""
+    steer: SteerSpec | None = None
+    """How the way to a goal is chosen; None for the straight one."""

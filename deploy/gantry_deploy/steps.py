@@ -25,6 +25,7 @@ from gantry_deploy.footing import solid_heights_at
 from gantry_deploy.forces import foot_forces, skew
 from gantry_deploy.legs import Legs
 from gantry_deploy.posture import Posture
+from gantry_deploy.steering import Steering
 from gantry_deploy.step_body import Body, Plan
 from gantry_deploy.step_spec import LIFT_SHARE, LegSpec
 from gantry_mapping.frames import base_to_base_yaw
@@ -47,6 +48,8 @@ LEVEL_M = 0.12
 """Ground under a foot in the air counts to this height above and below the standing ones."""
 CREST_M = 0.25
 """Ground on a foot's way counts up to this height over its ends."""
+BOUND_SHARE = 0.2
+"""A foot that has only just begun to move ahead does not say yet where to."""
 APEX_SHARE = 0.5
 """Share of a swing at which a foot begins to come down."""
 MOST_M_S2, MOST_ROLL_RAD = 4.0, 0.3
@@ -102,8 +105,9 @@ class Stepper:
         self._effort = asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
-        self._footholds, self._follow = Footholds(spec.footholds, spec.legs, window, like), spec.footholds.follow_1_s
+        self._footholds = Footholds(spec.footholds, spec.legs, window, like)
         self._posture = None if spec.posture is None else Posture(spec.posture, window, like)
+        self._steering = None if spec.steer is None else Steering(spec.steer, window, like)
         self._capture = asarray([spec.swing.capture_s, spec.swing.capture_aside_s])
         self._lead = asarray([spec.swing.most_lead_rad * len(spec.legs)])
 
@@ -161,6 +165,8 @@ class Stepper:
         rests = (gait_clock.moving(gait, drive)[:, None] == 0.0) & self._wide(feet)
         due = phase >= gait.duty
         ground, void, near = self._settled(elevation_map, feet, due, rests)
+        if self._steering is not None:
+            drive = self._steered(command, ground, feet[..., 2] - way.foot_radius_m, due)
         # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
         swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), due)
         zero = xp.zeros_like(phase)
@@ -172,23 +178,23 @@ class Stepper:
         vel = -xp.sum(moves * on, axis=1) / limited(xp.sum(on, axis=1), 1.0, None)
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
         stands = ~swings | (near & (progress > way.early_share) & ~falls)
-        return Body(
-            level,
-            ang_vel_b,
-            vel,
-            joint_pos,
-            feet_b,
-            feet,
-            jacobian,
-            swings,
-            progress,
-            left_s,
-            drive,
-            rests,
-            stands,
-            ground,
-            void,
-        )
+        bound = self._bound(feet[..., :2], (vel[:, None] + moves)[..., :2], progress)
+        known = level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, drive, rests, stands
+        return Body(*known, ground, void, bound)
+
+    def _steered(self, command: Array, ground: Array, soles: Array, due: Array) -> Array:
+        """The velocity (N, 3) that the goal amounts to, on the way to it that the map shows."""
+        assert self._steering is not None
+        goals = self._steering(command, ground, *_extremes(soles, due))
+        both = gait_clock.drive_command(self._contract.command, self._xp.reshape(goals, (-1, goals.shape[-1])))
+        return self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
+
+    def _bound(self, feet: Array, moves_w: Array, progress: Array) -> Array:
+        """Where feet (N, f, 2) will land that go on as they move (N, f, 2), by what is left of :meth:`_ease`."""
+        swing_s, whole = (1.0 - self._gait.duty) / self._gait.frequency_hz, self._way.arrive - LIFT_SHARE
+        angle = 0.5 * math.pi * limited((progress - LIFT_SHARE) / whole, BOUND_SHARE, 1.0)
+        left_s = swing_s * whole / math.pi * self._xp.cos(angle) / self._xp.sin(angle)
+        return feet + moves_w * left_s[..., None]
 
     def _wide(self, feet: Array) -> Array:
         """(N, 1) bool, who has its feet (N, f, 3) far enough apart to rest on them."""
@@ -203,7 +209,7 @@ class Stepper:
         """
         xp = self._xp
         soles = feet[..., 2] - self._way.foot_radius_m
-        void = xp.min(xp.where(due & ~rests, xp.full_like(soles, 1e3), soles), axis=1, keepdims=True) - STEP_DOWN_M
+        void = _extremes(soles, due & ~rests)[0] - STEP_DOWN_M
         ground = self._ground(elevation_map, soles)
         over = soles - self._heights(ground, feet[..., :2], void)
         share = xp.astype(~due & ~rests, soles.dtype)
@@ -221,11 +227,11 @@ class Stepper:
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
         land = self.landing(body, vel, turn) + shift[..., :2]
         highest = self._standing_soles(body)[1] + STEP_UP_M
-        moved = self._footholds(body.ground, land, vel, body.void, highest)
+        moved = self._footholds(body.ground, land, vel, body.void, highest, body.bound, body.progress)
         land = land + moved
         # A body that goes on as it was leaves the feet behind that were moved.
         along = xp.mean(moved * xp.astype(body.swings, moved.dtype)[..., None], axis=1)
-        vel = xp.where(body.rests, vel, vel + self._follow * along)
+        vel = xp.where(body.rests, vel, vel + self._footholds.follow_1_s * along)
         height = self.stepped_on(body, land) + shift[..., 2] + self._way.foot_radius_m
         return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
 
@@ -252,10 +258,7 @@ class Stepper:
 
     def _standing_soles(self, body: Body) -> tuple[Array, Array]:
         """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""
-        xp, soles = self._xp, body.feet[..., 2] - self._way.foot_radius_m
-        far = xp.full_like(soles, 1e3)
-        lowest = xp.min(xp.where(body.swings, far, soles), axis=1, keepdims=True)
-        return lowest, xp.max(xp.where(body.swings, -far, soles), axis=1, keepdims=True)
+        return _extremes(body.feet[..., 2] - self._way.foot_radius_m, body.swings)
 
     def soles(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way."""
@@ -367,6 +370,14 @@ def _tilted(roll: Array, pitch: Array) -> Array:
     cr, sr, cp, sp, zero = xp.cos(roll), xp.sin(roll), xp.cos(pitch), xp.sin(pitch), xp.zeros_like(roll)
     rows = (cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr)
     return xp.reshape(xp.stack(rows, axis=-1), (-1, 3, 3))
+
+
+def _extremes(soles: Array, away: Array) -> tuple[Array, Array]:
+    """Lowest and highest (N, 1) of soles (N, f), m, but for those that are away (N, f)."""
+    xp = array_namespace(soles)
+    far = xp.full_like(soles, 1e3)
+    lowest = xp.min(xp.where(away, far, soles), axis=1, keepdims=True)
+    return lowest, xp.max(xp.where(away, -far, soles), axis=1, keepdims=True)
 
 
 def _share(value: Array) -> Array:

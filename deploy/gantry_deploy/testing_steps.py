@@ -56,6 +56,13 @@ def stepping_contract(**changes: Any) -> PolicyContract:
     return replace(base, **{"gait": gait, "action": action, "command": command, **changes})
 
 
+def steps_with(part: str, **changes: Any) -> dict[str, GaitSpec]:
+    """The contract's change for which numbers of a part of :data:`STEPS` are others."""
+    gait, legs = stepping_contract().gait, replace(STEPS, **{part: replace(getattr(STEPS, part), **changes)})
+    assert gait is not None
+    return {"gait": replace(gait, steps=legs)}
+
+
 def stepping_inputs(command: list[list[float]], time_s: float = 0.05, **changes: Any) -> dict[str, Floats]:
     """The decoder's inputs beside the action, one row: the robot stands on flat ground, feet where they stand."""
     window = stepping_contract().map_window

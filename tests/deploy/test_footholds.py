@@ -20,9 +20,10 @@ BOUNDS = np.array([[-0.15]]), np.array([[0.25]])
 STAND = np.array([[(leg.stand_x_m, leg.stand_y_m) for leg in LEGS]])
 
 
-def shifts(spec, ground, places, vel=(0.0, 0.0)):
+def shifts(spec, ground, places, vel=(0.0, 0.0), bound=None, progress=0.0):
     """How far feet are moved, (4, 2), by numpy, after torch has said the same."""
-    arrays = ground, places, np.array([vel]), *BOUNDS
+    bound = places if bound is None else bound
+    arrays = ground, places, np.array([vel]), *BOUNDS, bound, np.full((1, 4), progress)
     found = Footholds(spec, LEGS, WINDOW, places)(*arrays)
     tensors = [torch.from_numpy(values) for values in arrays]
     np.testing.assert_allclose(Footholds(spec, LEGS, WINDOW, tensors[1])(*tensors).numpy(), found)
@@ -76,3 +77,32 @@ def test_feet_that_land_together_keep_their_line_below_the_body():
     np.testing.assert_array_equal(alone[3], [0.0, 0.0])
     apart, held = (abs((found[0] + found[3]) @ across) / 2.0 for found in (alone, together))
     assert held < 0.5 * apart
+
+
+@pytest.mark.parametrize(("keep", "progress", "lands_m"), [(0.0, 0.8, 0.0), (4.0, 0.8, 0.33), (4.0, 0.0, 0.0)])
+def test_a_foot_that_is_bound_for_a_plank_is_not_called_back(keep, progress, lands_m):
+    """Planks up to x = 0.04 and from 0.26 on, a place 2 cm nearer to the first: without its way, it is sent back."""
+    ground = np.full((1, 10, 6), -0.5)
+    ground[:, :3] = ground[:, 5:] = 0.0
+    places = np.stack((np.full(4, 0.12), np.array([0.0, 0.1, -0.1, 0.05])), axis=1)[None]
+    bound = places + np.array([0.21, 0.0])
+    found = shifts(replace(ALONE, keep=keep), ground, places, bound=bound, progress=progress)
+    assert (places[0] + found)[:, 0] == pytest.approx([lands_m] * 4)
+
+
+def test_a_foot_may_go_on_to_exactly_where_it_is_bound():
+    """13 and 7 mm are no multiples of the grid's 4 cm; a foot that has only just begun to move does not count."""
+    flat, bound = np.zeros((1, 10, 6)), STAND + np.array([0.013, -0.007])
+    spec = replace(ALONE, keep=50.0)
+    assert shifts(spec, flat, STAND, bound=bound, progress=0.9) == pytest.approx(np.tile([0.013, -0.007], (4, 1)))
+    np.testing.assert_array_equal(shifts(spec, flat, STAND, bound=bound, progress=0.1), np.zeros((4, 2)))
+
+
+def test_a_margin_moves_feet_away_from_edges():
+    """A bar of five rows of cells, and places on its last: inwards it costs less for the map, and more for the way."""
+    ground = np.full((1, 10, 6), -0.5)
+    ground[:, 2:7] = 0.0
+    places = np.stack((np.full(4, X[6]), np.zeros(4)), axis=1)[None]
+    np.testing.assert_array_equal(shifts(ALONE, ground, places), np.zeros((4, 2)))
+    moved = shifts(replace(ALONE, margin=0.02), ground, places)
+    assert moved == pytest.approx(np.tile([-0.04, 0.0], (4, 1)))

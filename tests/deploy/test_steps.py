@@ -40,6 +40,7 @@ from gantry_deploy.testing_steps import (
     standing_feet,
     stepping_contract,
     stepping_inputs,
+    steps_with,
 )
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.frames import base_to_base_yaw
@@ -428,54 +429,18 @@ def test_contracts_that_contradict_themselves_are_refused(change, words):
         stepping_contract(**change)
 
 
-def steps_with(part, **changes):
-    gait = stepping_contract().gait
-    steps = replace(STEPS, **{part: replace(getattr(STEPS, part), **changes)}) if part != "legs" else STEPS
-    return {"gait": replace(gait, steps=steps)}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (steps_with("support", mass_kg=-15.0), r"support\.mass_kg is -15\.0, expected more than 0"),
-        (steps_with("support", friction=0.0), r"support\.friction is 0\.0"),
-        (steps_with("support", narrow_share=1.6), r"support\.narrow_share is 1\.6, expected 0 to 1"),
-        (steps_with("support", drag_1_s=-6.0), r"support\.drag_1_s is -6\.0, expected 0 or more"),
-        (steps_with("support", inertia_kg_m2=(0.1, 0.0, 0.1)), r"inertia_kg_m2 is"),
-        (steps_with("support", height_m=0.4), "expected rising numbers"),
-        (steps_with("support", pitch_share=1.5), r"pitch_share is 1\.5, expected 0 to 1"),
-        (steps_with("swing", lead_s=0.0), r"swing\.lead_s is 0\.0, expected more than 0"),
-        (steps_with("swing", clearance_m=-0.1), r"clearance_m is -0\.1, expected 0 or more"),
-        (steps_with("swing", most_lead_rad=(0.8, 0.8, 0.0)), r"most_lead_rad is \(0\.8, 0\.8, 0\.0\), expected more"),
-        (steps_with("footholds", search_m=4.0), r"footholds\.search_m is 4\.0, expected at most 0\.5"),
-        (steps_with("footholds", edge_share=0.0), r"footholds\.edge_share is 0\.0, expected more than 0"),
-        (steps_with("posture", nose_m=0.0), r"posture\.nose_m is 0\.0, expected more than 0"),
-        (steps_with("posture", ahead_m=(0.7, 0.3)), r"posture\.ahead_m is \(0\.7, 0\.3\), expected rising numbers"),
-        (steps_with("posture", ahead_m=(-3.0, -2.0)), r"posture\.ahead_m is \(-3\.0, -2\.0\), expected rising numbers"),
-        (steps_with("posture", ahead_m=(0.3, 9.0)), r"posture\.ahead_m is .*expected no further than the map_window, "),
-        (steps_with("posture", wall_m=0.1), r"free_m and wall_m is \(0\.1, 0\.1\), expected rising numbers"),
-        (steps_with("posture", nose_up_rad=3.0), r"posture\.nose_up_rad is 3\.0, expected at most 1"),
-        (steps_with("posture", height_m_rad=99.0), r"posture\.height_m_rad is 99\.0, expected at most 0\.5"),
-        (steps_with("swing", capture_aside_s=-0.1), r"capture_aside_s is -0\.1, expected 0 or more"),
-        (steps_with("swing", arrive=0.05), r"swing\.arrive is 0\.05"),
-        ({"gait": replace(stepping_contract().gait, duty=0.4)}, r"gait\.duty is 0\.4, expected 0\.5"),
-        ({"gait": replace(stepping_contract().gait, foot_offset=(0.0, 0.0, 0.5, 0.5))}, "between the front feet"),
-        (
-            {"gait": replace(stepping_contract().gait, steps=replace(STEPS, legs=(LEGS[0], LEGS[0], *LEGS[2:])))},
-            "4 at 3 corners, expected four at four",
-        ),
-        ({"action": ActionSpec(STEP_TARGET, (-0.1,) * 12, (0.0,) * 12, 1.0)}, r"action\.scale is"),
-        ({"map_window": replace(stepping_contract().map_window, resolution_m=0.0)}, "resolution_m is 0"),
-        (
-            {"map_window": replace(stepping_contract().map_window, channels=("uncertainty", "elevation"))},
-            "elevation first",
-        ),
-    ],
-)
-def test_no_robot_is_moved_by_numbers_that_make_no_sense(change, words):
-    with pytest.raises(ContractError, match=words):
-        stepping_contract(**change).check_robot(robot_spec("go2"))
-    stepping_contract().check_robot(robot_spec("go2"))
+def test_a_foot_that_moves_as_it_is_due_is_bound_for_its_place():
+    """Half way in time: a foot 10 cm before its place, at the speed of the ease there, with the base 0.3 m/s slower."""
+    stepper, progress = make_stepper(), np.full((1, 4), 0.55)
+    early, late = (stepper._ease(progress + step) for step in (-1e-4, 1e-4))
+    swing_s = (1.0 - stepping_contract().gait.duty) / stepping_contract().gait.frequency_hz
+    share, rate_1_s = stepper._ease(progress), (late - early) / (2e-4 * swing_s)
+    feet = np.zeros((1, 4, 2))
+    moves = np.zeros((1, 4, 2))
+    moves[..., 0] = 0.1 / (1.0 - share) * rate_1_s
+    np.testing.assert_allclose(stepper._bound(feet, moves, progress)[..., 0], 0.1, rtol=1e-4)
+    body = sensed()
+    np.testing.assert_allclose(body.bound, body.feet[..., :2], atol=1e-9)  # nobody moves
 
 
 def test_legs_need_a_map_even_if_the_network_looks_at_none():

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
-from gantry_deploy.step_spec import LegSpec, PostureSpec, StepsSpec, SupportSpec, SwingSpec
+from gantry_deploy.step_spec import FootholdSpec, LegSpec, PostureSpec, SteerSpec, StepsSpec, SupportSpec, SwingSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion.robots import Walker, walker
@@ -145,7 +145,8 @@ def _go2_steps(body: Walker) -> StepsSpec:
         narrow_share=0.6,
     )
     swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
-    return StepsSpec(tuple(leg(foot) for foot in body.spec.feet), support, swing, posture=PostureSpec())
+    legs = tuple(leg(foot) for foot in body.spec.feet)
+    return StepsSpec(legs, support, swing, FootholdSpec(keep=4.0, margin=0.05), PostureSpec(), SteerSpec())
 
 
 def _g1(recipe: bool) -> Climber:

@@ -1,0 +1,92 @@
+"""Which way to a goal: around walls, along beams, straight where it does not matter; numpy and torch alike."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_deploy.contract import MapWindow
+from gantry_deploy.gait import drive_command
+from gantry_deploy.steering import Steering
+from gantry_deploy.step_spec import SteerSpec
+from gantry_deploy.testing_steps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
+
+WINDOW = MapWindow(18, 10, 0.08, 0.4, 0.0, ("elevation",))
+X = WINDOW.center_x_m + (np.arange(18) - 8.5) * 0.08
+Y = (np.arange(10) - 4.5) * 0.08
+SOLE_M = -0.28
+AHEAD = (3.0, 0.0, 0.0, 1.0)
+
+
+def ground(where=None, height_m=0.0):
+    """Flat below the soles (1, 18, 10), and so much higher where ``where(x, y)`` says."""
+    cells = np.full((1, 18, 10), SOLE_M)
+    if where is not None:
+        cells[:, where(X[:, None], Y[None, :])] += height_m
+    return cells
+
+
+def bearings(cells, goal=AHEAD, **changes):
+    """Bearings of the goals to go to and to face, rad, by numpy, after torch has said the same."""
+    spec = replace(SteerSpec(), **changes)
+    arrays = np.array([goal]), cells, np.array([[SOLE_M]]), np.array([[SOLE_M]])
+    found = Steering(spec, WINDOW, cells)(*arrays)
+    tensors = [torch.from_numpy(values) for values in arrays]
+    np.testing.assert_allclose(Steering(spec, WINDOW, tensors[0])(*tensors).numpy(), found, atol=1e-9)
+    assert np.hypot(*found[0, :, :2].T) == pytest.approx(np.hypot(*goal[:2]))
+    np.testing.assert_array_equal(found[0, :, 2:], [goal[2:]] * 2)
+    return tuple(np.arctan2(found[0, :, 1], found[0, :, 0]).tolist())
+
+
+@pytest.mark.parametrize("bearing", [-0.5, 0.0, 0.07, 0.3])
+def test_on_open_ground_the_way_is_straight(bearing):
+    goal = (3.0 * np.cos(bearing), 3.0 * np.sin(bearing), 0.6, 0.8)
+    assert bearings(ground(), goal) == pytest.approx((bearing, bearing), abs=0.005)
+
+
+def test_a_wall_is_passed_on_the_open_side():
+    """It stands from 0.4 m ahead on, from the right up to 10 cm left of the middle."""
+    cells = ground(lambda x, y: (x > 0.4) & (y < 0.1), 0.8)
+    go, face = bearings(cells)
+    assert go > 0.2
+    assert face > 0.2
+    mirrored = bearings(cells[:, :, ::-1].copy())
+    assert mirrored == pytest.approx((-go, -face), abs=1e-9)
+    assert bearings(ground(lambda x, y: (x > 0.4) & (y < 0.1), 0.3)) == pytest.approx((0.0, 0.0), abs=0.005)  # a step
+
+
+def test_a_beam_beside_is_come_back_to():
+    """40 cm wide and 12 cm to the left: there both sides' feet find ground."""
+    go, face = bearings(ground(lambda x, y: np.abs(y - 0.12) + 0.0 * x > 0.2, -1.0))
+    assert go > 0.1
+    assert 0.05 < face < go + 0.1
+
+
+def test_before_a_ledge_all_ways_are_alike():
+    """Nothing but void from 40 cm ahead on, aslant: whoever turned aside would come to its edge all the same."""
+    cells = ground(lambda x, y: x + 0.3 * y > 0.4, -1.0)
+    assert bearings(cells) == (0.0, 0.0)
+    assert bearings(cells, most_lack=1.1)[1] != 0.0
+
+
+@pytest.mark.parametrize("goal", [(0.35, 0.0, 0.0, 1.0), (-3.0, 0.5, 0.0, 1.0), (1.0, 3.0, 0.0, 1.0)])
+def test_who_is_near_or_has_yet_to_turn_round_goes_as_he_was(goal):
+    cells = ground(lambda x, y: (x > 0.3) & (y < 0.1), 0.8)
+    assert bearings(cells, goal) == pytest.approx((np.arctan2(goal[1], goal[0]),) * 2)
+
+
+def test_the_decoder_walks_to_where_it_is_steered():
+    """The whole decoder, told of a goal straight ahead behind a wall that is open to the left."""
+    gait, window = stepping_contract().gait, stepping_contract().map_window
+    x = window.center_x_m + (np.arange(window.rows) - 0.5 * (window.rows - 1)) * window.resolution_m
+    y = (np.arange(window.cols) - 0.5 * (window.cols - 1)) * window.resolution_m
+    seen = stepping_inputs(FAR)["elevation_map"]
+    seen[..., 0] += 0.8 * ((x > 0.45)[:, None] & (y < 0.1)[None])
+    contract = stepping_contract(gait=replace(gait, steps=replace(STEPS, steer=SteerSpec())))
+    inputs = stepping_inputs(FAR, elevation_map=seen)
+    body = Stepper(contract, seen).sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
+    straight = drive_command(contract.command, inputs["command"])
+    np.testing.assert_array_equal(sensed(elevation_map=seen).drive, straight)
+    assert body.drive[0, 1] > straight[0, 1] + 0.05
+    assert body.drive[0, 2] > straight[0, 2] + 0.1
