@@ -21,10 +21,8 @@ Array = Any
 
 GRID_M = 0.04
 """Distance of the places that are looked at."""
-SNAP_SHARE = 0.3
-"""From this share of a swing on a foot's motion says well enough where it is bound for."""
-KEPT_M2 = 0.04
-"""What is further from where a foot is bound costs no more."""
+KEPT_M = (0.06, 0.24)
+"""Another place is one that is further than this from where a foot is bound; beyond the second it costs no more."""
 BESIDE_M = 0.04
 """A place may be so far further in than asked for at no cost."""
 
@@ -88,25 +86,22 @@ class Footholds:
         """
         xp, spec = array_namespace(places), self._spec
         count, feet = places.shape[:2]
-        to_bound = bound - places
-        # One of the places looked at is where the foot is bound for: so it can go on as it was.
-        snap = to_bound - GRID_M * xp.round(to_bound / GRID_M)
-        snap = snap * (spec.keep > 0.0) * xp.astype(progress > SNAP_SHARE, snap.dtype)[..., None]
-        tried = xp.reshape((places + snap)[:, :, None] + self._around, (count, -1, 2))
+        tried = xp.reshape(places[:, :, None] + self._around, (count, -1, 2))
         carries = carried_shares(self._window, ground, tried, lowest_m, highest_m, spec.margin)
         lacks = xp.reshape(1.0 - carries, (count, feet, self._around.shape[0]))
         cost = spec.lack_m2 * (limited(lacks / spec.edge_share, None, 1.0) + spec.edge_share * lacks) + self._still
         cost = cost - spec.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]
         if spec.keep > 0.0:
-            moved = xp.reshape(tried, (count, feet, -1, 2)) - bound[:, :, None]
-            cost = cost + spec.keep * progress[..., None] * limited(xp.sum(moved * moved, axis=-1), None, KEPT_M2)
+            away = xp.reshape(tried, (count, feet, -1, 2)) - bound[:, :, None]
+            away = limited(xp.sqrt(xp.sum(away * away, axis=-1)) - KEPT_M[0], 0.0, KEPT_M[1] - KEPT_M[0])
+            cost = cost + spec.keep * progress[..., None] * away * away
         picks = [xp.argmin(cost[:, i], axis=1) for i in range(feet)]
         # The line of two feet that land together carries the base: its middle is to stay where it is across it.
         for i, mate in (*self._turns, *((mate, i) for i, mate in self._turns)):
             theirs = xp.take(self._across[mate], picks[mate], axis=0)
             moved = 0.5 * (self._across[i] - theirs[:, None])
             picks[i] = xp.argmin(cost[:, i] + spec.together * moved * moved, axis=1)
-        return snap + xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
+        return xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
 
 
 def _disc(radius_m: float) -> list[tuple[float, float]]:
