@@ -87,7 +87,7 @@ class Footholds:
         xp, spec = array_namespace(places), self._spec
         count, feet = places.shape[:2]
         tried = xp.reshape(places[:, :, None] + self._around, (count, -1, 2))
-        carries = carried_shares(self._window, ground, tried, lowest_m, highest_m, spec.margin)
+        carries = carried_shares(self._window, ground, tried, lowest_m, highest_m)
         lacks = xp.reshape(1.0 - carries, (count, feet, self._around.shape[0]))
         cost = spec.lack_m2 * (limited(lacks / spec.edge_share, None, 1.0) + spec.edge_share * lacks) + self._still
         cost = cost - spec.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]

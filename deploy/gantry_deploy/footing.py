@@ -41,9 +41,7 @@ def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array
     return xp.where(share > SOLID_SHARE, _total(solid) / limited(share, SOLID_SHARE, None), _total(corners))
 
 
-def carried_shares(
-    window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array, margin: float = 0.0
-) -> Array:
+def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
     """How much of the four cells around places carries, (N, k), 0 to 1.
 
     Args:
@@ -52,14 +50,10 @@ def carried_shares(
         places: Shape (N, k, 2), m in the base's yaw frame.
         lowest_m: Shape (N, 1); cells carry above this...
         highest_m: Shape (N, 1); ...and below this.
-        margin: A cell carries by so much less whose eight neighbours do not.
     """
     xp = array_namespace(elevation)
     carries = (elevation > lowest_m[..., None]) & (elevation < highest_m[..., None])
-    carries = xp.astype(carries, elevation.dtype)
-    if margin > 0.0:
-        carries = carries * (1.0 - margin * (1.0 - neighbourhood(neighbourhood(carries, 1), 2)))
-    return heights_at(window, carries, places[..., 0], places[..., 1])
+    return heights_at(window, xp.astype(carries, elevation.dtype), places[..., 0], places[..., 1])
 
 
 def neighbourhood(cells: Array, axis: int) -> Array:

@@ -42,7 +42,6 @@ MOST_POSTURE = {"nose_up_rad": 1.0, "height_m_rad": 0.5, "belly_m": 0.3, "belly_
 SHARES = {
     "support": ("pitch_share", "roll_share", "narrow_share"),
     "swing": ("early_share",),
-    "footholds": ("margin",),
     "steer": ("most_lack",),
 }
 """Numbers from 0 to 1."""

@@ -140,8 +140,6 @@ class FootholdSpec:
     keep: float = 0.0
     """Cost of another place than the one that a foot is bound for, growing over its swing: between two that are as
     good, it would land between them."""
-    margin: float = 0.0
-    """A cell of the map carries by so much less if none of those around it does, in proportion: a map drifts."""
 
 
 @dataclass(frozen=True)

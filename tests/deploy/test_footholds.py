@@ -97,13 +97,3 @@ def test_what_is_near_to_where_a_foot_is_bound_is_no_other_place():
     np.testing.assert_array_equal(shifts(spec, flat, STAND, bound=near, progress=0.9), np.zeros((4, 2)))
     assert shifts(spec, flat, STAND, bound=far, progress=0.9) == pytest.approx(np.tile([0.04, 0.0], (4, 1)))
     np.testing.assert_array_equal(shifts(spec, flat, STAND, bound=far, progress=0.0), np.zeros((4, 2)))
-
-
-def test_a_margin_moves_feet_away_from_edges():
-    """A bar of five rows of cells, and places on its last: inwards it costs less for the map, and more for the way."""
-    ground = np.full((1, 10, 6), -0.5)
-    ground[:, 2:7] = 0.0
-    places = np.stack((np.full(4, X[6]), np.zeros(4)), axis=1)[None]
-    np.testing.assert_array_equal(shifts(ALONE, ground, places), np.zeros((4, 2)))
-    moved = shifts(replace(ALONE, margin=0.02), ground, places)
-    assert moved == pytest.approx(np.tile([-0.04, 0.0], (4, 1)))

@@ -32,7 +32,6 @@ def steering_with(**changes):
         (steps_with("footholds", search_m=4.0), r"footholds\.search_m is 4\.0, expected at most 0\.5"),
         (steps_with("footholds", edge_share=0.0), r"footholds\.edge_share is 0\.0, expected more than 0"),
         (steps_with("footholds", keep=-1.0), r"footholds\.keep is -1\.0, expected 0 or more"),
-        (steps_with("footholds", margin=1.5), r"footholds\.margin is 1\.5, expected 0 to 1"),
         (steering_with(fan_rad=1.5), r"steer\.fan_rad is 1\.5, expected at most 1\.2"),
         (steering_with(ways=2), r"steer\.ways is 2, expected 3 or more"),
         (steering_with(points=0), r"steer\.points is 0, expected 1 or more"),

@@ -45,14 +45,17 @@ def test_feet_are_where_mujoco_has_them(shift_m, within_m):
 # -- ground and ways -----------------------------------------------------------------------------------------------
 
 
-def test_the_lowest_ground_reaches_so_far_and_no_further():
+def test_unevenness_reaches_so_far_and_no_further():
     height = torch.zeros(20, 30)
     height[10:, :] = 0.5  # a step at x = 1.0 + 10 * 0.02
     ground = Ground(height, (1.0, -2.0))
-    x = torch.tensor([1.17, 1.19, 1.21, 1.23, 1.25])
+    x = torch.tensor([1.01, 1.13, 1.15, 1.17, 1.21, 1.23, 1.25, 1.27])
     points = torch.stack((x, torch.full_like(x, -1.7)), -1)
-    assert ground.at(points, ground.height).tolist() == [0.0] * 2 + [0.5] * 3
-    assert ground.at(points, ground.lowest).tolist() == [0.0] * 4 + [0.5]
+    assert ground.at(points, ground.height).tolist() == [0.0] * 4 + [0.5] * 4
+    assert ground.at(points, ground.rough).tolist() == [0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.0, 0.0]
+    assert ground.at(points, ground.rough_wide).tolist() == [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0]
+    assert ground.at(points[3], ground.highest) == 0.5
+    assert ground.at(points[4], ground.lowest) == 0.0
     beyond = torch.tensor([[-9.0, 0.0], [9.0, 0.0]])
     assert ground.at(beyond, ground.height).tolist() == [0.0, 0.5]
 

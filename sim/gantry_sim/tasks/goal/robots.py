@@ -146,7 +146,7 @@ def _go2_steps(body: Walker) -> StepsSpec:
     )
     swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
     legs = tuple(leg(foot) for foot in body.spec.feet)
-    return StepsSpec(legs, support, swing, FootholdSpec(keep=4.0, margin=0.05), PostureSpec(), SteerSpec())
+    return StepsSpec(legs, support, swing, FootholdSpec(keep=4.0), PostureSpec(), SteerSpec())
 
 
 def _g1(recipe: bool) -> Climber:

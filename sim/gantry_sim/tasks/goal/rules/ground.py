@@ -1,4 +1,4 @@
-"""The ground as it is, looked up at points."""
+"""The ground as it is: its height and how uneven it is, looked up at points."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RESOLUTION_M = 0.02
 """Edge length of a cell."""
 DEEPEST_M = -3.0
 """Height that stands for no ground at all."""
-NEAR_M = 0.04
-"""Half width of the square around a cell whose lowest ground is known."""
+NEAR_M, WIDE_M = 0.04, 0.06
+"""Half widths of the squares around a cell whose unevenness is known."""
 
 
 class Ground:
@@ -32,8 +32,13 @@ class Ground:
         """Height in the world."""
         self.resolution_m = resolution_m
         self._corner = torch.tensor(corner_m, dtype=height_m.dtype, device=height_m.device)
-        self.lowest = _lowest(height_m, round(NEAR_M / resolution_m))
-        """Lowest within :data:`NEAR_M`."""
+        self.lowest, self.highest = _extremes(height_m, round(NEAR_M / resolution_m))
+        """Lowest and highest within :data:`NEAR_M`."""
+        self.rough = self.highest - self.lowest
+        """How far these two are apart."""
+        low, high = _extremes(height_m, round(WIDE_M / resolution_m))
+        self.rough_wide = high - low
+        """The same within :data:`WIDE_M`."""
 
     @classmethod
     def of(cls, env: GantryEnv) -> Ground:
@@ -55,6 +60,8 @@ class Ground:
         return layer.view(-1)[i.clamp(0, rows - 1) * columns + j.clamp(0, columns - 1)]
 
 
-def _lowest(height: Tensor, cells: int) -> Tensor:
-    """Least in the square of ``cells`` to each side."""
-    return -max_pool2d(-height[None, None], 2 * cells + 1, 1, cells)[0, 0]
+def _extremes(height: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+    """Least and greatest in the square of ``cells`` to each side."""
+    size = 2 * cells + 1
+    whole = height[None, None]
+    return -max_pool2d(-whole, size, 1, cells)[0, 0], max_pool2d(whole, size, 1, cells)[0, 0]

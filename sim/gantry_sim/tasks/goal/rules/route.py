@@ -22,6 +22,18 @@ GO_M, FACE_M = 0.3, 0.45
 
 
 @dataclass(frozen=True)
+class Footing:
+    """What the last steps say of the ground."""
+
+    shift_w: Tensor
+    """(N, f, 2) how far footholds were moved from where they would be on a plane, m."""
+    bad: Tensor
+    """(N,) running share of the ground around footholds that is not good to step on."""
+    uneven_m: Tensor
+    """(N,) difference of the feet's heights."""
+
+
+@dataclass(frozen=True)
 class Wish:
     """What the base is to do."""
 
@@ -44,8 +56,8 @@ class Route:
         self._env, self._rules = env, rules
         self._ways = ways_of(env, ground)
 
-    def __call__(self, now: Moment, state: GoalState, uneven_m: Tensor) -> Wish:
-        """What to do next, with the feet's heights so different (N,), m."""
+    def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
+        """What to do next."""
         rules, carrot = self._rules, state.contract.command.carrot
         assert carrot is not None
         to_goal = state.goal_pos_w[:, :2] - now.pos_w[:, :2]
@@ -62,8 +74,8 @@ class Route:
         speed = (carrot.speed_gain_s * distance).clamp(max=rules.speed_m_s)
         speed = speed * torch.where(near, 1.0, (0.25 + 0.75 * torch.cos(error)).clamp(min=0.0))
         speed = speed * ~rest
-        speed = speed * (1.0 - rules.slow_uneven * (uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)
-        return Wish(self._limited(now, direction * speed[:, None]), turn * ~rest)
+        wanted = self._limited(now, direction * speed[:, None])
+        return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(wanted, footing))), turn * ~rest)
 
     def _along(self, now: Moment, state: GoalState, look_m: float) -> Tensor:
         """Direction of the way to this far, (N, 2)."""
@@ -73,6 +85,13 @@ class Route:
         goals = state.sites.goals[level, column]
         goal = (goals - state.goal_pos_w[:, None])[..., :2].norm(dim=-1).argmin(1)
         return self._ways.direction(now.pos_w[:, :2], level, column, goal, look_m)
+
+    def _careful(self, wanted: Tensor, footing: Footing) -> Tensor:
+        """What is left of a velocity (N, 2) where the ground is bad and uneven, and to where footholds are, (N, 2)."""
+        rules = self._rules
+        bad = 1.0 - rules.slow_bad * footing.bad
+        uneven = (1.0 - rules.slow_uneven * (footing.uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)
+        return wanted * (bad * uneven)[:, None] + rules.follow_feet_s * footing.shift_w.mean(1)
 
     def _limited(self, now: Moment, vel: Tensor) -> Tensor:
         ahead = (vel * now.ahead).sum(-1, keepdim=True).clamp(*AHEAD_M_S)

@@ -15,7 +15,7 @@ from gantry_sim.env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.contract import goal_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
-from gantry_sim.tasks.goal.rules.cfg import WayRules
+from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.walker import RuleWalker, steps_of
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import Preset
@@ -61,7 +61,7 @@ class RuleActions:
         self._scale, self._clip = torch.tensor(action.scale, device=env.device), action.clip
         self._actions = torch.zeros(env.num_envs, len(action.scale), device=env.device)
 
-    def __call__(self, env: GantryEnv, rules: WayRules) -> Tensor:
+    def __call__(self, env: GantryEnv, rules: WalkRules) -> Tensor:
         """Actions (N, 12), within the contract's bounds, by the map and the attitude that the actor is shown."""
         del rules  # the walker has them
         if self._version != env.state_version:
@@ -80,7 +80,7 @@ def rule_guided_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
     if TEACHER_GROUP in whole.observations:
         raise GantryError(f"env.observer is '{cfg.observer}', which learns from a run; rules teach a 'teacher'.")
     steps_of(goal_contract(cfg))
-    told = ObservationTermCfg(RuleActions, {"rules": WayRules()})
+    told = ObservationTermCfg(RuleActions, {"rules": WalkRules()})
     # The last group: what the actor is shown, noise included, is what the gait answers to.
     whole.observations[TEACHER_GROUP] = ObservationGroupCfg(terms={"all": told})
     return GantryEnv(whole, device)

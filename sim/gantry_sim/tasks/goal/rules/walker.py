@@ -14,10 +14,11 @@ from gantry_deploy.step_spec import STEP_NAMES, StepsSpec
 from gantry_deploy.steps import Stepper
 from gantry_hardware.errors import GantryError
 from gantry_sim.env import GantryEnv
-from gantry_sim.tasks.goal.rules.cfg import WayRules
+from gantry_sim.tasks.goal.rules.cfg import WalkRules
+from gantry_sim.tasks.goal.rules.footholds import Footholds
 from gantry_sim.tasks.goal.rules.ground import Ground
 from gantry_sim.tasks.goal.rules.moment import Moment
-from gantry_sim.tasks.goal.rules.route import Route, Wish
+from gantry_sim.tasks.goal.rules.route import Footing, Route, Wish
 from gantry_sim.tasks.goal.state import GoalState
 
 NEW_STEPS = 3
@@ -37,15 +38,17 @@ class RuleWalker:
         GantryError: If the policy does not say where to step.
     """
 
-    def __init__(self, env: GantryEnv, rules: WayRules | None = None) -> None:
-        state, rules = GoalState.of(env), rules or WayRules()
-        steps_of(state.contract)
+    def __init__(self, env: GantryEnv, rules: WalkRules | None = None) -> None:
+        state, rules = GoalState.of(env), rules or WalkRules()
+        spec = steps_of(state.contract)
         ground = Ground.of(env)
         like = torch.zeros(1, device=env.device)
+        side = torch.tensor([1.0 if leg.side_m > 0.0 else -1.0 for leg in spec.legs], device=env.device)
         self._env = env
-        self._ground = ground
+        self._radius = spec.swing.foot_radius_m
         self._stepper = Stepper(state.contract, like)
-        self._route = Route(env, ground, rules)
+        self._route = Route(env, ground, rules.way)
+        self._footholds = Footholds(ground, rules.feet, env.num_envs, side, self._radius)
         self._uneven = torch.zeros(env.num_envs, device=env.device)
         self._steps = torch.zeros(env.num_envs, dtype=torch.long, device=env.device)
         self._next = torch.full((env.num_envs,), -1, dtype=torch.long, device=env.device)
@@ -64,7 +67,9 @@ class RuleWalker:
             seen.elevation_map,
         )
         now = Moment.of(state, body, self._new())
-        wish = self._route(now, state, now.kept(self._uneven, torch.zeros_like(self._uneven)))
+        feet = self._footholds
+        footing = Footing(*(now.kept(old, torch.zeros_like(old)) for old in (feet.shift_w, feet.bad, self._uneven)))
+        wish = self._route(now, state, footing)
         return self._steps_of(now, wish)
 
     def _new(self) -> Tensor:
@@ -75,19 +80,22 @@ class RuleWalker:
         return self._steps < NEW_STEPS
 
     def _steps_of(self, now: Moment, wish: Wish) -> Tensor:
-        """What gives the wished velocity, and what lies deep below the places that the decoder finds for the feet."""
-        body, drive = now.body, now.body.drive
-        vel, turn = now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
+        """What gives the wished velocity and the best places, by what the decoder does of its own accord."""
+        body, drive, vel, turn = now.body, now.body.drive, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
+        land = self._stepper.landing(body, vel, turn)
+        places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
+        flat = now.to_level(places[..., :2])
+        soles = self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1))
+        self._uneven = _range(soles)
+        shift = (flat - land) * body.swings[..., None]
         front = self._stepper.end_of == 0
         found = torch.zeros(len(drive), len(STEP_NAMES), device=drive.device)
-        found[:, 6:9] = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1) * ~body.rests
-        places = self._stepper.plan(found, body).places
-        self._uneven = _range(self._stepper.soles(body, places))
-        flat = places[..., :2]
-        height = self._ground.at(now.pos_w[:, None, :2] + now.to_world(flat), self._ground.height)
-        deeper = height - now.pos_w[:, None, 2] - self._stepper.stepped_on(body, flat)
+        found[:, 0:2], found[:, 3:5] = shift[:, front].sum(1), shift[:, ~front].sum(1)
+        deeper = places[..., 2] - self._radius - self._stepper.stepped_on(body, flat)
         deeper = torch.where(deeper < -DEEPER_M, deeper, 0.0) * body.swings
         found[:, 2], found[:, 5] = deeper[:, front].sum(1), deeper[:, ~front].sum(1)
+        moves = torch.cat((vel - drive[:, :2], turn - drive[:, 2:]), -1)
+        found[:, 6:9] = moves * ~body.rests
         return found
 
 
