@@ -58,6 +58,7 @@ class Steering:
         self._middle = shares((1, 2, 1, 2), 0.0)
         near = [float(r <= spec.go_m + 1e-6) for r in reach]
         self._weights = asarray([[n / sum(near), 1.0 / len(reach)] for n in near])
+        self._looks = len(window.channels) > 1
 
     def __call__(self, goal: Array, ground: Array, lowest_m: Array, highest_m: Array) -> Array:
         """Goals (N, 2, 4) to go to, and to face, as far away as the one that is asked for.
@@ -78,11 +79,25 @@ class Steering:
         away = 1.0 - xp.cos(self._angles - bearing[:, None])
         best = self._best(costs @ self._weights + (spec.straight * away)[..., None])
         # Who is near, or has yet to turn round, goes as it was.
-        share = limited((distance - spec.near_m) / spec.near_m, 0.0, 1.0)
+        share = self._far(distance)
         share = share * xp.astype((xp.abs(bearing) < spec.fan_rad) & (worst < spec.most_lack), share.dtype)
         angle = bearing[:, None] + share[:, None] * (best - bearing[:, None])
         flat = xp.stack((xp.cos(angle), xp.sin(angle)), axis=-1) * distance[:, None, None]
         return xp.concat((flat, xp.stack((goal[:, 2:], goal[:, 2:]), axis=1)), axis=-1)
+
+    def goes(self, goal: Array) -> Array:
+        """Share (N, 1) of its velocity that the base is to move at, 0 to 1, on its way to goals (N, 4)."""
+        xp, spec = array_namespace(goal), self._spec
+        distance = xp.sqrt(goal[:, 0] * goal[:, 0] + goal[:, 1] * goal[:, 1])
+        if not self._looks:
+            return xp.ones_like(distance)[:, None]
+        full, none = (math.cos(angle) for angle in spec.turn_rad)
+        ahead = limited((goal[:, 0] / limited(distance, 1e-6, None) - none) / (full - none), 0.0, 1.0)
+        return (1.0 - self._far(distance) * (1.0 - ahead))[:, None]
+
+    def _far(self, distance: Array) -> Array:
+        """0 where a goal is so near that it is gone to straight, 1 where it is far."""
+        return limited((distance - self._spec.near_m) / self._spec.near_m, 0.0, 1.0)
 
     def _lacks(self, ground: Array, lowest_m: Array, highest_m: Array) -> tuple[Array, Array]:
         """At points along each way, (N, ways, points): shares of ground that is missing on the worse side, and of

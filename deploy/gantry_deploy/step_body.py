@@ -34,6 +34,8 @@ class Body:
     """(N, f) time to the landing; 0 on the ground."""
     drive: Array
     """(N, 3) velocity that the goal amounts to, m/s and rad/s."""
+    goes: Array
+    """(N, 1) share of its velocity at which the base is to move, 0 to 1: less while it turns to where it can look."""
     rests: Array
     """(N, 1) bool, who is where it is to be, and stands."""
     stands: Array

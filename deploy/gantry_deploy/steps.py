@@ -165,8 +165,9 @@ class Stepper:
         rests = (gait_clock.moving(gait, drive)[:, None] == 0.0) & self._wide(feet)
         due = phase >= gait.duty
         ground, void, near = self._settled(elevation_map, feet, due, rests)
+        goes = xp.ones_like(drive[:, :1])
         if self._steering is not None:
-            drive = self._steered(command, ground, feet[..., 2] - way.foot_radius_m, due)
+            goes, drive = self._steered(command, ground, feet[..., 2] - way.foot_radius_m, due)
         # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
         swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), due)
         zero = xp.zeros_like(phase)
@@ -179,15 +180,31 @@ class Stepper:
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
         stands = ~swings | (near & (progress > way.early_share) & ~falls)
         bound = self._bound(feet[..., :2], (vel[:, None] + moves)[..., :2], progress)
-        known = level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s, drive, rests, stands
+        known = (
+            level,
+            ang_vel_b,
+            vel,
+            joint_pos,
+            feet_b,
+            feet,
+            jacobian,
+            swings,
+            progress,
+            left_s,
+            drive,
+            goes,
+            rests,
+            stands,
+        )
         return Body(*known, ground, void, bound)
 
-    def _steered(self, command: Array, ground: Array, soles: Array, due: Array) -> Array:
-        """The velocity (N, 3) that the goal amounts to, on the way to it that the map shows."""
+    def _steered(self, command: Array, ground: Array, soles: Array, due: Array) -> tuple[Array, Array]:
+        """The share (N, 1) of its velocity that the base moves at, and the velocity (N, 3) that the goal amounts to, on
+        the way to it that the map shows."""
         assert self._steering is not None
         goals = self._steering(command, ground, *_extremes(soles, due))
         both = gait_clock.drive_command(self._contract.command, self._xp.reshape(goals, (-1, goals.shape[-1])))
-        return self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
+        return self._steering.goes(command), self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
 
     def _bound(self, feet: Array, moves_w: Array, progress: Array) -> Array:
         """Where feet (N, f, 2) will land that go on as they move (N, f, 2), by what is left of :meth:`_ease`."""
@@ -222,7 +239,7 @@ class Stepper:
         xp, drive = self._xp, body.drive
         # Who rests and only tries not to move leans further and further off its feet with every push.
         upright = self._support.upright_1_s * xp.mean(body.feet[..., :2], axis=1)
-        vel = xp.where(body.rests, upright, drive[:, :2] + steps[:, 6:8])
+        vel = xp.where(body.rests, upright, body.goes * (drive[:, :2] + steps[:, 6:8]))
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
         land = self.landing(body, vel, turn) + shift[..., :2]

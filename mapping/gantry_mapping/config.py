@@ -107,6 +107,9 @@ class MappingCfg:
     """For ``kalman``."""
     looks_past: bool = True
     """Whether ground that an image looks past is taken to be lower than the look; see :mod:`gantry_mapping.sight`."""
+    past_reach_m: float = 0.32
+    """Ground that was looked past is as deep as the deepest such ground within this along the grid's axes, unless more
+    is known of it; with 0 as deep as the look alone."""
     past_std_m: float = 0.15
     """Standard deviation of a cell of which no more is known than that."""
     sensor: SensorModelCfg = field(default_factory=SensorModelCfg)
@@ -124,6 +127,11 @@ class MappingCfg:
     """Half the edge of a square of confident floor that is written under the robot at its first frame; 0 for none."""
     spawn_floor_variance_m2: float = 0.01
     """Variance of that floor."""
+    window_points: int = 3
+    """Along each axis a window's cell is looked at in so many places..."""
+    window_drop_m: float = 0.2
+    """... and shows the lowest of them where that is so much lower than its middle: beside a void there is less ground
+    than the highest points of cells say."""
     infill: bool = False
     """Whether a window shows, for a cell among surer ones, their mean; see :mod:`gantry_mapping.infill`."""
     seed: int = 0
@@ -136,6 +144,11 @@ class MappingCfg:
         for name in positive:
             if not getattr(self, name) > 0.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a positive number.")
+        for name in ("past_reach_m", "window_drop_m"):
+            if not getattr(self, name) >= 0.0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected 0 or more.")
+        if self.window_points < 1 or self.window_points % 2 == 0:
+            raise ConfigError(f"window_points is {self.window_points}, expected an odd number: one is in the middle.")
         if not 0.0 < self.recenter_fraction < 0.5:
             raise ConfigError(f"recenter_fraction is {self.recenter_fraction}, expected between 0 and 0.5.")
         if not -2.0 < self.lowest_m < self.highest_m:

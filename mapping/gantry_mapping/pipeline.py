@@ -16,7 +16,7 @@ from gantry_mapping.grid import GridSpec
 from gantry_mapping.infill import infill
 from gantry_mapping.mapper import Mapper, PassThrough
 from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
-from gantry_mapping.sight import Sight
+from gantry_mapping.sight import Sight, deepest
 
 Array = Any
 
@@ -26,6 +26,9 @@ Z_LIMIT_M = 2.0
 """Heights in a window are clipped to this, both ways."""
 VARIANCE_RANGE_M2 = (0.01, 2.0)
 """Variances are clipped to this before they become the uncertainty channel."""
+
+SURE_M2 = 0.1
+"""Below this variance a depth counts that a window's cell has beside its middle."""
 
 
 def window_channels(elevation: Array, variance: Array, pos_base_in_world: Array, nominal_base_height_m: float) -> Array:
@@ -149,10 +152,24 @@ class MappingPipeline:
 
     def window(self, grid: GridSpec, pos_base_in_world: Array, quat_base_to_world_wxyz: Array) -> Array:
         """A policy's view from poses (N, 3), (N, 4): see :func:`window_channels`, shape (N, rows, cols, 2)."""
-        elevation, variance = self.map.query(grid, pos_base_in_world, yaw_of(quat_base_to_world_wxyz))
+        elevation, variance = self._cells(grid, pos_base_in_world, yaw_of(quat_base_to_world_wxyz))
         if self.cfg.infill:
             elevation = infill(elevation, variance)
         return window_channels(elevation, variance, pos_base_in_world, self.cfg.nominal_base_height_m)
+
+    def _cells(self, grid: GridSpec, pos: Array, yaw: Array) -> tuple[Array, Array]:
+        """Elevation and variance (N, rows, cols) in the middle of a window's cells, or the lowest beside a drop."""
+        xp, cfg, k = self._xp, self.cfg, self.cfg.window_points
+        rows, cols = grid.shape
+        fine = GridSpec(k * rows, k * cols, grid.resolution_m / k, grid.center_x_m, grid.center_y_m)
+        elevation, variance = (
+            xp.reshape(part, (part.shape[0], rows, k, cols, k)) for part in self.map.query(fine, pos, yaw)
+        )
+        middle, sure = elevation[:, :, k // 2, :, k // 2], variance[:, :, k // 2, :, k // 2]
+        # What is merely guessed takes nothing away.
+        known = xp.where(variance < SURE_M2, elevation, float("inf"))
+        lowest = xp.min(xp.min(known, axis=4), axis=2)
+        return xp.where(middle - lowest > cfg.window_drop_m, lowest, middle), sure
 
     def _fresh_rows(self, pos: Array, quat: Array, fresh: Array | None) -> tuple[Array | None, Array, Array]:
         """Which environments to work on, and their poses; one without a finite pose has nowhere to put its frame."""
@@ -204,10 +221,12 @@ class MappingPipeline:
             use = use & covered
         known = covered
         if past is not None:
+            past = xp.astype(past, self._like.dtype)
+            low = deepest(past, round(cfg.past_reach_m / cfg.local_grid.resolution_m))
             # The highest point counts, beside an edge too.
-            past = xp.where(covered, float("inf"), xp.astype(past, self._like.dtype))
+            low, past = (xp.where(covered, float("inf"), part) for part in (low, past))
             passed = xp.isfinite(past)
-            mean = xp.where(passed & (mean <= deep), past, mean)
+            mean = xp.minimum(xp.where(passed & (mean <= deep), past, mean), low)
             use, known = use | passed, covered | passed
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
         sees = xp.sum(xp.astype(known, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells

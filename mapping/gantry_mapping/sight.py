@@ -3,7 +3,8 @@
 The highest point of a cell says nothing about a gap, of which a camera sees the far wall alone, and all of that in one
 row of cells. So points at several depths below the ground that the robot stands on are looked for in the image: where
 the camera saw beyond such a point, the ground under it is deeper (space carving: Kutulakos and Seitz, A Theory of Shape
-by Space Carving, 2000). Array API standard.
+by Space Carving, 2000). Right behind an edge that is not far: the ray over it falls slowly. So ground that was looked
+past at all is taken to be as deep as any of it nearby (:func:`deepest`). Array API standard.
 """
 
 from __future__ import annotations
@@ -94,6 +95,21 @@ class Sight:
         inside = (ahead > camera.min_range_m) & (u >= 0.0) & (v >= 0.0) & (u < camera.width) & (v < camera.height)
         row, column = (xp.astype(xp.where(inside, value, 0.0), xp.int64) for value in (v, u))
         return row * camera.width + column, inside
+
+
+def deepest(past: Array, reach: int) -> Array:
+    """Of cells (N, rows, cols) that were looked past the lowest such height, m, within ``reach`` cells along both axes;
+    infinity for all others."""
+    xp, low = array_namespace(past), past
+    for axis in (1, 2):
+        count, done = past.shape[axis], 0
+        index = xp.arange(count, dtype=xp.int64, device=device(past))
+        while done < reach:
+            step = min(2 * done + 1, reach - done)
+            before = xp.take(low, xp.clip(index - step, 0, count - 1), axis=axis)
+            after = xp.take(low, xp.clip(index + step, 0, count - 1), axis=axis)
+            low, done = xp.minimum(low, xp.minimum(before, after)), done + step
+    return xp.where(xp.isfinite(past), low, past)
 
 
 def _confirmed(depth_m: Array) -> Array:

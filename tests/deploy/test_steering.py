@@ -90,3 +90,40 @@ def test_the_decoder_walks_to_where_it_is_steered():
     np.testing.assert_array_equal(sensed(elevation_map=seen).drive, straight)
     assert body.drive[0, 1] > straight[0, 1] + 0.05
     assert body.drive[0, 2] > straight[0, 2] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("goal", "share"),
+    [
+        ((5.0, 0.0), 1.0),
+        ((5.0, 2.0), 1.0),
+        ((0.0, 5.0), 0.0),
+        ((-5.0, 0.0), 0.0),
+        ((0.0, -0.3), 1.0),
+        ((0.0, 0.6), 0.5),
+    ],
+)
+def test_who_sees_by_a_camera_turns_to_a_far_goal_before_it_walks(goal, share):
+    goals = np.array([(*goal, 0.0, 1.0)])
+    looks = replace(WINDOW, channels=("elevation", "uncertainty"))
+    assert Steering(SteerSpec(), looks, goals).goes(goals)[0, 0] == pytest.approx(share)
+    assert Steering(SteerSpec(), looks, torch.from_numpy(goals)).goes(torch.from_numpy(goals)).item() == pytest.approx(
+        share
+    )
+    assert Steering(SteerSpec(), WINDOW, goals).goes(goals).tolist() == [[1.0]]
+
+
+def test_while_it_turns_no_action_moves_the_base():
+    contract = stepping_contract(gait=replace(stepping_contract().gait, steps=replace(STEPS, steer=SteerSpec())))
+    assert len(contract.map_window.channels) == 2
+    steps = np.zeros((1, 12))
+    steps[:, 6:9] = 0.2
+    vels = {}
+    for goal in ([5.0, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 1.0]):
+        inputs = stepping_inputs([goal])
+        stepper = Stepper(contract, inputs["elevation_map"])
+        plan = stepper.plan(steps, stepper.sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN)))
+        vels[goal[0]] = np.hypot(*plan.vel[0])
+        assert abs(plan.turn[0, 0]) >= 0.2
+    assert vels[5.0] > 0.3
+    assert vels[0.0] < 0.02

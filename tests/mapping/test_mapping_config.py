@@ -41,6 +41,8 @@ def test_cameras_in_full(tmp_path):
         ("map_size_m: -1", "map_size_m is -1.0, expected a positive number"),
         ("local_grid: {rows: 5}", "map.yaml.local_grid lacks fields"),
         ("recenter_fraction: 0.7", "expected between 0 and 0.5"),
+        ("window_points: 2", "window_points is 2, expected an odd number"),
+        ("past_reach_m: -1", "past_reach_m is -1.0, expected 0 or more"),
         ("lowest_m: -3", "lowest_m is -3.0"),
         ("- 1", "expected an object"),
         ("a: [", "Cannot read the mapping configuration"),

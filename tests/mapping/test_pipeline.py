@@ -306,3 +306,23 @@ def test_a_mapper_for_another_grid_is_refused():
     MappingPipeline(CFG, Other(), np.zeros(1))
     with pytest.raises(MappingError, match=r"rows=26.*rows=51"):
         MappingPipeline(GO2_FULL, Other(), np.zeros(1))
+
+
+def test_a_cell_beside_a_void_shows_the_void(array):
+    """Cells of 12 cm over a map of 4 cm: a third of the middle one lies a metre deeper, seen well or merely guessed."""
+    view = GridSpec(1, 3, 0.12, 0.0, 0.0)
+    pos, quat = (array(part) for part in pose(0.02, 0.02))
+    shown = {}
+    for points in (1, 3):
+        for std_m in (0.1, 0.5):
+            pipeline = MappingPipeline(replace(CFG, map_resolution_m=0.04, window_points=points), None, array([0.0]))
+            line = GridSpec(1, 9, 0.04, 0.0, 0.0)
+            deep = array([[[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.15]]]) * -1.0 - HEIGHT
+            sure = array([[[0.01] * 3 + [std_m] + [0.01] * 5]])
+            for _ in range(40):
+                pipeline.map.fuse(deep, array(np.log(np.asarray(sure) ** 2)), deep < 1.0, line, pos, array([0.0]))
+            window = np.asarray(pipeline.window(view, pos, quat))[0, 0]
+            shown[points, std_m] = window[:, 0].round(3).tolist()
+            assert window[1, 1] == pytest.approx(SURE_U)
+    assert shown[1, 0.1] == shown[1, 0.5] == shown[3, 0.5] == [0.0, 0.0, 0.0]
+    assert shown[3, 0.1] == [0.0, -1.0, 0.0]  # and a step of 15 cm is no void

@@ -15,7 +15,7 @@ from gantry_mapping.grid import GridSpec
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.samples import sample_ground
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_mapping.sight import DEPTHS_M, Sight
+from gantry_mapping.sight import DEPTHS_M, Sight, deepest
 
 HEIGHT = 0.3
 GRID = GridSpec(28, 24, 0.04, 0.94, 0.0)
@@ -206,3 +206,42 @@ def test_wider_images_than_the_map_are_taken(wide):
     pos = standing()
     pipeline.update(torch.as_tensor(np.asarray(wide(depth_of(trench(), pos)))), pos, LEVEL)
     assert pipeline.map.layers()[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("reach", "row"),
+    [
+        (0, [math.inf, -0.1, -0.2, math.inf, -0.2, -0.3, -0.2]),
+        (1, [math.inf, -0.2, -0.2, math.inf, -0.3, -0.3, -0.3]),
+        (3, [math.inf, -0.2, -0.3, math.inf, -0.3, -0.3, -0.3]),
+        (40, [math.inf, -0.3, -0.3, math.inf, -0.3, -0.3, -0.3]),
+    ],
+)
+def test_behind_an_edge_it_is_as_deep_as_nearby_by_hand(array, reach, row):
+    past = np.array([math.inf, -0.1, -0.2, math.inf, -0.2, -0.3, -0.2])
+    assert np.asarray(deepest(array([[past]]), reach))[0, 0].tolist() == pytest.approx(row)
+    assert np.asarray(deepest(array([past[:, None]]), reach))[0, :, 0].tolist() == pytest.approx(row)
+
+
+@pytest.mark.parametrize("reach", [1, 2, 3, 5, 8])
+def test_the_deepest_nearby_is_the_minimum_over_a_square(array, reach):
+    past = np.random.default_rng(reach).uniform(-0.5, 0.0, (2, 11, 9))
+    past[past > -0.1] = math.inf
+    padded = np.pad(past, ((0, 0), (reach, reach), (reach, reach)), constant_values=math.inf)
+    lowest = np.lib.stride_tricks.sliding_window_view(padded, (2 * reach + 1,) * 2, axis=(1, 2)).min(axis=(3, 4))
+    np.testing.assert_allclose(
+        np.asarray(deepest(array(past), reach)), np.where(np.isinf(past), past, lowest), rtol=1e-6
+    )
+
+
+def test_the_near_edge_of_a_trench_is_no_ramp(array):
+    """Its first cells that are looked past at all are so at 8 cm."""
+    depths = {}
+    for reach_m in (0.0, 0.32):
+        pipeline = MappingPipeline(replace(CFG, past_reach_m=reach_m), Flat(), array([0.0]))
+        for _ in range(5):
+            pipeline.update(array(depth_of(trench(), standing())), array(standing()), array(LEVEL))
+        view = GridSpec(2, 8, 0.04, TRENCH[0] + 0.12 - 2.0, 0.0)
+        depths[reach_m] = np.asarray(pipeline.map.query(view, array(standing()), array([0.0]))[0])
+    assert depths[0.0].max() > -0.13
+    assert depths[0.32].max() < -0.15
