@@ -79,25 +79,22 @@ class Steering:
         away = 1.0 - xp.cos(self._angles - bearing[:, None])
         best = self._best(costs @ self._weights + (spec.straight * away)[..., None])
         # Who is near, or has yet to turn round, goes as it was.
-        share = self._far(distance)
+        share = _far(distance, spec.near_m)
         share = share * xp.astype((xp.abs(bearing) < spec.fan_rad) & (worst < spec.most_lack), share.dtype)
         angle = bearing[:, None] + share[:, None] * (best - bearing[:, None])
         flat = xp.stack((xp.cos(angle), xp.sin(angle)), axis=-1) * distance[:, None, None]
         return xp.concat((flat, xp.stack((goal[:, 2:], goal[:, 2:]), axis=1)), axis=-1)
 
-    def goes(self, goal: Array) -> Array:
-        """Share (N, 1) of its velocity that the base is to move at, 0 to 1, on its way to goals (N, 4)."""
+    def goes(self, goal: Array, near_m: float) -> Array:
+        """Share (N, 1) of its velocity that the base is to move at, 0 to 1, on its way to goals (N, 4) that it turns to
+        if they are farther than ``near_m``, altogether from twice that on."""
         xp, spec = array_namespace(goal), self._spec
         distance = xp.sqrt(goal[:, 0] * goal[:, 0] + goal[:, 1] * goal[:, 1])
         if not self._looks:
             return xp.ones_like(distance)[:, None]
         full, none = (math.cos(angle) for angle in spec.turn_rad)
         ahead = limited((goal[:, 0] / limited(distance, 1e-6, None) - none) / (full - none), 0.0, 1.0)
-        return (1.0 - self._far(distance) * (1.0 - ahead))[:, None]
-
-    def _far(self, distance: Array) -> Array:
-        """0 where a goal is so near that it is gone to straight, 1 where it is far."""
-        return limited((distance - self._spec.near_m) / self._spec.near_m, 0.0, 1.0)
+        return (1.0 - _far(distance, max(near_m, spec.near_m)) * (1.0 - ahead))[:, None]
 
     def _lacks(self, ground: Array, lowest_m: Array, highest_m: Array) -> tuple[Array, Array]:
         """At points along each way, (N, ways, points): shares of ground that is missing on the worse side, and of
@@ -119,3 +116,8 @@ class Steering:
         between = 0.5 * (before - after) / limited(before - 2.0 * here + after, 1e-6, None)
         place = xp.astype(best, costs.dtype) + limited(between, -1.0, 1.0)
         return place * self._step_rad - self._spec.fan_rad
+
+
+def _far(distance: Array, near_m: float) -> Array:
+    """0 where a goal is nearer than that, 1 where it is twice as far."""
+    return limited((distance - near_m) / near_m, 0.0, 1.0)

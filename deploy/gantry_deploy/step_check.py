@@ -39,8 +39,8 @@ MOST_SEARCH_M = 0.5
 """Places are looked at one by one: a hundred times as many are no search any more."""
 MOST_FAN_RAD, MOST_POINTS = 1.2, 1000
 """Ways that are compared lead ahead, and are looked at point by point."""
-MOST_TURN_RAD = math.pi
-"""Nothing lies farther round than behind."""
+LEAST_TURN_RAD, MOST_TURN_RAD = 0.01, math.pi
+"""A share that grows over less is a jump, and nothing lies farther round than behind."""
 MOST_POSTURE = {"nose_up_rad": 1.0, "height_m_rad": 0.5, "belly_m": 0.3, "belly_up_m": 0.3}
 """A base that is asked for more than that has left its legs' reach."""
 SHARES = {
@@ -154,7 +154,8 @@ def _check_steering(steer: SteerSpec) -> None:
     _require(steer.points >= 1, f"{where}.points", steer.points, "1 or more")
     _require(points <= MOST_POINTS, f"{where}'s ways times points", points, f"at most {MOST_POINTS}")
     turns = steer.turn_rad
-    _require(0.0 <= turns[0] < turns[1] <= MOST_TURN_RAD, f"{where}.turn_rad", turns, "rising angles, 0 to a half turn")
+    rising = 0.0 <= turns[0] <= turns[1] - LEAST_TURN_RAD and turns[1] <= MOST_TURN_RAD
+    _require(rising, f"{where}.turn_rad", turns, f"rising angles, {LEAST_TURN_RAD} apart, from 0 to a half turn")
     first_m = steer.reach_m / steer.points
     _require(steer.go_m >= first_m - 1e-9, f"{where}.go_m", steer.go_m, f"at least the first point, {first_m:g} m")
 

@@ -173,8 +173,9 @@ class SteerSpec:
     straight: float = 2.0
     """Cost of a way that leads aside, times how much longer it is."""
     turn_rad: tuple[float, float] = (0.5, 1.0)
-    """Who sees by a camera, on a map that may be unsure, walks at full speed to a goal that lies at most the first
-    beside straight ahead, and turns on the spot beyond the second: beside and behind it there may be no ground."""
+    """Who sees by a camera, on a map that may be unsure, walks at full speed to a far goal that lies at most the first
+    beside straight ahead, and beyond the second it turns, and moves to where its feet find ground alone: beside and
+    behind it there may be none."""
 
 
 @dataclass(frozen=True)

@@ -180,31 +180,18 @@ class Stepper:
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
         stands = ~swings | (near & (progress > way.early_share) & ~falls)
         bound = self._bound(feet[..., :2], (vel[:, None] + moves)[..., :2], progress)
-        known = (
-            level,
-            ang_vel_b,
-            vel,
-            joint_pos,
-            feet_b,
-            feet,
-            jacobian,
-            swings,
-            progress,
-            left_s,
-            drive,
-            goes,
-            rests,
-            stands,
-        )
-        return Body(*known, ground, void, bound)
+        known = level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s
+        return Body(*known, drive, goes, rests, stands, ground, void, bound)
 
     def _steered(self, command: Array, ground: Array, soles: Array, due: Array) -> tuple[Array, Array]:
         """The share (N, 1) of its velocity that the base moves at, and the velocity (N, 3) that the goal amounts to, on
         the way to it that the map shows."""
+        carrot = self._contract.command.carrot
         assert self._steering is not None
+        assert carrot is not None
         goals = self._steering(command, ground, *_extremes(soles, due))
         both = gait_clock.drive_command(self._contract.command, self._xp.reshape(goals, (-1, goals.shape[-1])))
-        return self._steering.goes(command), self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
+        return self._steering.goes(command, carrot.near_m), self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
 
     def _bound(self, feet: Array, moves_w: Array, progress: Array) -> Array:
         """Where feet (N, f, 2) will land that go on as they move (N, f, 2), by what is left of :meth:`_ease`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,8 +131,8 @@ class MappingCfg:
     window_points: int = 3
     """Along each axis a window's cell is looked at in so many places..."""
     window_drop_m: float = 0.2
-    """... and shows the lowest of them where that is so much lower than its middle: beside a void there is less ground
-    than the highest points of cells say."""
+    """... and shows the lowest of them where that is so much lower than its middle and than the ground that a robot
+    stands on: beside a void there is less ground than the highest points of cells say."""
     infill: bool = False
     """Whether a window shows, for a cell among surer ones, their mean; see :mod:`gantry_mapping.infill`."""
     seed: int = 0
@@ -145,7 +146,7 @@ class MappingCfg:
             if not getattr(self, name) > 0.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a positive number.")
         for name in ("past_reach_m", "window_drop_m"):
-            if not getattr(self, name) >= 0.0:
+            if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected 0 or more.")
         if self.window_points < 1 or self.window_points % 2 == 0:
             raise ConfigError(f"window_points is {self.window_points}, expected an odd number: one is in the middle.")

@@ -18,6 +18,8 @@ FIRST_RATIO = 4.0
 """A cell that was only guessed counts as at least so many times as uncertain, in variance, as its first measurement."""
 PAST_M = 0.02
 """A cell that is higher than a ray by less than this is left as it is."""
+PAST_SHARE = 1e-3
+"""A cell whose variance is that of ground that was looked past, to within this share of it, is such ground."""
 
 
 class Fusion(Protocol):
@@ -156,12 +158,13 @@ def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array)
 
 def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: float, known: Array) -> tuple[Array, Array]:
     """A map's cells that are higher than a ray that passed over them, lowered; what was only guessed below a ray is as
-    sure as that, lest it keep out what is measured later.
+    sure as that, lest it keep out what is measured later. What was measured comes down to the ray and no further.
 
     Args:
         mean: Of the map, m.
         variance: Of the map, m^2.
-        here: What was estimated of the cell now, m: it may lie deeper than the ray.
+        here: What was estimated of the cell now, m: it may lie deeper than the ray. It counts where no more is known of
+            the cell than that it was looked past, from nearer perhaps than before.
         bound: What the ground lies below, m; infinity where nobody knows.
         std_m: How sure the result is.
         known: Whether the map's was measured; bool.
@@ -170,9 +173,12 @@ def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: floa
         Mean and variance after.
     """
     xp = array_namespace(mean)
-    low = mean > bound + PAST_M
-    unsure = low | (xp.isfinite(bound) & ~known)
-    return xp.where(low, xp.minimum(bound, here), mean), xp.where(unsure, std_m * std_m, variance)
+    looked, past = xp.isfinite(bound), std_m * std_m
+    guessed = ~known | (xp.abs(variance - past) < PAST_SHARE * past)
+    lowest = xp.where(guessed, xp.minimum(bound, here), bound)
+    low = mean > xp.where(looked, lowest, bound) + PAST_M
+    unsure = low | (looked & ~known)
+    return xp.where(low, lowest, mean), xp.where(unsure, past, variance)
 
 
 def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:

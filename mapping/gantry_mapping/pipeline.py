@@ -158,7 +158,7 @@ class MappingPipeline:
         return window_channels(elevation, variance, pos_base_in_world, self.cfg.nominal_base_height_m)
 
     def _cells(self, grid: GridSpec, pos: Array, yaw: Array) -> tuple[Array, Array]:
-        """Elevation and variance (N, rows, cols) in the middle of a window's cells, or the lowest beside a drop."""
+        """Elevation and variance (N, rows, cols) in the middle of a window's cells, or of a void beside it."""
         xp, cfg, k = self._xp, self.cfg, self.cfg.window_points
         rows, cols = grid.shape
         fine = GridSpec(k * rows, k * cols, grid.resolution_m / k, grid.center_x_m, grid.center_y_m)
@@ -166,10 +166,14 @@ class MappingPipeline:
             xp.reshape(part, (part.shape[0], rows, k, cols, k)) for part in self.map.query(fine, pos, yaw)
         )
         middle, sure = elevation[:, :, k // 2, :, k // 2], variance[:, :, k // 2, :, k // 2]
-        # What is merely guessed takes nothing away.
+        # What is merely guessed takes nothing away, and neither does the floor before a wall.
+        floor = (pos[:, 2] - cfg.nominal_base_height_m - cfg.window_drop_m)[:, None, None]
         known = xp.where(variance < SURE_M2, elevation, float("inf"))
         lowest = xp.min(xp.min(known, axis=4), axis=2)
-        return xp.where(middle - lowest > cfg.window_drop_m, lowest, middle), sure
+        void = (lowest < floor) & (middle - lowest > cfg.window_drop_m)
+        there = xp.where(known == lowest[:, :, None, :, None], variance, float("inf"))
+        there = xp.min(xp.min(there, axis=4), axis=2)
+        return xp.where(void, lowest, middle), xp.where(void, xp.maximum(sure, there), sure)
 
     def _fresh_rows(self, pos: Array, quat: Array, fresh: Array | None) -> tuple[Array | None, Array, Array]:
         """Which environments to work on, and their poses; one without a finite pose has nowhere to put its frame."""

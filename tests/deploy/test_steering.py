@@ -1,5 +1,6 @@
 """Which way to a goal: around walls, along beams, straight where it does not matter; numpy and torch alike."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -99,18 +100,19 @@ def test_the_decoder_walks_to_where_it_is_steered():
         ((5.0, 2.0), 1.0),
         ((0.0, 5.0), 0.0),
         ((-5.0, 0.0), 0.0),
-        ((0.0, -0.3), 1.0),
-        ((0.0, 0.6), 0.5),
+        ((0.0, 0.0), 1.0),
+        ((0.0, -0.5), 1.0),  # near
+        ((0.0, 0.75), 0.5),
+        ((5.0 * math.cos(0.6), 5.0 * math.sin(0.6)), (math.cos(0.6) - math.cos(1.0)) / (math.cos(0.5) - math.cos(1.0))),
     ],
 )
 def test_who_sees_by_a_camera_turns_to_a_far_goal_before_it_walks(goal, share):
     goals = np.array([(*goal, 0.0, 1.0)])
+    tensors = torch.from_numpy(goals)
     looks = replace(WINDOW, channels=("elevation", "uncertainty"))
-    assert Steering(SteerSpec(), looks, goals).goes(goals)[0, 0] == pytest.approx(share)
-    assert Steering(SteerSpec(), looks, torch.from_numpy(goals)).goes(torch.from_numpy(goals)).item() == pytest.approx(
-        share
-    )
-    assert Steering(SteerSpec(), WINDOW, goals).goes(goals).tolist() == [[1.0]]
+    assert Steering(SteerSpec(), looks, goals).goes(goals, 0.5)[0, 0] == pytest.approx(share)
+    assert Steering(SteerSpec(), looks, tensors).goes(tensors, 0.5).item() == pytest.approx(share)
+    assert Steering(SteerSpec(), WINDOW, goals).goes(goals, 0.5).tolist() == [[1.0]]
 
 
 def test_while_it_turns_no_action_moves_the_base():
@@ -127,3 +129,27 @@ def test_while_it_turns_no_action_moves_the_base():
         assert abs(plan.turn[0, 0]) >= 0.2
     assert vels[5.0] > 0.3
     assert vels[0.0] < 0.02
+
+
+@pytest.mark.parametrize("near_m", [0.5, 1.0])
+@pytest.mark.parametrize("distance_m", [0.9, 1.5])
+@pytest.mark.parametrize("heading", [0.0, 1.5, 3.0])
+def test_nobody_turns_for_ever(distance_m, heading, near_m):
+    """A point that moves as it is told comes to every goal, from any side."""
+    looks = replace(WINDOW, channels=("elevation", "uncertainty"))
+    command = stepping_contract().command
+    command = replace(command, carrot=replace(command.carrot, near_m=near_m))
+    bearings = np.linspace(-np.pi, np.pi, 16)
+    place = distance_m * np.stack((np.cos(bearings), np.sin(bearings)), axis=1)
+    yaw, pos, dt_s = np.zeros(16), np.zeros((16, 2)), 0.02
+    steering = Steering(SteerSpec(), looks, place)
+    for _ in range(500):
+        away, c, s = place - pos, np.cos(yaw), np.sin(yaw)
+        turn = bearings + heading - yaw
+        ahead, aside = c * away[:, 0] + s * away[:, 1], c * away[:, 1] - s * away[:, 0]
+        goal = np.stack((ahead, aside, np.sin(turn), np.cos(turn)), axis=1)
+        vel = drive_command(command, goal)
+        move = steering.goes(goal, near_m) * vel[:, :2]
+        pos += dt_s * np.stack((c * move[:, 0] - s * move[:, 1], s * move[:, 0] + c * move[:, 1]), axis=1)
+        yaw += dt_s * vel[:, 2]
+    assert np.hypot(*(place - pos).T).max() <= command.carrot.stop_m + 0.01

@@ -38,6 +38,8 @@ def steering_with(**changes):
         (steering_with(ways=500), r"ways times points is 3500, expected at most 1000"),
         (steering_with(go_m=0.05), r"steer\.go_m is 0\.05, expected at least the first point, 0\.1 m"),
         (steering_with(turn_rad=(1.0, 0.5)), r"steer\.turn_rad is \(1\.0, 0\.5\), expected rising angles"),
+        (steering_with(turn_rad=(0.5, 0.5)), r"steer\.turn_rad is \(0\.5, 0\.5\), expected rising angles, 0\.01 apart"),
+        (steering_with(turn_rad=(0.5, 4.0)), "from 0 to a half turn"),
         (steering_with(reach_m=-0.7), r"steer\.reach_m is -0\.7, expected more than 0"),
         (steps_with("posture", nose_m=0.0), r"posture\.nose_m is 0\.0, expected more than 0"),
         (steps_with("posture", ahead_m=(0.7, 0.3)), r"posture\.ahead_m is \(0\.7, 0\.3\), expected rising numbers"),

@@ -326,3 +326,24 @@ def test_a_cell_beside_a_void_shows_the_void(array):
             assert window[1, 1] == pytest.approx(SURE_U)
     assert shown[1, 0.1] == shown[1, 0.5] == shown[3, 0.5] == [0.0, 0.0, 0.0]
     assert shown[3, 0.1] == [0.0, -1.0, 0.0]  # and a step of 15 cm is no void
+
+
+@pytest.mark.parametrize("yaw", [0.0, 0.6])
+@pytest.mark.parametrize("resolution_m", [0.04, 0.08])
+def test_a_post_stays_in_a_window(array, yaw, resolution_m):
+    """It is 8 cm thick and stands on a floor that hides none of it; in a void it is as thick as the void leaves it."""
+    pos, quat = (array(part) for part in pose(0.02, 0.02, yaw=yaw))
+    grid = GridSpec(25, 25, 0.04, 0.0, 0.0)
+    shown = {}
+    for floor_m in (0.0, -1.0):
+        heights = np.full((1, 25, 25), floor_m - HEIGHT)
+        heights[0, 12:14, 12:14] = 0.8 - HEIGHT
+        for points in (1, 3):
+            pipeline = MappingPipeline(replace(CFG, map_resolution_m=0.04, window_points=points), None, array([0.0]))
+            for _ in range(40):
+                sure = array(np.full(heights.shape, -9.0))
+                pipeline.map.fuse(array(heights), sure, sure < 0.0, grid, pos, array([0.0]))
+            window = pipeline.window(GridSpec(8, 8, resolution_m, 0.0, 0.0), pos, quat)
+            shown[floor_m, points] = int((np.asarray(window)[..., 0] > 0.5).sum())
+    assert shown[0.0, 3] == shown[0.0, 1] >= 1
+    assert shown[-1.0, 3] < shown[-1.0, 1]

@@ -115,6 +115,15 @@ def test_cells_are_lowered_by_hand(array):
     np.testing.assert_allclose(np.asarray(after), [0.04, 0.04, 0.01, 0.04, 0.01])
 
 
+def test_what_was_looked_past_goes_on_down_and_what_was_measured_does_not_by_hand(array):
+    """The first was measured, the second looked past; the third lies deeper already, the fourth is above the ray."""
+    mean, variance = array([-0.1, -0.1, -0.6, 0.2]), array([0.01, 0.04, 0.04, 0.01])
+    here, bound = array([-0.4, -0.4, -0.4, -0.4]), array([-0.08, -0.08, -0.08, -0.08])
+    low, after = lowered(mean, variance, here, bound, 0.2, array([1, 1, 1, 1]) > 0)
+    np.testing.assert_allclose(np.asarray(low), [-0.1, -0.4, -0.6, -0.08])
+    np.testing.assert_allclose(np.asarray(after), [0.01, 0.04, 0.04, 0.04])
+
+
 def test_what_is_measured_takes_the_place_of_a_sure_guess_that_was_looked_past(array):
     """Fifty frames of a sure guess of how deep the trench is; then it is filled."""
 
@@ -234,14 +243,16 @@ def test_the_deepest_nearby_is_the_minimum_over_a_square(array, reach):
     )
 
 
-def test_the_near_edge_of_a_trench_is_no_ramp(array):
-    """Its first cells that are looked past at all are so at 8 cm."""
+@pytest.mark.parametrize("mapper", [Flat(), None])
+def test_the_near_edge_of_a_trench_is_no_ramp(array, mapper):
+    """Whoever walks up to it looks past its first cells by 8 cm at first, and by more from nearer."""
     depths = {}
     for reach_m in (0.0, 0.32):
-        pipeline = MappingPipeline(replace(CFG, past_reach_m=reach_m), Flat(), array([0.0]))
-        for _ in range(5):
-            pipeline.update(array(depth_of(trench(), standing())), array(standing()), array(LEVEL))
-        view = GridSpec(2, 8, 0.04, TRENCH[0] + 0.12 - 2.0, 0.0)
-        depths[reach_m] = np.asarray(pipeline.map.query(view, array(standing()), array([0.0]))[0])
+        pipeline = MappingPipeline(replace(CFG, past_reach_m=reach_m), mapper, array([0.0]))
+        for step in range(30):
+            pos = standing(1.2 + 0.03 * step)
+            pipeline.update(array(depth_of(trench(), pos)), array(pos), array(LEVEL))
+        view = GridSpec(4, 8, 0.04, TRENCH[0] + 0.16 - float(pos[0, 0]), 0.0)
+        depths[reach_m] = np.asarray(pipeline.map.query(view, array(pos), array([0.0]))[0])
     assert depths[0.0].max() > -0.13
     assert depths[0.32].max() < -0.15
