@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +131,21 @@ def onnx_policy(bundle: Bundle) -> Policy:
 
 def _check_same(bundle: Bundle, task: Task, env_cfg: Any) -> None:
     mine, theirs = task.contract(env_cfg), bundle.contract
-    for name in _SAME:
-        if getattr(mine, name) != getattr(theirs, name):
-            raise GantryError(
-                f"The bundle's {name} differs from what task '{task.name}' has today.\n"
-                f"  bundle: {getattr(theirs, name)}\n  task:   {getattr(mine, name)}"
-            )
+    found = [line for name in _SAME for line in differences(getattr(theirs, name), getattr(mine, name), name)]
+    if found:
+        raise GantryError(
+            f"The bundle differs from what task '{task.name}' has today:\n  "
+            + "\n  ".join(found)
+            + f"\nGive the folder of its training, or a bundle that task '{task.name}' was trained for anew; "
+            "'gantry check' asks nothing of the task."
+        )
+
+
+def differences(bundle: Any, task: Any, name: str) -> list[str]:
+    """Where two values differ, one line for each number that does: dataclasses are compared field by field."""
+    if bundle == task:
+        return []
+    if is_dataclass(bundle) and type(bundle) is type(task):
+        parts = [(field.name, getattr(bundle, field.name), getattr(task, field.name)) for field in fields(bundle)]
+        return [line for part, theirs, mine in parts for line in differences(theirs, mine, f"{name}.{part}")]
+    return [f"{name} is {bundle}, today {task}"]
