@@ -230,7 +230,7 @@ class MappingPipeline:
             # The highest point counts, beside an edge too.
             low, past = (xp.where(covered, float("inf"), part) for part in (low, past))
             passed = xp.isfinite(past)
-            mean = xp.minimum(xp.where(passed & (mean <= deep), past, mean), low)
+            mean = xp.where(passed & (mean <= deep), low, xp.minimum(mean, low))
             use, known = use | passed, covered | passed
         # An image without a measurement (a covered lens, darkness) says nothing, whatever a network makes of it.
         sees = xp.sum(xp.astype(known, xp.int32), axis=(1, 2)) >= cfg.min_covered_cells

@@ -115,7 +115,7 @@ def test_who_sees_by_a_camera_turns_to_a_far_goal_before_it_walks(goal, share):
     assert Steering(SteerSpec(), WINDOW, goals).goes(goals, 0.5).tolist() == [[1.0]]
 
 
-def test_while_it_turns_no_action_moves_the_base():
+def test_while_it_turns_no_velocity_of_an_action_moves_the_base():
     contract = stepping_contract(gait=replace(stepping_contract().gait, steps=replace(STEPS, steer=SteerSpec())))
     assert len(contract.map_window.channels) == 2
     steps = np.zeros((1, 12))
