@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from gantry_sim.demo.measured import measure
 from gantry_sim.demo.outcome import Gate, Outcome
 from gantry_sim.demo.pipeline import as_result, write_outcome
 from gantry_sim.demo.profile import DEMO_PROFILE, Segment, as_text, command_at, constant, fitted, total_s
-from gantry_sim.demo.walk import Walk
+from gantry_sim.demo.walk import Walk, walk_in_process
 
 GO2 = robot_spec("go2")
 DT_S = 0.02
@@ -266,6 +267,27 @@ def test_the_page_says_plainly_that_it_went_without_ros(outcome):
     assert "Not over ROS 2: ROS 2 is not installed." in page
     assert "A Go2 walks in MuJoCo" in page
     assert as_result(alone)["walk"]["over_ros"] is False
+
+
+def test_the_page_says_plainly_that_it_did_not_follow_the_clock(outcome):
+    again = replace(outcome.walk, over_ros=False, earlier=("A turn was missed.",), paced=False)
+    assert "did not wait for the clock" in write_outcome(replace(outcome, walk=again)).read_text()
+
+
+def test_a_walk_that_a_busy_machine_breaks_is_walked_again_without_the_clock(tmp_path):
+    tiny_bundle(tmp_path / "bundle", contract_for(GO2))
+    said = []
+
+    def slow(line: str) -> None:  # It holds the loop up whenever that has something to say.
+        said.append(line)
+        time.sleep(0.3)
+
+    walk = walk_in_process(tmp_path / "bundle", (Segment(0.4, (0.0, 0.0, 0.0), "stand"),), tmp_path, slow)
+    assert walk.completed
+    assert not walk.paced
+    assert len(walk.earlier) == 1
+    assert any("This machine is busy: attempt 2 of 3." in line for line in said)
+    assert measure(walk.recording).time_s == pytest.approx(DT_S * np.arange(21))
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

@@ -123,16 +123,17 @@ def trials_in_process(
         config: What is asked.
         folder: Gets recording, statistics and what the operator saw, :func:`read_trials`.
         say: Takes lines for people.
-        realtime: Follow the clock, so that the loop's timing means something; else run as fast as possible.
+        realtime: As in :func:`gantry_sim.demo.walk.walk_in_process`.
     """
     loaded = load_bundle(bundle)
     spec = robot_spec(loaded.contract.robot)
 
-    def attempt() -> walks.Walk:
+    def attempt(number: int) -> walks.Walk:
+        paced = realtime and number == 0
         with contextlib.ExitStack() as stack:
-            robot = BenchRobot(spec, task=config.task, seed=config.seed, realtime=realtime)
+            robot = BenchRobot(spec, task=config.task, seed=config.seed, realtime=paced)
             stack.callback(robot.close)
-            recorder = Recorder(folder / walks.RECORDING, loaded.contract, spec, lossless=not realtime)
+            recorder = Recorder(folder / walks.RECORDING, loaded.contract, spec, lossless=not paced)
             stack.callback(recorder.close)
             robot.connect()
             safety = SafetyMachine(spec, SafetyConfig(state_timeout_s=_SETUP["policy_node"]["safety.state_timeout_s"]))
@@ -144,7 +145,7 @@ def trials_in_process(
         write_json(folder / TRIALS, {"episodes": [asdict(trial) for trial in trials]})
         write_json(folder / walks.STATISTICS, controller.statistics())
         trouble = "" if safety.fault is None else safety.fault.text
-        return walks.Walk(False, folder / walks.RECORDING, not trouble, trouble)
+        return walks.Walk(False, folder / walks.RECORDING, not trouble, trouble, paced=paced)
 
     return walks.repeated(attempt, say)
 

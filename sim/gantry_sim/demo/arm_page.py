@@ -13,6 +13,7 @@ from gantry_sim.demo import arm_figures
 from gantry_sim.demo.arm_measured import MeasuredArm, RecordedEpisode
 from gantry_sim.demo.arm_outcome import ArmOutcome, Learned, timing_of
 from gantry_sim.demo.machine import machine_rows, processor
+from gantry_sim.demo.walk import UNPACED
 from gantry_sim.run_files import git_commit
 from gantry_sim.tasks.manipulation.registry import find_arm_task
 
@@ -96,6 +97,7 @@ def _summary(outcome: ArmOutcome) -> str:
             "limits that take a second of silence for no fault. Earlier attempts ended with: "
             f"{'; '.join(reason.rstrip('.') for reason in outcome.walk.earlier)}."
         )
+        text += "" if outcome.walk.paced else UNPACED
     if outcome.walk.trouble:
         text += f"\n\nThe episodes were not completed: {outcome.walk.trouble.rstrip('.')}."
     return text

@@ -15,6 +15,7 @@ from gantry_sim.demo.machine import machine_rows, processor
 from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.outcome import Outcome
 from gantry_sim.demo.profile import describe
+from gantry_sim.demo.walk import UNPACED
 from gantry_sim.run_folder import git_commit
 
 CONTACT_WINDOW_S = 4.0
@@ -91,6 +92,7 @@ def _summary(outcome: Outcome) -> str:
             "\n\nThis machine was too busy to keep the loop's time at first, so the walk was begun again. Earlier "
             f"attempts ended with: {'; '.join(reason.rstrip('.') for reason in outcome.walk.earlier)}."
         )
+        text += "" if outcome.walk.paced else UNPACED
     if outcome.evaluation is None:
         text += f"\n\nIt was not scored on held-out episodes: {outcome.evaluation_note.rstrip('.')}."
     if outcome.walk.trouble:

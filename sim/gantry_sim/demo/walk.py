@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
-import itertools
 import json
 import os
 import queue
@@ -58,6 +57,7 @@ ALONE = (
 """What may help then."""
 WITHOUT = " The demo goes without ROS 2 with --no-ros."
 """What a demo of velocities can do as well."""
+UNPACED = " This one did not wait for the clock, so the times between its turns are not those of a robot."
 
 _PR_SET_PDEATHSIG = 1
 _ROS_STAMP = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[\w./]+\]: ")
@@ -80,6 +80,10 @@ class Walk:
     """DDS domain; empty without ROS."""
     earlier: tuple[str, ...] = ()
     """Why earlier attempts ended; empty if this was the first."""
+    paced: bool = True
+    """Whether the loop followed the clock; its times between turns mean nothing where it did not."""
+    refused: bool = False
+    """Whether robot or policy was refused its start, as they are too when states come late."""
 
 
 def ros_trouble() -> str:
@@ -130,11 +134,10 @@ def launched(
         How it went. Every process that this started is gone, also when an exception leaves this function.
     """
     domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
-    count = itertools.count()
 
-    def attempt() -> Walk:
+    def attempt(number: int) -> Walk:
         command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", name]
-        command += [f"{key}:={value}" for key, value in arguments(next(count)).items()]
+        command += [f"{key}:={value}" for key, value in arguments(number).items()]
         heard = _Heard(done)
         with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
             heard.listen(lines, log, say, limit_s)
@@ -152,16 +155,18 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
         profile: What the operator drives.
         folder: Gets the recording and loop statistics.
         say: Takes lines for people.
-        realtime: Follow the clock, so that the loop's timing means something; else run as fast as possible.
+        realtime: Follow the clock, so that the loop's timing means something; else run as fast as possible, as every
+            attempt after the first does: a machine that is too busy for the clock has shown it.
     """
     loaded = load_bundle(bundle)
     spec = robot_spec(loaded.contract.robot)
 
-    def attempt() -> Walk:
+    def attempt(number: int) -> Walk:
+        paced = realtime and number == 0
         with contextlib.ExitStack() as stack:
-            robot = MujocoRobot(spec, realtime=realtime, visuals=False)
+            robot = MujocoRobot(spec, realtime=paced, visuals=False)
             stack.callback(robot.close)
-            recorder = Recorder(folder / RECORDING, loaded.contract, spec, lossless=not realtime)
+            recorder = Recorder(folder / RECORDING, loaded.contract, spec, lossless=not paced)
             stack.callback(recorder.close)
             runner = PolicyRunner(loaded, spec)
             robot.connect()
@@ -175,22 +180,23 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
         (folder / STATISTICS).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
         fault = controller.safety.fault
         trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
-        return Walk(False, folder / RECORDING, session.completed, trouble)
+        return Walk(False, folder / RECORDING, session.completed, trouble, paced=paced, refused=bool(refusal))
 
     return repeated(attempt, say)
 
 
-def repeated(attempt: Callable[[], Walk], say: Say) -> Walk:
+def repeated(attempt: Callable[[int], Walk], say: Say) -> Walk:
     """Walk once more while only the clock was at fault.
 
     Args:
-        attempt: One walk.
+        attempt: One walk, given how many came before it.
         say: Takes lines for people.
     """
     earlier: list[str] = []
     while True:
-        walk = attempt()
-        if walk.completed or len(earlier) + 1 == ATTEMPTS or _fault_code(walk.recording) not in BUSY:
+        walk = attempt(len(earlier))
+        busy = walk.refused or _fault_code(walk.recording) in BUSY
+        if walk.completed or len(earlier) + 1 == ATTEMPTS or not busy:
             return replace(walk, earlier=tuple(earlier))
         earlier.append(walk.trouble)
         say(f"  {walk.trouble} This machine is busy: attempt {len(earlier) + 1} of {ATTEMPTS}.")
