@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.contract import CommandSpec
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -26,7 +27,7 @@ def shape_command(spec: CommandSpec, requested: Array, previous: Array, dt_s: fl
     Returns:
         Shape (N, c).
     """
-    xp = array_namespace(requested)
+    xp = namespace(requested)
 
     def row(values: tuple[float, ...]) -> Array:
         return xp.asarray([values], dtype=requested.dtype, device=device(requested))
@@ -52,7 +53,7 @@ def goal_command(
     Returns:
         Shape (N, 4): x and y in m, sine and cosine of goal minus base heading.
     """
-    xp = array_namespace(pos_base_in_world)
+    xp = namespace(pos_base_in_world)
     sin_yaw, cos_yaw = heading(quat_base_to_world_wxyz)
     away = pos_goal_in_world - pos_base_in_world
     sin_goal, cos_goal = xp.sin(yaw_goal_rad), xp.cos(yaw_goal_rad)
@@ -70,7 +71,7 @@ def goal_command(
 def heading(quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
     """Sine and cosine of the yaw of unit quaternions (N, 4), each (N,): where the base's x axis points, seen from
     above; 0 and 1 where it points straight up or down."""
-    xp = array_namespace(quat_base_to_world_wxyz)
+    xp = namespace(quat_base_to_world_wxyz)
     w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
     ahead, aside = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
     norm = xp.sqrt(ahead * ahead + aside * aside)
@@ -81,7 +82,7 @@ def heading(quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
 
 def shorten_goal(command: Array, reach_m: float = GOAL_REACH_M) -> Array:
     """A goal command (N, 4) whose place is moved along its direction to at most ``reach_m`` from the base."""
-    xp = array_namespace(command)
+    xp = namespace(command)
     distance = xp.sqrt(xp.sum(command[:, :2] * command[:, :2], axis=-1))
     share = reach_m / xp.maximum(distance, xp.full_like(distance, reach_m))
     return xp.concat((command[:, :2] * share[:, None], command[:, 2:]), axis=-1)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract_parts import MapWindow
 from gantry_deploy.footing import carried_shares
 from gantry_deploy.step_spec import FootholdSpec, LegSpec
+from gantry_mapping.ops import gather, namespace
 
 Array = Any
 
@@ -38,7 +39,7 @@ class Footholds:
     """
 
     def __init__(self, spec: FootholdSpec, legs: tuple[LegSpec, ...], window: MapWindow, like: Array) -> None:
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: Any) -> Array:
             return xp.asarray(values, dtype=like.dtype, device=device(like))
@@ -59,9 +60,12 @@ class Footholds:
             (legs[i].stand_x_m - legs[mate].stand_x_m, legs[i].stand_y_m - legs[mate].stand_y_m)
             for i, mate in enumerate(mates)
         ]
-        across = [[(x * dy - y * dx) / math.hypot(dx, dy) for x, y in around] for dx, dy in lines]
-        self._across = asarray(across)
-        self._turns = [(i, mate) for i, mate in enumerate(mates) if corners[i][0]]
+        across = asarray([[(x * dy - y * dx) / math.hypot(dx, dy) for x, y in around] for dx, dy in lines])
+        front = [i for i, (ahead, _) in enumerate(corners) if ahead]
+        feet = [xp.asarray(some, dtype=xp.int64, device=device(like)) for some in (front, [mates[i] for i in front])]
+        # Two feet that land together: these, their mates, and how far all their places are across the pair's line.
+        self._pairs = [(these, mate, xp.take(across, these, axis=0)) for these, mate in (feet, feet[::-1])]
+        self._across, self._order = xp.reshape(across, (-1,)), xp.argsort(xp.concat(feet))
 
     def __call__(
         self,
@@ -84,7 +88,7 @@ class Footholds:
             bound: (N, f, 2) where feet in the air are bound for.
             progress: (N, f) how much of their way is over: so much does that count.
         """
-        xp, spec = array_namespace(places), self._spec
+        xp, spec = namespace(places), self._spec
         count, feet = places.shape[:2]
         tried = xp.reshape(places[:, :, None] + self._around, (count, -1, 2))
         carries = carried_shares(self._window, ground, tried, lowest_m, highest_m)
@@ -95,13 +99,15 @@ class Footholds:
             away = xp.reshape(tried, (count, feet, -1, 2)) - bound[:, :, None]
             away = limited(xp.sqrt(xp.sum(away * away, axis=-1)) - KEPT_M[0], 0.0, KEPT_M[1] - KEPT_M[0])
             cost = cost + spec.keep * progress[..., None] * away * away
-        picks = [xp.argmin(cost[:, i], axis=1) for i in range(feet)]
+        picks, tries = xp.argmin(cost, axis=2), self._around.shape[0]
+        found = []
         # The line of two feet that land together carries the base: its middle is to stay where it is across it.
-        for i, mate in (*self._turns, *((mate, i) for i, mate in self._turns)):
-            theirs = xp.take(self._across[mate], picks[mate], axis=0)
-            moved = 0.5 * (self._across[i] - theirs[:, None])
-            picks[i] = xp.argmin(cost[:, i] + spec.together * moved * moved, axis=1)
-        return xp.stack([xp.take(self._around, pick, axis=0) for pick in picks], axis=1)
+        for these, mates, across in self._pairs:
+            theirs = gather(self._across, (found[0] if found else xp.take(picks, mates, axis=1)) + mates * tries)
+            moved = 0.5 * (across - theirs[..., None])
+            found.append(xp.argmin(xp.take(cost, these, axis=1) + spec.together * moved * moved, axis=2))
+        picks = xp.take(xp.concat(found, axis=1), self._order, axis=1)
+        return xp.reshape(xp.take(self._around, xp.reshape(picks, (-1,)), axis=0), (count, feet, 2))
 
 
 def _disc(radius_m: float) -> list[tuple[float, float]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract import GaitSpec, MapWindow
+from gantry_mapping.ops import gather, namespace
 
 Array = Any
 
@@ -28,17 +29,26 @@ def heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> A
     Returns:
         Shape (N, k), m.
     """
-    return _total(_corners(window, elevation, x_m, y_m))
+    shares, heights = _corners(window, elevation, x_m, y_m)
+    return namespace(elevation).sum(shares * heights, axis=0)
 
 
 def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array, lowest_m: Array) -> Array:
     """The same of the cells above ``lowest_m`` (N, 1) alone, wherever more than :data:`SOLID_SHARE` of a place is
     theirs: a bar's edge is as high as the bar, not halfway down into the void beside it."""
-    xp = array_namespace(elevation)
-    corners = _corners(window, elevation, x_m, y_m)
-    solid = [(share * xp.astype(height > lowest_m, height.dtype), height) for share, height in corners]
-    share = sum(share for share, _ in solid)
-    return xp.where(share > SOLID_SHARE, _total(solid) / limited(share, SOLID_SHARE, None), _total(corners))
+    xp = namespace(elevation)
+    shares, heights = _corners(window, elevation, x_m, y_m)
+    solid = xp.where(heights > lowest_m, shares, xp.zeros_like(shares))
+    share = xp.sum(solid, axis=0)
+    counts = xp.where(share > SOLID_SHARE, solid, shares)
+    return xp.sum(counts * heights, axis=0) / xp.sum(counts, axis=0)
+
+
+def cells_of(window: MapWindow, like: Array) -> Array:
+    """A map (cells, rows, cols) for each cell, of ones there and zeros elsewhere: what each cell counts at a place is
+    its own map's height there, so that heights at places that stay are one product of matrices."""
+    xp, cells = namespace(like), window.rows * window.cols
+    return xp.reshape(xp.eye(cells, dtype=like.dtype, device=device(like)), (cells, window.rows, window.cols))
 
 
 def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
@@ -51,52 +61,40 @@ def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m:
         lowest_m: Shape (N, 1); cells carry above this...
         highest_m: Shape (N, 1); ...and below this.
     """
-    xp = array_namespace(elevation)
+    xp = namespace(elevation)
     carries = (elevation > lowest_m[..., None]) & (elevation < highest_m[..., None])
     return heights_at(window, xp.astype(carries, elevation.dtype), places[..., 0], places[..., 1])
 
 
 def neighbourhood(cells: Array, axis: int) -> Array:
     """Means of each cell and its two neighbours along an axis; the outermost cells go on beyond the border."""
-    xp, count = array_namespace(cells), cells.shape[axis]
+    xp, count = namespace(cells), cells.shape[axis]
     index = xp.arange(count, dtype=xp.int64, device=device(cells))
     before, after = limited(index - 1, 0, count - 1), limited(index + 1, 0, count - 1)
     return (cells + xp.take(cells, before, axis=axis) + xp.take(cells, after, axis=axis)) / 3.0
 
 
-def _total(corners: list[tuple[Array, Array]]) -> Array:
-    return sum(share * height for share, height in corners)
-
-
-def _corners(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> list[tuple[Array, Array]]:
-    """Of the four cells around each place their shares, which add up to 1, and heights, (N, k) each."""
-    xp = array_namespace(elevation)
+def _corners(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> tuple[Array, Array]:
+    """Of the four cells around each place their shares, which add up to 1, and heights, (4, N, k) each."""
+    xp = namespace(elevation)
     rows, cols = window.rows, window.cols
     u = (x_m - window.center_x_m) / window.resolution_m + 0.5 * (rows - 1)
     v = (y_m - window.center_y_m) / window.resolution_m + 0.5 * (cols - 1)
     i, u = _cell(u, rows)
     j, v = _cell(v, cols)
-    count = x_m.shape[0]
-    start = xp.arange(count, dtype=xp.int64, device=device(elevation))[:, None] * (rows * cols)
-    corner = start + i * cols + j
-    flat = xp.reshape(elevation, (-1,))
-
-    def height(offset: int) -> Array:
-        return xp.reshape(xp.take(flat, xp.reshape(corner + offset, (-1,)), axis=0), x_m.shape)
-
-    return [
-        ((1.0 - u) * (1.0 - v), height(0)),
-        ((1.0 - u) * v, height(1)),
-        (u * (1.0 - v), height(cols)),
-        (u * v, height(cols + 1)),
-    ]
+    corner = i * cols + j
+    if x_m.shape[0] > 1:
+        corner = corner + xp.arange(x_m.shape[0], dtype=xp.int64, device=device(elevation))[:, None] * (rows * cols)
+    both, corners = u * v, (corner, corner + 1, corner + cols, corner + (cols + 1))
+    shares = xp.stack((1.0 - u - v + both, v - both, u - both, both), axis=0)
+    return shares, gather(xp.reshape(elevation, (-1,)), xp.stack(corners, axis=0))
 
 
 def _cell(place: Array, count: int) -> tuple[Array, Array]:
     """The cell below a place in cells, and how far it is towards the next one, in [0, 1]."""
-    xp = array_namespace(place)
+    xp = namespace(place)
     place = limited(place, 0.0, float(count - 1))
-    cell = limited(xp.astype(xp.floor(place), xp.int64), 0, count - 2)
+    cell = limited(xp.astype(place, xp.int64), 0, count - 2)  # no number at all is a cell as well
     return cell, place - xp.astype(cell, place.dtype)
 
 
@@ -129,7 +127,7 @@ def foot_lift(
     """
     ground = gait.ground
     assert ground is not None
-    xp = array_namespace(phase)
+    xp = namespace(phase)
     elevation = elevation_map[..., 0]
     ahead, aside = gait_clock.foot_displacement(gait, phase, drive, foot_x_m, foot_y_m)
     x, y = foot_x_m[None, :] + ahead, foot_y_m[None, :] + aside

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arrays import limited
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -20,7 +21,7 @@ STRONGEST_N = 220.0
 
 def skew(vector: Array) -> Array:
     """Matrices (..., 3, 3) of the cross product with vectors (..., 3)."""
-    xp = array_namespace(vector)
+    xp = namespace(vector)
     x, y, z = vector[..., 0], vector[..., 1], vector[..., 2]
     zero = xp.zeros_like(x)
     return xp.reshape(xp.stack((zero, -z, y, z, zero, -x, -y, x, zero), axis=-1), (*x.shape, 3, 3))
@@ -38,17 +39,16 @@ def foot_forces(force_n: Array, torque_nm: Array, arms_m: Array, on: Array, fric
         on: (N, f) bool, which feet are on the ground; the others carry nothing.
         friction: Greatest horizontal force, as a share of the vertical one.
     """
-    xp = array_namespace(force_n)
+    xp = namespace(force_n)
     count, feet = on.shape
     place = {"dtype": force_n.dtype, "device": device(force_n)}
     carries, weights = xp.astype(on, force_n.dtype), xp.asarray(WEIGHTS, **place)
-    turns = skew(arms_m)
+    turns = skew(-arms_m)
     unit = xp.eye(3, **place) + xp.zeros_like(turns)
-    gives = xp.concat((unit, turns), axis=2) * carries[:, :, None, None] * weights[:, None]
-    gives = xp.reshape(xp.permute_dims(gives, (0, 2, 1, 3)), (count, 6, 3 * feet))
+    back = xp.concat((unit, turns), axis=-1) * carries[:, :, None, None] * weights
+    back = xp.reshape(back, (count, 3 * feet, 6))
     wanted = xp.concat((force_n, torque_nm), axis=-1) * weights
-    back = xp.permute_dims(gives, (0, 2, 1))
-    normal = gives @ back + REGULAR * xp.eye(6, **place)
+    normal = xp.matrix_transpose(back) @ back + REGULAR * xp.eye(6, **place)
     forces = xp.reshape(back @ xp.linalg.solve(normal, wanted[..., None]), (count, feet, 3))
     up = limited(forces[..., 2], 0.0, STRONGEST_N) * carries
     flat = forces[..., :2]

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace
-
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract import BODY_POSE, CommandSpec, GaitSpec
 from gantry_deploy.errors import ContractError
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -32,23 +31,21 @@ def drive_command(spec: CommandSpec, command: Array) -> Array:
     carrot = spec.carrot
     if carrot is None:
         raise ContractError("A gait that is driven by goals needs 'command.carrot' in the contract; it has none.")
-    xp = array_namespace(command)
+    xp = namespace(command)
     ahead, aside = command[:, 0], command[:, 1]
     distance = xp.sqrt(ahead * ahead + aside * aside)
-    zero = xp.zeros_like(distance)
-    some = xp.where(distance > 0.0, distance, xp.ones_like(distance))
-    speed = limited(carrot.speed_gain_s * distance, 0.0, carrot.speed_m_s)
     walks = distance > carrot.stop_m
-    # Backwards it is walked no faster than sideways: the robot turns round first.
-    forward = limited(speed * ahead / some, -carrot.lateral_m_s, carrot.speed_m_s)
-    lateral = limited(speed * aside / some, -carrot.lateral_m_s, carrot.lateral_m_s)
+    # Of the way, how much a second; backwards it is walked no faster than sideways: the robot turns round first.
+    share = limited(carrot.speed_gain_s * distance, None, carrot.speed_m_s) / limited(distance, 1e-9, None)
+    share = xp.where(walks, share, xp.zeros_like(distance))
+    forward = limited(share * ahead, -carrot.lateral_m_s, carrot.speed_m_s)
+    lateral = limited(share * aside, -carrot.lateral_m_s, carrot.lateral_m_s)
     bearing = _turn(carrot.yaw_gain_s * xp.atan2(aside, ahead), carrot.yaw_rate_rad_s)
     error = xp.atan2(command[:, 2], command[:, 3])
-    settled = (xp.abs(error) <= carrot.stop_rad) & ~walks
-    align = xp.where(settled, zero, _turn(carrot.yaw_gain_s * error, carrot.yaw_rate_rad_s))
+    turns = walks | (xp.abs(error) > carrot.stop_rad)
+    align = xp.where(turns, _turn(carrot.yaw_gain_s * error, carrot.yaw_rate_rad_s), xp.zeros_like(error))
     far = limited(distance / carrot.near_m - 1.0, 0.0, 1.0)
-    yaw_rate = far * bearing + (1.0 - far) * align
-    return xp.stack((xp.where(walks, forward, zero), xp.where(walks, lateral, zero), yaw_rate), axis=-1)
+    return xp.stack((forward, lateral, far * bearing + (1.0 - far) * align), axis=-1)
 
 
 def _turn(rate: Array, limit: float) -> Array:
@@ -57,14 +54,14 @@ def _turn(rate: Array, limit: float) -> Array:
 
 def moving(gait: GaitSpec, command: Array) -> Array:
     """Shape (N,) of 0 or 1: whether the command (N, c) asks for motion, so that the clock runs."""
-    xp = array_namespace(command)
+    xp = namespace(command)
     norm2 = xp.sum(command * command, axis=-1)
     return xp.astype(norm2 >= gait.stand_below**2, command.dtype)
 
 
 def clock(gait: GaitSpec, time_s: Array, command: Array) -> Array:
     """Shape (N, 2): sine and cosine of the phase, zero while standing; ``time_s`` (N,) since the policy started."""
-    xp = array_namespace(time_s)
+    xp = namespace(time_s)
     angle = 2.0 * math.pi * gait.frequency_hz * time_s
     pair = xp.stack((xp.sin(angle), xp.cos(angle)), axis=-1)
     return pair * moving(gait, command)[:, None]
@@ -78,21 +75,21 @@ def foot_phase(gait: GaitSpec, time_s: Array, foot_offset: Array) -> Array:
         time_s: Shape (N,).
         foot_offset: ``gait.foot_offset`` as an array (feet,) on the device of ``time_s``.
     """
-    xp = array_namespace(time_s)
+    xp = namespace(time_s)
     phase = gait.frequency_hz * time_s[:, None] + foot_offset[None, :]
     return phase - xp.floor(phase)
 
 
 def swing_arc(gait: GaitSpec, phase: Array) -> Array:
     """Shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 during swing."""
-    xp = array_namespace(phase)
+    xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     return xp.sin(math.pi * limited(progress, 0.0, 1.0))
 
 
 def stride(gait: GaitSpec, phase: Array) -> Array:
     """Shape of ``phase``, in [-1, 1]: falls evenly from 1 to -1 in stance and swings back along a cosine."""
-    xp = array_namespace(phase)
+    xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     back = -xp.cos(math.pi * limited(progress, 0.0, 1.0))
     return xp.where(phase < gait.duty, 1.0 - 2.0 * phase / gait.duty, back)
@@ -100,7 +97,7 @@ def stride(gait: GaitSpec, phase: Array) -> Array:
 
 def sway(gait: GaitSpec, time_s: Array) -> Array:
     """Shape of ``time_s`` (N,), in [-1, 1]: the sine that moves the weight from foot to foot."""
-    xp = array_namespace(time_s)
+    xp = namespace(time_s)
     return xp.sin(2.0 * math.pi * (gait.frequency_hz * time_s + gait.sway_offset))
 
 
@@ -144,7 +141,7 @@ def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
 
 def tilt(quat_base_to_world_wxyz: Array) -> Array:
     """Roll and pitch of the base, (N, 2), as the sines that gravity in the base frame (N, 4 -> 3) shows."""
-    xp = array_namespace(quat_base_to_world_wxyz)
+    xp = namespace(quat_base_to_world_wxyz)
     w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
     return xp.stack((2.0 * (w * x + y * z), 2.0 * (w * y - x * z)), axis=-1)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.step_spec import LegSpec
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -30,7 +31,7 @@ class Legs:
     """
 
     def __init__(self, legs: tuple[LegSpec, ...], like: Array) -> None:
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def per_leg(name: str) -> Array:
             return xp.asarray([getattr(leg, name) for leg in legs], dtype=like.dtype, device=device(like))
@@ -47,7 +48,7 @@ class Legs:
     def feet(self, joint_pos_rad: Array) -> tuple[Array, Array]:
         """Feet of joint positions (N, 3 f): places (N, f, 3), m, and Jacobians (N, f, 3, 3), m/rad, column by joint;
         both in the base frame."""
-        xp = array_namespace(joint_pos_rad)
+        xp = namespace(joint_pos_rad)
         by_leg = xp.reshape(joint_pos_rad, (joint_pos_rad.shape[0], -1, 3))
         hip, thigh, lower = by_leg[..., 0], by_leg[..., 1], by_leg[..., 1] + by_leg[..., 2]
         foot_x, foot_z = -self.calf_m * xp.sin(lower), -self.calf_m * xp.cos(lower)
@@ -62,7 +63,7 @@ class Legs:
     def joints(self, feet_b: Array) -> Array:
         """Joint positions (N, 3 f), rad, that put the feet at (N, f, 3), m in the base frame, below the hips; of a
         place out of reach, those of the farthest in its direction."""
-        xp = array_namespace(feet_b)
+        xp = namespace(feet_b)
         place = feet_b - self.hip_b
         x, y, z = place[..., 0], place[..., 1], place[..., 2]
         side = self.side_m

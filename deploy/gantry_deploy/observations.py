@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.commands import shorten_goal
@@ -19,6 +19,7 @@ from gantry_deploy.kinematics import ArmKinematics
 from gantry_deploy.signals import Signals, TermConstants, TermInfo, given
 from gantry_hardware.errors import UnknownNameError
 from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.ops import namespace
 
 __all__ = [
     "TERMS",
@@ -51,7 +52,7 @@ def base_ang_vel(signals: Signals, constants: TermConstants) -> Array:
 
 def projected_gravity(signals: Signals, constants: TermConstants) -> Array:
     """Unit vector of gravity in the base frame, (N, 3): the third row of the rotation matrix, negated."""
-    xp = array_namespace(signals.quat_base_to_world_wxyz)
+    xp = namespace(signals.quat_base_to_world_wxyz)
     w, x, y, z = (signals.quat_base_to_world_wxyz[:, i] for i in range(4))
     return xp.stack((2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0), axis=-1)
 
@@ -87,7 +88,7 @@ def goal_command_term(signals: Signals, constants: TermConstants) -> Array:
 
     A command of zeros, which a lost operator's becomes, asks for the heading that the base has.
     """
-    xp = array_namespace(signals.command)
+    xp = namespace(signals.command)
     goal = shorten_goal(signals.command)
     aimless = (goal[:, 2:3] == 0.0) & (goal[:, 3:4] == 0.0)
     return xp.concat((goal[:, :3], xp.where(aimless, xp.ones_like(goal[:, 3:4]), goal[:, 3:4])), axis=-1)
@@ -105,7 +106,7 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
         raise ContractError(f"The observation 'elevation_map' needs a map of {shape} numbers; there is none.")
     if tuple(values.shape[1:]) != shape:
         raise ContractError(f"The elevation map has shape {tuple(values.shape[1:])}, the contract says {shape}.")
-    return array_namespace(values).reshape(values, (values.shape[0], -1))
+    return namespace(values).reshape(values, (values.shape[0], -1))
 
 
 def joint_lead(signals: Signals, constants: TermConstants) -> Array:
@@ -121,7 +122,7 @@ def ee_pos(signals: Signals, constants: TermConstants) -> Array:
 def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
     """Orientation of the end effector: its x and y axes in the base frame, (N, 6), which know no jumps."""
     rotation = _ee_pose(signals, constants)[1]
-    return array_namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+    return namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
 
 
 def object_pos(signals: Signals, constants: TermConstants) -> Array:
@@ -133,7 +134,7 @@ def object_rotation(signals: Signals, constants: TermConstants) -> Array:
     """Orientation of the object: its x and y axes in the base frame, (N, 6)."""
     quat = given(signals.object_pose_in_base, "object_rotation", "an object's pose")[:, 3:]
     rotation = rotation_matrix(quat)
-    return array_namespace(quat).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+    return namespace(quat).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
 
 
 def object_from_ee(signals: Signals, constants: TermConstants) -> Array:
@@ -155,7 +156,7 @@ def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
     if signals.ee_pose_in_base is None:
         if constants.kinematics is None:
             raise ContractError("The pose of an end effector needs an arm in the contract; it has none.")
-        xp = array_namespace(signals.joint_pos_rad)
+        xp = namespace(signals.joint_pos_rad)
         joints = xp.take(signals.joint_pos_rad, constants.chain_joints, axis=1)
         signals.ee_pose_in_base = constants.kinematics.forward(joints)
     return signals.ee_pose_in_base
@@ -238,7 +239,7 @@ class ObservationBuilder:
 
     def __init__(self, contract: PolicyContract, like: Array) -> None:
         self.contract = contract
-        self._xp = array_namespace(like)
+        self._xp = namespace(like)
         self._like = like
         for term in contract.observations:
             check_term(term)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract_parts import MapWindow
-from gantry_deploy.footing import heights_at
+from gantry_deploy.footing import cells_of, heights_at
 from gantry_deploy.step_spec import PostureSpec
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -32,15 +33,24 @@ class Posture:
     """
 
     def __init__(self, spec: PostureSpec, window: MapWindow, like: Array) -> None:
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: list[float]) -> Array:
             return xp.asarray([values], dtype=like.dtype, device=device(like))
 
-        self._spec, self._window = spec, window
+        def shares(places: list[tuple[float, float]]) -> Array:
+            """What each cell counts at each place, (cells, places)."""
+            each = cells_of(window, like)
+            zero = xp.zeros_like(each[:, 0, :1])
+            return heights_at(
+                window, each, zero + asarray([x for x, _ in places]), zero + asarray([y for _, y in places])
+            )
+
+        self._spec = spec
         ahead = [(x, y) for x in _evenly(*spec.ahead_m, AHEAD_POINTS) for y in SIDES_M]
-        self._ahead_x, self._ahead_y = asarray([x for x, _ in ahead]), asarray([y for _, y in ahead])
-        self._below = asarray(_evenly(-BELLY_M, BELLY_M, BELLY_POINTS))
+        below = _evenly(-BELLY_M, BELLY_M, BELLY_POINTS)
+        self._below, self._under = asarray(below), shares([(x + SOON_M, 0.0) for x in below])
+        self._ahead = shares(ahead)
 
     def __call__(self, ground: Array, front_sole_m: Array, pose: Array) -> Array:
         """What is added to the base's height, m, pitch and roll, rad, (N, 3).
@@ -50,15 +60,15 @@ class Posture:
             front_sole_m: (N,) the lower front sole's, m.
             pose: (N, 3) height over the present one, pitch and roll that the soles ask for.
         """
-        xp, spec = array_namespace(pose), self._spec
+        xp, spec = namespace(pose), self._spec
         zero = xp.zeros_like(pose[:, :1])
-        edge = xp.max(heights_at(self._window, ground, zero + self._ahead_x, zero + self._ahead_y), axis=1)
+        cells = xp.reshape(ground, (ground.shape[0], -1))
+        edge = xp.max(cells @ self._ahead, axis=1)
         step = edge - front_sole_m
         up = limited((step - spec.free_m) / spec.nose_m, 0.0, spec.nose_up_rad)
         up = xp.where(step < spec.wall_m, up, zero[:, 0])  # a wall is gone around
-        under = heights_at(self._window, ground, zero + self._below + SOON_M, zero + xp.zeros_like(self._below))
         rises = xp.tan(limited(up - pose[:, 1], -STEEPEST_RAD, STEEPEST_RAD))[:, None] * self._below
-        lacks = xp.max(under + spec.belly_m - rises, axis=1) - pose[:, 0]
+        lacks = xp.max(cells @ self._under + spec.belly_m - rises, axis=1) - pose[:, 0]
         higher = xp.maximum(spec.height_m_rad * up, limited(lacks, 0.0, spec.belly_up_m))
         return xp.stack((higher, -up, zero[:, 0]), axis=-1)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract_parts import MapWindow
-from gantry_deploy.footing import heights_at, neighbourhood
+from gantry_deploy.footing import cells_of, heights_at, neighbourhood
 from gantry_deploy.step_spec import SteerSpec
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -29,7 +30,7 @@ class Steering:
     """
 
     def __init__(self, spec: SteerSpec, window: MapWindow, like: Array) -> None:
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: Any) -> Array:
             return xp.asarray(values, dtype=like.dtype, device=device(like))
@@ -39,12 +40,11 @@ class Steering:
         self._step_rad = 2.0 * half / (count - 1)
         angles = [-half + i * self._step_rad for i in range(count)]
         self._angles = asarray(angles)
-        self._numbers = xp.arange(count, dtype=xp.int64, device=device(like))[:, None]
+        self._numbers = xp.arange(1, count - 1, dtype=xp.int64, device=device(like))[:, None]
         reach = [spec.reach_m * (i + 1) / spec.points for i in range(spec.points)]
         x = asarray([[x for _ in angles for x in reach]])
         y = asarray([[x * math.tan(a) for a in angles for x in reach]])
-        cells = window.rows * window.cols
-        each = xp.reshape(xp.eye(cells, dtype=like.dtype, device=device(like)), (cells, window.rows, window.cols))
+        each = cells_of(window, like)
 
         def shares(axes: tuple[int, ...], aside_m: float) -> Array:
             """What each cell counts at each point, (cells, ways x points), if cells are averaged along these axes."""
@@ -69,7 +69,7 @@ class Steering:
             lowest_m: (N, 1); the lowest standing sole's.
             highest_m: (N, 1); the highest one's.
         """
-        xp, spec = array_namespace(goal), self._spec
+        xp, spec = namespace(goal), self._spec
         distance = xp.sqrt(goal[:, 0] * goal[:, 0] + goal[:, 1] * goal[:, 1])
         bearing = xp.atan2(goal[:, 1], goal[:, 0])
         lacks, walls = self._lacks(ground, lowest_m, highest_m)
@@ -88,7 +88,7 @@ class Steering:
     def goes(self, goal: Array, near_m: float) -> Array:
         """Share (N, 1) of its velocity that the base is to move at, 0 to 1, on its way to goals (N, 4) that it turns to
         if they are farther than ``near_m``, altogether from twice that on."""
-        xp, spec = array_namespace(goal), self._spec
+        xp, spec = namespace(goal), self._spec
         distance = xp.sqrt(goal[:, 0] * goal[:, 0] + goal[:, 1] * goal[:, 1])
         if not self._looks:
             return xp.ones_like(distance)[:, None]
@@ -99,7 +99,7 @@ class Steering:
     def _lacks(self, ground: Array, lowest_m: Array, highest_m: Array) -> tuple[Array, Array]:
         """At points along each way, (N, ways, points): shares of ground that is missing on the worse side, and of
         walls."""
-        xp, spec = array_namespace(ground), self._spec
+        xp, spec = namespace(ground), self._spec
         ground = xp.reshape(ground, (ground.shape[0], -1))
         wall = xp.astype(ground > highest_m + spec.wall_m, ground.dtype)
         solid = xp.astype(ground > lowest_m - spec.deep_m, ground.dtype) - wall
@@ -109,13 +109,11 @@ class Steering:
 
     def _best(self, costs: Array) -> Array:
         """The cheapest angles (N, 2) of costs (N, ways, 2), between the ways by the parabola through three of them."""
-        xp = array_namespace(costs)
-        best = limited(xp.argmin(costs, axis=1), 1, costs.shape[1] - 2)
-        away = self._numbers - best[:, None]
-        before, here, after = (xp.sum(xp.where(away == k, costs, xp.zeros_like(costs)), axis=1) for k in (-1, 0, 1))
+        xp, before, here, after = namespace(costs), costs[:, :-2], costs[:, 1:-1], costs[:, 2:]
         between = 0.5 * (before - after) / limited(before - 2.0 * here + after, 1e-6, None)
-        place = xp.astype(best, costs.dtype) + limited(between, -1.0, 1.0)
-        return place * self._step_rad - self._spec.fan_rad
+        places = limited(between, -1.0, 1.0) * self._step_rad + self._angles[1:-1, None]
+        best = limited(xp.argmin(costs, axis=1), 1, costs.shape[1] - 2)
+        return xp.sum(xp.where(self._numbers == best[:, None], places, xp.zeros_like(places)), axis=1)
 
 
 def _far(distance: Array, near_m: float) -> Array:

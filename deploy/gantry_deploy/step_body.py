@@ -24,6 +24,10 @@ class Body:
     """(N, f, 3) in the base frame, m."""
     feet: Array
     """(N, f, 3) in the level frame, m."""
+    lowest: Array
+    """(N, 1) sole of the feet that are to stand, over the base, m."""
+    highest: Array
+    """(N, 1)."""
     jacobian_b: Array
     """(N, f, 3, 3) of the feet in the base frame, m/rad."""
     swings: Array
@@ -58,5 +62,8 @@ class Plan:
     """(N, 1) rad/s."""
     places: Array
     """(N, f, 3) where the feet in the air are to land, in the level frame, m."""
+    ways: Array
+    """(N, f, :data:`~gantry_deploy.steps.CRESTS`) the map's heights over the base from where a foot is to where it is
+    to land, m."""
     pose: Array
     """(N, 3) added to the base's height, pitch and roll, m and rad."""

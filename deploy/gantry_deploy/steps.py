@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.arrays import limited
@@ -29,6 +29,7 @@ from gantry_deploy.steering import Steering
 from gantry_deploy.step_body import Body, Plan
 from gantry_deploy.step_spec import LIFT_SHARE, LegSpec
 from gantry_mapping.frames import base_to_base_yaw
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -57,12 +58,12 @@ MOST_M_S2, MOST_ROLL_RAD = 4.0, 0.3
 LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
 """Vertical force of all feet, over the mass."""
 CRESTS = tuple(i / 5.0 for i in range(6))
-"""Where on a foot's way the ground is looked at."""
+"""Where on a foot's way the ground is looked at: its start is 0, its end 1."""
 
 
 def apply(matrix: Array, vectors: Array) -> Array:
     """Vectors (N, ..., f, 3) times matrices (N, 3, 3), one for all f."""
-    return vectors @ array_namespace(matrix).matrix_transpose(matrix)
+    return vectors @ namespace(matrix).matrix_transpose(matrix)
 
 
 class Stepper:
@@ -80,7 +81,7 @@ class Stepper:
         gait, window = contract.gait, contract.map_window
         if gait is None or gait.steps is None or window is None:
             raise ContractError("Legs that are told where to step need 'gait.steps' and 'map_window'.")
-        self._xp = xp = array_namespace(like)
+        self._xp = xp = namespace(like)
         self._contract, self._gait, self._window = contract, gait, window
         spec = gait.steps
         self._support, self._way = spec.support, spec.swing
@@ -101,8 +102,7 @@ class Stepper:
         self._long_m = max(hip[0] for hip in hips) - min(hip[0] for hip in hips)
         self._wide_m = sum(abs(leg.hip_in_base_m[1] + leg.side_m) for leg in spec.legs) / 2.0
         self._across = asarray([_across(spec.legs, end) for end in (True, False)])
-        self._stiffness = asarray(contract.stiffness_nm_rad)
-        self._effort = asarray([contract.effort_limit_nm])
+        self._stiffness, self._effort = asarray(contract.stiffness_nm_rad), asarray([contract.effort_limit_nm])
         self._mass_b, self._inertia = asarray(spec.support.mass_in_base_m), asarray(spec.support.inertia_kg_m2)
         self._along = asarray(CRESTS)
         self._footholds = Footholds(spec.footholds, spec.legs, window, like)
@@ -180,12 +180,13 @@ class Stepper:
         falls = vel[:, None, 2] + moves[..., 2] < -way.early_m_s
         stands = ~swings | (near & (progress > way.early_share) & ~falls)
         bound = self._bound(feet[..., :2], (vel[:, None] + moves)[..., :2], progress)
-        known = level, ang_vel_b, vel, joint_pos, feet_b, feet, jacobian, swings, progress, left_s
+        soles = _extremes(feet[..., 2] - way.foot_radius_m, swings)
+        known = level, ang_vel_b, vel, joint_pos, feet_b, feet, *soles, jacobian, swings, progress, left_s
         return Body(*known, drive, goes, rests, stands, ground, void, bound)
 
     def _steered(self, command: Array, ground: Array, soles: Array, due: Array) -> tuple[Array, Array]:
-        """The share (N, 1) of its velocity that the base moves at, and the velocity (N, 3) that the goal amounts to, on
-        the way to it that the map shows."""
+        """The share (N, 1) of its velocity that the base moves at, and the velocity (N, 3), on the way that the map
+        shows."""
         carrot = self._contract.command.carrot
         assert self._steering is not None
         assert carrot is not None
@@ -230,14 +231,15 @@ class Stepper:
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
         land = self.landing(body, vel, turn) + shift[..., :2]
-        highest = self._standing_soles(body)[1] + STEP_UP_M
-        moved = self._footholds(body.ground, land, vel, body.void, highest, body.bound, body.progress)
+        most = body.highest + STEP_UP_M
+        moved = self._footholds(body.ground, land, vel, body.void, most, body.bound, body.progress)
         land = land + moved
         # A body that goes on as it was leaves the feet behind that were moved.
         along = xp.mean(moved * xp.astype(body.swings, moved.dtype)[..., None], axis=1)
         vel = xp.where(body.rests, vel, vel + self._footholds.follow_1_s * along)
-        height = self.stepped_on(body, land) + shift[..., 2] + self._way.foot_radius_m
-        return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), steps[:, 9:])
+        ways = self._ways(body, land)
+        height = self._stepped_on(body, ways[..., -1]) + shift[..., 2] + self._way.foot_radius_m
+        return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), ways, steps[:, 9:])
 
     def landing(self, body: Body, vel: Array, turn: Array) -> Array:
         """Where feet would land on a plane, (N, f, 2), m in the level frame, at this velocity of the base."""
@@ -254,23 +256,33 @@ class Stepper:
         """The map's heights over the base (N, k), m, at places (N, k, 2)."""
         return solid_heights_at(self._window, ground, places[..., 0], places[..., 1], void)
 
+    def _ways(self, body: Body, land: Array) -> Array:
+        """The map's heights over the base on the ways of feet to places (N, f, 2): at :data:`CRESTS`, (N, f, 6), m."""
+        start, shape = body.feet[:, :, None, :2], (*land.shape[:2], len(CRESTS))
+        between = start + self._along[:, None] * (land[:, :, None] - start)
+        over = self._heights(body.ground, self._xp.reshape(between, (shape[0], shape[1] * shape[2], 2)), body.void)
+        return self._xp.reshape(over, shape)
+
     def stepped_on(self, body: Body, places: Array) -> Array:
         """Heights over the base (N, f), m, that feet are sent to at places (N, f, 2) as the map has them; beside a void
         the map's are those of neither side, and count no further than :data:`STEP_DOWN_M` and :data:`STEP_UP_M`."""
-        xp, highest = self._xp, self._standing_soles(body)[1]
-        return xp.minimum(xp.maximum(self._heights(body.ground, places, body.void), body.void), highest + STEP_UP_M)
+        return self._stepped_on(body, self._heights(body.ground, places, body.void))
 
-    def _standing_soles(self, body: Body) -> tuple[Array, Array]:
-        """Lowest and highest sole of the feet that are to stand, over the base, (N, 1) each, m."""
-        return _extremes(body.feet[..., 2] - self._way.foot_radius_m, body.swings)
+    def _stepped_on(self, body: Body, heights: Array) -> Array:
+        return self._xp.minimum(self._xp.maximum(heights, body.void), body.highest + STEP_UP_M)
 
-    def soles(self, body: Body, places: Array) -> Array:
-        """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way."""
+    def soles(self, body: Body, land_m: Array, under_m: Array | None = None) -> Array:
+        """Heights over the base (N, f), m, between which it is carried: those of feet in the air change on the way.
+
+        Args:
+            body: From :meth:`sense`.
+            land_m: (N, f) height over the base that feet in the air are sent to.
+            under_m: (N, f) the map's heights under the feet; None looks there.
+        """
         xp, radius = self._xp, self._way.foot_radius_m
-        lowest, highest = self._standing_soles(body)
-        under = self._heights(body.ground, body.feet[..., :2], body.void)
-        under = xp.minimum(xp.maximum(under, lowest - LEVEL_M), highest + LEVEL_M)
-        moving = under + body.progress * (places[..., 2] - radius - under)
+        under = self._heights(body.ground, body.feet[..., :2], body.void) if under_m is None else under_m
+        under = xp.minimum(xp.maximum(under, body.lowest - LEVEL_M), body.highest + LEVEL_M)
+        moving = under + body.progress * (land_m - radius - under)
         soles = xp.where(body.swings, moving, body.feet[..., 2] - radius)
         return xp.maximum(soles, xp.max(soles, axis=1, keepdims=True) - DEEP_M)
 
@@ -283,7 +295,7 @@ class Stepper:
         ahead = _due(self._ease(now), self._ease(soon))
         to_go = plan.places[..., :2] - body.feet[..., :2]
         flat = body.feet[..., :2] + ahead[..., None] * to_go
-        apex = self._apex(body, plan.places)
+        apex = self._apex(body, plan)
         risen = _due(xp.sin(0.5 * math.pi * _share(now / 0.4)), xp.sin(0.5 * math.pi * _share(soon / 0.4)))
         down = 0.5 + 0.5 * xp.cos(math.pi * _share((soon - APEX_SHARE) / (1.0 - APEX_SHARE)))
         rises = body.feet[..., 2] + risen * (apex - body.feet[..., 2])
@@ -298,16 +310,11 @@ class Stepper:
         whole = self._way.arrive - LIFT_SHARE
         return 0.5 - 0.5 * self._xp.cos(math.pi * _share((share - LIFT_SHARE) / whole))
 
-    def _apex(self, body: Body, places: Array) -> Array:
+    def _apex(self, body: Body, plan: Plan) -> Array:
         """How high feet are lifted, (N, f), m over the base."""
-        xp, radius = self._xp, self._way.foot_radius_m
-        start, count = body.feet[:, :, None, :2], len(CRESTS)
-        between = start + self._along[:, None] * (places[:, :, None, :2] - start)
-        shape = places.shape[:2]
-        over = self._heights(body.ground, xp.reshape(between, (shape[0], shape[1] * count, 2)), body.void)
-        crest = xp.max(xp.reshape(over, (*shape, count)), axis=-1) + radius
-        ends = xp.maximum(places[..., 2], self._standing_soles(body)[1] + radius)
-        return xp.maximum(places[..., 2], xp.minimum(crest, ends + CREST_M)) + self._way.clearance_m
+        xp, radius, end = self._xp, self._way.foot_radius_m, plan.places[..., 2]
+        most = xp.maximum(end, body.highest + radius) + CREST_M
+        return xp.maximum(end, xp.minimum(xp.max(plan.ways, axis=-1) + radius, most)) + self._way.clearance_m
 
     def _standing(self, body: Body, plan: Plan) -> Array:
         """Targets of all joints by which the standing feet push the base as wished, (N, 3 f), rad.
@@ -326,7 +333,7 @@ class Stepper:
 
     def held(self, body: Body, plan: Plan) -> Array:
         """Height over the present one, pitch and roll (N, 3) for the ground below the feet and ahead."""
-        xp, pose = self._xp, self.pose(self.soles(body, plan.places))
+        xp, pose = self._xp, self.pose(self.soles(body, plan.places[..., 2], plan.ways[..., 0]))
         if self._posture is None:
             return pose
         sole = xp.min(xp.take(body.feet[..., 2], self._ends[0], axis=1), axis=1) - self._way.foot_radius_m
@@ -370,7 +377,7 @@ def _across(legs: tuple[LegSpec, ...], front: bool) -> list[float]:
 
 def _tilted(roll: Array, pitch: Array) -> Array:
     """Rotations (N, 3, 3) by angles (N,), rad: roll first, then pitch."""
-    xp = array_namespace(roll)
+    xp = namespace(roll)
     cr, sr, cp, sp, zero = xp.cos(roll), xp.sin(roll), xp.cos(pitch), xp.sin(pitch), xp.zeros_like(roll)
     rows = (cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr)
     return xp.reshape(xp.stack(rows, axis=-1), (-1, 3, 3))
@@ -378,7 +385,7 @@ def _tilted(roll: Array, pitch: Array) -> Array:
 
 def _extremes(soles: Array, away: Array) -> tuple[Array, Array]:
     """Lowest and highest (N, 1) of soles (N, f), m, but for those that are away (N, f)."""
-    xp = array_namespace(soles)
+    xp = namespace(soles)
     far = xp.full_like(soles, 1e3)
     lowest = xp.min(xp.where(away, far, soles), axis=1, keepdims=True)
     return lowest, xp.max(xp.where(away, -far, soles), axis=1, keepdims=True)

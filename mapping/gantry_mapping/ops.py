@@ -14,8 +14,15 @@ from gantry_mapping.errors import MappingError
 
 Array = Any
 
+_NAMESPACES: dict[type, Any] = {}
 _MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))
 _STRIDES = (0x9E3779B1 - (1 << 32), 0x85EBCA77 - (1 << 32), 0xC2B2AE3D - (1 << 32))
+
+
+def namespace(array: Array) -> Any:
+    """The array's namespace, remembered by its type: asking anew takes a robot's single row as long as the work."""
+    kind = type(array)
+    return _NAMESPACES.get(kind) or _NAMESPACES.setdefault(kind, array_namespace(array))
 
 
 def scatter_max(target: Array, index: Array, values: Array) -> Array:
@@ -72,7 +79,7 @@ def hash_uniform(seed: int, stream: Array, count: Array, row: Array, col: Array)
     Returns:
         Shape (N, K, L), float32.
     """
-    xp = array_namespace(row)
+    xp = namespace(row)
     key = _mix(_mix(_int32(xp, stream) * _STRIDES[0] + (seed & 0x7FFFFFFF)) + _int32(xp, count))
     rows = _mix(_int32(xp, row) * _STRIDES[1] + key[:, None])
     cols = _mix(_int32(xp, col) * _STRIDES[2] + key[:, None])

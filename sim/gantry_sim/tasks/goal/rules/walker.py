@@ -85,7 +85,7 @@ class RuleWalker:
         land = self._stepper.landing(body, vel, turn)
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
         flat = now.to_level(places[..., :2])
-        soles = self._stepper.soles(body, torch.cat((flat, places[..., 2:]), -1))
+        soles = self._stepper.soles(body, places[..., 2])
         self._uneven = _range(soles)
         shift = (flat - land) * body.swings[..., None]
         front = self._stepper.end_of == 0
