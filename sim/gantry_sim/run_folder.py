@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,44 @@ def read_run(folder: Path) -> RunCfg:
         raise
     except (ValueError, KeyError, TypeError) as error:  # no text, no JSON, or not this JSON
         raise RunError(f"'{path}' is damaged: {type(error).__name__} {error}.") from error
+
+
+def lengthen_run(cfg: RunCfg, folder: Path, preset: Preset) -> RunCfg:
+    """Let an existing run last longer than it was planned to; its record says so.
+
+    Args:
+        cfg: As :func:`read_run` found it.
+        folder: Its folder; no other process may train in it.
+        preset: The same configuration with longer times: ``learner.total_steps``, and imitation in
+            ``learner.guide``. What is scheduled over them is stretched.
+
+    Returns:
+        The longer run.
+
+    Raises:
+        RunError: If it would last shorter, or the folder cannot be written.
+    """
+    old, new = (_lengths(preset.learner) for preset in (cfg.preset, preset))
+    for name, value in new.items():
+        if value < old[name]:
+            raise RunError(f"{name} is {old[name]} in '{folder}'; a run can be made longer, not shorter ({value}).")
+    was = {name: value for name, value in old.items() if value != new[name]}
+    if not was:
+        return cfg
+    longer = replace(cfg, preset=preset)
+    with hold_run(folder):
+        path = folder / CONFIG_FILE
+        record = json.loads(path.read_text())
+        record["lengthened"] = [*record.get("lengthened", []), {"at_utc": _now_utc(), "was": was}]
+        write_json(path, record | {"learner": longer.as_dict()["learner"]})
+    return longer
+
+
+def _lengths(learner: Any) -> dict[str, int]:
+    lengths = {"learner.total_steps": learner.total_steps}
+    if getattr(learner, "guide", None) is not None:
+        lengths["learner.guide.imitation_iterations"] = learner.guide.imitation_iterations
+    return lengths
 
 
 def add_session(folder: Path, iteration: int) -> None:

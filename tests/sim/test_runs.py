@@ -82,12 +82,11 @@ def small_training(*words):
         ([], "Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER."),
         (["--resume", "missing"], "'missing' is no run folder: there is no config.json in it."),
         (["--resume", "file"], "'file' is no run folder: there is no config.json in it."),
-        (
-            ["--resume", "file", "--seed", "2"],
-            "leave out task, preset, device, seed, folder, teacher, --steps and --set.",
-        ),
-        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher, --steps and --set."),
-        (["--resume", "file", "--steps", "2k"], "teacher, --steps and --set."),
+        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder, teacher and --set, but"),
+        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher and --set, but"),
+        (["--resume", "file", "--set", "learner.gamma=0.9"], "longer: --steps, learner.total_steps and learner.guide."),
+        (["--resume", "file", "--steps", "2k"], "'file' is no run folder"),
+        (["--resume", "file", "--steps", "1k", "--set", "learner.total_steps=5"], "'file' is no run folder"),
         ([GO2, "--steps", "few"], "'few' is no number of steps; expected for example 200000, 200k or 1.5M"),
         ([GO2, "--steps", "0"], "'0' is no number of steps"),
         ([GO2, "--steps", "1k", "--set", "learner.total_steps=5"], "mean the same; give one of them."),
@@ -365,6 +364,39 @@ def test_every_session_of_a_run_is_written_down_and_learns_with_as_many_threads(
     sessions = json.loads((folder / "config.json").read_text())["sessions"]
     assert [session["iteration"] for session in sessions] == [0, 2]
     assert all(session.keys() == {"iteration", "git_commit", "started_utc"} for session in sessions)
+
+
+def test_a_run_that_is_over_goes_on_if_it_is_made_longer(capsys, tmp_path):
+    learner = replace(find_task(GO2).preset("cpu").learner, total_steps=16 * 24 * 2, hidden=(8,), critic_hidden=(8,))
+    cfg = configured(num_envs=16)
+    folder = create_run(replace(cfg, preset=replace(cfg.preset, learner=learner)), tmp_path / "run")
+    assert train(read_run(folder), folder)[0].iteration == 2
+    more = [
+        "train",
+        "--resume",
+        "run",
+        "--episodes",
+        "0",
+        "--no-export",
+        "--set",
+        "learner.guide.imitation_iterations=",
+    ]
+    assert gantry(capsys, *more[:-1], f"{more[-1]}7000", "--steps", 16 * 24 * 4)[0] == 0
+    record = json.loads((folder / "config.json").read_text())
+    assert [session["iteration"] for session in record["sessions"]] == [0, 2]
+    assert [entry["was"]["learner.total_steps"] for entry in record["lengthened"]] == [16 * 24 * 2]
+    longer = read_run(folder).preset
+    assert longer.learner == replace(learner, total_steps=1536, guide=replace(learner.guide, imitation_iterations=7000))
+    assert open_run(folder)[1].iteration == 4
+
+    def refused(*words):
+        code, _, err = gantry(capsys, *words)
+        return code, err.strip()
+
+    said = "a run can be made longer, not shorter (768)."
+    assert refused(*more[:-2], "--steps", "768") == (2, f"Error: learner.total_steps is 1536 in 'run'; {said}")
+    assert refused(*more[:-1], f"{more[-1]}many")[0] == 2
+    assert json.loads((folder / "config.json").read_text()) == record
 
 
 def test_only_a_repository_that_tracks_this_package_gives_its_commit(tmp_path, monkeypatch):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 STEPS_FIELD = "learner.total_steps"
 """Field of a preset that ``--steps`` sets."""
+LENGTH_FIELDS = (STEPS_FIELD, "learner.guide.imitation_iterations")
+"""Fields that may be raised when a run is resumed."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,22 +73,25 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     _check(args)
     from gantry_sim.guided import copy_teacher, load_teacher
-    from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
+    from gantry_sim.run_folder import RunCfg, check_run, create_run, lengthen_run, read_run
     from gantry_sim.tasks.registry import find_task
 
+    changes = [*args.changes, *([] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"])]
     if args.resume is not None:
-        return read_run(args.resume), args.resume, True
+        cfg = read_run(args.resume)
+        if changes:
+            cfg = lengthen_run(cfg, args.resume, changed(cfg.preset, changes))
+        return cfg, args.resume, True
     task = find_task(args.task)
     device = args.device or "cpu"
     preset_name = preset_for(device, args.preset, list(task.presets))
-    shorter = [] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"]
     script, preset = _script(args), task.preset(preset_name)
     teacher = None if script else args.teacher
     if script:
         preset = task.script(script).preset(preset)
     elif teacher is not None:
         preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
-    preset = changed(preset, [*args.changes, *shorter])
+    preset = changed(preset, changes)
     seed = 1 if args.seed is None else args.seed
     cfg = RunCfg(task, preset_name, preset, device, seed, teacher=teacher, script=script)
     check_run(cfg)
@@ -99,29 +104,37 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
+    twice = args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes)
     if args.resume is not None:
-        others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher, args.steps)
-        if args.changes or any(value is not None for value in (*others, args.demos, args.base, args.minutes)):
-            raise UsageError(
-                "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, "
-                "teacher, --steps and --set."
-            )
-        find_run(args.resume, RunError)
-        return
-    if args.task is None:
+        _check_resumed(args)
+    elif args.task is None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
-    require_task(args.task)
-    if is_arm_task(args.task):
-        return
-    for name in ("demos", "base", "minutes"):
-        if getattr(args, name) is not None:
-            raise UsageError(f"--{name} is for manipulation tasks: {', '.join(arm_task_names())}.")
-    if args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes):
+    else:
+        require_task(args.task)
+        if is_arm_task(args.task):
+            return
+        for name in ("demos", "base", "minutes"):
+            if getattr(args, name) is not None:
+                raise UsageError(f"--{name} is for manipulation tasks: {', '.join(arm_task_names())}.")
+    if twice:
         raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
     if args.run_dir is not None:
         require_fresh(args.run_dir)
     if args.teacher is not None:
         require_teacher(str(args.teacher))
+
+
+def _check_resumed(args: argparse.Namespace) -> None:
+    others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher, args.demos, args.base)
+    named = [change.partition("=")[0] for change in args.changes]
+    if any(value is not None for value in (*others, args.minutes)) or not set(named) <= set(LENGTH_FIELDS):
+        raise UsageError(
+            "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, teacher and "
+            f"--set, but for what makes it longer: --steps, {' and '.join(LENGTH_FIELDS)}."
+        )
+    find_run(args.resume, RunError)
+    if (args.changes or args.steps is not None) and is_arm_task(trained_task(args.resume)):
+        raise UsageError("A run of a manipulation task is resumed as long as it was; leave out --steps and --set.")
 
 
 def _script(args: argparse.Namespace) -> str:
@@ -226,6 +239,7 @@ COMMAND = Command(
   gantry train velocity-flat-go2 --steps 200k --episodes 20     # a short one, to see how it goes
   gantry train velocity-flat-go1 --seed 3 --set env.num_envs=512 --set learner.gamma=0.98
   gantry train --resume runs/velocity-flat-go2-cpu-s1-20260101-120000
+  gantry train --resume runs/velocity-flat-go2-cpu-s1-20260101-120000 --steps 4M     # and further than was planned
   gantry train velocity-flat-g1 --device cuda:0
   gantry train ame2-go2-student --teacher runs/ame2-go2-cpu-s1-20260101-120000
   gantry train yam-lift --demos demos/lift --run-dir runs/lift-bc
