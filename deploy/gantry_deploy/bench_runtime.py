@@ -45,6 +45,8 @@ JITTER_RATE_HZ = 50.0
 """... at this rate."""
 ITERATIONS = 20_000
 """Policy steps that are timed, after a tenth as many that are not."""
+YARDSTICK_SUMS = 1000
+"""Sums of twelve numbers each that make up the arithmetic by which a machine's own spread is told."""
 SETTLE_S = 5.0
 """Longest time that a loop has to get under the policy; a first picture may take a second."""
 BUILT_IN_ROBOT = "go2"
@@ -87,7 +89,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         if machine["load_1min"] > 0.5 * machine["cores"]:
             print("note: this machine is busy with other work, which shows in every number below")
         compute = measure_step(PolicyRunner(bundle, spec), spec, args.iterations)
-        _print_compute(compute, bundle.contract)
+        yardstick = measure_yardstick(min(args.iterations, 2000))
+        _print_compute(compute | {"fixed arithmetic": yardstick}, bundle.contract)
+        if yardstick["p99_s"] > 1.25 * yardstick["p50_s"]:
+            print(
+                f"note: what is always the same took {yardstick['p99_s'] / yardstick['p50_s']:.1f} times its median at "
+                "p99; so much of the p99 above is this machine's"
+            )
         print(f"\nloops of {args.seconds:g} s in real time; period in ms, jitter is the p99 of |period - nominal|")
         print(f"{'':26}{'p50':>9}{'p99':>9}{'max':>9}{'jitter':>9}{'missed':>8}  mode at the end")
         priority = args.realtime_priority
@@ -106,6 +114,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         "bundle": args.bundle or "built in",
         "machine": machine,
         "compute": compute,
+        "yardstick": yardstick,
         "realtime_priority": priority,
         "timers": timers,
         "loops": loops,
@@ -195,6 +204,21 @@ def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict
         timing.add("safety", judged - start + done - stepped)
         timing.add("step", done - start)
     return timing.summary()
+
+
+def measure_yardstick(iterations: int) -> dict[str, float]:
+    """Time the same arithmetic again and again: what its p99 has over its median is the machine's doing.
+
+    Returns:
+        Count, mean, p50, p99 and max, seconds.
+    """
+    timing, values = TimingLog(("sums",), iterations), np.ones((1, 12), dtype=np.float32)
+    for _ in range(iterations):
+        start = time.perf_counter()
+        for _ in range(YARDSTICK_SUMS):
+            np.add(values, values)
+        timing.add("sums", time.perf_counter() - start)
+    return timing.summary()["sums"]
 
 
 def random_state(spec: RobotSpec, rng: np.random.Generator) -> RobotState:

@@ -118,7 +118,11 @@ def test_the_command_reports_everything_as_json(tmp_path, capsys, bundle):
     assert report["timers"][0]["timing"]["period"]["count"] == 20
     assert report["machine"]["cores"] > 0
     assert report["compute"]["infer"]["count"] == 20
-    assert "ROS 2: left out on request" in capsys.readouterr().out
+    assert report["yardstick"]["count"] == 20
+    assert report["yardstick"]["p99_s"] >= report["yardstick"]["p50_s"] > 0
+    said = capsys.readouterr().out
+    assert "fixed arithmetic" in said
+    assert "ROS 2: left out on request" in said
 
 
 def test_a_wrong_bench_or_option_is_answered_with_the_near_miss(capsys):
