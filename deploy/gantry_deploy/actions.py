@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy import footing
 from gantry_deploy import gait as gait_clock
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.steps import Stepper
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -38,7 +39,7 @@ class ActionDecoder:
 
     def __init__(self, contract: PolicyContract, like: Array) -> None:
         self._contract = contract
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: Any, dtype: Any = like.dtype) -> Array:
             return xp.asarray(values, dtype=dtype, device=device(like))

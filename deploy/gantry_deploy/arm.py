@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.arm_spec import BODY_TARGET
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.kinematics import ArmKinematics, damped_step, rotation_error, rotation_of_vector
 from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -38,7 +39,7 @@ class ArmDecoder:
         arm = contract.arm
         if arm is None:
             raise ContractError(f"The contract for '{contract.robot}' describes no arm.")
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: Any, dtype: Any = like.dtype) -> Array:
             return xp.asarray(values, dtype=dtype, device=device(like))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.bev_layout import CHANNELS as CHANNELS
 from gantry_deploy.bev_layout import BevLayout as BevLayout
@@ -27,6 +27,7 @@ from gantry_deploy.surroundings import (
     Surroundings,
     some_rows,
 )
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -72,14 +73,14 @@ def bev_raster(around: Surroundings, pose_in_world: Array, layout: BevLayout) ->
     at_once = max(1, _MAX_WORK // (slots * layout.pixels**2))
     if rows <= at_once:
         return _Canvas(around, pose_in_world, layout).draw()
-    xp = array_namespace(pose_in_world)
+    xp = namespace(pose_in_world)
     spans = [slice(start, start + at_once) for start in range(0, rows, at_once)]
     return xp.concat([_Canvas(some_rows(around, part), pose_in_world[part], layout).draw() for part in spans], axis=0)
 
 
 def speed_code(speed_m_s: Array) -> Array:
     """Brightness of speeds, 127 to 255, as doubles: 127 + 128 clip((v + 2.67) / 36, 0, 1), rounded."""
-    xp = array_namespace(speed_m_s)
+    xp = namespace(speed_m_s)
     share = xp.clip((xp.astype(speed_m_s, xp.float64) + SPEED_OFFSET_M_S) / SPEED_SPAN_M_S, 0.0, 1.0)
     return xp.floor(127.0 + 128.0 * share + 0.5)
 
@@ -88,7 +89,7 @@ class _Canvas:
     """Draws one batch; B cars, rasters of H x W."""
 
     def __init__(self, around: Surroundings, pose_in_world: Array, layout: BevLayout) -> None:
-        self.xp: Any = array_namespace(pose_in_world)
+        self.xp: Any = namespace(pose_in_world)
         self.around, self.layout = around, layout
         xp = self.xp
         self.device = device(pose_in_world)

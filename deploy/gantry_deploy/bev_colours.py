@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.bev import BevLayout
 from gantry_deploy.errors import ContractError
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -49,7 +50,7 @@ def bev_picture(
     Raises:
         ContractError: If the raster has another shape than the layout says.
     """
-    xp = array_namespace(raster)
+    xp = namespace(raster)
     pixels = raster.shape[-1]
     layout = BevLayout(pixels, behind_m=0.25 * pixels) if layout is None else layout
     if tuple(raster.shape[1:]) != layout.shape:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_hardware.cars import CarSpec
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -45,7 +44,7 @@ class DriveDecoder:
         drive = contract.drive
         if drive is None:
             raise ContractError(f"The contract for '{contract.robot}' drives no car.")
-        self._xp = array_namespace(like)
+        self._xp = namespace(like)
         self._drive = drive
         self._bound = contract.action.clip
         self._dt_s = contract.dt_s

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.bev import bev_raster
 from gantry_deploy.drive_spec import STEERING, DriveSpec
@@ -15,6 +15,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.route import OnRoute, RouteView, along_route, locate, pick_rows, to_car
 from gantry_deploy.signals import Signals, TermConstants, TermInfo, given
 from gantry_deploy.surroundings import Surroundings
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -43,13 +44,13 @@ def yaw_rate(signals: Signals, constants: TermConstants) -> Array:
 def route_points(signals: Signals, constants: TermConstants) -> Array:
     """The route at the L lookahead distances from the car's place on it, (N, 2 L): x, y of each in the car's frame."""
     places = _route(signals, "route_points").points_in_car(_lookahead(constants, "route_points"))
-    return array_namespace(places).reshape(places, (places.shape[0], -1))
+    return namespace(places).reshape(places, (places.shape[0], -1))
 
 
 def route_error(signals: Signals, constants: TermConstants) -> Array:
     """Distance to the left of the route, m, and heading minus the route's, rad, in (-pi, pi], (N, 2)."""
     route = _route(signals, "route_error")
-    return array_namespace(route.lateral_m).stack((route.lateral_m, route.heading_error_rad), axis=-1)
+    return namespace(route.lateral_m).stack((route.lateral_m, route.heading_error_rad), axis=-1)
 
 
 def route_curvature(signals: Signals, constants: TermConstants) -> Array:
@@ -69,13 +70,13 @@ def route_widths(signals: Signals, constants: TermConstants) -> Array:
     ones, then the right ones, m."""
     route, ahead = _route(signals, "route_widths"), _lookahead(constants, "route_widths")
     sides = [route.values(values, ahead) for values in _edges(signals, "route_widths")]
-    return array_namespace(sides[0]).concat(sides, axis=-1)
+    return namespace(sides[0]).concat(sides, axis=-1)
 
 
 def lane_edges(signals: Signals, constants: TermConstants) -> Array:
     """From ``base_link`` to the lane's left and right edges, (N, 2), m, negative beyond them."""
     route = _route(signals, "lane_edges")
-    xp = array_namespace(route.lateral_m)
+    xp = namespace(route.lateral_m)
     left, right = (route.values(v, xp.zeros_like(route.lateral_m[:, None])) for v in _edges(signals, "lane_edges"))
     return xp.concat((left - route.lateral_m[:, None], right + route.lateral_m[:, None]), axis=-1)
 
@@ -84,7 +85,7 @@ def stop_line(signals: Signals, constants: TermConstants) -> Array:
     """Distance along the route to the next stop line, m, no more than the contract's range, and its state: 0 for none
     or green, 0.5 yellow, 1 red, (N, 2)."""
     values = given(_around(signals).stop_line, "stop_line", "the next stop line")
-    xp = array_namespace(values)
+    xp = namespace(values)
     farthest = _drive(constants).stop_line_range_m
     return xp.concat((xp.clip(values[:, 0:1], -farthest, farthest), values[:, 1:2]), axis=-1)
 
@@ -97,7 +98,7 @@ def objects(signals: Signals, constants: TermConstants) -> Array:
     """
     seen, pose = _objects(signals, constants), _pose(signals, "objects")
     velocity = given(signals.lin_vel_base_in_base_m_s, "objects", "the car's velocity")
-    xp = array_namespace(seen)
+    xp = namespace(seen)
     place = to_car(seen[..., :2] - pose[:, None, :2], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))
     yaw = seen[..., 2] - pose[:, None, 2]
     sin, cos, along = xp.sin(yaw), xp.cos(yaw), seen[..., 3]
@@ -138,7 +139,7 @@ def lead_object(signals: Signals, constants: TermConstants) -> Array:
     seen, at = _on_route(signals, constants, "lead_object")
     drive = _drive(constants)
     velocity = given(signals.lin_vel_base_in_base_m_s, "lead_object", "the car's velocity")
-    xp = array_namespace(seen)
+    xp = namespace(seen)
     along, left = _along(seen, at)
     yaw, half = seen[..., 2], 0.5 * seen[..., 4:6]
     turn_cos = xp.abs(xp.cos(yaw) * at.tangent[..., 0] + xp.sin(yaw) * at.tangent[..., 1])
@@ -169,7 +170,7 @@ def _on_route(signals: Signals, constants: TermConstants, term: str) -> tuple[Ar
 
 def _along(seen: Array, at: OnRoute) -> tuple[Array, Array]:
     """Speeds of objects along the route and to the left of it, (N, K) each, m/s."""
-    xp = array_namespace(seen)
+    xp = namespace(seen)
     tangent, speed, yaw = at.tangent, seen[..., 3], seen[..., 2]
     ahead = speed * (xp.cos(yaw) * tangent[..., 0] + xp.sin(yaw) * tangent[..., 1])
     return ahead, speed * (xp.sin(yaw) * tangent[..., 0] - xp.cos(yaw) * tangent[..., 1])
@@ -180,7 +181,7 @@ def _objects(signals: Signals, constants: TermConstants) -> Array:
     fewer."""
     drive = _drive(constants)
     seen, pose = given(_around(signals).objects, "objects", "objects"), _pose(signals, "objects")
-    xp = array_namespace(seen)
+    xp = namespace(seen)
     rows, slots, count = seen.shape[0], seen.shape[1], drive.max_objects
     if slots < count:
         free = xp.zeros((rows, count - slots, seen.shape[2]), dtype=seen.dtype, device=device(seen))
@@ -195,7 +196,7 @@ def _objects(signals: Signals, constants: TermConstants) -> Array:
 
 def _table(seen: Array, numbers: tuple[Array, ...]) -> Array:
     """Numbers of each object, (N, K) each, as (N, len(numbers) K)."""
-    xp = array_namespace(seen)
+    xp = namespace(seen)
     table = xp.stack(numbers, axis=-1)
     # What stands in a slot that is not taken does not count, whatever it is.
     table = xp.where(seen[..., 6:7] > 0.5, table, xp.zeros_like(table))
@@ -212,7 +213,7 @@ def lidar(signals: Signals, constants: TermConstants) -> Array:
     if layout is None:
         raise ContractError("The observation 'lidar' needs a lidar in the contract's drive; it has none.")
     scan = given(_around(signals).scan_ranges_m, "lidar", "a scan")
-    xp = array_namespace(scan)
+    xp = namespace(scan)
     rows, beams = scan.shape
     if beams % layout.beams:
         raise ContractError(f"The scan has {beams} beams, expected {layout.beams} or a whole multiple of it.")
@@ -228,14 +229,14 @@ def bev(signals: Signals, constants: TermConstants) -> Array:
         raise ContractError("The observation 'bev' needs a raster in the contract's drive; it has none.")
     pose = _pose(signals, "bev")
     raster = bev_raster(_around(signals), pose, layout)
-    xp = array_namespace(raster)
+    xp = namespace(raster)
     return xp.astype(xp.reshape(raster, (pose.shape[0], -1)), pose.dtype)
 
 
 def goal_pose(signals: Signals, constants: TermConstants) -> Array:
     """Where to end: x, y in the car's frame, m, sine and cosine of the goal's yaw minus the car's, (N, 4)."""
     goal, pose = given(_around(signals).goal_pose, "goal_pose", "a goal"), _pose(signals, "goal_pose")
-    xp = array_namespace(goal)
+    xp = namespace(goal)
     place = to_car((goal[:, :2] - pose[:, :2])[:, None, :], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))[:, 0, :]
     yaw = goal[:, 2:3] - pose[:, 2:3]
     return xp.concat((place, xp.sin(yaw), xp.cos(yaw)), axis=-1)
@@ -245,7 +246,7 @@ def pose_in_goal(signals: Signals, constants: TermConstants) -> Array:
     """The same seen from the goal: x ahead of it, y to its left, m, and the car's yaw minus the goal's, rad, in
     (-pi, pi], (N, 3); 0, 0, 0 is there."""
     goal, pose = given(_around(signals).goal_pose, "pose_in_goal", "a goal"), _pose(signals, "pose_in_goal")
-    xp = array_namespace(goal)
+    xp = namespace(goal)
     place = to_car((pose[:, :2] - goal[:, :2])[:, None, :], xp.cos(goal[:, 2]), xp.sin(goal[:, 2]))[:, 0, :]
     yaw = pose[:, 2:3] - goal[:, 2:3]
     return xp.concat((place, xp.atan2(xp.sin(yaw), xp.cos(yaw))), axis=-1)

@@ -45,10 +45,22 @@ def solid_heights_at(window: MapWindow, elevation: Array, x_m: Array, y_m: Array
 
 
 def cells_of(window: MapWindow, like: Array) -> Array:
-    """A map (cells, rows, cols) for each cell, of ones there and zeros elsewhere: what each cell counts at a place is
-    its own map's height there, so that heights at places that stay are one product of matrices."""
+    """A map (cells, rows, cols) for each cell, of ones there and zeros elsewhere."""
     xp, cells = namespace(like), window.rows * window.cols
     return xp.reshape(xp.eye(cells, dtype=like.dtype, device=device(like)), (cells, window.rows, window.cols))
+
+
+def shares_at(window: MapWindow, maps: Array, places: list[tuple[float, float]]) -> Array:
+    """What each cell counts at places that stay, (cells, k), so that their heights are one product of matrices.
+
+    Args:
+        window: Which cells they are.
+        maps: Of :func:`cells_of`, or their means.
+        places: x and y in the base's yaw frame, m.
+    """
+    xp, none = namespace(maps), namespace(maps).zeros_like(maps[:, 0, :1])
+    x, y = (xp.asarray([axis], dtype=maps.dtype, device=device(maps)) for axis in zip(*places, strict=True))
+    return heights_at(window, maps, none + x, none + y)
 
 
 def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_hardware.chain import Chain
 from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -27,7 +28,7 @@ class ArmKinematics:
     """
 
     def __init__(self, chain: Chain, like: Array) -> None:
-        xp = array_namespace(like)
+        xp = namespace(like)
 
         def asarray(values: Any) -> Array:
             return xp.asarray(np.asarray(values).tolist(), dtype=like.dtype, device=device(like))
@@ -105,7 +106,7 @@ def rotation_error(rotation: Array, wanted: Array) -> Array:
     Exact in its direction and, up to a quarter of a turn, in its length: the antisymmetric part of the rotation between
     them has the length sin(angle).
     """
-    xp = array_namespace(rotation)
+    xp = namespace(rotation)
     between = wanted @ xp.matrix_transpose(rotation)
     vector = 0.5 * xp.stack(
         (
@@ -124,7 +125,7 @@ def rotation_error(rotation: Array, wanted: Array) -> Array:
 
 def rotation_of_vector(vector_rad: Array) -> Array:
     """Rotation matrices (N, 3, 3) of rotation vectors (N, 3), rad."""
-    xp = array_namespace(vector_rad)
+    xp = namespace(vector_rad)
     angle = xp.sqrt(xp.sum(vector_rad * vector_rad, axis=-1, keepdims=True))
     tiny = angle < 1e-8
     half = 0.5 * angle
@@ -138,7 +139,7 @@ def damped_step(jacobian: Array, error: Array, damping: float) -> Array:
     The damping bounds the step where the arm is stretched out and the inverse would not (Wampler 1986; Nakamura and
     Hanafusa 1986).
     """
-    xp = array_namespace(jacobian)
+    xp = namespace(jacobian)
     square = jacobian @ xp.matrix_transpose(jacobian)
     eye = xp.eye(square.shape[-1], dtype=square.dtype, device=device(square))
     weights = xp.linalg.solve(square + damping**2 * eye, error[..., None])

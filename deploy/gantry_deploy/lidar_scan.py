@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_deploy.drive_spec import LidarLayout
 from gantry_deploy.errors import ContractError
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -37,7 +38,7 @@ class ScanPooling:
     def __init__(
         self, layout: LidarLayout, beams: int, angle_min_rad: float, angle_step_rad: float, like: Array
     ) -> None:
-        self._xp = array_namespace(like)
+        self._xp = namespace(like)
         self._range_max_m = layout.range_max_m
         angles = angle_min_rad + angle_step_rad * np.arange(beams)
         width = (layout.angle_max_rad - layout.angle_min_rad) / layout.beams

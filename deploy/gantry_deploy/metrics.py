@@ -16,11 +16,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import ArrayLike
 
 from gantry_deploy.contract import Acceptance
 from gantry_hardware.spec import FALL_TILT_RAD
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -40,7 +41,7 @@ def planar_velocity_error_m_s(lin_vel_base_in_base_m_s: Array, command: Array) -
         lin_vel_base_in_base_m_s: Shape (N, 3) or (N, 2), base frame.
         command: Shape (N, c), the first two being forward and lateral velocity in m/s in the base frame.
     """
-    xp = array_namespace(lin_vel_base_in_base_m_s)
+    xp = namespace(lin_vel_base_in_base_m_s)
     error = lin_vel_base_in_base_m_s[:, :2] - command[:, :2]
     return xp.sqrt(xp.sum(error * error, axis=-1))
 
@@ -52,7 +53,7 @@ def yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s: Array, command: Array) -> A
         ang_vel_base_in_base_rad_s: Shape (N, 3), base frame.
         command: Shape (N, c), the third being the yaw rate in rad/s.
     """
-    xp = array_namespace(ang_vel_base_in_base_rad_s)
+    xp = namespace(ang_vel_base_in_base_rad_s)
     return xp.abs(ang_vel_base_in_base_rad_s[:, 2] - command[:, 2])
 
 
@@ -73,7 +74,7 @@ def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height
 
 def goal_errors(command: Array) -> tuple[Array, Array]:
     """Distance from the goal in m and absolute heading error in rad, each (N,), of goal commands (N, 4)."""
-    xp = array_namespace(command)
+    xp = namespace(command)
     distance = xp.sqrt(xp.sum(command[:, :2] * command[:, :2], axis=-1))
     return distance, xp.abs(xp.atan2(command[:, 2], command[:, 3]))
 
@@ -98,7 +99,7 @@ class EpisodeScores:
     """
 
     def __init__(self, like: Array, fall_height_m: float) -> None:
-        self._xp = xp = array_namespace(like)
+        self._xp = xp = namespace(like)
         self._fall_height_m = fall_height_m
         zeros = xp.zeros((like.shape[0],), dtype=like.dtype, device=device(like))
         self._planar, self._yaw, self.steps = zeros, zeros, zeros

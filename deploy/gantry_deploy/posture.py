@@ -9,7 +9,7 @@ from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract_parts import MapWindow
-from gantry_deploy.footing import cells_of, heights_at
+from gantry_deploy.footing import cells_of, shares_at
 from gantry_deploy.step_spec import PostureSpec
 from gantry_mapping.ops import namespace
 
@@ -33,24 +33,11 @@ class Posture:
     """
 
     def __init__(self, spec: PostureSpec, window: MapWindow, like: Array) -> None:
-        xp = namespace(like)
-
-        def asarray(values: list[float]) -> Array:
-            return xp.asarray([values], dtype=like.dtype, device=device(like))
-
-        def shares(places: list[tuple[float, float]]) -> Array:
-            """What each cell counts at each place, (cells, places)."""
-            each = cells_of(window, like)
-            zero = xp.zeros_like(each[:, 0, :1])
-            return heights_at(
-                window, each, zero + asarray([x for x, _ in places]), zero + asarray([y for _, y in places])
-            )
-
-        self._spec = spec
         ahead = [(x, y) for x in _evenly(*spec.ahead_m, AHEAD_POINTS) for y in SIDES_M]
-        below = _evenly(-BELLY_M, BELLY_M, BELLY_POINTS)
-        self._below, self._under = asarray(below), shares([(x + SOON_M, 0.0) for x in below])
-        self._ahead = shares(ahead)
+        below, each = _evenly(-BELLY_M, BELLY_M, BELLY_POINTS), cells_of(window, like)
+        self._spec, self._ahead = spec, shares_at(window, each, ahead)
+        self._under = shares_at(window, each, [(x + SOON_M, 0.0) for x in below])
+        self._below = namespace(like).asarray([below], dtype=like.dtype, device=device(like))
 
     def __call__(self, ground: Array, front_sole_m: Array, pose: Array) -> Array:
         """What is added to the base's height, m, pitch and roll, rad, (N, 3).

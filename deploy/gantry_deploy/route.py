@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
+
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -60,7 +62,7 @@ class RouteView:
         That of the circle through the points at the distance and ``reach_m`` before and after it (Menger's): twice
         the sine of the turn between the two chords, over the length of the chord of both. 0 past the ends.
         """
-        xp = array_namespace(self.along_m)
+        xp = namespace(self.along_m)
         count = ahead_m.shape[-1]
         # Along the world's axes: a turn of the frame changes nothing but the rounding, which at far places is much.
         sides = self._between(self.from_car_m, *self._find(xp.concat((ahead_m - reach_m, ahead_m + reach_m), axis=-1)))
@@ -82,7 +84,7 @@ class RouteView:
         return places
 
     def _search(self, ahead_m: Array) -> tuple[Array, Array]:
-        xp = array_namespace(self.along_m)
+        xp = namespace(self.along_m)
         wanted = self.here_m[:, None] + ahead_m
         count = self.along_m.shape[-1]
         passed = xp.count_nonzero(self.along_m[:, None, :] <= wanted[:, :, None], axis=-1)
@@ -95,7 +97,7 @@ class RouteView:
     @staticmethod
     def _between(values: Array, index: Array, share: Array) -> Array:
         """Values (N, P, k) at places of segments, (N, L, k)."""
-        xp = array_namespace(values)
+        xp = namespace(values)
         first, second = _pick(xp, values, index), _pick(xp, values, index + 1)
         return first + share[..., None] * (second - first)
 
@@ -107,7 +109,7 @@ def locate(points_in_world_m: Array, pose_in_world: Array) -> RouteView:
         points_in_world_m: Shape (N, P, 2) with P >= 2; repeated points are passed over.
         pose_in_world: Shape (N, 3), x, y in m and yaw in rad.
     """
-    xp = array_namespace(points_in_world_m)
+    xp = namespace(points_in_world_m)
     from_car = points_in_world_m - pose_in_world[:, None, :2]
     start, step = from_car[:, :-1, :], from_car[:, 1:, :] - from_car[:, :-1, :]
     length2 = xp.sum(step * step, axis=-1)
@@ -155,7 +157,7 @@ def along_route(route: RouteView, from_car_m: Array) -> OnRoute:
 
     Before its first point and behind its last one a route goes straight on: who stands there is still in the way.
     """
-    xp = array_namespace(from_car_m)
+    xp = namespace(from_car_m)
     start, step = route.from_car_m[:, :-1, :], route.from_car_m[:, 1:, :] - route.from_car_m[:, :-1, :]
     length2 = xp.sum(step * step, axis=-1)
     real = length2 > _SHORT_M**2
@@ -190,7 +192,7 @@ def along_route(route: RouteView, from_car_m: Array) -> OnRoute:
 
 def to_car(vectors: Array, cos_yaw: Array, sin_yaw: Array) -> Array:
     """Vectors (N, L, 2) along the world's axes, in the frame of a car with that yaw (N,)."""
-    xp = array_namespace(vectors)
+    xp = namespace(vectors)
     cos, sin = cos_yaw[:, None], sin_yaw[:, None]
     x, y = vectors[..., 0], vectors[..., 1]
     return xp.stack((cos * x + sin * y, cos * y - sin * x), axis=-1)
@@ -198,7 +200,7 @@ def to_car(vectors: Array, cos_yaw: Array, sin_yaw: Array) -> Array:
 
 def pick_rows(values: Array, index: Array) -> Array:
     """``values[n, index[n, l]]`` of values (N, P) or (N, P, k) and indices (N, L): (N, L) or (N, L, k)."""
-    return _pick(array_namespace(values), values, index)
+    return _pick(namespace(values), values, index)
 
 
 def _pick(xp: Any, values: Array, index: Array) -> Array:

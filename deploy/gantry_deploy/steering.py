@@ -13,7 +13,7 @@ from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract_parts import MapWindow
-from gantry_deploy.footing import cells_of, heights_at, neighbourhood
+from gantry_deploy.footing import cells_of, neighbourhood, shares_at
 from gantry_deploy.step_spec import SteerSpec
 from gantry_mapping.ops import namespace
 
@@ -42,16 +42,14 @@ class Steering:
         self._angles = asarray(angles)
         self._numbers = xp.arange(1, count - 1, dtype=xp.int64, device=device(like))[:, None]
         reach = [spec.reach_m * (i + 1) / spec.points for i in range(spec.points)]
-        x = asarray([[x for _ in angles for x in reach]])
-        y = asarray([[x * math.tan(a) for a in angles for x in reach]])
         each = cells_of(window, like)
 
         def shares(axes: tuple[int, ...], aside_m: float) -> Array:
             """What each cell counts at each point, (cells, ways x points), if cells are averaged along these axes."""
-            spread, zero = each, xp.zeros_like(each[:, 0, :1])
+            spread = each
             for axis in axes:
                 spread = neighbourhood(spread, axis)
-            return heights_at(window, spread, zero + x, zero + y + aside_m)
+            return shares_at(window, spread, [(x, x * math.tan(a) + aside_m) for a in angles for x in reach])
 
         # Feet find ground in the whole of their stance's way; a wall is passed with some distance.
         self._sides = [shares((1, 1, 1, 2), side) for side in (-spec.track_m, spec.track_m)]

@@ -25,9 +25,9 @@ class Body:
     feet: Array
     """(N, f, 3) in the level frame, m."""
     lowest: Array
-    """(N, 1) sole of the feet that are to stand, over the base, m."""
+    """(N, 1) the lowest sole of the feet that are to stand, over the base, m."""
     highest: Array
-    """(N, 1)."""
+    """(N, 1) the highest of them."""
     jacobian_b: Array
     """(N, f, 3, 3) of the feet in the base frame, m/rad."""
     swings: Array

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping.errors import MappingError
 from gantry_mapping.frames import base_to_base_yaw, rotation_matrix
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -105,7 +106,7 @@ class DepthCamera:
 
     def rays_in_camera(self, like: Array) -> Array:
         """Shape (height * width, 3): per pixel, row by row, the point at depth 1 in the optical frame."""
-        xp = array_namespace(like)
+        xp = namespace(like)
         v, u = np.divmod(np.arange(self.width * self.height), self.width)
         rays = np.stack(((u - self.cx) / self.fx, (v - self.cy) / self.fy, np.ones(len(u))), axis=-1)
         return xp.asarray(rays.tolist(), dtype=like.dtype, device=device(like))
@@ -116,7 +117,7 @@ class DepthCamera:
         Returns:
             Rays (height * width, 3), not of unit length, and their origin (3,), m.
         """
-        xp = array_namespace(like)
+        xp = namespace(like)
         quat = xp.asarray([self.quat_camera_to_base_wxyz], dtype=like.dtype, device=device(like))
         origin = xp.asarray(self.pos_camera_in_base_m, dtype=like.dtype, device=device(like))
         return xp.matmul(self.rays_in_camera(like), rotation_matrix(quat)[0].T), origin
@@ -155,7 +156,7 @@ class DepthCamera:
             raise MappingError(
                 f"A depth image has shape {tuple(depth_m.shape)}, expected (N, {self.height}, {self.width})."
             )
-        xp = array_namespace(depth_m)
+        xp = namespace(depth_m)
         flat = xp.reshape(depth_m, (depth_m.shape[0], self.height * self.width))
         valid = self.valid_depth(flat)
         depth = xp.where(valid, flat, 0.0)

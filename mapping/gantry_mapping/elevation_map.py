@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
@@ -40,7 +40,7 @@ class ElevationMap:
     """
 
     def __init__(self, cfg: MappingCfg, num_envs: int, like: Array) -> None:
-        xp = array_namespace(like)
+        xp = ops.namespace(like)
         where = device(like)
         self.cfg = cfg
         self.num_envs = num_envs
@@ -390,7 +390,7 @@ class _Patch:
 
 def _slope(height: Array, resolution_m: float) -> Array:
     """Shape of ``height`` (N, rows, cols): the steepest rise or fall to a neighbour along a row or column, m/m."""
-    xp = array_namespace(height)
+    xp = ops.namespace(height)
     along_x = abs(height[:, 1:, :] - height[:, :-1, :]) * (1.0 / resolution_m)
     along_y = abs(height[:, :, 1:] - height[:, :, :-1]) * (1.0 / resolution_m)
     edge_x, edge_y = xp.zeros_like(height[:, :1, :]), xp.zeros_like(height[:, :, :1])

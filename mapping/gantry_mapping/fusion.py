@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace
-
 from gantry_mapping.config import KalmanCfg, MappingCfg, WinnerTakeAllCfg
 from gantry_mapping.errors import MappingError
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -86,7 +85,7 @@ class WinnerTakeAll:
         """See :class:`Fusion`; ``draw`` is needed, ``slope`` with the guard against erasing."""
         if draw is None or (slope is None and self.needs_slope):
             raise MappingError("Winner-take-all got no draw, or no slope for its guard; both are expected.")
-        xp = array_namespace(prior_mean)
+        xp = namespace(prior_mean)
         cautious = xp.maximum(variance, self.cfg.least_ratio * prior_variance)  # eq. 6: at most halve, or quarter
         valid = (cautious < self.cfg.gate_ratio * prior_variance) | (cautious < self.cfg.gate_variance_m2)  # eq. 7
         # eq. 8: p = (1/R) / (1/R + 1/P) = P / (P + R), which is 0 for a measurement that says nothing
@@ -123,7 +122,7 @@ class Kalman:
         slope: Array | None = None,
     ) -> tuple[Array, Array]:
         """See :class:`Fusion`; ``draw`` and ``slope`` are ignored."""
-        xp = array_namespace(prior_mean)
+        xp = namespace(prior_mean)
         seen = variance < float("inf")
         variance = xp.where(seen, variance, 1.0)
         total = prior_variance + variance
@@ -150,7 +149,7 @@ def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array)
     Returns:
         The prior's variance and the newcomer's.
     """
-    xp = array_namespace(prior_variance)
+    xp = namespace(prior_variance)
     first = looked & ~known
     prior_variance = xp.where(first, xp.maximum(prior_variance, FIRST_RATIO * variance), prior_variance)
     return prior_variance, xp.where(known & ~looked, float("inf"), variance)
@@ -172,7 +171,7 @@ def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: floa
     Returns:
         Mean and variance after.
     """
-    xp = array_namespace(mean)
+    xp = namespace(mean)
     looked, past = xp.isfinite(bound), std_m * std_m
     guessed = ~known | (xp.abs(variance - past) < PAST_SHARE * past)
     lowest = xp.where(guessed, xp.minimum(bound, here), bound)

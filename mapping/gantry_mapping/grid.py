@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping.errors import MappingError
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -66,7 +67,7 @@ class GridSpec:
 
     def cell_centers(self, like: Array) -> Array:
         """Shape (rows, cols, 2), x and y of the cell centres in m, with namespace, dtype and device of ``like``."""
-        xp = array_namespace(like)
+        xp = namespace(like)
         x = xp.broadcast_to(self.row_centers(like)[:, None], self.shape)
         y = xp.broadcast_to(self.col_centers(like)[None, :], self.shape)
         return xp.stack((x, y), axis=-1)
@@ -84,7 +85,7 @@ class GridSpec:
 
     def split_index_of(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
         """:meth:`index_of` for coordinates that lie in two arrays of one shape."""
-        xp = array_namespace(x)
+        xp = namespace(x)
         scale = 1.0 / self.resolution_m
         row = xp.floor((x - self.corner_x_m) * scale)
         col = xp.floor((y - self.corner_y_m) * scale)
@@ -94,7 +95,7 @@ class GridSpec:
 
 
 def _centers(count: int, resolution_m: float, center_m: float, like: Array) -> Array:
-    xp = array_namespace(like)
+    xp = namespace(like)
     steps = xp.arange(count, dtype=like.dtype, device=device(like))
     return (steps - 0.5 * (count - 1)) * resolution_m + center_m
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -24,7 +24,7 @@ def infill(elevation: Array, variance: Array) -> Array:
     Returns:
         Elevation (N, rows, cols), m.
     """
-    xp = array_namespace(elevation)
+    xp = namespace(elevation)
     count, total, weight = xp.zeros_like(elevation), xp.zeros_like(elevation), xp.zeros_like(elevation)
     height, var = _padded(elevation, 0.0), _padded(variance, float("inf"))
     rows, cols = elevation.shape[1:]
@@ -43,7 +43,7 @@ def infill(elevation: Array, variance: Array) -> Array:
 
 def _padded(values: Array, value: float) -> Array:
     """A frame of ``value``, one cell wide, around (N, rows, cols)."""
-    xp = array_namespace(values)
+    xp = namespace(values)
     edge = xp.full_like(values[:, :1, :], value)
     values = xp.concat((edge, values, edge), axis=1)
     edge = xp.full_like(values[:, :, :1], value)

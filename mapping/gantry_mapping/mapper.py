@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
 from gantry_hardware.structured import from_plain
 from gantry_mapping.config import SensorModelCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import GridSpec
+from gantry_mapping.ops import namespace
 from gantry_mapping.rasterize import EMPTY_Z_M
 
 Array = Any
@@ -121,7 +122,7 @@ class OnnxMapper:
         mean, log_variance = self._session.run(self._outputs, {self._input: feed.astype(np.float32, copy=False)})
         if is_numpy_array(z):
             return mean, log_variance
-        xp = array_namespace(z)
+        xp = namespace(z)
         where = device(z)
         return xp.asarray(mean, device=where), xp.asarray(log_variance, device=where)
 
@@ -157,7 +158,7 @@ class PassThrough:
 
     def __call__(self, z: Array) -> tuple[Array, Array]:
         """See :class:`Mapper`."""
-        xp = array_namespace(z)
+        xp = namespace(z)
         z = z[:, 0]
         if self._planar_range2 is None:
             x = self.grid.row_centers(z) - self._pos_sensor[0]

@@ -9,14 +9,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from array_api_compat import array_namespace
+from gantry_mapping.ops import namespace
 
 Array = Any
 
 
 def masked_mean(values: Array, mask: Array) -> float:
     """Mean of ``values`` where ``mask``, NaN for none."""
-    xp = array_namespace(values)
+    xp = namespace(values)
     count = int(xp.sum(xp.astype(mask, xp.int64)))
     return _masked_sum(values, mask) / count if count else math.nan
 
@@ -28,7 +28,7 @@ def mae_cm(mean: Array, truth: Array, mask: Array) -> float:
 
 def coverage(known: Array, mask: Array) -> float:
     """Share of the cells of ``mask`` that are ``known``."""
-    xp = array_namespace(known)
+    xp = namespace(known)
     return masked_mean(xp.astype(known, xp.float64), mask)
 
 
@@ -39,7 +39,7 @@ def gaussian_nll(mean: Array, variance: Array, truth: Array, mask: Array) -> flo
 
 def within_sigma(mean: Array, variance: Array, truth: Array, mask: Array, sigmas: float = 1.0) -> float:
     """Share of cells whose truth is within ``sigmas`` standard deviations; 0.683 for 1 if the variance is right."""
-    xp = array_namespace(mean)
+    xp = namespace(mean)
     return masked_mean(xp.astype(_within(mean, variance, truth, sigmas), xp.float64), mask)
 
 
@@ -84,7 +84,7 @@ class ScoreCounter:
             seen: Whether a sensor could have seen the cell, bool.
             mask: Which cells count, bool; None for all that have a truth.
         """
-        xp = array_namespace(mean)
+        xp = namespace(mean)
         counts = truth == truth if mask is None else mask & (truth == truth)
         known = counts & (variance < self._prior_variance)
         error = abs(mean - truth)
@@ -125,13 +125,13 @@ def _ratio(total: float, count: float) -> float:
 
 
 def _masked_sum(values: Array, mask: Array) -> float:
-    xp = array_namespace(values)
+    xp = namespace(values)
     wide = xp.astype(values, xp.float64)
     return float(xp.sum(xp.where(mask, wide, xp.zeros_like(wide))))
 
 
 def _nll(mean: Array, variance: Array, truth: Array) -> Array:
-    xp = array_namespace(mean)
+    xp = namespace(mean)
     return 0.5 * xp.log(2.0 * math.pi * variance) + (truth - mean) ** 2 / (2.0 * variance)
 
 

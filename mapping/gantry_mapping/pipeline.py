@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
@@ -44,7 +44,7 @@ def window_channels(elevation: Array, variance: Array, pos_base_in_world: Array,
         Shape (N, rows, cols, 2): height over the ground that a standing robot stands on, clipped to 2 m either way; and
         ``0.5 ln(variance) + 0.5`` with the variance clipped, that is from -1.80 (sure) to 0.85 (unknown).
     """
-    xp = array_namespace(elevation)
+    xp = ops.namespace(elevation)
     height = elevation - (pos_base_in_world[:, 2] - nominal_base_height_m)[:, None, None]
     uncertainty = 0.5 * xp.log(xp.clip(variance, *VARIANCE_RANGE_M2)) + 0.5
     return xp.stack((xp.clip(height, -Z_LIMIT_M, Z_LIMIT_M), uncertainty), axis=-1)
@@ -74,7 +74,7 @@ class MappingPipeline:
         self.mapper: Mapper = make_pass_through(cfg) if mapper is None else mapper
         self.map = ElevationMap(cfg, num_envs, like)
         """The maps."""
-        self._xp = array_namespace(like)
+        self._xp = ops.namespace(like)
         self._like = like
         self._since_frame_s = self._xp.zeros((num_envs,), dtype=like.dtype, device=device(like))
         self._sights = [Sight(camera, cfg.local_grid, cfg.nominal_base_height_m, like) for camera in cfg.cameras]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping import ops
 from gantry_mapping.grid import GridSpec
@@ -35,7 +35,7 @@ def rasterize(
     Returns:
         Heights relative to the base (N, rows, cols), m, ``EMPTY_Z_M`` where empty; and which cells hold a point, bool.
     """
-    xp = array_namespace(points)
+    xp = ops.namespace(points)
     count, z = points.shape[0], points[:, :, 2]
     row, col, inside = grid.split_index_of(points[:, :, 0], points[:, :, 1])
     use = inside & valid & (z >= max(lowest_m, EMPTY_Z_M)) & (z <= highest_m)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
 from gantry_mapping import ops
 from gantry_mapping.camera import DepthCamera
@@ -37,7 +37,7 @@ class Sight:
     """
 
     def __init__(self, camera: DepthCamera, grid: GridSpec, nominal_base_height_m: float, like: Array) -> None:
-        xp, where = array_namespace(like), device(like)
+        xp, where = ops.namespace(like), device(like)
         self._camera, self._shape = camera, grid.shape
         self._heights = [-nominal_base_height_m - depth for depth in DEPTHS_M]
         centers = xp.reshape(grid.cell_centers(like), (-1, 2))
@@ -58,7 +58,7 @@ class Sight:
             depth_m: (N, height, width) along the optical axis, m; what is no measurement is zero, NaN or Inf.
             rotation: (N, 3, 3), base to ``base_yaw``.
         """
-        xp, camera, count = array_namespace(depth_m), self._camera, depth_m.shape[0]
+        xp, camera, count = ops.namespace(depth_m), self._camera, depth_m.shape[0]
         # Rows of the points' coordinates, (N, 3, P), in the optical frame.
         turn = xp.matmul(rotation, self._to_base)
         seen = xp.matmul(xp.permute_dims(turn, (0, 2, 1)), xp.permute_dims(self._points, (1, 0)))
@@ -77,7 +77,7 @@ class Sight:
     def image(self, points_in_base: Array, valid: Array) -> Array:
         """The depth image (N, height, width), m, of points (N, P, 3) that this camera sees; of several in a pixel the
         farthest, zero for none. ``valid`` (N, P), bool, says which points there are."""
-        xp, camera = array_namespace(points_in_base), self._camera
+        xp, camera = ops.namespace(points_in_base), self._camera
         count, size = points_in_base.shape[0], camera.width * camera.height
         points = xp.where(valid[..., None], points_in_base, 0.0) @ self._to_base - self._offset
         pixel, inside = self._pixel(points[..., 0], points[..., 1], points[..., 2])
@@ -89,7 +89,7 @@ class Sight:
 
     def _pixel(self, right: Array, down: Array, ahead: Array) -> tuple[Array, Array]:
         """Flat indices of the pixels that show points of the optical frame, 0 for none, and which have one."""
-        xp, camera = array_namespace(ahead), self._camera
+        xp, camera = ops.namespace(ahead), self._camera
         far = xp.where(ahead > camera.min_range_m, ahead, 1.0)
         u, v = camera.cx + camera.fx * right / far + 0.5, camera.cy + camera.fy * down / far + 0.5
         inside = (ahead > camera.min_range_m) & (u >= 0.0) & (v >= 0.0) & (u < camera.width) & (v < camera.height)
@@ -100,7 +100,7 @@ class Sight:
 def deepest(past: Array, reach: int) -> Array:
     """Of cells (N, rows, cols) that were looked past the lowest such height, m, within ``reach`` cells along both axes;
     infinity for all others."""
-    xp, low = array_namespace(past), past
+    xp, low = ops.namespace(past), past
     for axis in (1, 2):
         count, done = past.shape[axis], 0
         index = xp.arange(count, dtype=xp.int64, device=device(past))
@@ -114,7 +114,7 @@ def deepest(past: Array, reach: int) -> Array:
 
 def _confirmed(depth_m: Array) -> Array:
     """Depths (N, height, width), m, no greater than the greatest beside them: a single far pixel is an artefact."""
-    xp = array_namespace(depth_m)
+    xp = ops.namespace(depth_m)
     row, column = xp.zeros_like(depth_m[:, :1]), xp.zeros_like(depth_m[:, :, :1])
     beside = xp.maximum(
         xp.maximum(xp.concat((depth_m[:, 1:], row), axis=1), xp.concat((row, depth_m[:, :-1]), axis=1)),

@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds
     trained_commit,
     write_json,
 )
-from gantry_sim.run_place import TEACHER_FOLDER, RunError, require_fresh
+from gantry_sim.run_place import LENGTH_FIELDS, TEACHER_FOLDER, RunError, require_fresh
 from gantry_sim.tasks.registry import Preset, Task, find_task
 
 CONFIG_FILE = RUN_CONFIG
@@ -197,8 +198,7 @@ def lengthen_run(cfg: RunCfg, folder: Path, preset: Preset) -> RunCfg:
     Args:
         cfg: As :func:`read_run` found it.
         folder: Its folder; no other process may train in it.
-        preset: The same configuration with longer times: ``learner.total_steps``, and imitation in
-            ``learner.guide``. What is scheduled over them is stretched.
+        preset: The same configuration with larger :data:`LENGTH_FIELDS`; what is scheduled over them is stretched.
 
     Returns:
         The longer run.
@@ -206,7 +206,7 @@ def lengthen_run(cfg: RunCfg, folder: Path, preset: Preset) -> RunCfg:
     Raises:
         RunError: If it would last shorter, or the folder cannot be written.
     """
-    old, new = (_lengths(preset.learner) for preset in (cfg.preset, preset))
+    old, new = ({name: attrgetter(name)(some) for name in LENGTH_FIELDS} for some in (cfg.preset, preset))
     for name, value in new.items():
         if value < old[name]:
             raise RunError(f"{name} is {old[name]} in '{folder}'; a run can be made longer, not shorter ({value}).")
@@ -220,13 +220,6 @@ def lengthen_run(cfg: RunCfg, folder: Path, preset: Preset) -> RunCfg:
         record["lengthened"] = [*record.get("lengthened", []), {"at_utc": _now_utc(), "was": was}]
         write_json(path, record | {"learner": longer.as_dict()["learner"]})
     return longer
-
-
-def _lengths(learner: Any) -> dict[str, int]:
-    lengths = {"learner.total_steps": learner.total_steps}
-    if getattr(learner, "guide", None) is not None:
-        lengths["learner.guide.imitation_iterations"] = learner.guide.imitation_iterations
-    return lengths
 
 
 def add_session(folder: Path, iteration: int) -> None:

@@ -15,6 +15,8 @@ TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
 SCRIPTS = ("rules",)
 """Teachers that are no run but drive by themselves, as ``--teacher`` names them; not every task has them."""
+LENGTH_FIELDS = ("learner.total_steps", "learner.guide.imitation_iterations")
+"""Fields of a preset that may be raised when a run is resumed."""
 ARM_FILES = ("base", "demos.npz", "contract.json")
 """What a run of a manipulation task keeps of what it learns from, and the contract of its policy."""
 _BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *ARM_FILES}

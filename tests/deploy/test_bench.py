@@ -26,7 +26,7 @@ def bundle(tmp_path):
 
 def test_a_step_costs_at_least_its_parts(bundle):
     rows = measure_step(PolicyRunner(bundle, SPEC), SPEC, 50)
-    assert set(rows) == {"observe", "infer", "safety", "step"}
+    assert set(rows) == {"observe", "infer", "safety", "step", "fixed arithmetic"}
     assert all(row["count"] == 50 for row in rows.values())
     # The three parts are cut out of the whole, sample by sample, so this holds however slow or busy the machine is.
     parts_s = sum(rows[name]["mean_s"] for name in ("observe", "infer", "safety"))
@@ -118,10 +118,9 @@ def test_the_command_reports_everything_as_json(tmp_path, capsys, bundle):
     assert report["timers"][0]["timing"]["period"]["count"] == 20
     assert report["machine"]["cores"] > 0
     assert report["compute"]["infer"]["count"] == 20
-    assert report["yardstick"]["count"] == 20
-    assert report["yardstick"]["p99_s"] >= report["yardstick"]["p50_s"] > 0
+    assert report["compute"]["fixed arithmetic"]["count"] == 20
     said = capsys.readouterr().out
-    assert "fixed arithmetic" in said
+    assert "\nfixed arithmetic " in said
     assert "ROS 2: left out on request" in said
 
 

@@ -25,7 +25,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.run_place import SCRIPTS, RunError, require_fresh, require_teacher, trained_task
+from gantry_sim.run_place import LENGTH_FIELDS, SCRIPTS, RunError, require_fresh, require_teacher, trained_task
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from gantry_sim.run_folder import RunCfg
 
 
-STEPS_FIELD = "learner.total_steps"
+STEPS_FIELD = LENGTH_FIELDS[0]
 """Field of a preset that ``--steps`` sets."""
-LENGTH_FIELDS = (STEPS_FIELD, "learner.guide.imitation_iterations")
-"""Fields that may be raised when a run is resumed."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

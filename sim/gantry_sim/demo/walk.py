@@ -195,7 +195,7 @@ def repeated(attempt: Callable[[int], Walk], say: Say) -> Walk:
     earlier: list[str] = []
     while True:
         walk = attempt(len(earlier))
-        busy = walk.refused or _fault_code(walk.recording) in BUSY
+        busy = walk.paced and (walk.refused or _fault_code(walk.recording) in BUSY)
         if walk.completed or len(earlier) + 1 == ATTEMPTS or not busy:
             return replace(walk, earlier=tuple(earlier))
         earlier.append(walk.trouble)
