@@ -56,7 +56,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run folder of the policy that a student learns from; or rules: who drives by rules, on roads and lots, "
         "or walks by rules to goals (ame2-go2)",
     )
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER where it stopped")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FOLDER",
+        help="continue the run in FOLDER where it stopped; further than was planned with --steps",
+    )
     parser.add_argument(
         "--steps", type=steps, metavar="N", help="how long: control steps of all environments, for example 200k or 1.5M"
     )
