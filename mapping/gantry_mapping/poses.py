@@ -112,7 +112,9 @@ class PoseTrack:
         """What is believed."""
         self.counts = dict.fromkeys(PoseNews, 0)
         """Poses by what became of them; one that was held counts again when that is known."""
-        self._max_ahead_s, self._farthest_m = max_ahead_s, farthest_m
+        self.max_ahead_s = max_ahead_s
+        """How far a stamp may lie ahead."""
+        self._farthest_m = farthest_m
         self._held: tuple[float, Pose] | None = None
 
     @property
@@ -142,9 +144,9 @@ class PoseTrack:
         pose = pose_of(pos_base_in_world_m, quat_base_to_world_wxyz)
         if pose is None or not math.isfinite(stamp_s):
             return self._note(PoseNews.NO_POSE)
-        if now_s is not None and stamp_s > now_s + self._max_ahead_s:
+        if now_s is not None and stamp_s > now_s + self.max_ahead_s:
             return self._note(PoseNews.AHEAD)
-        latest_s = math.inf if now_s is not None else self.poses.newest_s + self._max_ahead_s
+        latest_s = math.inf if now_s is not None else self.poses.newest_s + self.max_ahead_s
         before = self.poses.newest
         if before is None or (
             self.poses.newest_s < stamp_s <= latest_s and self._near(before, pose, stamp_s - self.poses.newest_s)
@@ -157,7 +159,7 @@ class PoseTrack:
         if self._held is not None:
             held_s, held = self._held
             # What comes again from where the robot was, late, is nothing that goes on from the held pose.
-            late = not held_s < stamp_s <= held_s + self._max_ahead_s and self._is_late(stamp_s)
+            late = not held_s < stamp_s <= held_s + self.max_ahead_s and self._is_late(stamp_s)
             if stamp_s > held_s and not late and self._near(held, pose, stamp_s - held_s):
                 news = self._follow()
                 self.poses.add(stamp_s, *pose)
