@@ -31,7 +31,7 @@ from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds
     write_json,
 )
 from gantry_sim.run_place import LENGTH_FIELDS, TEACHER_FOLDER, RunError, require_fresh
-from gantry_sim.tasks.registry import Preset, Task, find_task
+from gantry_sim.tasks.registry import Preset, Task, find_task, task_names
 
 CONFIG_FILE = RUN_CONFIG
 
@@ -91,7 +91,7 @@ def check_run(cfg: RunCfg) -> None:
                 f"Device '{cfg.device}' was asked for, but torch sees no such device. Available: {available}."
             )
     robot = cfg.task.contract(cfg.preset.env).robot
-    if robot != cfg.task.robot:
+    if robot != cfg.task.robot and not (cfg.task.other_robots and cfg.task.name_for(robot) not in task_names()):
         raise RunError(f"Task '{cfg.task.name}' is for robot '{cfg.task.robot}', env.robot is '{robot}'.")
     _check_teacher(cfg)
     envs, learner = cfg.preset.env.num_envs, cfg.preset.learner

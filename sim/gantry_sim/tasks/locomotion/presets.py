@@ -165,6 +165,7 @@ def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
         evaluation=evaluation_cfg,
         evaluate=evaluate_velocity,
         record=record_velocity,
+        other_robots=True,
     )
 
 
