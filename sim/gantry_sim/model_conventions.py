@@ -104,7 +104,8 @@ def _name_foot(model: mujoco.MjSpec, foot: str) -> None:
         return
     if not solid:
         raise GantryError(f"Foot '{foot}': body '{site.parent.name}' has no shape that collides.")
-    nearest = shape if shape in solid else min(solid, key=lambda geom: float(np.linalg.norm(geom.pos - site.pos)))
+    named = [geom for geom in solid if geom.name == foot]
+    nearest = (named or sorted(solid, key=lambda geom: float(np.linalg.norm(geom.pos - site.pos))))[0]
     nearest.name = f"{foot}_foot_collision"
 
 
