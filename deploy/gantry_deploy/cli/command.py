@@ -14,8 +14,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.whole_files import write_whole
 
 STDOUT = "-"
 """Value of ``--json`` that means standard output."""
