@@ -38,8 +38,8 @@ from gantry_deploy.bundle_files import (
 )
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
-from gantry_deploy.npz import ZIP_ERRORS, read_npz
 from gantry_hardware.json_file import parse_json_object
+from gantry_hardware.npz import ZIP_ERRORS, read_npz
 from gantry_hardware.whole_files import write_whole
 
 __all__ = [

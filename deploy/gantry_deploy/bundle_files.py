@@ -18,8 +18,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gantry_deploy.archive import ZIP_ERRORS, read_archive
 from gantry_deploy.errors import BundleError
+from gantry_hardware.archive import ZIP_ERRORS, read_archive
 from gantry_hardware.whole_files import folder_reaches_disk, reach_disk
 
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"

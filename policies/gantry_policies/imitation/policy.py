@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
 from gantry_policies.checkpoint import CheckpointError, load_checkpoint
 from gantry_policies.imitation.config import BcCfg
@@ -162,10 +163,12 @@ def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
     try:
         if state["format"] != FORMAT:
             raise CheckpointError(f"Policy {path} has format {state['format']}, expected {FORMAT}.")
-        cfg = from_plain(BcCfg, json.loads(state["cfg"]), "bc")
+        cfg = from_plain(BcCfg, parse_json(state["cfg"], "its cfg", allow_nan=True), "bc")
         policy = BcPolicy(cfg, state["obs_shapes"], state["action_size"])
         policy.load_state_dict(state["weights"])
-        loaded = LoadedPolicy(policy, int(state["step"]), json.loads(state["provenance"]))
+        loaded = LoadedPolicy(
+            policy, int(state["step"]), parse_json(state["provenance"], "its provenance", allow_nan=True)
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is no cloned policy: {' '.join(str(error).split())}") from error
     policy.requires_grad_(False).eval()

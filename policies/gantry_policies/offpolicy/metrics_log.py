@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gantry_hardware.json_file import JsonSyntaxError, parse_json
+
 METRICS_FILE = "metrics.jsonl"
 """One JSON object a line; ``kind`` says what it is: ``train`` or ``eval``."""
 
@@ -58,8 +60,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text().splitlines():
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
+            rows.append(parse_json(line, f"a line of '{path}'", allow_nan=True))
+        except JsonSyntaxError:
             break
     return rows
 

@@ -19,6 +19,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_sim.bench_robot import BenchRobot
 from gantry_sim.demo import walk as walks
 from gantry_sim.run_files import EVALUATION_SEED, write_json
+from gantry_sim.run_place import read_run_file
 
 TRIALS, ROBOT, SETUP = "trials.json", "robot.json", "nodes.yaml"
 """Files of the episodes in their folder, beside those of :mod:`gantry_sim.demo.walk`."""
@@ -153,7 +154,7 @@ def trials_in_process(
 def read_trials(folder: Path) -> tuple[Trial, ...]:
     """What the operator saw, in order; empty if it left no note."""
     try:
-        rows = json.loads((folder / TRIALS).read_text(encoding="utf-8"))["episodes"]
+        rows = read_run_file(folder / TRIALS)["episodes"]
         return tuple(Trial(bool(row["done"]), row["done_s"], str(row["reason"])) for row in rows)
     except (OSError, ValueError, KeyError, TypeError):
         return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from gantry_sim.demo.arm_measured import MeasuredArm, measure_arm, rerun_differe
 from gantry_sim.demo.arm_outcome import ArmOutcome, Learned, Scores, arm_result
 from gantry_sim.demo.pipeline import REPORT, RESULT, VIDEO
 from gantry_sim.run_files import BUNDLE_FOLDER, write_json
+from gantry_sim.run_place import read_run_file
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,6 @@ def write_arm_outcome(outcome: ArmOutcome) -> Path:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_run_file(path)
     except (OSError, ValueError):
         return None

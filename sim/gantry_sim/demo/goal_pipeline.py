@@ -31,6 +31,7 @@ from gantry_sim.gaze import goal_ahead
 from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors
 from gantry_sim.replay import Poses, film, frame_times
 from gantry_sim.run_folder import write_json
+from gantry_sim.run_place import read_run_file
 from gantry_sim.terrain_scene import TerrainCfg, terrain_name
 from gantry_sim.terrains import TESTS, training_kinds
 
@@ -377,7 +378,7 @@ def _pole(scene: mujoco.MjModel, goal: Goal) -> Arrow:
 
 def _read_statistics(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_run_file(path)
     except (OSError, ValueError):
         return None
 

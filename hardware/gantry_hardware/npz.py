@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from gantry_deploy.archive import ZIP_ERRORS, ArchiveError, read_archive
+from gantry_hardware.archive import ZIP_ERRORS, ArchiveError, read_archive
 
 __all__ = ["MAX_ARRAYS", "ZIP_ERRORS", "read_npz"]
 
