@@ -54,6 +54,7 @@ __all__ = [
     "REQUIRED",
     "SIGNATURE_TAG",
     "Bundle",
+    "copy_bundle",
     "load_bundle",
     "seal_bundle",
     "update_card",
@@ -207,6 +208,22 @@ def write_zip(folder: str | Path, zip_path: str | Path) -> Path:
     files, _ = _sealed_files(folder)
     write_whole(zip_path, zip_bytes(files))
     return zip_path
+
+
+def copy_bundle(source: str | Path, target: str | Path) -> Path:
+    """An equal bundle elsewhere, a folder of a folder and a zip of a zip, whole or not at all.
+
+    Raises:
+        BundleError: If the source is no intact bundle.
+        OSError: If the disk does not take it.
+    """
+    source, target = Path(source), Path(target)
+    files, _ = _sealed_files(source)
+    if source.is_dir():
+        write_files(target, files)
+    else:
+        write_whole(target, zip_bytes(files))
+    return target
 
 
 def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes | None = None) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from gantry_deploy.errors import BundleError
 from gantry_hardware.archive import ZIP_ERRORS, read_archive
-from gantry_hardware.whole_files import folder_reaches_disk, reach_disk
+from gantry_hardware.whole_files import folder_reaches_disk, is_temporary, reach_disk
 
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
 MAPPER = "mapper.onnx"
@@ -73,7 +73,8 @@ def foreign_names(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         return []
-    return sorted({path.name for path in folder.iterdir()} - {*NAMES, SCRATCH, NEXT})
+    names = {path.name for path in folder.iterdir() if not is_temporary(path.name)}
+    return sorted(names - {*NAMES, SCRATCH, NEXT})
 
 
 def check_sizes(path: Path, files: Mapping[str, bytes]) -> None:
@@ -134,10 +135,10 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     for entry in sorted(folder.iterdir()):
+        if is_temporary(entry.name) or (entry.name == SCRATCH and entry.is_dir()):
+            continue
         if entry.is_symlink():
             raise BundleError(f"{folder}: '{entry.name}' is a link; a bundle holds plain files only.")
-        if entry.name == SCRATCH and entry.is_dir():
-            continue
         if not entry.is_file():
             raise BundleError(f"{folder}: '{entry.name}' is no plain file; a bundle has no sub-folders.")
         _check_entry(folder, entry.name, entry.stat().st_size, total, len(files))

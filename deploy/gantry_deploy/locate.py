@@ -63,7 +63,7 @@ def find_bundle(text: str | Path) -> Path:
     path = named_path(text)
     if not path.exists():
         raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.{near_miss(text)}")
-    if path.is_dir() and not (path / MANIFEST).exists():
+    if is_folder(path) and not holds_bundle(path):
         if (inside := bundle_in(path)) != path:
             raise BundleError(f"'{path}' is a run folder; its bundle is {inside}")
         if is_run(path):
@@ -92,7 +92,7 @@ def find_run(path: Path, error: type[GantryError]) -> Path:
     """
     if is_run(path):
         return path
-    if is_pretrained(path) or path.suffix == ".zip" or (path / MANIFEST).is_file():
+    if is_pretrained(path) or path.suffix == ".zip" or holds_bundle(path):
         near = f" Did you mean '{path.parent}'?" if is_run(path.parent) else ""
         raise error(f"'{path}' is a bundle already, expected the folder of a training run.{near}")
     near = "" if path.exists() else near_miss(path)
@@ -102,12 +102,12 @@ def find_run(path: Path, error: type[GantryError]) -> Path:
 def bundle_in(path: Path) -> Path:
     """The bundle itself, or the one in a folder that holds one; whether it is any good is for others to say."""
     inside = path / RUN_BUNDLE
-    return inside if not (path / MANIFEST).exists() and (inside / MANIFEST).is_file() else path
+    return inside if not holds_bundle(path) and holds_bundle(inside) else path
 
 
 def is_run(path: Path) -> bool:
     """Whether a folder holds a training run."""
-    return (path / RUN_CONFIG).is_file() and not (path / MANIFEST).exists()
+    return is_file(path / RUN_CONFIG) and not holds_bundle(path)
 
 
 def near_miss(text: str | Path) -> str:

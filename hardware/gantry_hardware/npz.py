@@ -11,7 +11,7 @@ from gantry_hardware.archive import ZIP_ERRORS, ArchiveError, read_archive
 
 __all__ = ["MAX_ARRAYS", "ZIP_ERRORS", "read_npz"]
 
-MAX_ARRAYS = 256
+MAX_ARRAYS = 4096
 """Largest number of arrays in a file."""
 _MAX_DIMENSIONS = 8
 _MAX_NAME = 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,11 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
         raise
     folder_reaches_disk(target.parent)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name was left by a writer that was killed, and counts for nothing."""
+    return re.fullmatch(r"\..+\.\d+\.tmp", name) is not None
 
 
 def reach_disk(file: IO[Any]) -> None:

@@ -9,6 +9,7 @@ from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
 from gantry_hardware.json_file import read_json_object
+from gantry_hardware.whole_files import is_temporary
 
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
@@ -48,7 +49,7 @@ def require_fresh(folder: Path) -> None:
         RunError: If the folder holds a run, or anything else.
     """
     try:
-        names = {item.name for item in folder.iterdir()}
+        names = {item.name for item in folder.iterdir() if not is_temporary(item.name)}
     except (FileNotFoundError, NotADirectoryError):  # Making it shows what is wrong with it, if anything is.
         return
     except OSError as error:

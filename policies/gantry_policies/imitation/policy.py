@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
+from gantry_hardware.whole_files import write_whole
 from gantry_policies.checkpoint import CheckpointError, load_checkpoint
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
@@ -127,13 +127,10 @@ def save_policy(policy: BcPolicy, run_dir: Path, step: int, provenance: Mapping[
         },
         buffer,
     )
-    part = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(buffer.getvalue())
-        os.replace(part, path)
+        write_whole(path, buffer.getvalue())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise CheckpointError(f"Cannot write the policy {path}: {error.strerror or error}.") from error
     return path
 

@@ -14,6 +14,7 @@ from gantry_deploy.check import Stage, check_static
 from gantry_deploy.cli.command import counted, jsonable
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.arm.scores import score_source
 from gantry_sim.arm.sources import open_arm_source
 from gantry_sim.demo import arm_learning as learning
@@ -197,7 +198,7 @@ class ArmDemo:
         except (GantryError, ImportError) as error:
             self._display.say(f"  no video: {error}")
             return None, str(error)
-        (self._config.output / VIDEO).write_bytes(video)
+        write_whole(self._config.output / VIDEO, video)
         return video, ""
 
     @contextmanager
