@@ -40,6 +40,7 @@ from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.npz import ZIP_ERRORS, read_npz
+from gantry_hardware.text import names_text, path_text, plain_text
 from gantry_hardware.whole_files import write_whole
 
 __all__ = [
@@ -193,7 +194,7 @@ def write_bundle(
     files |= {name: data for name, data in others.items() if data is not None}
     check_sizes(folder, files)
     if foreign := foreign_names(folder):
-        raise BundleError(f"{folder} holds {', '.join(foreign[:3])}, which no bundle holds.")
+        raise BundleError(f"{path_text(folder)} holds {names_text(foreign[:3])}, which no bundle holds.")
     write_files(folder, {**files, MANIFEST: _json_bytes(_make_manifest(files, private_key))})
     return folder
 
@@ -235,7 +236,7 @@ def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes
     path = Path(path)
     files, manifest = _sealed_files(path)
     if manifest.get("signature") is not None and private_key is None:
-        raise BundleError(f"{path} is signed; a new card needs the private key to sign it again.")
+        raise BundleError(f"{path_text(path)} is signed; a new card needs the private key to sign it again.")
     files[CARD] = _json_bytes(card)
     files.pop(MANIFEST)
     check_sizes(path, files)
@@ -265,37 +266,43 @@ def _sealed_files(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             if files == before:
                 raise
         before = files
-    raise BundleError(f"{path} is being written by another process.")
+    raise BundleError(f"{path_text(path)} is being written by another process.")
 
 
 def _require_files(path: Path, files: Mapping[str, bytes]) -> None:
     missing = [name for name in REQUIRED if name not in files]
     if missing:
-        raise BundleError(f"{path} lacks {', '.join(missing)}; it holds: {', '.join(sorted(files)) or '(nothing)'}.")
+        raise BundleError(
+            f"{path_text(path)} lacks {names_text(missing)}; it holds: {names_text(sorted(files)) or '(nothing)'}."
+        )
 
 
 def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest, after every file has been compared with it."""
     if MANIFEST not in files:
-        raise BundleError(f"{path} has no {MANIFEST}; it holds: {', '.join(sorted(files)) or '(nothing)'}.")
+        raise BundleError(f"{path_text(path)} has no {MANIFEST}; it holds: {names_text(sorted(files)) or '(nothing)'}.")
     manifest = _json_object(path, MANIFEST, files[MANIFEST])
     version, hashes = manifest.get("format"), manifest.get("files")
     if type(version) is not int or not isinstance(hashes, dict):
-        raise BundleError(f"{path}: {MANIFEST} has format {version!r}, expected an integer, and an object 'files'.")
+        raise BundleError(
+            f"{path_text(path)}: {MANIFEST} has format {plain_text(version)}, expected an integer, and an object 'files'."
+        )
     if not 1 <= version <= FORMAT:
-        raise BundleError(f"{path}: {MANIFEST} has format {version}, this runtime understands 1 to {FORMAT}.")
+        raise BundleError(
+            f"{path_text(path)}: {MANIFEST} has format {version}, this runtime understands 1 to {FORMAT}."
+        )
     present = set(files) - {MANIFEST}
     missing, extra = sorted(set(hashes) - present), sorted(present - set(hashes))
     if missing:
-        raise BundleError(f"{path} lacks {', '.join(missing)}, which its manifest lists.")
+        raise BundleError(f"{path_text(path)} lacks {names_text(missing)}, which its manifest lists.")
     if extra:
-        raise BundleError(f"{path} holds {', '.join(extra)}, which its manifest does not list.")
+        raise BundleError(f"{path_text(path)} holds {names_text(extra)}, which its manifest does not list.")
     for name in sorted(present):
         found = hashlib.sha256(files[name]).hexdigest()
         if found != hashes[name]:
             raise BundleError(
-                f"{path}: '{name}' was changed after the bundle was sealed "
-                f"(SHA-256 is {found}, sealed was {hashes[name]})."
+                f"{path_text(path)}: '{name}' was changed after the bundle was sealed "
+                f"(SHA-256 is {found}, sealed was {plain_text(hashes[name], 64)})."
             )
     _require_files(path, files)
     return manifest
@@ -305,22 +312,28 @@ def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) ->
     """Refuse a mapping network that the policy did not learn with, and none where it learned with one."""
     found = hashlib.sha256(mapper).hexdigest() if mapper is not None else "missing"
     if (wanted := contract.map_window.mapper_sha256 if contract.map_window else "") not in ("", found):
-        raise BundleError(f"{path}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}.")
+        raise BundleError(
+            f"{path_text(path)}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}."
+        )
 
 
 def _check_base(path: Path, contract: PolicyContract, base: bytes | None) -> None:
     """Refuse a residual policy without the network that it corrects, or with another one; and a base without one."""
     if contract.chunk is None or not contract.chunk.residual:
         if base is not None:
-            raise BundleError(f"{path} has {BASE}, and its contract describes no residual policy (chunk.residual).")
+            raise BundleError(
+                f"{path_text(path)} has {BASE}, and its contract describes no residual policy (chunk.residual)."
+            )
         return
     wanted = contract.chunk.base_sha256
     if base is None or not wanted:
         lacking = f"there is no {BASE}" if base is None else "the contract's chunk.base_sha256 is empty"
-        raise BundleError(f"{path}: the policy corrects the plans of {BASE}, and {lacking}.")
+        raise BundleError(f"{path_text(path)}: the policy corrects the plans of {BASE}, and {lacking}.")
     found = hashlib.sha256(base).hexdigest()
     if found != wanted:
-        raise BundleError(f"{path}: the policy was trained on {BASE} {wanted[:12]}, this one is {found[:12]}.")
+        raise BundleError(
+            f"{path_text(path)}: the policy was trained on {BASE} {wanted[:12]}, this one is {found[:12]}."
+        )
 
 
 def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dict[str, Any]:
@@ -340,7 +353,7 @@ def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dic
 def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes) -> None:
     signature = manifest.get("signature")
     if signature is None:
-        raise BundleError(f"{path} is not signed, and a public key was given.")
+        raise BundleError(f"{path_text(path)} is not signed, and a public key was given.")
     try:
         key = Ed25519PublicKey.from_public_bytes(public_key)
     except ValueError as error:
@@ -348,7 +361,9 @@ def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes
     try:
         key.verify(base64.b64decode(signature, validate=True), _signed_bytes(manifest))
     except (InvalidSignature, binascii.Error, TypeError, ValueError) as error:
-        raise BundleError(f"{path}: the signature does not belong to this public key and these files.") from error
+        raise BundleError(
+            f"{path_text(path)}: the signature does not belong to this public key and these files."
+        ) from error
 
 
 def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -362,11 +377,11 @@ def _json_bytes(data: Any) -> bytes:
 
 
 def _json_object(path: Path, name: str, data: bytes, *, allow_nan: bool = False) -> dict[str, Any]:
-    return parse_json_object(data, f"{path}: '{name}'", allow_nan=allow_nan, error=BundleError)
+    return parse_json_object(data, f"{path_text(path)}: '{name}'", allow_nan=allow_nan, error=BundleError)
 
 
 def _golden(path: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
         return read_npz(data, MAX_BYTES)
     except ZIP_ERRORS as error:
-        raise BundleError(f"{path}: {GOLDEN} is not readable: {error}.") from error
+        raise BundleError(f"{path_text(path)}: {GOLDEN} is not readable: {error}.") from error

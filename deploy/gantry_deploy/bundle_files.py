@@ -20,6 +20,7 @@ from pathlib import Path
 
 from gantry_deploy.errors import BundleError
 from gantry_hardware.archive import ZIP_ERRORS, read_archive
+from gantry_hardware.text import path_text, printable
 from gantry_hardware.whole_files import folder_reaches_disk, is_temporary, reach_disk
 
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
@@ -56,13 +57,13 @@ def read_files(path: Path) -> dict[str, bytes]:
         if path.is_file():
             return _read_zip(path)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise BundleError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.")
+        raise BundleError(f"{path_text(path)} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    raise BundleError(f"There is no bundle at {path_text(path)}; expected a folder or a .zip file.")
 
 
 def holds_bundle(folder: Path) -> bool:
     """Whether a folder is a bundle's, by its manifest."""
-    return (folder / MANIFEST).is_file() or (folder / NEXT / MANIFEST).is_file()
+    return os.path.isfile(folder / MANIFEST) or os.path.isfile(folder / NEXT / MANIFEST)
 
 
 def foreign_names(folder: Path) -> list[str]:
@@ -138,9 +139,13 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
         if is_temporary(entry.name) or (entry.name == SCRATCH and entry.is_dir()):
             continue
         if entry.is_symlink():
-            raise BundleError(f"{folder}: '{entry.name}' is a link; a bundle holds plain files only.")
+            raise BundleError(
+                f"{path_text(folder)}: '{printable(entry.name)}' is a link; a bundle holds plain files only."
+            )
         if not entry.is_file():
-            raise BundleError(f"{folder}: '{entry.name}' is no plain file; a bundle has no sub-folders.")
+            raise BundleError(
+                f"{path_text(folder)}: '{printable(entry.name)}' is no plain file; a bundle has no sub-folders."
+            )
         _check_entry(folder, entry.name, entry.stat().st_size, total, len(files))
         files[entry.name] = _read(entry, MAX_BYTES - total)
         total += _check_entry(folder, entry.name, len(files[entry.name]), total, len(files) - 1)
@@ -156,11 +161,11 @@ def _read(path: Path, room: int) -> bytes:
 def _read_zip(path: Path) -> dict[str, bytes]:
     data = _read(path, MAX_BYTES)
     if len(data) > MAX_BYTES:
-        raise BundleError(f"{path} has more than {MAX_BYTES} bytes, the most that a bundle has.")
+        raise BundleError(f"{path_text(path)} has more than {MAX_BYTES} bytes, the most that a bundle has.")
     try:
         members = read_archive(data, max_bytes=MAX_BYTES, max_files=MAX_FILES)
     except ZIP_ERRORS as error:
-        raise BundleError(f"{path} is no readable zip of a bundle: {error}.") from error
+        raise BundleError(f"{path_text(path)} is no readable zip of a bundle: {error}.") from error
     top = _top_folder(members)
     files = {name.removeprefix(top): data for name, data in members.items() if name != top}
     for count, name in enumerate(files):
@@ -179,12 +184,14 @@ def _check_entry(path: Path, name: str, size: int, total: int, count: int) -> in
     """Refuse what a bundle never holds, before it is read; returns the size."""
     if not _PLAIN_NAME.fullmatch(name):
         raise BundleError(
-            f"{path}: '{name}' is no plain file name; a bundle has no paths inside: its files, or one folder of them."
+            f"{path_text(path)}: '{printable(name)}' is no plain file name; a bundle holds its files, or one folder with them."
         )
     if total + size > MAX_BYTES:
-        raise BundleError(f"{path} holds {total + size} bytes with '{name}', allowed are {MAX_BYTES}.")
+        raise BundleError(
+            f"{path_text(path)} holds {total + size} bytes with '{printable(name)}', allowed are {MAX_BYTES}."
+        )
     if count >= MAX_FILES:
-        raise BundleError(f"{path} holds more than {MAX_FILES} files.")
+        raise BundleError(f"{path_text(path)} holds more than {MAX_FILES} files.")
     return size
 
 
@@ -256,7 +263,7 @@ def _held(folder: Path) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if time.monotonic() > end_s:
-                    raise BundleError(f"{folder} is being written by another process.") from error
+                    raise BundleError(f"{path_text(folder)} is being written by another process.") from error
                 time.sleep(0.05)
             except OSError:  # a file system without locks
                 break

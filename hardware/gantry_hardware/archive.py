@@ -12,6 +12,8 @@ import struct
 import zipfile
 import zlib
 
+from gantry_hardware.text import printable
+
 PIECE_BYTES = 2**16
 """How much of a member is unpacked at a time, so that a limit holds whatever the member claims to hold."""
 MAX_DIRECTORY_BYTES = 2**20
@@ -64,7 +66,9 @@ def read_archive(
         for info in members:
             claimed += info.file_size
             if claimed > max_bytes:
-                raise ArchiveError(f"it unpacks to {claimed} bytes with '{info.filename}', allowed are {max_bytes}")
+                raise ArchiveError(
+                    f"it unpacks to {claimed} bytes with '{printable(info.filename)}', allowed are {max_bytes}"
+                )
         for info in members:
             _check_member(info, files)
             files[info.filename] = _unpacked(archive, info, max_bytes - total)
@@ -90,11 +94,13 @@ def _check_directory(data: bytes) -> None:
 def _check_member(info: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
     name = info.filename
     if stat.S_ISLNK(info.external_attr >> 16):
-        raise ArchiveError(f"'{name}' is a link; only plain files are taken")
+        raise ArchiveError(f"'{printable(name)}' is a link; only plain files are taken")
     if name in files:
-        raise ArchiveError(f"'{name}' is in the archive twice")
+        raise ArchiveError(f"'{printable(name)}' is in the archive twice")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ArchiveError(f"'{name}' is compressed by method {info.compress_type}, expected Deflate or none")
+        raise ArchiveError(
+            f"'{printable(name)}' is compressed by method {info.compress_type}, expected Deflate or none"
+        )
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, room: int) -> bytes:
@@ -104,10 +110,12 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, room: int) -> byt
         while piece := member.read(PIECE_BYTES):
             size += len(piece)
             if size > room:
-                raise ArchiveError(f"'{info.filename}' unpacks to more than the {room} bytes that are left for it")
+                raise ArchiveError(
+                    f"'{printable(info.filename)}' unpacks to more than the {room} bytes that are left for it"
+                )
             pieces.append(piece)
     if size != info.file_size:
-        raise zipfile.BadZipFile(f"'{info.filename}' has {size} bytes, its header says {info.file_size}")
+        raise zipfile.BadZipFile(f"'{printable(info.filename)}' has {size} bytes, its header says {info.file_size}")
     return b"".join(pieces)
 
 
@@ -116,7 +124,7 @@ def _check_overlaps(archive: zipfile.ZipFile) -> None:
     end = 0
     for info in sorted(archive.infolist(), key=lambda item: item.header_offset):
         if info.header_offset < end:
-            raise ArchiveError(f"'{info.filename}' overlaps the member before it")
+            raise ArchiveError(f"'{printable(info.filename)}' overlaps the member before it")
         end = info.header_offset + _LOCAL_HEADER_BYTES + len(info.orig_filename) + info.compress_size
     if end > archive.start_dir:
         raise ArchiveError("its last member overlaps the directory")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.text import path_text
 
 MAX_BYTES = 2**20
 """Largest JSON unless a reader allows more: a contract has some 10 kB."""
@@ -55,7 +56,7 @@ def read_json(
         OSError: If it cannot be read.
         GantryError: Of class ``error``, if it is no plain file, too large, or no strict JSON.
     """
-    what = f"'{path}'" if what is None else what
+    what = f"'{path_text(path)}'" if what is None else what
     with open(path, "rb", opener=_open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise error(f"{what} is no plain file.")
@@ -73,7 +74,7 @@ def read_json_object(
     error: type[GantryError] = JsonError,
 ) -> dict[str, Any]:
     """The same, refusing anything but an object."""
-    what = f"'{path}'" if what is None else what
+    what = f"'{path_text(path)}'" if what is None else what
     return _object(
         read_json(path, what=what, max_bytes=max_bytes, allow_nan=allow_nan, max_text=max_text, error=error),
         what,
