@@ -284,9 +284,8 @@ def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]
     manifest = _json_object(path, MANIFEST, files[MANIFEST])
     version, hashes = manifest.get("format"), manifest.get("files")
     if type(version) is not int or not isinstance(hashes, dict):
-        raise BundleError(
-            f"{path_text(path)}: {MANIFEST} has format {plain_text(version)}, expected an integer, and an object 'files'."
-        )
+        found = f"{MANIFEST} has format {plain_text(version)}"
+        raise BundleError(f"{path_text(path)}: {found}, expected an integer, and an object 'files'.")
     if not 1 <= version <= FORMAT:
         raise BundleError(
             f"{path_text(path)}: {MANIFEST} has format {version}, this runtime understands 1 to {FORMAT}."

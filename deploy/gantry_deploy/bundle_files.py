@@ -183,9 +183,8 @@ def _top_folder(names: Mapping[str, bytes]) -> str:
 def _check_entry(path: Path, name: str, size: int, total: int, count: int) -> int:
     """Refuse what a bundle never holds, before it is read; returns the size."""
     if not _PLAIN_NAME.fullmatch(name):
-        raise BundleError(
-            f"{path_text(path)}: '{printable(name)}' is no plain file name; a bundle holds its files, or one folder with them."
-        )
+        held = "a bundle holds its files, or one folder with them"
+        raise BundleError(f"{path_text(path)}: '{printable(name)}' is no plain file name; {held}.")
     if total + size > MAX_BYTES:
         raise BundleError(
             f"{path_text(path)} holds {total + size} bytes with '{printable(name)}', allowed are {MAX_BYTES}."

@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         "observations_compared": len(bundle.golden["observation"]),
         "signed": bundle.is_signed,
     }
-    print(f"Bundle: {folder} ({result['observations_compared']} observations compared)")
+    print(f"Bundle: {path_text(folder)} ({result['observations_compared']} observations compared)")
     if args.zip:
         result["zip"] = str(write_zip(folder, args.zip))
         print(f"Packed: {args.zip}")
