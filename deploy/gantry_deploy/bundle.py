@@ -11,6 +11,7 @@ import binascii
 import hashlib
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +70,8 @@ FORMAT = 1
 SIGNATURE_TAG = b"gantry policy bundle\0"
 """Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
-_READS = 5
-"""How often a bundle is read that another process is writing."""
+_READS, _PAUSE_S = 20, 0.01
+"""How often a bundle is read that another process is writing, and how long to wait where a file went away."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +258,10 @@ def _sealed_files(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
         try:
             files = read_files(path)
         except BundleError as error:
-            if isinstance(error.__cause__, FileNotFoundError):  # a file went away
-                continue
-            raise
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            time.sleep(_PAUSE_S)  # a file went away
+            continue
         try:
             return files, _verified_manifest(path, files)
         except BundleError:

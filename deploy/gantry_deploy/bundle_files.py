@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shutil
+import stat
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -138,11 +139,14 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
     for entry in sorted(folder.iterdir()):
         if is_temporary(entry.name) or (entry.name == SCRATCH and entry.is_dir()):
             continue
-        if entry.is_symlink():
+        if entry.name == NEXT and folder != staged and entry.is_dir() and not entry.is_symlink():
+            raise FileNotFoundError(f"{entry.name} came while the files around it were read")
+        mode = entry.lstat().st_mode
+        if stat.S_ISLNK(mode):
             raise BundleError(
                 f"{path_text(folder)}: '{printable(entry.name)}' is a link; a bundle holds plain files only."
             )
-        if not entry.is_file():
+        if not stat.S_ISREG(mode):
             raise BundleError(
                 f"{path_text(folder)}: '{printable(entry.name)}' is no plain file; a bundle has no sub-folders."
             )

@@ -57,7 +57,9 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):  # no file there yet, or on a disk without permissions
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # A full disk does not say which file it was.
+            error.filename = os.fspath(path)
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise

@@ -9,6 +9,7 @@ from typing import Any
 from gantry_deploy.bundle import load_bundle, write_zip
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
 from gantry_deploy.locate import find_run
+from gantry_hardware.text import path_text
 from gantry_sim.cli.common import is_about_arms
 from gantry_sim.run_place import RunError
 
