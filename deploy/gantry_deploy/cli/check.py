@@ -43,6 +43,7 @@ from gantry_deploy.rollout import DRAWN_OPTIONS, Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
+from gantry_hardware.text import path_text, printable
 
 AnyEpisode = Episode | GoalEpisode | ArmEpisode | CarEpisode
 _WORD = 28
@@ -222,17 +223,17 @@ def _line(stage: Stage) -> str:
 def _write_card(name: str, bundle: Bundle, report: Report) -> None:
     if is_pretrained(name):
         # What was installed stays as it was released; a copy is anybody's to measure.
-        print(f"card not written: {name} belongs to the installation")
+        print(f"card not written: {printable(name)} belongs to the installation")
         return
     if bundle.is_signed:
         # A new card is a new manifest, and only the owner of the key can sign that.
-        print(f"card not written: {bundle.path} is signed")
+        print(f"card not written: {path_text(bundle.path)} is signed")
         return
     try:
         update_card(bundle.path, jsonable(make_card(bundle.card, report)))
     except OSError as error:
-        raise GantryError(f"Cannot write the card of {bundle.path}: {error.strerror}.") from error
-    print(f"card written to {bundle.path}")
+        raise GantryError(f"Cannot write the card of {path_text(bundle.path)}: {error.strerror}.") from error
+    print(f"card written to {path_text(bundle.path)}")
 
 
 COMMAND = Command(

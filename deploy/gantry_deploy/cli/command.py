@@ -14,8 +14,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
+from gantry_hardware.whole_files import write_whole
 
 STDOUT = "-"
 """Value of ``--json`` that means standard output."""
@@ -136,9 +137,11 @@ def parse_key_value(text: str) -> tuple[str, Any]:
     if not equals or not key.isidentifier():
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value, for example delay_s=0.01")
     try:
-        return key, json.loads(value)
-    except json.JSONDecodeError:
+        return key, parse_json(value, f"the value of {key}", allow_nan=True)
+    except JsonSyntaxError:
         return key, value
+    except JsonError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def output_file(suffix: str = "") -> Callable[[str], Path]:

@@ -23,10 +23,10 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.locate import near_miss
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -27,6 +28,7 @@ from gantry_deploy.cli.discovery import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.interrupts import remembering_interrupts
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.text import path_text, printable_lines
 
 EXIT_OK = 0
 """Done."""
@@ -45,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments[:1]
     with remembering_interrupts() as interrupted:
+        _show_every_text(sys.stdout)
         try:
             code = _dispatch(arguments[1:] if show_traceback else arguments)
             sys.stdout.flush()
@@ -55,6 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             if interrupted.is_set():
                 return _stop(error, show_traceback)
             return _explain(error, show_traceback)
+
+
+def _show_every_text(stream: object) -> None:
+    """Escape what the output cannot encode, such as half of a surrogate pair in a file's name, instead of failing."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
 
 
 def _stop(error: Exception | None = None, show_traceback: bool = False) -> int:
@@ -86,6 +95,11 @@ def _explain(error: Exception, show_traceback: bool) -> int:
         return EXIT_OK
     if isinstance(error, GantryError):
         return _refuse(str(error), show_traceback)
+    if (
+        isinstance(error, OSError) and error.errno is not None
+    ):  # A full disk, a folder that may not be read, a bad path.
+        place = "" if error.filename is None else f": '{path_text(os.fsdecode(error.filename))}'"
+        return _refuse(f"{error.strerror}{place}.", show_traceback)
     if isinstance(error, ModuleNotFoundError) and extra_of_module(error.name or "") is not None:
         return _refuse(f"{missing_module_text(error)}.", show_traceback)
     raise error
@@ -188,7 +202,8 @@ def _refuse(text: str, show_traceback: bool) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    # What a file or a command line says must not reach the terminal as a command to it.
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.json_file import read_json_object
 
 VERSION = "v3.0"
 INFO, STATS, TASKS, EPISODES = "meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/episodes"
@@ -227,17 +228,9 @@ def read_json(path: Path) -> dict[str, Any]:
         DatasetError: If the file cannot be read, is absurdly long, or holds something else.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise DatasetError(f"{path} has {size} bytes, expected at most {MAX_JSON_BYTES}.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path, max_bytes=MAX_JSON_BYTES, allow_nan=True, error=DatasetError)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise DatasetError(f"{path} is no JSON: {error}.") from error
-    if not isinstance(data, dict):
-        raise DatasetError(f"{path} holds a {type(data).__name__}, expected an object.")
-    return data
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from gantry_hardware.json_file import as_plain, parse_json, read_json
 from gantry_hardware.structured import from_plain
+from gantry_hardware.whole_files import write_whole, write_whole_json
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss
@@ -116,8 +118,8 @@ class MapTraining:
             self._load()
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / CONFIG).write_text(json.dumps(asdict(cfg), indent=1), encoding="utf-8")
-            (folder / CURVE).write_text("", encoding="utf-8")
+            write_whole_json(folder / CONFIG, asdict(cfg))
+            write_whole(folder / CURVE, b"")
 
     def run(self, on_progress: Callable[[Progress], None] | None = None, max_wall_s: float = math.inf) -> bool:
         """Train to the end, or until ``max_wall_s`` is over; the rate falls as if it went on to the end.
@@ -206,7 +208,7 @@ class MapTraining:
 
     def _load(self) -> None:
         state = read_checkpoint(self.folder)
-        if json.loads(state["config"]) != json.loads(json.dumps(asdict(self.cfg))):
+        if parse_json(state["config"], "its config", allow_nan=True, error=MappingError) != as_plain(asdict(self.cfg)):
             raise MappingError(f"The training in '{self.folder}' was begun with another configuration; see {CONFIG}.")
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -272,7 +274,7 @@ def read_config(folder: Path) -> TrainCfg:
     """
     path = folder / CONFIG
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, allow_nan=True)
     except (OSError, ValueError) as error:
         raise MappingError(f"'{folder}' holds no training of a mapper: {error}") from error
     return from_plain(TrainCfg, data, CONFIG, MappingError)

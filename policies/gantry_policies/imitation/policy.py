@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
+from gantry_hardware.whole_files import write_whole
 from gantry_policies.checkpoint import CheckpointError, load_checkpoint
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
@@ -126,13 +127,10 @@ def save_policy(policy: BcPolicy, run_dir: Path, step: int, provenance: Mapping[
         },
         buffer,
     )
-    part = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(buffer.getvalue())
-        os.replace(part, path)
+        write_whole(path, buffer.getvalue())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise CheckpointError(f"Cannot write the policy {path}: {error.strerror or error}.") from error
     return path
 
@@ -162,10 +160,12 @@ def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
     try:
         if state["format"] != FORMAT:
             raise CheckpointError(f"Policy {path} has format {state['format']}, expected {FORMAT}.")
-        cfg = from_plain(BcCfg, json.loads(state["cfg"]), "bc")
+        cfg = from_plain(BcCfg, parse_json(state["cfg"], "its cfg", allow_nan=True), "bc")
         policy = BcPolicy(cfg, state["obs_shapes"], state["action_size"])
         policy.load_state_dict(state["weights"])
-        loaded = LoadedPolicy(policy, int(state["step"]), json.loads(state["provenance"]))
+        loaded = LoadedPolicy(
+            policy, int(state["step"]), parse_json(state["provenance"], "its provenance", allow_nan=True)
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is no cloned policy: {' '.join(str(error).split())}") from error
     policy.requires_grad_(False).eval()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import as_plain, parse_json
 from gantry_policies.checkpoint import (
     CheckpointError,
     load_newest,
@@ -218,7 +219,7 @@ class BcTrainer:
         return path
 
     def _refuse_other(self, path: Path, state: dict[str, Any]) -> None:
-        mine, theirs = json.loads(json.dumps(asdict(self.cfg))), json.loads(state["cfg"])
+        mine, theirs = as_plain(asdict(self.cfg)), parse_json(state["cfg"], "its cfg", allow_nan=True)
         other = [name for name in mine if name not in _MAY_CHANGE and mine[name] != theirs.get(name)]
         if other:
             name = other[0]

@@ -19,8 +19,8 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.locate import WHERE_SOURCE, find_source
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar, is_about_arms
 

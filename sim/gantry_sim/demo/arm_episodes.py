@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +15,11 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyConfig, SafetyMachine
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.whole_files import write_whole_json
 from gantry_sim.bench_robot import BenchRobot
 from gantry_sim.demo import walk as walks
 from gantry_sim.run_files import EVALUATION_SEED, write_json
+from gantry_sim.run_place import read_run_file
 
 TRIALS, ROBOT, SETUP = "trials.json", "robot.json", "nodes.yaml"
 """Files of the episodes in their folder, beside those of :mod:`gantry_sim.demo.walk`."""
@@ -102,7 +103,7 @@ def trials_over_ros(bundle: Path, config: TrialsConfig, folder: Path, say: walks
             nodes[name].update(values)
         # JSON is YAML.
         setup = {f"/**/{name}": {"ros__parameters": values} for name, values in nodes.items()}
-        (folder / SETUP).write_text(json.dumps(setup, indent=1), encoding="utf-8")
+        write_whole_json(folder / SETUP, setup)
         return given
 
     def say_news(text: str) -> None:
@@ -153,7 +154,7 @@ def trials_in_process(
 def read_trials(folder: Path) -> tuple[Trial, ...]:
     """What the operator saw, in order; empty if it left no note."""
     try:
-        rows = json.loads((folder / TRIALS).read_text(encoding="utf-8"))["episodes"]
+        rows = read_run_file(folder / TRIALS)["episodes"]
         return tuple(Trial(bool(row["done"]), row["done_s"], str(row["reason"])) for row in rows)
     except (OSError, ValueError, KeyError, TypeError):
         return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from gantry_deploy.report.gaze import GazeWalk, film_frames
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
+from gantry_hardware.whole_files import write_whole, write_whole_json
 from gantry_sim.camera import Arrow
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.goal_measured import MeasuredGoalWalk, gaze_of, measure_goal_walk, rerun_difference
@@ -31,6 +31,7 @@ from gantry_sim.gaze import goal_ahead
 from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors
 from gantry_sim.replay import Poses, film, frame_times
 from gantry_sim.run_folder import write_json
+from gantry_sim.run_place import read_run_file
 from gantry_sim.terrain_scene import TerrainCfg, terrain_name
 from gantry_sim.terrains import TESTS, training_kinds
 
@@ -251,7 +252,7 @@ class GoalDemo:
         except (GantryError, ImportError) as error:
             note = str(error)
         for name, data in films.items():
-            (folder / name).write_bytes(data)
+            write_whole(folder / name, data)
         return Crossing(
             crossing.terrain,
             crossing.goal,
@@ -321,7 +322,7 @@ def walk_to_goal(config: GoalDemoConfig, terrain: str, goal: Goal, folder: Path,
             nodes.setdefault(name, {}).update(values)
         # JSON is YAML.
         setup = {f"/**/{name}": {"ros__parameters": values} for name, values in nodes.items()}
-        (folder / SETUP).write_text(json.dumps(setup, indent=1), encoding="utf-8")
+        write_whole_json(folder / SETUP, setup)
         return given
 
     limit_s = walks.START_TIMEOUT_S + config.seconds + GOAL_PERIOD_S
@@ -377,7 +378,7 @@ def _pole(scene: mujoco.MjModel, goal: Goal) -> Arrow:
 
 def _read_statistics(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_run_file(path)
     except (OSError, ValueError):
         return None
 

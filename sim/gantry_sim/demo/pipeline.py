@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import Bundle, load_bundle, update_card
+from gantry_deploy.bundle import Bundle, copy_bundle, load_bundle, update_card
 from gantry_deploy.check import Stage, check_static, judge_rollout, make_card, make_report
 from gantry_deploy.cli.command import counted, jsonable
 from gantry_deploy.locate import bundle_in
 from gantry_deploy.report import encode_mp4
 from gantry_deploy.rollout import RolloutConfig, run_episodes
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_policies.runner import CURVE_FILE, Progress
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.measured import MeasuredWalk, measure
@@ -225,7 +226,7 @@ class Demo:
         except (GantryError, ImportError) as error:
             self._display.say(f"  no video: {error}")
             return None, str(error)
-        (self._config.output / VIDEO).write_bytes(video)
+        write_whole(self._config.output / VIDEO, video)
         return video, ""
 
     @contextmanager
@@ -298,6 +299,6 @@ def _copy(source: Path, folder: Path) -> Path:
         raise GantryError(f"'{folder}' is in use already; name another folder for this demo with --output.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target))
+        return copy_bundle(source, target)
     except OSError as error:
         raise GantryError(f"Cannot copy the bundle '{source}' to '{target}': {error}.") from error

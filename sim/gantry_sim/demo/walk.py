@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
-import json
 import os
 import queue
 import re
@@ -31,6 +30,7 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import FaultCode, Mode, SafetyMachine
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.whole_files import write_whole_json
 from gantry_sim.demo.profile import Profile, as_text, command_at, total_s
 from gantry_sim.mujoco_robot import MujocoRobot
 
@@ -177,7 +177,7 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
                 session.run()
             except SafetyError as error:
                 refusal = str(error)
-        (folder / STATISTICS).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
+        write_whole_json(folder / STATISTICS, controller.statistics())
         fault = controller.safety.fault
         trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
         return Walk(False, folder / RECORDING, session.completed, trouble, paced=paced, refused=bool(refusal))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.whole_files import write_whole_json
 
 JOIN_TIMEOUT_S = 5.0
 """How long the executor's thread may take to end."""
@@ -190,7 +189,7 @@ def write_json(path: str, values: dict[str, Any], what: str) -> None:
         GantryError: If the file cannot be written.
     """
     try:
-        Path(path).write_text(json.dumps(values, indent=1), encoding="utf-8")
+        write_whole_json(path, values)
     except OSError as error:
         raise GantryError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
 
