@@ -49,7 +49,8 @@ def whole(name: str, value: Any, low: int, high: int, error: type[GantryError] =
     Raises:
         GantryError: Of class ``error``, with name, value and range.
     """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not low <= value <= high:
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or not low <= int(value) <= high:
         raise error(f"{name} is {value_text(value)}, expected a whole number from {low} to {high}.")
     return int(value)
 
