@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from gantry_hardware.errors import GantryError
@@ -56,12 +57,12 @@ def whole(name: str, value: Any, low: int, high: int, error: type[GantryError] =
 
 
 def check_fields(
-    owner: object, ranges: Mapping[str, Range], where: str = "", error: type[GantryError] = GantryError
+    owner: Any, ranges: Mapping[str, Range], where: str = "", error: type[GantryError] = GantryError
 ) -> None:
     """Refuse fields of a dataclass that leave their ranges; of tuples, nested ones too, every number counts.
 
     Args:
-        owner: The dataclass; a field that is None is left out.
+        owner: The dataclass; None passes in a field whose annotation allows it.
         ranges: Field name to what it may be.
         where: What stands before a field's name in messages, for example ``"drive."``.
         error: Class of the error to raise.
@@ -69,8 +70,11 @@ def check_fields(
     Raises:
         GantryError: Of class ``error``, with field, value and range.
     """
+    optional = {item.name for item in fields(owner) if "None" in str(item.type)}
     for name, (low, high) in ranges.items():
-        _check(f"{where}{name}", getattr(owner, name), low, high, error)
+        value = getattr(owner, name)
+        if value is not None or name not in optional:
+            _check(f"{where}{name}", value, low, high, error)
 
 
 def is_number(value: Any) -> bool:
@@ -92,8 +96,6 @@ def _number_text(value: Any) -> str:
 
 
 def _check(name: str, value: Any, low: float, high: float, error: type[GantryError]) -> None:
-    if value is None:
-        return
     if isinstance(value, tuple):
         for i, item in enumerate(value):
             _check(f"{name}[{i}]", item, low, high, error)

@@ -57,6 +57,8 @@ def test_every_number_of_a_field_is_looked_at():
         (Numbers(many=(1.0, float("nan"))), r"part.many\[1\]"),
         (Numbers(nested=((0.1, 1e308),)), r"part.nested\[0\]\[1\]"),
         (Numbers(optional=-1.0), "part.optional"),
+        (Numbers(plain=None), "part.plain"),
+        (Numbers(many=(None,)), r"part.many\[0\]"),
     ):
         with pytest.raises(GantryError, match=f"^{name} is .*, expected a number from 0 to 5"):
             check_fields(broken, ranges, "part.")
