@@ -7,7 +7,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,10 @@ from gantry_deploy.pictures import watch_scene
 from gantry_deploy.road_teller import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
 from gantry_deploy.rollout import perception_options
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyConfig, SafetyMachine
+from gantry_deploy.safety import SafetyMachine
+from gantry_deploy.safety_config import safety_config
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
-from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
@@ -220,25 +219,6 @@ def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -
         given = ",".join(f"{number:g}" for number in numbers)
         raise UsageError(f"--command {given} has {len(numbers)} numbers, expected {len(names)}: {', '.join(names)}.")
     return np.array(numbers)
-
-
-def safety_config(settings: dict[str, Any]) -> SafetyConfig:
-    """The default limits with some of them replaced.
-
-    Raises:
-        UnknownNameError: If there is no such setting.
-        UsageError: If a value is of another type.
-    """
-    defaults = SafetyConfig()
-    known = [item.name for item in fields(SafetyConfig)]
-    for name, value in settings.items():
-        if name not in known:
-            raise UnknownNameError("safety setting", name, known)
-        wanted = type(getattr(defaults, name))
-        accepted = (int, float) if wanted is float else (wanted,)
-        if not isinstance(value, accepted) or isinstance(value, bool) != (wanted is bool):
-            raise UsageError(f"Safety setting {name} is {value!r}, expected {wanted.__name__}.")
-    return replace(defaults, **settings)
 
 
 def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> None:
