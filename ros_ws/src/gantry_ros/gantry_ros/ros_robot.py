@@ -141,7 +141,7 @@ class RosRobot:
             self.close()
             raise
         self._publisher = self._make_publisher(node)
-        self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
+        self._entities.append(("timer", self._host.create_timer(LOOK_PERIOD_S, self._guard.look)))
 
     def now_s(self) -> float:
         """Local monotonic time."""
