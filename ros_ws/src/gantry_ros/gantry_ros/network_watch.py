@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
+from rclpy.clock import ROSClock
 from rclpy.node import Node
 
 from gantry_hardware.text import names_text, printable
@@ -76,8 +78,9 @@ class _ClockWatch:
 
     def look(self) -> None:
         node, now_s = self._node, time.monotonic()
-        simulated = bool(node.get_clock().ros_time_is_active)
-        now_ns = node.get_clock().now().nanoseconds if simulated else -1
+        clock = node.get_clock()
+        simulated = isinstance(clock, ROSClock) and clock.ros_time_is_active
+        now_ns = clock.now().nanoseconds if simulated else -1
         if now_ns != self._last_ns or simulated is not self._simulated:
             if self.text:
                 node.get_logger().info("ROS time runs again." if simulated else "ROS time is that of this machine.")
@@ -92,7 +95,7 @@ class _ClockWatch:
             node.get_logger().error(self.text)
 
 
-def type_name(message_type: type) -> str:
+def type_name(message_type: Any) -> str:
     """A message class's name as the graph tells it, for example ``geometry_msgs/msg/Twist``."""
     parts = message_type.__module__.split(".")
     return f"{parts[0]}/{parts[1]}/{message_type.__name__}"

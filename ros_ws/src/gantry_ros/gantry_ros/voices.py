@@ -2,9 +2,9 @@
 
 DDS numbers what each publisher sends. The numbers of one publisher rise; those of two, in the order of arrival, do not:
 after a message of the second one, which counts for itself, the first one's next number shows that both are alive. A
-publisher that was started again counts from the beginning as well, but the one before it is heard no more. So no list of
-publishers is needed, which is out of date at both ends: a node that was killed stays in it for 20 s, a new one appears
-late.
+publisher that was started again counts from the beginning as well, but the one before it is heard no more. So no list
+of publishers is needed, which is out of date at both ends: a node that was killed stays in it for 20 s, a new one
+appears late.
 """
 
 from __future__ import annotations
