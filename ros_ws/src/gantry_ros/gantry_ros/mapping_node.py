@@ -107,8 +107,8 @@ class MappingNode:
         self._clouds = node.create_publisher(PointCloud2, topics.ELEVATION_MAP, topics.WRITER_QOS)
         self._grids = self._grid_publisher()
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
-        node.create_timer(1.0 / values["idle_rate_hz"], self._on_idle)
-        node.create_timer(1.0 / values["diagnostics_rate_hz"], self._report)
+        self._host.create_timer(1.0 / values["idle_rate_hz"], self._on_idle)
+        self._host.create_timer(1.0 / values["diagnostics_rate_hz"], self._report)
 
     def _grid_publisher(self) -> Any:
         try:

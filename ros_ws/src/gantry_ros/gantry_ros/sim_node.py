@@ -145,7 +145,7 @@ class SimNode(ABC):
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
         node.create_service(Trigger, "reset", answer(self._reset))
-        node.create_timer(1.0 / positive(values, "diagnostics_rate_hz"), self._report)
+        host.create_timer(1.0 / positive(values, "diagnostics_rate_hz"), self._report)
         node.add_on_set_parameters_callback(self._on_parameters)
 
     def run(self) -> None:
