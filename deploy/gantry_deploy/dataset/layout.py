@@ -39,6 +39,10 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _ALLOWED_PLACEHOLDERS = re.compile(r"(chunk_index|file_index|video_key)(:0?\d{0,2}d)?")
 
 
+class OtherVersionError(DatasetError):
+    """A dataset of another version of LeRobot's format."""
+
+
 @dataclass(frozen=True)
 class VideoSpan:
     """Where an episode lies in a video file."""
@@ -183,7 +187,7 @@ class Info:
         data = read_json(path)
         version = data.get("codebase_version")
         if version != VERSION:
-            raise DatasetError(
+            raise OtherVersionError(
                 f"{path}: codebase_version is {version!r}, expected '{VERSION}'. Older datasets are converted with "
                 "LeRobot's own script, lerobot.datasets.v30.convert_dataset_v21_to_v30."
             )
@@ -230,14 +234,21 @@ def read_json(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:
             raise DatasetError(f"{path} has {size} bytes, expected at most {MAX_JSON_BYTES}.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=_without_repeats)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise DatasetError(f"{path} is no JSON: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} is no JSON: {_first_line(error)}") from error
     if not isinstance(data, dict):
         raise DatasetError(f"{path} holds a {type(data).__name__}, expected an object.")
     return data
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} stands there twice")
+    return dict(pairs)
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -248,7 +259,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     """
     try:
         # Not as a dataset: the folders of a path would be taken for columns. One thread per core would not be faster.
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             if columns is not None:
                 known = set(file.schema_arrow.names)
                 absent = [name for name in columns if name not in known]
