@@ -40,6 +40,10 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _ALLOWED_PLACEHOLDERS = re.compile(r"(chunk_index|file_index|video_key)(:0?\d{0,2}d)?")
 
 
+class OtherVersionError(DatasetError):
+    """A dataset of another version of LeRobot's format."""
+
+
 @dataclass(frozen=True)
 class VideoSpan:
     """Where an episode lies in a video file."""
@@ -184,7 +188,7 @@ class Info:
         data = read_json(path)
         version = data.get("codebase_version")
         if version != VERSION:
-            raise DatasetError(
+            raise OtherVersionError(
                 f"{path}: codebase_version is {version!r}, expected '{VERSION}'. Older datasets are converted with "
                 "LeRobot's own script, lerobot.datasets.v30.convert_dataset_v21_to_v30."
             )
@@ -241,7 +245,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     """
     try:
         # Not as a dataset: the folders of a path would be taken for columns. One thread per core would not be faster.
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             if columns is not None:
                 known = set(file.schema_arrow.names)
                 absent = [name for name in columns if name not in known]
