@@ -83,7 +83,7 @@ def test_where_nothing_is_usable_every_reason_is_given(tmp_path):
         load_newest(tmp_path)
     for number in (1, 2):
         empty(save_checkpoint(tmp_path, number, state(number)))
-    reason = "cut short, or no checkpoint: 0 bytes without the end that one has"
+    reason = "cut short, or no such file: 0 bytes without the end that one has"
     with pytest.raises(UnusableCheckpointError) as refusal:
         load_newest(tmp_path)
     text = f"No usable checkpoint in {tmp_path}: model_2.pt ({reason}), model_1.pt ({reason})."

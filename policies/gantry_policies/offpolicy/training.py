@@ -12,15 +12,9 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import (
-    UnusableCheckpointError,
-    list_checkpoints,
-    load_newest,
-    random_state,
-    restore_random_state,
-    save_checkpoint,
-)
-from gantry_policies.offpolicy.bases import BasePolicy, fingerprint, is_same_base
+from gantry_hardware.one_process import require_one_process
+from gantry_policies.checkpoint import random_state
+from gantry_policies.offpolicy.bases import BasePolicy, fingerprint
 from gantry_policies.offpolicy.collecting import Collector, Resumable
 from gantry_policies.offpolicy.config import TrainCfg
 from gantry_policies.offpolicy.demos import Demo, demo_action_rows, demo_buffer, demo_states
@@ -30,9 +24,9 @@ from gantry_policies.offpolicy.learner import Learner
 from gantry_policies.offpolicy.metrics_log import MetricsLog
 from gantry_policies.offpolicy.policy import LearnedPolicy
 from gantry_policies.offpolicy.replay import ReplayBuffer
-
-CHECKPOINTS = "checkpoints"
-"""Folder of a run's checkpoints and replay buffers."""
+from gantry_policies.offpolicy.saving import CHECKPOINTS as CHECKPOINTS
+from gantry_policies.offpolicy.saving import Saver
+from gantry_policies.rescue import all_finite, saving_on_error
 
 
 class DivergedError(GantryError):
