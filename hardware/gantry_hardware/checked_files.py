@@ -41,23 +41,22 @@ def write_checked(path: Path, write: Callable[[BinaryIO], object]) -> str:
     Raises:
         OSError: If it cannot be written; what was there stays as it was.
     """
-    part = path.with_suffix(".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            stream = _SummingStream(file)
-            write(cast(BinaryIO, stream))
-            digest = stream.sum.hexdigest()
-            file.write(_trailer(digest))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    with _beside(path) as file:
+        stream = _SummingStream(file)
+        write(cast(BinaryIO, stream))
+        digest = stream.sum.hexdigest()
+        file.write(_trailer(digest))
     return digest
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file without a sum in the same way, for content that people read.
+
+    Raises:
+        OSError: If it cannot be written; what was there stays as it was.
+    """
+    with _beside(path) as file:
+        file.write(data)
 
 
 def read_checked(path: Path) -> bytes:
@@ -102,6 +101,24 @@ def verify(path: Path) -> str:
             return found.hexdigest()
     _require_whole_archive(path)
     return ""
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[BinaryIO]:
+    """A file beside its place, forced onto the disk and moved there in the end, or removed."""
+    part = path.with_suffix(".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
 
 
 def _trailer(digest: str) -> bytes:

@@ -1,43 +1,25 @@
-"""What was learned is saved before an error ends a training, whatever the error is."""
+"""What is worth a checkpoint before an error ends a training; see :mod:`gantry_hardware.rescue`."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import CheckpointError, tell_stderr
+from gantry_hardware.rescue import saving_on_error as _saving_on_error
+from gantry_policies.checkpoint import CheckpointError
 
 
-@contextlib.contextmanager
-def saving_on_error(save: Callable[[], Path | None]) -> Iterator[None]:
-    """Save before an error goes on: of the environment, of memory, an interruption.
+def saving_on_error(save: Callable[[], Path | None]) -> contextlib.AbstractContextManager[None]:
+    """Save before an error goes on, unless a checkpoint could not be written.
 
     Args:
-        save: Writes a checkpoint and returns its path; None if nothing was learned since the last one, if what was
-            learned is not finite, or if nothing is written at all.
-
-    Raises:
-        BaseException: What was raised inside, unchanged.
+        save: As for :func:`gantry_hardware.rescue.saving_on_error`.
     """
-    try:
-        yield
-    except CheckpointError:  # it was a checkpoint that could not be written
-        raise
-    except BaseException:
-        try:
-            path = save()
-        except Exception as error:
-            reason = str(error) if isinstance(error, GantryError) else f"{type(error).__name__}: {error}"
-            tell_stderr(f"What was learned since the last checkpoint could not be saved: {reason}")
-        else:
-            if path is not None:
-                tell_stderr(f"What was learned until then is saved: {path}")
-        raise
+    return _saving_on_error(save, CheckpointError)
 
 
 def all_finite(state: Any) -> bool:
