@@ -71,6 +71,24 @@ def is_temporary(name: str) -> bool:
     return re.fullmatch(r"\..+\.\d+\.tmp", name) is not None
 
 
+def remove_stale(folder: str | Path) -> None:
+    """Remove what writers that were killed left in a folder; files of processes that still run stay."""
+    with contextlib.suppress(OSError):
+        for path in Path(folder).iterdir():
+            if is_temporary(path.name) and not _is_running(int(path.name.split(".")[-2])):
+                path.unlink(missing_ok=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # It runs, and belongs to another user.
+        return True
+    return True
+
+
 def reach_disk(file: IO[Any]) -> None:
     """Wait until what was written to a file is on the disk.
 
