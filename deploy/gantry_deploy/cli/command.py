@@ -12,8 +12,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError, UnknownNameError
 
@@ -96,9 +94,10 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Enum):
         return jsonable(value.value)
-    if isinstance(value, np.ndarray):
+    numpy = sys.modules.get("numpy")  # Without it there is no array to write.
+    if numpy is not None and isinstance(value, numpy.ndarray):
         return jsonable(value.tolist())
-    if isinstance(value, np.generic):
+    if numpy is not None and isinstance(value, numpy.generic):
         return jsonable(value.item())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [jsonable(item) for item in value]

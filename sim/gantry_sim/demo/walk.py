@@ -136,7 +136,7 @@ def launched(
     domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
 
     def attempt(number: int) -> Walk:
-        command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", name]
+        command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", name]
         command += [f"{key}:={value}" for key, value in arguments(number).items()]
         heard = _Heard(done)
         with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
