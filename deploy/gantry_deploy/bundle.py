@@ -23,6 +23,7 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from gantry_deploy.bundle_files import CARD, CONTRACT, GOLDEN, MANIFEST, MAPPER, MODEL
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
 from gantry_deploy.npz import ZIP_ERRORS, read_npz
@@ -34,9 +35,6 @@ FORMAT = 1
 SIGNATURE_TAG = b"gantry policy bundle\0"
 """Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
-MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
-MAPPER = "mapper.onnx"
-"""The mapping network of a policy that looks at a map; a bundle without one is mapped for without a network."""
 BASE = "base.onnx"
 """The network that plans the actions which a residual policy corrects."""
 REQUIRED = (MODEL, CONTRACT, GOLDEN)

@@ -133,6 +133,23 @@ def remembering_interrupts() -> Iterator[Interrupts]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def interrupt_on_terminate() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that a robot is damped and a recording closed when the process is told to go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def _is_ours(handler: Any) -> bool:
     return handler is signal.default_int_handler or isinstance(handler, EndAtOnce)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from gantry_deploy.bundle import MANIFEST
+from gantry_deploy.bundle_files import MANIFEST
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError, UnknownNameError, near_name
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import MAPPER
+from gantry_deploy.bundle_files import MAPPER
 from gantry_deploy.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_sim.benches import judge_aims, measure_training
+from gantry_sim.benches import aims_of, measure_training
 
 
 def entry(num_envs, ratio=None):
@@ -17,7 +17,7 @@ def entry(num_envs, ratio=None):
 
 def test_aims_compare_what_was_measured():
     training = {"collect_steps_per_s": {"median": 30_000.0}, "train_steps_per_s": {"median": 15_999.0}}
-    aims = judge_aims({"results": [entry(64, 3.0), entry(256, 26.0)], "preset": {"training": training}})
+    aims = aims_of({"results": [entry(64, 3.0), entry(256, 26.0)], "preset": {"training": training}})
     assert {name: aim["met"] for name, aim in aims.items()} == {
         "ratio at 256 environments": True,
         "steps/s without learning": True,
@@ -26,7 +26,7 @@ def test_aims_compare_what_was_measured():
 
 
 def test_what_was_not_measured_is_not_judged():
-    assert judge_aims({"results": [entry(64, 3.0), entry(256)], "preset": {}}) == {}
+    assert aims_of({"results": [entry(64, 3.0), entry(256)], "preset": {}}) == {}
 
 
 @pytest.mark.parametrize(

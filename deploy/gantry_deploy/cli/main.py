@@ -103,7 +103,7 @@ def _dispatch(arguments: list[str], interrupts: Interrupts) -> int:
     if isinstance(command, Unavailable):
         raise GantryError(f"Command '{word}' is not available: {command.reason}.")
     parser, sub = _build_parser()
-    _add_command(parser, sub, command)
+    _add_command(sub, command)
     args = _parse(parser, arguments)
     if args is None:
         return EXIT_OK
@@ -148,18 +148,14 @@ def _build_parser(epilog: str | None = None) -> tuple[GantryParser, argparse._Su
     parser = GantryParser(prog="gantry", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("--version", action="version", version=_version_text())
     parser.add_argument("--traceback", action="store_true", help="show where an error came from; stands first")
-    sub = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=GantryParser)
+    sub = parser.add_subparsers(dest="gantry_command", metavar="COMMAND", title="commands", parser_class=GantryParser)
     return parser, sub
 
 
-def _add_command(
-    parser: GantryParser, sub: argparse._SubParsersAction[GantryParser], command: Command
-) -> argparse.ArgumentParser:
+def _add_command(sub: argparse._SubParsersAction[GantryParser], command: Command) -> None:
     description = command.description or command.help
     own = sub.add_parser(command.name, help=command.help, description=description, epilog=command.epilog or None)
     command.add_arguments(own)
-    parser.commands[command.name] = own
-    return own
 
 
 def _epilog(broken: list[Unavailable]) -> str:
