@@ -129,11 +129,8 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Enum):
         return jsonable(value.value)
-    numpy = sys.modules.get("numpy")  # Without it there is no array to write.
-    if numpy is not None and isinstance(value, numpy.ndarray):
+    if type(value).__module__.partition(".")[0] == "numpy":  # Without importing it for a result that has none of it.
         return jsonable(value.tolist())
-    if numpy is not None and isinstance(value, numpy.generic):
-        return jsonable(value.item())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
