@@ -70,7 +70,7 @@ def measure_ros_loop(
     }
     if realtime_priority > 0:
         arguments["realtime_priority"] = str(realtime_priority)
-    command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk"]
+    command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", "sim_walk"]
     command += [f"{name}:={value}" for name, value in arguments.items()]
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import MAPPER
+from gantry_deploy.bundle_files import MAPPER
 from gantry_deploy.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
 from gantry_hardware.json_file import read_json_object

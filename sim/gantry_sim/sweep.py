@@ -24,7 +24,7 @@ from gantry_sim.run_place import read_run_file
 
 TRAINED, SCORED, PLAN = "trained.json", "scored.json", "sweep.json"
 """What is left in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
-GANTRY = (sys.executable, "-c", "import sys; from gantry_deploy.cli.main import main; sys.exit(main())")
+GANTRY = (sys.executable, "-m", "gantry_deploy.cli.entry")
 """How this installation's command is called."""
 
 

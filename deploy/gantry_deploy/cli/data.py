@@ -57,8 +57,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     info.set_defaults(run_data=_info)
     check.set_defaults(run_data=_check)
     replay.set_defaults(run_data=_replay)
-    if isinstance(parser, GantryParser):
-        parser.commands |= {"info": info, "check": check, "replay": replay}
 
 
 def _replay_arguments(replay: argparse.ArgumentParser) -> None:
@@ -233,8 +231,8 @@ def _show(dataset: Dataset, episode: int, key: str) -> dict[str, Any]:
 
 def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     """Send the episode's actions to a robot."""
-    from gantry_deploy.cli.run import interrupt_on_terminate
     from gantry_deploy.dataset.replay import joint_targets, replay_episode
+    from gantry_deploy.interrupts import interrupt_on_terminate
 
     backend = choose("robot backend", args.backend, backend_names())
     name = args.robot or dataset.robot_type

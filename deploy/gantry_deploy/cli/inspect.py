@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
-from gantry_deploy.cli.command import Command, add_json_option
+from gantry_deploy.cli.command import add_json_option
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.contract_parts import Acceptance
 from gantry_hardware.errors import GantryError
@@ -28,12 +28,14 @@ LEAST_WIDTH = 110
 """Columns that the tables need; a narrower terminal wraps lines, which loses less than cutting them off."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     add_bundle_arguments(parser)
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Do what the command line asks for."""
     bundle = open_bundle(args)
     result = describe(bundle)
     console = Console(highlight=False)
@@ -220,13 +222,3 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_value(item) for item in value[:LINE_LIMIT]) or "-"
     return "-" if value in (None, "") else str(value)
-
-
-COMMAND = Command(
-    name="inspect",
-    help="show what a bundle contains and whether it is intact",
-    add_arguments=_add_arguments,
-    run=_run,
-    description="Verify a bundle's hashes and show its contract: robot, joints, observation, action, command, scores.",
-    epilog="example:\n  gantry inspect runs/walk/bundle --json contract.json",
-)

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import load_bundle, write_zip
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
 from gantry_deploy.locate import find_run
 from gantry_hardware.text import path_text
@@ -32,6 +31,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         if len(private_key) != 32:
             raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
     find_run(args.run, RunError)
+    from gantry_deploy.bundle import load_bundle, write_zip
+
     folder, env_steps = _export(args, private_key)
     bundle = load_bundle(folder)
     result: dict[str, Any] = {

@@ -56,8 +56,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _walk_arguments(judge)
     add_json_option(judge)
     judge.set_defaults(run_map=_eval)
-    if isinstance(parser, GantryParser):
-        parser.commands |= {"train": train, "eval": judge}
 
 
 def _train_arguments(train: argparse.ArgumentParser) -> None:

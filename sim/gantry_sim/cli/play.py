@@ -75,7 +75,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     if is_about_arms(source):
         _not_a_car(args)
         return _film_arm(args, source)
-    from gantry_deploy.cli.run import command_array, interrupt_on_terminate
+    from gantry_deploy.cli.run import command_array
+    from gantry_deploy.interrupts import interrupt_on_terminate
     from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:

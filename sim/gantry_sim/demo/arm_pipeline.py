@@ -176,9 +176,24 @@ class ArmDemo:
                 walk = trials_in_process(bundle.path, trials, config.output, say, realtime=config.realtime)
             else:
                 walk = trials_over_ros(bundle.path, trials, config.output, say)
+                if (reason := self._missed(walk, bundle)) and walks.kept_from_time(walk):
+                    note = f"this machine is too busy for the robot's clock ({reason.rstrip('.')})"
+                    say(f"  {note}: the same episodes in this process, without the clock")
+                    alone = trials_in_process(bundle.path, trials, config.output, say, realtime=False)
+                    walk = walks.without_clock(alone, walk, reason)
             if walk.trouble:
                 say(f"  not completed: {walk.trouble}")
         return walk, note
+
+    def _missed(self, walk: walks.Walk, bundle: Bundle) -> str:
+        """What recorded episodes miss, in words; empty if nothing."""
+        if not walk.completed:
+            return walk.trouble or "the episodes were not completed"
+        done = sum(trial.done for trial in read_trials(self._config.output))
+        least = bundle.contract.acceptance.min_success_rate
+        if least is None or done >= least * self._config.trials:
+            return ""
+        return f"{done} of {counted(self._config.trials, 'episode')} done"
 
     def _measure(self, walk: walks.Walk) -> MeasuredArm | None:
         try:
