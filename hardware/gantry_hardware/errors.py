@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from gantry_hardware.text import NAME_LIMIT, printable
+
 NEARNESS = 0.65
 """Share of letters in common, in order, from which on a name is taken for a slip of another: 'go3' and 'go2' have 0.67,
 'drive-lane' and 'drive-traffic', which nobody mistypes for one another, 0.61."""
@@ -38,14 +40,20 @@ class RobotError(GantryError):
 
 
 def unknown_name_text(kind: str, name: str, available: Iterable[str]) -> str:
-    """One line: what was asked for, the near miss if there is one, and the list, an empty name as two quotes."""
+    """One line: what was asked for, the near miss if there is one, and the list, an empty name as two quotes.
+
+    Names are escaped and cut as :func:`gantry_hardware.text.printable` does: they may come from a file or a message.
+    """
     names = sorted(available)
     near = near_name(name, names)
-    hint = f" Did you mean '{near}'?" if near else ""
-    listed = ", ".join(other or "''" for other in names)
-    return f"Unknown {kind} '{name}'.{hint} Available: {listed or '(none)'}."
+    hint = f" Did you mean '{printable(near)}'?" if near else ""
+    listed = ", ".join(printable(other) or "''" for other in names)
+    return f"Unknown {kind} '{printable(str(name))}'.{hint} Available: {listed or '(none)'}."
 
 
 def near_name(name: str, available: Iterable[str]) -> str:
-    """Which of some names was probably meant by one that is none of them; empty if none was."""
+    """Which of some names was probably meant by one that is none of them; empty if none was, or if it is no name by its
+    length, which would take long to compare."""
+    if len(name) > 2 * NAME_LIMIT:
+        return ""
     return next(iter(difflib.get_close_matches(name, list(available), n=1, cutoff=NEARNESS)), "")

@@ -106,7 +106,7 @@ def test_nothing_here_loads_torch_or_a_simulator():
         (["sim_car_node", "--ros-args", "-p", "fault:=no_scam"], ["Did you mean 'no_scan'?"]),
         (["sim_car_node", "--ros-args", "-p", "fault_after_s:=6.0"], ["no fault is named that would begin then"]),
         (["drive_node", "--ros-args", "-p", "profile:='2:1,0'"], ["'2:1,0'", "seconds:vx,vy,yaw_rate"]),
-        (["drive_node", "--ros-args", "-p", "rate_hz:=0"], ["'rate_hz' is 0.0, expected more than 0"]),
+        (["drive_node", "--ros-args", "-p", "rate_hz:=0"], ["'rate_hz' is 0, expected 0.01 to 10000"]),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_message_and_exit_code_2(arguments, texts):

@@ -8,11 +8,12 @@ package is no part of the ROS 2 wheels; it is used where it is installed.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
-from rclpy.node import Node
 from rclpy.publisher import Publisher
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
@@ -21,6 +22,7 @@ from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
 from gantry_ros import convert_arm, topics
+from gantry_ros.command_guard import CommandGuard, OwnPublisher
 
 JOINT_COMMAND, TRAJECTORY, POSITIONS = "joint_command", "joint_trajectory", "positions"
 COMMAND_MESSAGES = (JOINT_COMMAND, TRAJECTORY, POSITIONS)
@@ -34,6 +36,9 @@ GRIPPER_TOPICS = {
     POSITIONS: topics.GRIPPER_POSITIONS,
     GRIPPER_COMMAND: topics.GRIPPER_COMMAND,
 }
+
+KINDS = {TRAJECTORY: JointTrajectory, POSITIONS: Float64MultiArray}
+"""Their classes, but for that of another package, see :func:`gripper_command_type`."""
 
 
 def chosen_message(spec: RobotSpec, message: str) -> str:
@@ -58,6 +63,17 @@ def chosen_message(spec: RobotSpec, message: str) -> str:
 def command_topics(spec: RobotSpec) -> tuple[str, ...]:
     """Topics on which a robot of that kind can be told where to move its joints."""
     return (topics.JOINT_COMMAND, *(ARM_TOPICS.values() if is_arm(spec) else ()))
+
+
+def watched_topics(spec: RobotSpec) -> dict[str, Any]:
+    """Every topic on which a message moves a joint of a robot of that kind, and its class."""
+    watched: dict[str, Any] = {topics.JOINT_COMMAND: JointState}
+    if is_arm(spec):
+        for by_message in (ARM_TOPICS, GRIPPER_TOPICS):
+            watched |= {topic: KINDS[message] for message, topic in by_message.items() if message in KINDS}
+        with contextlib.suppress(RobotError):  # Where its package is not installed, no such message arrives.
+            watched[topics.GRIPPER_COMMAND] = gripper_command_type()
+    return watched
 
 
 def gripper_joints(spec: RobotSpec) -> list[int]:
@@ -86,7 +102,7 @@ class ArmCommandWriter:
     """Publishes the positions of commands; their gains stay behind, since the controllers have gains of their own.
 
     Args:
-        node: To publish with.
+        guard: Publishes, and knows again what it has sent.
         spec: The arm.
         message: ``joint_trajectory`` or ``positions``.
         gripper: A name of :data:`GRIPPER_MESSAGES`.
@@ -97,7 +113,7 @@ class ArmCommandWriter:
         RobotError: If the gripper's message is not installed.
     """
 
-    def __init__(self, node: Node, spec: RobotSpec, message: str, gripper: str, period_s: float) -> None:
+    def __init__(self, guard: CommandGuard, spec: RobotSpec, message: str, gripper: str, period_s: float) -> None:
         if message not in ARM_TOPICS:
             raise UnknownNameError("command_message of an arm", message, ARM_TOPICS)
         if gripper not in GRIPPER_MESSAGES:
@@ -105,14 +121,14 @@ class ArmCommandWriter:
         self._spec, self._period_s = spec, period_s
         own = gripper_joints(spec) if gripper != WITH_ARM else []
         arm = [i for i in range(spec.num_joints) if i not in own]
-        self._parts = [(message, arm, self._publisher(node, message, ARM_TOPICS[message]))]
+        self._parts = [(message, arm, self._own(guard, message, ARM_TOPICS[message]))]
         if own:
-            self._parts.append((gripper, own, self._publisher(node, gripper, GRIPPER_TOPICS[gripper])))
+            self._parts.append((gripper, own, self._own(guard, gripper, GRIPPER_TOPICS[gripper])))
 
     @property
     def publishers(self) -> list[Publisher]:
         """All that were made, to be taken down with the node's others."""
-        return [publisher for _, _, publisher in self._parts]
+        return [own.publisher for _, _, own in self._parts]
 
     def publish(self, command: JointCommand) -> None:
         """Send the positions of a command."""
@@ -127,10 +143,8 @@ class ArmCommandWriter:
                 publisher.publish(gripper_command_type()(position=float(pos_rad[0]), max_effort=0.0))
 
     @staticmethod
-    def _publisher(node: Node, message: str, topic: str) -> Publisher:
-        kinds = {TRAJECTORY: JointTrajectory, POSITIONS: Float64MultiArray}
-        kind = kinds[message] if message in kinds else gripper_command_type()
-        return node.create_publisher(kind, topic, topics.WRITER_QOS)
+    def _own(guard: CommandGuard, message: str, topic: str) -> OwnPublisher:
+        return guard.publisher(KINDS[message] if message in KINDS else gripper_command_type(), topic)
 
 
 def is_expressible(command: JointCommand) -> bool:

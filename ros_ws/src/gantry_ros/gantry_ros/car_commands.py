@@ -13,7 +13,6 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.node import Node
-from rclpy.publisher import Publisher
 from std_msgs.msg import Header
 
 from gantry_deploy.drive_spec import DRIVE, STEERING
@@ -22,6 +21,7 @@ from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.state import JointCommand
 from gantry_ros import convert_car, topics
+from gantry_ros.command_guard import CommandGuard
 
 ACKERMANN, TWIST, TWIST_STAMPED = "ackermann", "twist", "twist_stamped"
 CAR_MESSAGES = (ACKERMANN, TWIST, TWIST_STAMPED)
@@ -61,6 +61,13 @@ def chosen_car_message(message: str) -> str:
     return message
 
 
+def watched_car_topics(message: str) -> dict[str, Any]:
+    """Every topic on which a message moves a car, and its class; ``message`` is the one by which it is commanded."""
+    kind = ackermann_type()
+    twist = {topics.DRIVE_TWIST: TwistStamped if message == TWIST_STAMPED else Twist}
+    return twist if kind is None else {topics.DRIVE: kind, **twist}
+
+
 def told_acceleration(car: CarSpec, speed_m_s: float, measured_m_s: float, period_s: float) -> float:
     """Size of the acceleration from the measured speed to the set-point within a control period, never 0 and within
     the car's limits, m/s^2."""
@@ -72,23 +79,23 @@ class CarCommandWriter:
     """Publishes steering and speed of commands.
 
     Args:
-        node: To publish with.
+        node: Whose clock stamps.
+        guard: Publishes, and knows again what it has sent.
         car: Dimensions and limits.
         message: A name of :data:`CAR_MESSAGES`.
     """
 
-    def __init__(self, node: Node, car: CarSpec, message: str) -> None:
+    def __init__(self, node: Node, guard: CommandGuard, car: CarSpec, message: str) -> None:
         self._node, self._car, self._message = node, car, message
-        kind = {ACKERMANN: ackermann_type(), TWIST: Twist, TWIST_STAMPED: TwistStamped}[message]
         topic = topics.DRIVE if message == ACKERMANN else topics.DRIVE_TWIST
-        self._kind = kind
-        self.publisher: Publisher = node.create_publisher(kind, topic, topics.WRITER_QOS)
-        """To be taken down with the node's others."""
+        self._kind = watched_car_topics(message)[topic]
+        self.own = guard.publisher(self._kind, topic)
+        """Its publisher, to be taken down with the node's others."""
 
     def publish(self, command: JointCommand, accel_m_s2: float) -> None:
         """Send a command; ``accel_m_s2`` is the size of the acceleration that it asks for."""
         stamp = self._node.get_clock().now().to_msg()
-        self.publisher.publish(self.message(command, accel_m_s2, stamp))
+        self.own.publish(self.message(command, accel_m_s2, stamp))
 
     def message(self, command: JointCommand, accel_m_s2: float, stamp: Time) -> Any:
         """What is sent for a command."""

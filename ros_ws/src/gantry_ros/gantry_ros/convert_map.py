@@ -22,12 +22,12 @@ from gantry_deploy.commands import goal_command
 from gantry_deploy.goals import Goal
 from gantry_deploy.ros_messages import MAP_FIELDS, map_points
 from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.text import plain_text
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.errors import MappingError
 from gantry_mapping.frames import yaw_of
 from gantry_mapping.live import intrinsics_of
 from gantry_mapping.snapshot import MapSnapshot
-from gantry_ros.frames import short_name
 
 FloatArray = NDArray[np.floating]
 
@@ -123,7 +123,7 @@ def intrinsics(message: CameraInfo) -> tuple[int, int, float, float, float, floa
     fx, fy, cx, cy = intrinsics_of(projection if rectified else np.array(message.k))
     if not rectified and (bent := [value for value in message.d if not abs(value) <= STRAIGHT]):
         raise RobotError(
-            f"The camera's lens distorts ('{short_name(message.distortion_model)}', {bent[0]:g}, ...) and its "
+            f"The camera's lens distorts ({plain_text(message.distortion_model)}, {bent[0]:g}, ...) and its "
             "calibration has no projection matrix p; depth images must be rectified."
         )
     region, width, height = message.roi, message.width, message.height
@@ -234,7 +234,7 @@ def goal(message: PoseStamped, frame_id: str) -> Goal:
         RobotError: If the pose is in another frame, or holds no orientation.
     """
     if message.header.frame_id not in ("", frame_id):
-        raise RobotError(f"The goal is given in frame '{short_name(message.header.frame_id)}', expected '{frame_id}'.")
+        raise RobotError(f"The goal is given in frame {plain_text(message.header.frame_id)}, expected '{frame_id}'.")
     place, turn = message.pose.position, message.pose.orientation
     quat = np.array([turn.w, turn.x, turn.y, turn.z])
     norm = float(np.linalg.norm(quat))

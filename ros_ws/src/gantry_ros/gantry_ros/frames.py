@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.text import plain_text, printable
 from gantry_ros.host import Parameter
 
 PARAMETERS = (
@@ -25,9 +26,6 @@ PARAMETERS = (
     ),
 )
 """Of a node that reads what sensors send."""
-
-LONGEST_NAME = 60
-"""Characters of a frame's name in a message for people."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,9 @@ class Frames:
         for item in _items("same_frames", same):
             names = {_plain(name) for name in item}
             if len(item) != 2 or not all(names):
-                raise GantryError(f"Parameter 'same_frames' holds '{'='.join(item)}', expected 'imu_link=base_link'.")
+                raise GantryError(
+                    f"Parameter 'same_frames' holds {plain_text('='.join(item))}, expected 'imu_link=base_link'."
+                )
             joined = [group for group in self._same if group & names]
             self._same = [group for group in self._same if not group & names] + [names.union(*joined)]
         self._poses = {_plain(item[0]): _pose(item) for item in _items("frame_poses", poses)}
@@ -101,7 +101,7 @@ class Frames:
             RobotError: With both names, and the parameter that makes them one.
         """
         if not self.same(found, expected):
-            name = short_name(found)
+            name = printable(found)
             raise RobotError(
                 f"{what} in frame '{name}', expected '{expected}'. If they are the same, set same_frames to "
                 f"'{name}={expected}'."
@@ -118,12 +118,6 @@ class Frames:
         return next((pose for key, pose in self._poses.items() if key in names), None)
 
 
-def short_name(name: str) -> str:
-    """A name out of a message, for people: without control characters, and cut where it is endless."""
-    plain = "".join(sign if sign.isprintable() else "?" for sign in name[: LONGEST_NAME + 1])
-    return plain if len(plain) <= LONGEST_NAME else plain[:LONGEST_NAME] + "..."
-
-
 def _plain(name: str) -> str:
     """A frame's name without the slash that ROS 1 put before it."""
     return name.strip().removeprefix("/")
@@ -133,7 +127,9 @@ def _items(parameter: str, text: str) -> list[list[str]]:
     items = [item.split("=") for item in text.split(",") if item.strip()]
     for item in items:
         if len(item) < 2 or not item[0].strip():
-            raise GantryError(f"Parameter '{parameter}' holds '{'='.join(item).strip()}', expected 'name=...'.")
+            raise GantryError(
+                f"Parameter '{parameter}' holds {plain_text('='.join(item).strip())}, expected 'name=...'."
+            )
     return items
 
 
@@ -144,8 +140,8 @@ def _pose(item: list[str]) -> SensorPose:
         numbers = []
     if len(item) != 2 or len(numbers) != 6 or not np.isfinite(numbers).all():
         raise GantryError(
-            f"Parameter 'frame_poses' holds '{'='.join(item).strip()}', expected 'name=x y z roll pitch yaw' with six "
-            "numbers, m and rad."
+            f"Parameter 'frame_poses' holds {plain_text('='.join(item).strip())}, expected "
+            "'name=x y z roll pitch yaw' with six numbers, m and rad."
         )
     x, y, z, roll, pitch, yaw = numbers
     return SensorPose((x, y, z), roll, pitch, yaw)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import rclpy
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.client import Client
+from rclpy.clock import Clock, ClockType
 from rclpy.context import Context
 from rclpy.exceptions import InvalidHandle, InvalidParameterTypeException, ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.timer import Timer
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.text import plain_text
+from gantry_hardware.whole_files import write_whole_json
+from gantry_ros.log_folder import VARIABLE, ensure_log_folder
+from gantry_ros.network_watch import LOOK_PERIOD_S, NetworkWatch
+from gantry_ros.waiting import WaitReason
 
 JOIN_TIMEOUT_S = 5.0
 """How long the executor's thread may take to end."""
@@ -43,6 +48,26 @@ class Parameter:
     """What it does, with its unit; shown by ``ros2 param describe``."""
     read_only: bool = True
     """Whether it is fixed once the node runs."""
+    bounds: tuple[float, float] | None = None
+    """Least and largest value of a number; None for those of its unit, see :data:`BOUNDS`."""
+
+
+BOUNDS = {
+    "rate_hz": (0.01, 10_000.0),
+    "_s": (0.0, 1e6),
+    "_m": (0.0, 1e5),
+    "_m_s": (0.0, 1e3),
+    "": (-1e6, 1e6),
+}
+"""Ending of a parameter's name, longest first where several fit -> least and largest value without an own one. All are
+finite: 1 / 1e-300 Hz is no time that anything can wait."""
+
+
+def bounds(parameter: Parameter) -> tuple[float, float]:
+    """Least and largest value of a numeric parameter."""
+    if parameter.bounds is not None:
+        return parameter.bounds
+    return BOUNDS[max((ending for ending in BOUNDS if parameter.name.endswith(ending)), key=len)]
 
 
 class NodeHost:
@@ -62,15 +87,31 @@ class NodeHost:
         self.failure: BaseException | None = None
         """What a callback raised, if one did."""
         self._context = Context()
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        folder = ensure_log_folder()
         try:
             rclpy.init(
                 args=["gantry", *arguments], context=self._context, signal_handler_options=SignalHandlerOptions.NO
             )
         except Exception as error:  # rclpy's own types differ between releases; the text says which argument.
+            if "log" in str(error):
+                raise GantryError(
+                    f"ROS cannot write log files for '{name}' ({folder or 'its usual folder'}): {error}. "
+                    f"Set {VARIABLE} to a folder that can be written."
+                ) from error
             raise GantryError(f"ROS refuses the arguments of '{name}': {error}") from error
-        self.node: Node = rclpy.create_node(name, context=self._context)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self.node)
+        try:
+            self.node: Node = rclpy.create_node(name, context=self._context)
+            self._executor = SingleThreadedExecutor(context=self._context)
+            self._executor.add_node(self.node)
+        except BaseException as error:
+            self._context.try_shutdown()
+            if isinstance(error, Exception):
+                raise GantryError(f"ROS makes no node '{name}': {error}") from error
+            raise
+        self.network = NetworkWatch(self.node)
+        """What does not arrive, and why."""
+        self.create_timer(LOOK_PERIOD_S, self.network.look)
         self._thread = threading.Thread(target=self._spin, name=f"{name} executor", daemon=True)
         self._closed = False
 
@@ -90,6 +131,16 @@ class NodeHost:
         """
         self._refuse_unknown([parameter.name for parameter in parameters])
         return {parameter.name: self._declare_one(parameter) for parameter in parameters}
+
+    def create_timer(self, period_s: float, callback: Callable[[], None]) -> Timer:
+        """Call back again and again, by the steady clock: what guards, watches or reports must not stand still because
+        ``use_sim_time`` is set and no ``/clock`` comes. Nothing here makes timers in another way."""
+        return self.node.create_timer(period_s, callback, clock=self._steady)
+
+    def wait_reason(self, before: str) -> WaitReason:
+        """Says in the log why something waits, once and again when the reason changes; ``before`` is its beginning,
+        for example "Not started"."""
+        return WaitReason(self.node.get_logger().warning, before)
 
     def start(self) -> None:
         """Start the executor's thread; call it once everything is declared."""
@@ -138,11 +189,14 @@ class NodeHost:
             value = self.node.declare_parameter(parameter.name, parameter.default, descriptor).value
         except (InvalidParameterTypeException, ParameterException) as error:
             raise GantryError(f"Parameter '{parameter.name}': {error}") from error
-        if not number:
+        if isinstance(parameter.default, bool | str):
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise GantryError(f"Parameter '{parameter.name}' is {value!r}, expected a number.")
-        return float(value)
+            raise GantryError(f"Parameter '{parameter.name}' is {plain_text(value)}, expected a number.")
+        least, most = bounds(parameter)
+        if not least <= value <= most:  # Not a number lies nowhere.
+            raise GantryError(f"Parameter '{parameter.name}' is {value}, expected {least:g} to {most:g}.")
+        return float(value) if number else value
 
     def _refuse_unknown(self, known: Sequence[str]) -> None:
         for name in getattr(self.node, "_parameter_overrides", {}):
@@ -173,7 +227,7 @@ def stop_on_signals(stop: threading.Event, *, at_once: bool = False) -> Iterator
 
 
 def positive(values: dict[str, Any], name: str) -> float:
-    """A parameter that must be more than 0.
+    """A parameter that must be more than 0; that it is finite and within its bounds was seen to when it was declared.
 
     Raises:
         GantryError: If it is not.
@@ -190,7 +244,7 @@ def write_json(path: str, values: dict[str, Any], what: str) -> None:
         GantryError: If the file cannot be written.
     """
     try:
-        Path(path).write_text(json.dumps(values, indent=1), encoding="utf-8")
+        write_whole_json(path, values)
     except OSError as error:
         raise GantryError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
-from rclpy.clock import Clock, ClockType
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2
 
@@ -24,13 +23,14 @@ from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.stamps import MAX_AHEAD_S
+from gantry_hardware.text import LINE_LIMIT, plain_text, printable
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
 from gantry_mapping.poses import PoseNews
 from gantry_ros import bundle_parameters, convert, convert_map, frames, topics
 from gantry_ros.depth_publisher import CAMERA_FRAME
-from gantry_ros.frames import Frames, short_name
+from gantry_ros.frames import Frames
 from gantry_ros.host import NodeHost, Parameter, positive, stop_on_signals, write_json
 
 NAME = "mapping_node"
@@ -99,6 +99,7 @@ class MappingNode:
         self._refusal = ""
         self._refusals: dict[str, str] = {}
         self._said: dict[str, str] = {}
+        self._no_map = host.wait_reason("No map")
         self._heard: dict[str, float] = {}
         self._published_s = -math.inf
         self._calibrated = False
@@ -122,9 +123,8 @@ class MappingNode:
         self._clouds = node.create_publisher(PointCloud2, topics.ELEVATION_MAP, topics.WRITER_QOS)
         self._grids = self._grid_publisher()
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        node.create_timer(1.0 / values["idle_rate_hz"], self._on_idle, clock=steady)
-        node.create_timer(1.0 / values["diagnostics_rate_hz"], self._report, clock=steady)
+        self._host.create_timer(1.0 / values["idle_rate_hz"], self._on_idle)
+        self._host.create_timer(1.0 / values["diagnostics_rate_hz"], self._report)
 
     def _grid_publisher(self) -> Any:
         try:
@@ -154,7 +154,7 @@ class MappingNode:
         key = re.sub(r"[-+.\d]+", "#", text)
         if self._said.get(what) != key:
             self._said[what] = key
-            self._host.node.get_logger().error(text)
+            self._host.node.get_logger().error(printable(text, LINE_LIMIT))
 
     def _now_s(self) -> float | None:
         """The clock of the stamps; None where simulated time is asked for and nothing tells it."""
@@ -222,7 +222,7 @@ class MappingNode:
         pose = self._frames.pose(name)
         if pose is None:
             raise RobotError(
-                f"The point cloud is in frame '{short_name(name)}', expected '{CAMERA_FRAME}', '{BASE_FRAME}' or "
+                f"The point cloud is in frame {plain_text(name)}, expected '{CAMERA_FRAME}', '{BASE_FRAME}' or "
                 f"'{ODOM_FRAME}'. Set frame_poses to where that frame sits in the base, or same_frames to which of "
                 "these it is."
             )
@@ -290,21 +290,9 @@ class MappingNode:
             "samples_s": {name: self._times.samples_s(name).round(6).tolist() for name in TIMES},
         }
 
-    def _note(self, finding: str) -> str:
-        """Log what keeps the map from being made, if it has done so for two reports, and that it is made again."""
-        key = re.sub(r"[-+.\d]+", "#", finding)
-        if key == self._said.get("finding", ""):
-            return finding
-        if key != self._said.get("next finding"):
-            self._said["next finding"] = key
-            return finding
-        self._said["finding"] = key
-        log = self._host.node.get_logger()
-        log.warning(f"No map: {finding}.") if finding else log.info("Mapping.")
-        return finding
-
     def _report(self) -> None:
-        finding = self._note(self._finding())
+        finding = self._finding()
+        self._no_map.note(finding)
         snapshot = self.live.snapshot(self._extent_m)
         seen = 0.0 if snapshot is None else snapshot.seen_share(self.live.cfg.prior_variance_m2)
         values: dict[str, object] = {f"frames: {outcome}": count for outcome, count in self.live.counts.items()}

@@ -176,7 +176,7 @@ class PolicyNode:
         for event in ("stand", "start", "stop", "estop", "reset"):
             node.create_service(Trigger, f"~/{event}", answer(lambda event=event: self._ask(event)))
         self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
-        node.create_timer(1.0 / values["diagnostics_rate_hz"], self._publish)
+        self._host.create_timer(1.0 / values["diagnostics_rate_hz"], self._publish)
 
     def _open_command(self, stamped: bool) -> None:
         node, runner = self._host.node, self._controller.runner

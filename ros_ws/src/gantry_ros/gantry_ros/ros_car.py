@@ -13,10 +13,17 @@ from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros import convert_car, topics
-from gantry_ros.car_commands import CAR_TOPICS, CarCommandWriter, chosen_car_message, told_acceleration
-from gantry_ros.command_guard import DISCOVERY_S
+from gantry_ros.car_commands import (
+    CAR_TOPICS,
+    CarCommandWriter,
+    chosen_car_message,
+    told_acceleration,
+    watched_car_topics,
+)
+from gantry_ros.command_guard import DISCOVERY_S, CommandGuard
 from gantry_ros.host import NodeHost
 from gantry_ros.ros_robot import RosRobot
+from gantry_ros.state_topics import StateTopics
 
 COMMANDED, MEASURED = "commanded", "joint_states"
 STEERING_SOURCES = (COMMANDED, MEASURED)
@@ -71,8 +78,7 @@ class RosCar(RosRobot):
         self._message = chosen_car_message(command_message)
         self._car = spec.car
         self._measured = steering == MEASURED
-        self._required = [topics.ODOM, topics.JOINT_STATES] if self._measured else [topics.ODOM]
-        self._optional = []
+        self._told = StateTopics([topics.ODOM, topics.JOINT_STATES] if self._measured else [topics.ODOM], [])
         self._turned = _Turned(spec.car.steering_rate_limit_rad_s)
         self._told_m_s = 0.0
 
@@ -82,7 +88,7 @@ class RosCar(RosRobot):
         Raises:
             RobotError: If none has arrived, or the newest tells no orientation or no steering.
         """
-        newest = self._complete()
+        newest = self._newest()
         odometry, stamp_s = newest[topics.ODOM]
         if not self._measured:
             return convert_car.car_state(odometry, self._turned.at(time.monotonic()), 0.0, stamp_s)
@@ -115,20 +121,24 @@ class RosCar(RosRobot):
 
     def _speed(self) -> float | None:
         """Measured speed, m/s; None where the odometry tells no number."""
-        message, _ = self._newest.get(topics.ODOM, (None, 0.0))
-        speed = None if message is None else float(message.twist.twist.linear.x)
+        found = self._told.newest(topics.ODOM)
+        speed = None if found is None else float(found[0].twist.twist.linear.x)
         return speed if speed is not None and np.isfinite(speed) else None
 
     def _command_topics(self) -> tuple[str, ...]:
         return CAR_TOPICS
 
+    def _watched_topics(self) -> dict[str, Any]:
+        return watched_car_topics(self._message)
+
     def _introduce(self, node: Node) -> None:
         topic = node.resolve_topic_name(topics.DRIVE if self._message == "ackermann" else topics.DRIVE_TWIST)
         node.get_logger().info(f"Commands leave as '{self._message}' on {topic}.")
 
-    def _make_publisher(self, node: Node) -> Any:
-        writer = CarCommandWriter(node, self._car, self._message)
-        self._entities.append(("publisher", writer.publisher))
+    def _make_publisher(self, guard: CommandGuard) -> Any:
+        assert self._host is not None
+        writer = CarCommandWriter(self._host.node, guard, self._car, self._message)
+        self._entities.append(("publisher", writer.own.publisher))
         return writer
 
 

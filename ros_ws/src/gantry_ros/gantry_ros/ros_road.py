@@ -94,7 +94,10 @@ class RosRoad(RoadView):
         for name in self._wanted:
             kind, topic, take = kinds[name]
             callback = self._callback(name, take)
-            node.create_subscription(kind, topic, callback, topics.READER_QOS)
+            if name == "goal":  # An operator's, of whom there may be several.
+                node.create_subscription(kind, topic, callback, topics.READER_QOS)
+            else:
+                self._robot.listen(kind, topic, callback, topics.STATE_QOS)
             if name in ("route", "goal", "road"):
                 # Who latches it is asked for the last one; who does not would not match such a reader.
                 node.create_subscription(kind, topic, callback, topics.LATCHED_QOS)

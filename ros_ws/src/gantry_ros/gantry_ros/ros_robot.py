@@ -6,15 +6,13 @@ of their own, :class:`gantry_ros.ros_car.RosCar`.
 
 from __future__ import annotations
 
-import threading
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
-from geometry_msgs.msg import PoseStamped
-from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from sensor_msgs.msg import Image, Imu, JointState, PointCloud2
-from std_msgs.msg import Float32MultiArray
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import JointState, PointCloud2
 
 from gantry_deploy.pictures import Picture
 from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME
@@ -23,23 +21,19 @@ from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.text import plain_text
 from gantry_mapping.snapshot import MapSnapshot
 from gantry_ros import arm_commands, convert, convert_arm, convert_map, topics
 from gantry_ros.arm_commands import ArmCommandWriter
 from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
 from gantry_ros.host import NodeHost
+from gantry_ros.listening import Listener
+from gantry_ros.state_topics import StateTopics
 
 OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
-_KINDS: dict[str, Any] = {
-    topics.JOINT_STATES: JointState,
-    topics.IMU: Imu,
-    topics.ODOM: Odometry,
-    topics.FOOT_CONTACTS: Float32MultiArray,
-    topics.OBJECT_POSE: PoseStamped,
-}
 
 
 class RosRobot:
@@ -90,8 +84,11 @@ class RosRobot:
         self.spec = spec
         self._message = arm_commands.chosen_message(spec, command_message)
         self._gripper_message, self._command_period_s = gripper_message, command_period_s
-        self._required = [topics.JOINT_STATES] if is_arm(spec) else [topics.JOINT_STATES, topics.IMU]
-        self._optional = [] if is_arm(spec) else [topics.ODOM, topics.FOOT_CONTACTS]
+        legs = not is_arm(spec)
+        self._told = StateTopics(
+            [topics.JOINT_STATES, *([topics.IMU] if legs else [])], [topics.ODOM, topics.FOOT_CONTACTS] if legs else []
+        )
+        self._listener: Listener | None = None
         self._cameras: tuple[str, ...] = ()
         self._connect_timeout_s = connect_timeout_s
         self._discovery_s = discovery_s
@@ -100,10 +97,6 @@ class RosRobot:
         self._read_joints = convert.JointStateReader(spec, by_name=joint_order == "by_name")
         self._codec = convert.CommandCodec(spec)
         self._limiter = CommandLimiter(spec)
-        self._arrived = threading.Condition()
-        self._newest: dict[str, tuple[Any, float]] = {}
-        self._received: dict[str, int] = {}
-        self._repeated = 0
         self._follows_map = False
         self._map: tuple[MapSnapshot, float] | None = None
         self._guard: CommandGuard | None = None
@@ -122,26 +115,28 @@ class RosRobot:
             return
         self._host = self._given_host or NodeHost(f"gantry_{self.spec.name}")
         node = self._host.node
-        for topic in (*self._required, *self._optional):
-            handler, kind = self._handler(topic), _KINDS.get(topic, Image)
-            self._entities.append(("subscription", node.create_subscription(kind, topic, handler, topics.READER_QOS)))
+        self._listener = Listener(node)
+        self._guard = CommandGuard(node, self._command_topics(), self._watched_topics())
+        subscriptions = [*self._told.open(self._listener), *self._guard.subscriptions]
         if self._follows_map:
-            subscription = node.create_subscription(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
-            self._entities.append(("subscription", subscription))
+            subscriptions.append(
+                self._listener.listen(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
+            )
+        self._entities += [("subscription", subscription) for subscription in subscriptions]
         if self._given_host is None:
             self._host.start()
         try:
-            self._wait_for_state()
+            self._told.wait(self._host, self._connect_timeout_s, f"Robot '{self.spec.name}'")
             self.read()
-            self._guard = CommandGuard(node, self._command_topics())
             self._guard.settle(self._discovery_s)
-            self._refuse_two_voices(node)
+            self._refuse_two_voices(node, DISCOVERY_S)
             self._introduce(node)
         except RobotError:
             self.close()
             raise
-        self._publisher = self._make_publisher(node)
-        self._entities.append(("timer", node.create_timer(LOOK_PERIOD_S, self._guard.look)))
+        self._publisher = self._make_publisher(self._guard)
+        for look in (self._guard.look, self._listener.look):
+            self._entities.append(("timer", self._host.create_timer(LOOK_PERIOD_S, look)))
 
     def now_s(self) -> float:
         """Local monotonic time."""
@@ -155,24 +150,19 @@ class RosRobot:
         """The newest state.
 
         Raises:
-            RobotError: If none has arrived, or the newest is not of this robot.
+            RobotError: If none has arrived, the newest is not of this robot, or two nodes speak for it.
         """
-        newest = self._complete()
+        newest = self._newest()
         joints, joints_s = newest[topics.JOINT_STATES]
-        now_s = time.monotonic()
-
-        def fresh(topic: str) -> Any:
-            message, received_s = newest.get(topic, (None, 0.0))
-            return message if now_s - received_s <= OPTIONAL_TIMEOUT_S else None
-
         if is_arm(self.spec):
-            seen = fresh(topics.OBJECT_POSE)
+            seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
             pose = None if seen is None else convert_arm.pose(seen, BASE_FRAME)
             return convert_arm.arm_state(self._read_joints(joints), joints_s, pose)
         imu, imu_s = newest[topics.IMU]
-        return convert.robot_state(
-            self._read_joints(joints), imu, min(joints_s, imu_s), fresh(topics.ODOM), fresh(topics.FOOT_CONTACTS)
+        odometry, contacts = (
+            self._told.fresh(topic, OPTIONAL_TIMEOUT_S) for topic in (topics.ODOM, topics.FOOT_CONTACTS)
         )
+        return convert.robot_state(self._read_joints(joints), imu, min(joints_s, imu_s), odometry, contacts)
 
     def write(self, command: JointCommand) -> JointCommand | None:
         """Publish a command within the spec's limits and return it.
@@ -212,13 +202,13 @@ class RosRobot:
             for kind, entity in reversed(self._entities):
                 getattr(host.node, f"destroy_{kind}")(entity)
         self._entities.clear()
-        self._newest.clear()
+        self._told.clear()
         self._map = None
 
     def refuse_other_commanders(self) -> None:
         """Refuse as soon as another node announces joint commands, as a newcomer should before it moves anything.
 
-        A second node that reports the robot's joints or IMU is refused too; it may have been discovered late.
+        A second node that tells of the robot is refused too; it may have been discovered late. Nothing is waited for.
 
         Raises:
             RobotError: With the names of the others.
@@ -228,14 +218,24 @@ class RosRobot:
         if not self._guard.alone():
             self._guard.look()
             self._guard.refuse()
-        self._refuse_two_voices(self._host.node)
+        self._refuse_two_voices(self._host.node, 0.0)
 
-    def statistics(self) -> dict[str, int]:
-        """Messages received per topic, those that repeated the one before, and others who command the robot."""
-        with self._arrived:
-            counts = {f"received {topic}": count for topic, count in self._received.items()}
-            others = 0 if self._guard is None else len(self._guard.others)
-            return {**counts, "repeated messages": self._repeated, "other commanders": others}
+    def listen(self, kind: Any, topic: str, take: Callable[[Any], None], qos: QoSProfile) -> None:
+        """Listen to what else a policy sees, of which one node may tell as of the robot's own state: two damp it.
+
+        Raises:
+            RobotError: If not connected.
+        """
+        if self._listener is None:
+            raise RobotError("The ROS robot is not connected; call connect() first.")
+        self._entities.append(("subscription", self._listener.listen(kind, topic, take, qos)))
+
+    def statistics(self) -> dict[str, Any]:
+        """Messages received per topic, those that repeated the one before, and others who command the robot or speak
+        for it."""
+        guard, listener = self._guard, self._listener
+        commanding = {} if guard is None else {"other commanders": len(guard.others), "foreign commands": guard.foreign}
+        return {**self._told.statistics(), **commanding, **({} if listener is None else listener.values())}
 
     def follow_map(self) -> None:
         """Listen for the elevation map of a mapping node from :meth:`connect` on."""
@@ -243,12 +243,12 @@ class RosRobot:
 
     def follow_object(self) -> None:
         """Wait for the pose of what the arm handles in :meth:`connect`, and listen for it from then on."""
-        self._required.append(topics.OBJECT_POSE)
+        self._told.required.append(topics.OBJECT_POSE)
 
     def follow_pictures(self, cameras: tuple[str, ...]) -> None:
         """Wait for a picture of each camera in :meth:`connect`, and listen for them from then on."""
         self._cameras = cameras
-        self._required += [topics.PICTURE.format(name=name) for name in cameras]
+        self._told.required += [topics.PICTURE.format(name=name) for name in cameras]
 
     def read_pictures(self) -> dict[str, Picture]:
         """The newest picture of each camera, stamped with the local monotonic time of its receipt.
@@ -256,8 +256,8 @@ class RosRobot:
         Raises:
             RobotError: If one is encoded in another way than is understood.
         """
-        with self._arrived:
-            newest = {name: self._newest.get(topics.PICTURE.format(name=name)) for name in self._cameras}
+        self._refuse_second_voice()
+        newest = {name: self._told.newest(topics.PICTURE.format(name=name)) for name in self._cameras}
         found = {name: item for name, item in newest.items() if item is not None}
         return {name: Picture(received_s, convert_arm.picture(image)) for name, (image, received_s) in found.items()}
 
@@ -266,109 +266,68 @@ class RosRobot:
 
         A map that is sent again with the stamp of the one before holds no new frame.
         """
-        with self._arrived:
-            return self._map
+        return self._map
 
     @property
     def odom_frame(self) -> str:
         """Frame of the newest odometry."""
-        message, _ = self._newest.get(topics.ODOM, (None, 0.0))
-        return ODOM_FRAME if message is None or not message.header.frame_id else message.header.frame_id
+        found = self._told.newest(topics.ODOM)
+        return ODOM_FRAME if found is None or not found[0].header.frame_id else found[0].header.frame_id
 
     def _on_map(self, message: PointCloud2) -> None:
         received_s = time.monotonic()
         try:
             if message.header.frame_id != self.odom_frame:
-                raise RobotError(f"The map is in frame '{message.header.frame_id}', the odometry '{self.odom_frame}'.")
+                frames = plain_text(message.header.frame_id), plain_text(self.odom_frame)
+                raise RobotError(f"The map is in frame {frames[0]}, the odometry in {frames[1]}.")
             snapshot = convert_map.map_snapshot(message)
         except GantryError as error:
             if self._host is not None:
                 self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
             return
-        with self._arrived:
-            self._received[topics.ELEVATION_MAP] = self._received.get(topics.ELEVATION_MAP, 0) + 1
-            if self._map is not None and self._map[0].stamp_s == snapshot.stamp_s:
-                received_s = self._map[1]
-            self._map = (snapshot, received_s)
-
-    def _handler(self, topic: str) -> Any:
-        last: list[tuple[int, int]] = [(0, 0)]
-
-        def handle(message: Any) -> None:
-            received_s = time.monotonic()
-            head = getattr(message, "header", None)
-            stamp = (0, 0) if head is None else (head.stamp.sec, head.stamp.nanosec)
-            with self._arrived:
-                self._received[topic] = self._received.get(topic, 0) + 1
-                # A driver that stamps nothing can only be judged by what arrives.
-                if stamp != (0, 0) and stamp == last[0]:
-                    self._repeated += 1
-                    return
-                last[0] = stamp
-                self._newest[topic] = (message, received_s)
-                self._arrived.notify_all()
-
-        return handle
-
-    def _wait_for_state(self) -> None:
-        assert self._host is not None
-        deadline_s = time.monotonic() + self._connect_timeout_s
-        with self._arrived:
-            while self._missing(self._newest):
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0.0 or self._host.stop.is_set():
-                    raise RobotError(self._silence_text())
-                self._arrived.wait(min(left_s, 0.1))
-
-    def _silence_text(self) -> str:
-        assert self._host is not None
-        node = self._host.node
-        parts = []
-        for topic in self._missing(self._newest):
-            name = node.resolve_topic_name(topic)
-            count = node.count_publishers(name)
-            parts.append(f"{name} ({count} publisher{'' if count == 1 else 's'})")
-        return (
-            f"Robot '{self.spec.name}' does not answer: nothing arrived within {self._connect_timeout_s:g} s on "
-            f"{', '.join(parts)}. Is its node running, with the same ROS_DOMAIN_ID and discovery range?"
-        )
+        self._told.note_received(topics.ELEVATION_MAP)
+        if self._map is not None and self._map[0].stamp_s == snapshot.stamp_s:
+            received_s = self._map[1]
+        self._map = (snapshot, received_s)
 
     def _command_topics(self) -> tuple[str, ...]:
         """Where such a robot can be commanded."""
         return arm_commands.command_topics(self.spec)
 
+    def _watched_topics(self) -> dict[str, Any]:
+        """Every topic on which a message moves a joint of such a robot, and its class."""
+        return arm_commands.watched_topics(self.spec)
+
     def _introduce(self, node: Node) -> None:
         """Say what is special about a robot that has just answered."""
-        if not self._read_joints(self._newest[topics.JOINT_STATES][0]).effort_measured:
+        if not self._read_joints(self._newest()[topics.JOINT_STATES][0]).effort_measured:
             node.get_logger().info("The robot reports no torques: they count as zero, and no torque limit guards.")
 
-    def _make_publisher(self, node: Node) -> Any:
+    def _make_publisher(self, guard: CommandGuard) -> Any:
         if self._message == arm_commands.JOINT_COMMAND:
-            publisher = node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
-            self._entities.append(("publisher", publisher))
-            return publisher
-        writer = ArmCommandWriter(node, self.spec, self._message, self._gripper_message, self._command_period_s)
+            own = guard.publisher(JointState, topics.JOINT_COMMAND)
+            self._entities.append(("publisher", own.publisher))
+            return own
+        writer = ArmCommandWriter(guard, self.spec, self._message, self._gripper_message, self._command_period_s)
         self._entities += [("publisher", publisher) for publisher in writer.publishers]
         return writer
 
-    def _complete(self) -> dict[str, tuple[Any, float]]:
+    def _newest(self) -> dict[str, tuple[Any, float]]:
         """The newest message of each topic and when it came.
 
         Raises:
-            RobotError: If one that is needed has not come.
+            RobotError: If one that is needed has not come, or two nodes speak for the robot.
         """
-        with self._arrived:
-            newest = dict(self._newest)
-        if missing := self._missing(newest):
-            raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
-        return newest
+        self._refuse_second_voice()
+        return self._told.complete()
 
-    def _missing(self, newest: dict[str, tuple[Any, float]]) -> list[str]:
-        return [topic for topic in self._required if topic not in newest]
+    def _refuse_second_voice(self) -> None:
+        if self._listener is not None:
+            self._listener.refuse()
 
-    def _refuse_two_voices(self, node: Node) -> None:
-        for topic in self._required:
-            refuse_two_publishers(node, topic)
+    def _refuse_two_voices(self, node: Node, patience_s: float) -> None:
+        for topic in (*self._told.required, *self._told.optional):
+            refuse_two_publishers(node, topic, patience_s)
 
     def _withholds(self) -> bool:
         """Whether a limp command must not be sent, because somebody else commands the robot; a change is logged."""

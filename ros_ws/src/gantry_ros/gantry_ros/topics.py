@@ -79,6 +79,22 @@ READER_QOS = QoSProfile(
 )
 """Of what a control loop reads: the newest or nothing. Matches any writer, and never asks for an old one again."""
 
+STATE_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=4,
+    reliability=ReliabilityPolicy.BEST_EFFORT,
+    durability=DurabilityPolicy.VOLATILE,
+)
+"""The same where one publisher is expected: the last few, so that a second one cannot hide behind the first."""
+
+COMMAND_WATCH_QOS = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=16,
+    reliability=ReliabilityPolicy.BEST_EFFORT,
+    durability=DurabilityPolicy.VOLATILE,
+)
+"""Of a commander that reads what is on its topic, to see whether it is alone."""
+
 OPERATOR_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
 """Of what an operator's side sends to us; matches any writer."""
 
