@@ -109,7 +109,7 @@ class Frames:
 
     def told(self, found: str, expected: str) -> str:
         """The expected frame by the name that a message calls it, for those who compare names."""
-        return found if self.same(found, expected) else expected
+        return found if found and self.same(found, expected) else expected
 
     def pose(self, found: str) -> SensorPose | None:
         """Where a frame sits in the base; None if no parameter says."""
