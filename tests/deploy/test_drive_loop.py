@@ -198,7 +198,7 @@ def test_a_hole_in_the_scan_is_bridged_or_told_with_what_it_held():
     scan[60:120] = np.nan
     view.set_scan(scan, -0.5 * math.pi, math.radians(1.0), 0.0, "of its 181 ranges 60 are 0")
     told = view.missing(0.0, 1.0)
-    assert "no reading over 0." in told
+    assert "no reading over 1." in told
     assert "up to 0.3 rad are bridged (scan_gap_rad); of its 181 ranges 60 are 0" in told
 
 
