@@ -34,7 +34,7 @@ FloatArray = NDArray[np.floating]
 DEPTH_ENCODINGS = {"32FC1": ("f4", 1.0), "16UC1": ("u2", 0.001), "mono16": ("u2", 0.001)}
 """Encodings of depth images that are read: type of a pixel, and metres per unit (REP 118)."""
 FARTHEST_M = 200.0
-"""A depth image in metres whose middle pixel is farther than this is in another unit."""
+"""A depth image in metres of which three quarters are farther than this is in another unit."""
 STRAIGHT = 1e-6
 """A distortion coefficient up to this is none."""
 GRID_LAYERS = ("elevation", "variance")
@@ -78,10 +78,10 @@ def depth_image(message: Image) -> FloatArray:
     depth_m = pixels.astype(np.float32)
     with np.errstate(invalid="ignore"):
         seen = depth_m[np.isfinite(depth_m) & (depth_m > 0.0)]
-    if seen.size and (middle := float(np.median(seen))) > FARTHEST_M:
+    if seen.size and (near := float(np.quantile(seen, 0.25, method="lower"))) > FARTHEST_M:
         raise RobotError(
-            f"A depth image in {message.encoding} holds {middle:.4g} in the middle of its numbers, expected metres; "
-            "millimetres are sent as 16UC1."
+            f"Three quarters of the numbers in a depth image in {message.encoding} are {near:.4g} or more, expected "
+            "metres; millimetres are sent as 16UC1."
         )
     return depth_m
 
