@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from gantry_deploy.contract import METADATA_KEY, NORMALIZATION, PolicyContract
+from gantry_deploy.contract_differences import contract_differences, listed
 from gantry_deploy.errors import PolicyError
 
 FloatArray = NDArray[np.float32]
@@ -215,15 +215,11 @@ def _check_metadata(session: ort.InferenceSession, contract: PolicyContract) -> 
         found = ", ".join(sorted(metadata)) or "(nothing)"
         raise PolicyError(f"policy.onnx carries no contract: its metadata lacks '{METADATA_KEY}' and holds {found}.")
     inside = PolicyContract.from_json(metadata[METADATA_KEY])
-    if inside == contract:
-        return
-    for field in fields(PolicyContract):
-        theirs, ours = getattr(inside, field.name), getattr(contract, field.name)
-        if theirs != ours:
-            raise PolicyError(
-                f"policy.onnx carries another contract than contract.json; they differ in '{field.name}'."
-                f"\n  policy.onnx: {theirs}\n  contract.json: {ours}"
-            )
+    if found := contract_differences(inside, contract, ignoring=()):
+        raise PolicyError(
+            f"policy.onnx carries another contract than contract.json; they differ in '{found[0].name}'."
+            f"{listed(found, 'in policy.onnx', 'in contract.json')}"
+        )
 
 
 def _check_tensor(tensor: ort.NodeArg, what: str, expected: tuple[int, ...], kind: str) -> None:

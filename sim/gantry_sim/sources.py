@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gantry_deploy.bundle import CARD, MAPPER, Bundle, load_bundle
+from gantry_deploy.contract_differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
@@ -18,20 +19,6 @@ from gantry_hardware.structured import from_plain
 from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
-
-_SAME = (
-    "observations",
-    "action",
-    "gait",
-    "joint_names",
-    "default_pos_rad",
-    "rate_hz",
-    "stiffness_nm_rad",
-    "damping_nm_s_rad",
-    "effort_limit_nm",
-    "command",
-)
-"""What of a contract makes other episodes, or a policy that means something else."""
 
 
 @dataclass(frozen=True)
@@ -131,21 +118,10 @@ def onnx_policy(bundle: Bundle) -> Policy:
 
 def _check_same(bundle: Bundle, task: Task, env_cfg: Any) -> None:
     mine, theirs = task.contract(env_cfg), bundle.contract
-    found = [line for name in _SAME for line in differences(getattr(theirs, name), getattr(mine, name), name)]
-    if found:
+    if found := contract_differences(theirs, mine, ignoring=NOT_OF_A_TASK):
         raise GantryError(
-            f"The bundle differs from what task '{task.name}' has today:\n  "
-            + "\n  ".join(found)
-            + f"\nGive the folder of its training, or a bundle that task '{task.name}' was trained for anew; "
+            f"The bundle differs from what task '{task.name}' has today:"
+            f"{listed(found, 'in the bundle', 'today')}\n"
+            f"Give the folder of its training, or a bundle that task '{task.name}' was trained for anew; "
             "'gantry check' asks nothing of the task."
         )
-
-
-def differences(bundle: Any, task: Any, name: str) -> list[str]:
-    """Where two values differ, one line for each number that does: dataclasses are compared field by field."""
-    if bundle == task:
-        return []
-    if is_dataclass(bundle) and type(bundle) is type(task):
-        parts = [(field.name, getattr(bundle, field.name), getattr(task, field.name)) for field in fields(bundle)]
-        return [line for part, theirs, mine in parts for line in differences(theirs, mine, f"{name}.{part}")]
-    return [f"{name} is {bundle}, today {task}"]
