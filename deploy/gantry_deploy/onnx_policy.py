@@ -181,7 +181,7 @@ class OnnxPolicy:
 class OnnxBase(OnnxPolicy):
     """The network that plans what a residual policy corrects: the same inputs, and all that it plans.
 
-    It carries no contract of this policy, since the contract holds its hash; one of its own is not looked at.
+    The contract that it carries lacks the hash of this very file, which the policy's own has; it is not looked at.
     """
 
     FILE = "base.onnx"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +93,17 @@ def trained_env(bundle: Bundle, task: Task) -> Any:
     if not isinstance(training, dict) or "env" not in training:
         raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
     env = from_plain(type(preset), training["env"], f"{where}.env", BundleError)
-    return env if bundle.mapper_bytes is None else task.use_mapper(env, _mapper_file(bundle))
+    if bundle.mapper_bytes is None:
+        return env
+    return task.use_mapper(env, Path(_unpacked(bundle.mapper_bytes).name) / MAPPER)
 
 
-def _mapper_file(bundle: Bundle) -> Path:
-    """The bundle's mapping network as a file, unpacked beside other temporary files if the bundle is a zip."""
-    if bundle.path.is_dir():
-        return bundle.path / MAPPER
-    assert bundle.mapper_bytes is not None
-    path = Path(tempfile.mkdtemp(prefix="gantry-mapper-")) / MAPPER
-    path.write_bytes(bundle.mapper_bytes)
-    return path
+@lru_cache
+def _unpacked(mapper_bytes: bytes) -> tempfile.TemporaryDirectory[str]:
+    """A folder with a mapping network as a file, once per network, which goes when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="gantry-mapper-")
+    (Path(folder.name) / MAPPER).write_bytes(mapper_bytes)
+    return folder
 
 
 def onnx_policy(bundle: Bundle) -> Policy:
