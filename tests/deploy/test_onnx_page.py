@@ -1,4 +1,4 @@
-"""The page for programs that know nothing of Gantry: its program, as it stands there, repeats what training recorded."""
+"""The page for programs that know nothing of Gantry: its program, as it is there, repeats what training recorded."""
 
 import re
 import subprocess

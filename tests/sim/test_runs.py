@@ -445,13 +445,23 @@ def a_list(path):
     path.write_text("[]")
 
 
+def deep_lists(path):
+    path.write_text("[" * 100_000)
+
+
+def seed_twice(path):
+    path.write_text(path.read_text().replace('"seed":', '"seed": 7, "seed":', 1))
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (damage_json, "is damaged: JSONDecodeError"),
-        (damage_bytes, "is damaged: UnicodeDecodeError"),
+        (damage_json, r"config\.json' is no JSON"),
+        (damage_bytes, r"config\.json' is no UTF-8 text"),
+        (deep_lists, r"config\.json' is nested deeper"),
+        (seed_twice, r"config\.json' has the key 'seed' twice"),
         (drop_seed, "is damaged: KeyError 'seed'"),
-        (a_list, "is damaged: TypeError"),
+        (a_list, "is a JSON list, expected an object"),
         (other_field, r"Unknown field in .*config\.json: env 'num_env'\. Did you mean 'num_envs'"),
         (other_task, "Unknown task 'velocity-flat-go9'. Did you mean 'velocity-flat-go"),
     ],
