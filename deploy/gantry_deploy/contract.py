@@ -125,7 +125,7 @@ class PolicyContract:
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION
-    """Where observations are normalised."""
+    """Where observations are normalised beyond their terms' scale and clip, which always come before the network."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """Thresholds of the sim-to-sim gate."""
     provenance: Provenance = field(default_factory=Provenance)

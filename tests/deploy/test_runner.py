@@ -51,7 +51,7 @@ def test_a_network_with_another_contract_is_refused_with_both_sides():
         OnnxPolicy(linear_model(SMALL), other)
     assert str(refusal.value) == (
         "policy.onnx carries another contract than contract.json; they differ in 'rate_hz'."
-        "\n  policy.onnx: 50.0\n  contract.json: 100.0"
+        "\n  rate_hz is 50.0 in policy.onnx, 100.0 in contract.json"
     )
 
 

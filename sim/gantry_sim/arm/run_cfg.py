@@ -7,8 +7,7 @@ import functools
 import platform
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract_differences import NOT_OF_A_TASK, contract_differences
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
@@ -34,8 +34,6 @@ from gantry_sim.tasks.names import is_arm_task
 BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = ARM_FILES
 """In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
 whatever becomes of theirs, and the contract of its policy."""
-_SAME = ("robot", "joint_names", "rate_hz", "observations", "action", "command", "arm")
-"""What of a contract makes a policy mean something else."""
 
 
 @dataclass(frozen=True)
@@ -276,27 +274,9 @@ def require_same_task(found: PolicyContract, expected: PolicyContract, source: o
     Raises:
         RunError: With the first difference.
     """
-    for name in _SAME:
-        theirs, mine = getattr(found, name), getattr(expected, name)
-        if theirs != mine:
-            inner = _first_difference(theirs, mine)
-            raise RunError(f"'{source}' was trained with another {name} than this task has: {inner}.")
-
-
-def _first_difference(theirs: Any, mine: Any) -> str:
-    """The part that differs, since whole terms of a contract fill a page."""
-    if isinstance(theirs, tuple) and isinstance(mine, tuple):
-        if len(theirs) == len(mine):
-            pairs: Iterable[tuple[Any, Any]] = zip(theirs, mine, strict=True)
-            return next(_first_difference(a, b) for a, b in pairs if a != b)
-        names = [", ".join(str(getattr(item, "name", item)) for item in part) for part in (theirs, mine)]
-        return f"{names[0]} there, {names[1]} here"
-    if is_dataclass(theirs) and type(theirs) is type(mine):
-        for item in fields(theirs):
-            a, b = getattr(theirs, item.name), getattr(mine, item.name)
-            if a != b:
-                return f"{item.name}: {_first_difference(a, b)}"
-    return f"{theirs} there, {mine} here"
+    for item in contract_differences(found, expected, ignoring=NOT_OF_A_TASK):
+        name = item.name.partition(".")[0].partition("[")[0]
+        raise RunError(f"'{source}' was trained with another {name} than this task has: {item.text()}.")
 
 
 def with_seed(preset: ArmPreset, seed: int) -> ArmPreset:
