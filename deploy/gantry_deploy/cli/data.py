@@ -23,7 +23,7 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.locate import near_miss
-from gantry_hardware.backends import SIMULATED, backend_names, make_backend
+from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.whole_files import write_whole
@@ -240,7 +240,7 @@ def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
         raise UsageError("The dataset does not say of which robot it is; nothing is sent.")
     spec = robot_spec(name)
     joint_targets(dataset, args.episode, spec, args.feature)  # Before anything is opened.
-    if backend not in SIMULATED and not args.yes:
+    if not args.yes and moves_metal(backend):
         raise UsageError(
             f"Backend '{backend}' may move a real robot: it would go to the first pose and repeat the episode by "
             "itself. Give --yes if it has room and somebody is at the emergency stop."

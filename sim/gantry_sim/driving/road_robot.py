@@ -36,6 +36,7 @@ from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.robot_options import check_options
 
 STEP_S = 0.02
 """About the physics step."""
@@ -75,6 +76,9 @@ class RoadRobot:
         GantryError: If the robot is no car, the task no driving task, or a number makes no sense.
     """
 
+    simulated = True
+    """Moves no robot of metal."""
+
     def __init__(
         self,
         spec: RobotSpec,
@@ -99,8 +103,10 @@ class RoadRobot:
     ) -> None:
         if spec.car is None:
             raise GantryError(f"Robot '{spec.name}' is no car: there is no road for it.")
-        if (response_s is not None and not response_s > 0.0) or not noise >= 0.0:
-            raise GantryError(f"response_s is {response_s} and noise {noise}, expected above 0 and at least 0.")
+        check_options(
+            response_s=response_s, noise=noise, route_m=route_m, scan_range_m=scan_range_m, scan_x_m=scan_x_m,
+            road_cell_m=road_cell_m, map_count=map_count, scan_beams=scan_beams,
+        )  # fmt: skip
         self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
         changes = {"map_split": split, "map_count": map_count, "robot": spec.name} | ({"model": model} if model else {})
         self.cfg = _one_car(task, changes, traffic, route_m, road_cell_m)
