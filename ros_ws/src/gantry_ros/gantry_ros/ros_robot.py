@@ -234,8 +234,8 @@ class RosRobot:
         """Messages received per topic, those that repeated the one before, and others who command the robot or speak
         for it."""
         guard, listener = self._guard, self._listener
-        commanding = {} if guard is None else {"other commanders": len(guard.others), "foreign commands": guard.foreign}
-        return {**self._told.statistics(), **commanding, **({} if listener is None else listener.values())}
+        others = {} if guard is None else guard.values()
+        return {**self._told.statistics(), **others, **({} if listener is None else listener.values())}
 
     def follow_map(self) -> None:
         """Listen for the elevation map of a mapping node from :meth:`connect` on."""

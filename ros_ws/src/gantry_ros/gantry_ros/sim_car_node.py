@@ -77,7 +77,8 @@ class SimCarNode(SimNode):
         if not isinstance(robot, RoadTeller):
             raise GantryError(f"Backend '{values['backend']}' tells of no road; expected one like '{ROAD}'.")
         self._teller: RoadTeller = robot
-        self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"])
+        refuse_two = values["refuse_two_commanders"]
+        self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"], refuse_two)
         super().__init__(host, values, robot, self._orders)
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
