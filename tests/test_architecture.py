@@ -119,6 +119,22 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
+def test_json_is_parsed_in_one_place():
+    """The strict reader's, so that no file can say two things to two readers."""
+    found = set()
+    for path in package_files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "json":
+                names = {node.attr}
+            elif isinstance(node, ast.ImportFrom) and node.module == "json":
+                names = {item.name for item in node.names}
+            else:
+                continue
+            if names & {"load", "loads", "JSONDecoder"}:
+                found.add(label(path))
+    assert found == {"hardware/gantry_hardware/json_file.py"}
+
+
 def test_house_limits():
     broken = []
     for path in [*package_files(), *own_tests()]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import read_json_object
 
 START_TIMEOUT_S = 60.0
 """How long the nodes may take until the policy runs."""
@@ -69,7 +70,7 @@ def measure_ros_loop(
     }
     if realtime_priority > 0:
         arguments["realtime_priority"] = str(realtime_priority)
-    command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk"]
+    command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", "sim_walk"]
     command += [f"{name}:={value}" for name, value in arguments.items()]
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -80,7 +81,7 @@ def measure_ros_loop(
                 raise
     if not statistics_file.is_file():
         raise GantryError(f"the policy's node left no statistics; it said: {_tail(said)}")
-    statistics = json.loads(statistics_file.read_text(encoding="utf-8"))
+    statistics = read_json_object(statistics_file)
     return {"backend": f"ros, {backend}", "rate_hz": rate_hz, "seconds": seconds, **statistics}
 
 

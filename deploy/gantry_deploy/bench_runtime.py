@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.bench_ros import measure_ros_loop
 from gantry_deploy.bundle import Bundle, load_bundle, write_bundle
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers
+from gantry_deploy.cli.command import UsageError, add_json_option, parse_numbers
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.locate import WHERE, find_bundle
@@ -66,7 +66,8 @@ SEEING = ("mujoco",)
 """Those that have a camera on request, for policies that look at a map."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     parser.add_argument(
         "bundle",
         metavar="BUNDLE",
@@ -83,7 +84,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Do what the command line asks for."""
     if not args.seconds > 0 or not args.iterations > 0 or min(args.rates) <= 0:
         raise UsageError("--seconds, --iterations and --rates take numbers above 0.")
     with tempfile.TemporaryDirectory(prefix="gantry-bench-") as folder:
@@ -378,16 +380,3 @@ def _processor() -> str:
             if line.startswith(("model name", "Model")):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-BENCH = Command(
-    name="runtime",
-    help="cost of one policy step, and how evenly the control loop ticks",
-    add_arguments=_add_arguments,
-    run=_run,
-    description=(
-        "Time observing, inferring and judging, then run the control loop in real time on simulated robots that hang "
-        "in the air: in this process, and as two ROS 2 nodes."
-    ),
-    epilog="examples:\n  gantry bench runtime --json runtime.json\n  gantry bench runtime walk.zip --seconds 60",
-)

@@ -11,9 +11,7 @@ import binascii
 import hashlib
 import io
 import json
-import re
-import stat
-import zipfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +21,48 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from gantry_deploy.bundle_files import (
+    BASE,
+    CARD,
+    CONTRACT,
+    GOLDEN,
+    MANIFEST,
+    MAPPER,
+    MAX_BYTES,
+    MODEL,
+    REQUIRED,
+    check_sizes,
+    foreign_names,
+    read_files,
+    write_files,
+    zip_bytes,
+)
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
-from gantry_deploy.npz import ZIP_ERRORS, read_npz
-from gantry_deploy.whole_files import write_all, write_whole
+from gantry_hardware.json_file import parse_json_object
+from gantry_hardware.npz import ZIP_ERRORS, read_npz
+from gantry_hardware.text import names_text, path_text, plain_text
+from gantry_hardware.whole_files import write_whole
+
+__all__ = [
+    "BASE",
+    "CARD",
+    "CONTRACT",
+    "FORMAT",
+    "GOLDEN",
+    "MANIFEST",
+    "MAPPER",
+    "MODEL",
+    "REQUIRED",
+    "SIGNATURE_TAG",
+    "Bundle",
+    "copy_bundle",
+    "load_bundle",
+    "seal_bundle",
+    "update_card",
+    "write_bundle",
+    "write_zip",
+]
 
 FORMAT = 1
 """Newest manifest format that this runtime understands."""
@@ -34,19 +70,8 @@ FORMAT = 1
 SIGNATURE_TAG = b"gantry policy bundle\0"
 """Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
-MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
-MAPPER = "mapper.onnx"
-"""The mapping network of a policy that looks at a map; a bundle without one is mapped for without a network."""
-BASE = "base.onnx"
-"""The network that plans the actions which a residual policy corrects."""
-REQUIRED = (MODEL, CONTRACT, GOLDEN)
-"""Files without which a bundle is none."""
-
-MAX_BYTES = 256 * 2**20
-"""Largest bundle, and largest golden data, once unpacked; a policy network is a few megabytes."""
-MAX_FILES = 16
-"""Largest number of files."""
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_READS, _PAUSE_S = 20, 0.01
+"""How often a bundle is read that another process is writing, and how long to wait where a file went away."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +122,11 @@ def load_bundle(path: str | Path, *, public_key: bytes | None = None) -> Bundle:
         ContractError: If the contract is malformed or of a newer version.
     """
     path = Path(path)
-    files = _read_files(path)
-    manifest = _verified_manifest(path, files)
+    files, manifest = _sealed_files(path)
     if public_key is not None:
         _verify_signature(path, manifest, public_key)
-    contract = PolicyContract.from_json(_text(path, CONTRACT, files[CONTRACT]))
-    card = _json_object(path, CARD, files[CARD]) if CARD in files else None
+    contract = PolicyContract.from_json(files[CONTRACT])
+    card = _json_object(path, CARD, files[CARD], allow_nan=True) if CARD in files else None
     golden = _golden(path, files[GOLDEN])
     mapper, base = files.get(MAPPER), files.get(BASE)
     _check_mapper(path, contract, mapper)
@@ -124,10 +148,10 @@ def seal_bundle(folder: str | Path, *, private_key: bytes | None = None) -> dict
         BundleError: If a required file is missing or something does not belong into a bundle.
     """
     folder = Path(folder)
-    files = {name: data for name, data in _read_folder(folder).items() if name != MANIFEST}
+    files = {name: data for name, data in read_files(folder).items() if name != MANIFEST}
     _require_files(folder, files)
     manifest = _make_manifest(files, private_key)
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    write_files(folder, {**files, MANIFEST: _json_bytes(manifest)})
     return manifest
 
 
@@ -167,16 +191,12 @@ def write_bundle(
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **dict(golden))
     files = {MODEL: model_bytes, CONTRACT: contract.to_json().encode(), GOLDEN: buffer.getvalue()}
-    card_bytes = None if card is None else json.dumps(card, indent=1).encode()
-    others = {CARD: card_bytes, MAPPER: mapper_bytes, BASE: base_bytes}
+    others = {CARD: None if card is None else _json_bytes(card), MAPPER: mapper_bytes, BASE: base_bytes}
     files |= {name: data for name, data in others.items() if data is not None}
-    total = 0
-    for count, (name, data) in enumerate(files.items()):
-        total += _check_entry(folder, name, len(data), total, count)
-    if folder.is_dir() and (foreign := {path.name for path in folder.iterdir()} - {MANIFEST, *REQUIRED, *others}):
-        raise BundleError(f"{folder} holds {', '.join(sorted(foreign)[:3])}, which no bundle holds.")
-    files[MANIFEST] = json.dumps(_make_manifest(files, private_key), indent=1).encode()
-    write_all(folder, files, last=MANIFEST, stale=others.keys() - files.keys())
+    check_sizes(folder, files)
+    if foreign := foreign_names(folder):
+        raise BundleError(f"{path_text(folder)} holds {names_text(foreign[:3])}, which no bundle holds.")
+    write_files(folder, {**files, MANIFEST: _json_bytes(_make_manifest(files, private_key))})
     return folder
 
 
@@ -187,10 +207,25 @@ def write_zip(folder: str | Path, zip_path: str | Path) -> Path:
         BundleError: If the folder is no intact bundle.
     """
     folder, zip_path = Path(folder), Path(zip_path)
-    files = _read_files(folder)
-    _verified_manifest(folder, files)
-    write_whole(zip_path, _zip_bytes(files))
+    files, _ = _sealed_files(folder)
+    write_whole(zip_path, zip_bytes(files))
     return zip_path
+
+
+def copy_bundle(source: str | Path, target: str | Path) -> Path:
+    """An equal bundle elsewhere, a folder of a folder and a zip of a zip, whole or not at all.
+
+    Raises:
+        BundleError: If the source is no intact bundle.
+        OSError: If the disk does not take it.
+    """
+    source, target = Path(source), Path(target)
+    files, _ = _sealed_files(source)
+    if source.is_dir():
+        write_files(target, files)
+    else:
+        write_whole(target, zip_bytes(files))
+    return target
 
 
 def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes | None = None) -> None:
@@ -200,99 +235,75 @@ def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes
         BundleError: If the bundle is not intact, or is signed and no key to sign it again is given.
     """
     path = Path(path)
-    files = _read_files(path)
-    manifest = _verified_manifest(path, files)
+    files, manifest = _sealed_files(path)
     if manifest.get("signature") is not None and private_key is None:
-        raise BundleError(f"{path} is signed; a new card needs the private key to sign it again.")
-    files[CARD] = json.dumps(card, indent=1).encode()
+        raise BundleError(f"{path_text(path)} is signed; a new card needs the private key to sign it again.")
+    files[CARD] = _json_bytes(card)
     files.pop(MANIFEST)
-    sealed = json.dumps(_make_manifest(files, private_key), indent=1).encode()
+    check_sizes(path, files)
+    files[MANIFEST] = _json_bytes(_make_manifest(files, private_key))
     if path.is_dir():
-        write_all(path, {CARD: files[CARD], MANIFEST: sealed}, last=MANIFEST)
+        write_files(path, files)
     else:
-        write_whole(path, _zip_bytes({**files, MANIFEST: sealed}))
+        write_whole(path, zip_bytes(files))
 
 
-def _read_files(path: Path) -> dict[str, bytes]:
-    try:
-        if path.is_dir():
-            return _read_folder(path)
-        if path.is_file():
-            return _read_zip(path)
-    except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror or error}.") from error
-    raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.")
+def _sealed_files(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Every file and the manifest that it was compared with.
 
-
-def _read_folder(folder: Path) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    total = 0
-    for entry in sorted(folder.iterdir()):
-        if entry.is_symlink():
-            raise BundleError(f"{folder}: '{entry.name}' is a link; a bundle holds plain files only.")
-        if not entry.is_file():
-            raise BundleError(f"{folder}: '{entry.name}' is no plain file; a bundle has no sub-folders.")
-        total += _check_entry(folder, entry.name, entry.stat().st_size, total, len(files))
-        files[entry.name] = entry.read_bytes()
-    return files
-
-
-def _read_zip(path: Path) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    total = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                total += _check_entry(path, info.filename, info.file_size, total, len(files))
-                if stat.S_ISLNK(info.external_attr >> 16):
-                    raise BundleError(f"{path}: '{info.filename}' is a link; a bundle holds plain files only.")
-                if info.filename in files:
-                    raise BundleError(f"{path}: '{info.filename}' is in the archive twice.")
-                files[info.filename] = archive.read(info)
-    except ZIP_ERRORS as error:
-        raise BundleError(f"{path} is no readable zip of a bundle: {error}.") from error
-    return files
-
-
-def _check_entry(path: Path, name: str, size: int, total: int, count: int) -> int:
-    """Refuse what a bundle never holds, before it is read; returns the size."""
-    if not _PLAIN_NAME.fullmatch(name):
-        raise BundleError(f"{path}: '{name}' is no plain file name; a bundle has no paths inside.")
-    if total + size > MAX_BYTES:
-        raise BundleError(f"{path} holds {total + size} bytes with '{name}', allowed are {MAX_BYTES}.")
-    if count >= MAX_FILES:
-        raise BundleError(f"{path} holds more than {MAX_FILES} files.")
-    return size
+    A folder that is being written while it is read may show files of two bundles; it is read again until it rests.
+    """
+    before: dict[str, bytes] = {}
+    for _ in range(_READS):
+        try:
+            files = read_files(path)
+        except BundleError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            time.sleep(_PAUSE_S)  # a file went away
+            continue
+        try:
+            return files, _verified_manifest(path, files)
+        except BundleError:
+            if files == before:
+                raise
+        before = files
+    raise BundleError(f"{path_text(path)} is being written by another process.")
 
 
 def _require_files(path: Path, files: Mapping[str, bytes]) -> None:
     missing = [name for name in REQUIRED if name not in files]
     if missing:
-        raise BundleError(f"{path} lacks {', '.join(missing)}; it holds: {', '.join(sorted(files)) or '(nothing)'}.")
+        raise BundleError(
+            f"{path_text(path)} lacks {names_text(missing)}; it holds: {names_text(sorted(files)) or '(nothing)'}."
+        )
 
 
 def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest, after every file has been compared with it."""
     if MANIFEST not in files:
-        raise BundleError(f"{path} has no {MANIFEST}; it holds: {', '.join(sorted(files)) or '(nothing)'}.")
+        raise BundleError(f"{path_text(path)} has no {MANIFEST}; it holds: {names_text(sorted(files)) or '(nothing)'}.")
     manifest = _json_object(path, MANIFEST, files[MANIFEST])
     version, hashes = manifest.get("format"), manifest.get("files")
     if type(version) is not int or not isinstance(hashes, dict):
-        raise BundleError(f"{path}: {MANIFEST} has format {version!r}, expected an integer, and an object 'files'.")
+        found = f"{MANIFEST} has format {plain_text(version)}"
+        raise BundleError(f"{path_text(path)}: {found}, expected an integer, and an object 'files'.")
     if not 1 <= version <= FORMAT:
-        raise BundleError(f"{path}: {MANIFEST} has format {version}, this runtime understands 1 to {FORMAT}.")
+        raise BundleError(
+            f"{path_text(path)}: {MANIFEST} has format {version}, this runtime understands 1 to {FORMAT}."
+        )
     present = set(files) - {MANIFEST}
     missing, extra = sorted(set(hashes) - present), sorted(present - set(hashes))
     if missing:
-        raise BundleError(f"{path} lacks {', '.join(missing)}, which its manifest lists.")
+        raise BundleError(f"{path_text(path)} lacks {names_text(missing)}, which its manifest lists.")
     if extra:
-        raise BundleError(f"{path} holds {', '.join(extra)}, which its manifest does not list.")
+        raise BundleError(f"{path_text(path)} holds {names_text(extra)}, which its manifest does not list.")
     for name in sorted(present):
         found = hashlib.sha256(files[name]).hexdigest()
         if found != hashes[name]:
             raise BundleError(
-                f"{path}: '{name}' was changed after the bundle was sealed "
-                f"(SHA-256 is {found}, sealed was {hashes[name]})."
+                f"{path_text(path)}: '{name}' was changed after the bundle was sealed "
+                f"(SHA-256 is {found}, sealed was {plain_text(hashes[name], 64)})."
             )
     _require_files(path, files)
     return manifest
@@ -302,22 +313,28 @@ def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) ->
     """Refuse a mapping network that the policy did not learn with, and none where it learned with one."""
     found = hashlib.sha256(mapper).hexdigest() if mapper is not None else "missing"
     if (wanted := contract.map_window.mapper_sha256 if contract.map_window else "") not in ("", found):
-        raise BundleError(f"{path}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}.")
+        raise BundleError(
+            f"{path_text(path)}: the policy was trained with {MAPPER} {wanted[:12]}, this one is {found[:12]}."
+        )
 
 
 def _check_base(path: Path, contract: PolicyContract, base: bytes | None) -> None:
     """Refuse a residual policy without the network that it corrects, or with another one; and a base without one."""
     if contract.chunk is None or not contract.chunk.residual:
         if base is not None:
-            raise BundleError(f"{path} has {BASE}, and its contract describes no residual policy (chunk.residual).")
+            raise BundleError(
+                f"{path_text(path)} has {BASE}, and its contract describes no residual policy (chunk.residual)."
+            )
         return
     wanted = contract.chunk.base_sha256
     if base is None or not wanted:
         lacking = f"there is no {BASE}" if base is None else "the contract's chunk.base_sha256 is empty"
-        raise BundleError(f"{path}: the policy corrects the plans of {BASE}, and {lacking}.")
+        raise BundleError(f"{path_text(path)}: the policy corrects the plans of {BASE}, and {lacking}.")
     found = hashlib.sha256(base).hexdigest()
     if found != wanted:
-        raise BundleError(f"{path}: the policy was trained on {BASE} {wanted[:12]}, this one is {found[:12]}.")
+        raise BundleError(
+            f"{path_text(path)}: the policy was trained on {BASE} {wanted[:12]}, this one is {found[:12]}."
+        )
 
 
 def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dict[str, Any]:
@@ -337,7 +354,7 @@ def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dic
 def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes) -> None:
     signature = manifest.get("signature")
     if signature is None:
-        raise BundleError(f"{path} is not signed, and a public key was given.")
+        raise BundleError(f"{path_text(path)} is not signed, and a public key was given.")
     try:
         key = Ed25519PublicKey.from_public_bytes(public_key)
     except ValueError as error:
@@ -345,7 +362,9 @@ def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes
     try:
         key.verify(base64.b64decode(signature, validate=True), _signed_bytes(manifest))
     except (InvalidSignature, binascii.Error, TypeError, ValueError) as error:
-        raise BundleError(f"{path}: the signature does not belong to this public key and these files.") from error
+        raise BundleError(
+            f"{path_text(path)}: the signature does not belong to this public key and these files."
+        ) from error
 
 
 def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -354,36 +373,16 @@ def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
     return SIGNATURE_TAG + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _text(path: Path, name: str, data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BundleError(f"{path}: '{name}' is no UTF-8 text: {error}.") from error
+def _json_bytes(data: Any) -> bytes:
+    return json.dumps(data, indent=1).encode()
 
 
-def _json_object(path: Path, name: str, data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(_text(path, name, data))
-    except (ValueError, RecursionError) as error:  # ValueError also for a whole number of thousands of digits
-        raise BundleError(f"{path}: '{name}' is no JSON: {error}.") from error
-    if not isinstance(value, dict):
-        raise BundleError(f"{path}: '{name}' is a JSON {type(value).__name__}, expected an object.")
-    return value
+def _json_object(path: Path, name: str, data: bytes, *, allow_nan: bool = False) -> dict[str, Any]:
+    return parse_json_object(data, f"{path_text(path)}: '{name}'", allow_nan=allow_nan, error=BundleError)
 
 
 def _golden(path: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
         return read_npz(data, MAX_BYTES)
     except ZIP_ERRORS as error:
-        raise BundleError(f"{path}: {GOLDEN} is not readable: {error}.") from error
-
-
-def _zip_bytes(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(files):
-            # A fixed time and mode, so that the archive depends on the contents alone.
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(info, files[name])
-    return buffer.getvalue()
+        raise BundleError(f"{path_text(path)}: {GOLDEN} is not readable: {error}.") from error

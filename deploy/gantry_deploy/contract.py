@@ -34,6 +34,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.step_check import check_steps
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, StepsSpec
 from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.structured import from_plain
@@ -73,6 +74,9 @@ CONTRACT_VERSION = 1
 
 METADATA_KEY = "gantry_contract"
 """Key of the contract in the ONNX file's ``metadata_props``."""
+
+MAX_TEXT = 256
+"""Longest name or other text in a contract."""
 
 NORMALIZATION = "inside the graph"
 """The only place of an observation's normalisation that this runtime knows."""
@@ -231,20 +235,15 @@ class PolicyContract:
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> PolicyContract:
+    def from_json(cls, text: str | bytes) -> PolicyContract:
         """Read a contract.
 
         Raises:
             ContractError: If it is no JSON, is of a newer version, or has unknown, missing or ill-typed fields.
         """
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:  # ValueError also for a whole number of thousands of digits
-            raise ContractError(f"The contract is no JSON: {error}.") from error
-        if not isinstance(data, dict):
-            raise ContractError(f"The contract is a JSON {type(data).__name__}, expected an object.")
+        data = parse_json_object(text, "The contract", max_text=MAX_TEXT, error=ContractError)
         version = data.get("version")
-        if not isinstance(version, int) or version < 1:
+        if type(version) is not int or version < 1:
             raise ContractError(f"The contract's version is {version!r}, expected an integer from 1.")
         if version > CONTRACT_VERSION:
             raise ContractError(

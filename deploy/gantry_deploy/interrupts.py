@@ -1,34 +1,171 @@
-"""Ctrl-C that is known of even where the code that it hits makes an error of its own of it."""
+"""Ctrl-C that always ends the process: while modules are imported, and where the code that it hits swallows it.
+
+Nothing here imports more than the interpreter's own small modules: the first line of a process can use it.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any, NoReturn
+
+EXIT_INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C stopped, as shells count it."""
+INSIST_S = 0.5
+"""An interruption that an import has swallowed is sent again after this time, s."""
+LEAVE_S = 0.5
+"""How long the functions registered for the end of the process may take once it is interrupted, s."""
+
+
+class EndAtOnce:
+    """A handler of Ctrl-C for as long as nothing has begun: says one line and ends the process.
+
+    Args:
+        text: The line.
+        code: Exit code.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        self._line = f"{text}\n".encode() if text else b""
+        self._code = code
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        """End."""
+        with contextlib.suppress(OSError):
+            os.write(2, self._line)
+        os._exit(self._code)
+
+
+def end_on_interrupt(text: str = "Interrupted.", code: int = EXIT_INTERRUPTED) -> None:
+    """Let Ctrl-C end this process at once, with one line on standard error, until something is at stake.
+
+    For the time in which modules are imported. :func:`remembering_interrupts` takes over. A handler that is another
+    one than Python's is left alone, and SIGINT that is ignored stays ignored.
+    """
+    if _is_ours(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, EndAtOnce(text, code))
+
+
+def leave(code: int) -> NoReturn:
+    """End an interrupted process now: what is printed is flushed, what is registered for the end is done.
+
+    The interpreter's own way out takes seconds once the learning libraries are loaded, and waits for threads.
+
+    Args:
+        code: Exit code.
+    """
+    end_on_interrupt("", code)
+    late = threading.Timer(LEAVE_S, os._exit, (code,))
+    late.daemon = True
+    late.start()
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    os._exit(code)
+
+
+class Interrupts:
+    """What is known of Ctrl-C while something runs."""
+
+    def __init__(self) -> None:
+        self._seen, self._begun = threading.Event(), False
+
+    def is_set(self) -> bool:
+        """Whether it was pressed."""
+        return self._seen.is_set()
+
+    def begin(self) -> None:
+        """Something is at stake from now on: it is interrupted by an exception, and clears up."""
+        self._begun = True
+
+    def _note(self) -> bool:
+        """Note one; whether it is the first."""
+        first = not self._seen.is_set()
+        self._seen.set()
+        return first
 
 
 @contextlib.contextmanager
-def remembering_interrupts() -> Iterator[threading.Event]:
-    """Know of Ctrl-C also where the code that it hits turns the interruption into an error of its own.
+def remembering_interrupts() -> Iterator[Interrupts]:
+    """Raise KeyboardInterrupt at Ctrl-C, and know of it where the code that it hits swallows it or changes it.
 
-    What runs while modules are imported may do so: callbacks of ctypes, imports that fail softly. Whoever puts a
-    handler of his own in the place of this one, for as long as he needs it, is not affected, and nothing is put in the
-    place of another one, or where SIGINT is ignored.
+    What runs while modules are imported may do so: callbacks of ctypes, imports that fail softly, functions that are
+    called when an object dies. An interruption that was swallowed during an import is sent again. After
+    :func:`end_on_interrupt` the process still ends at once until :meth:`Interrupts.begin` is called. A command's own
+    handler, for as long as it needs one, is not affected, and nothing is put in the place of a foreign handler, or
+    where SIGINT is ignored.
     """
-    interrupted = threading.Event()
-    default = signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
-        yield interrupted
+    interrupts = Interrupts()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not _is_ours(before):
+        yield interrupts
         return
+    done = threading.Event()
 
     def remember(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        default(number, frame)
+        if isinstance(before, EndAtOnce) and not interrupts._begun:
+            before(number, frame)
+        if interrupts._note():
+            threading.Thread(target=_insist, args=(threading.get_ident(), done), daemon=True).start()
+        signal.default_int_handler(number, frame)
+
+    hook = sys.unraisablehook
+
+    def quietly(report: Any) -> None:
+        if not issubclass(report.exc_type, KeyboardInterrupt):
+            hook(report)
 
     signal.signal(signal.SIGINT, remember)
+    sys.unraisablehook = quietly
     try:
-        yield interrupted
+        yield interrupts
     finally:
-        signal.signal(signal.SIGINT, default)
+        done.set()
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def interrupt_on_terminate() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that a robot is damped and a recording closed when the process is told to go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _is_ours(handler: Any) -> bool:
+    return handler is signal.default_int_handler or isinstance(handler, EndAtOnce)
+
+
+def _insist(thread: int, done: threading.Event) -> None:
+    """Interrupt a thread again for as long as it goes on importing, until it is done."""
+    while not done.wait(INSIST_S):
+        if _imports(thread):
+            signal.raise_signal(signal.SIGINT)
+
+
+def _imports(thread: int) -> bool:
+    """Whether a thread is in the middle of an import."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

@@ -5,12 +5,14 @@ Nothing here reads a bundle or loads a learning library, so that a mistyped path
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from gantry_deploy.bundle import MANIFEST
+from gantry_deploy.bundle_files import holds_bundle
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError, UnknownNameError, near_name
+from gantry_hardware.text import path_text
 
 GROUP = "gantry.pretrained"
 """Entry-point group of bundles that are installed along with a package: name -> path of its folder or zip."""
@@ -61,13 +63,16 @@ def find_bundle(text: str | Path) -> Path:
         BundleError: If nothing is there, with the near miss, or if it is a run folder, with the bundle inside.
     """
     path = named_path(text)
-    if not path.exists():
-        raise BundleError(f"There is no bundle at {path}; expected a folder or a .zip file.{near_miss(text)}")
-    if path.is_dir() and not (path / MANIFEST).exists():
+    if not _is_there(path):
+        raise BundleError(
+            f"There is no bundle at {path_text(path)}; expected a folder or a .zip file.{near_miss(text)}"
+        )
+    if os.path.isdir(path) and not holds_bundle(path):
         if (inside := bundle_in(path)) != path:
-            raise BundleError(f"'{path}' is a run folder; its bundle is {inside}")
+            raise BundleError(f"'{path_text(path)}' is a run folder; its bundle is {path_text(inside)}")
         if is_run(path):
-            raise BundleError(f"'{path}' is a run folder without a bundle yet; make one with: gantry export {path}")
+            name = path_text(path)
+            raise BundleError(f"'{name}' is a run folder without a bundle yet; make one with: gantry export {name}")
     return path
 
 
@@ -79,8 +84,8 @@ def find_source(text: str | Path) -> Path:
         BundleError: If nothing is there, with the near miss.
     """
     path = named_path(text)
-    if not path.exists():
-        raise BundleError(f"There is no run folder and no bundle at {path}.{near_miss(text)}")
+    if not _is_there(path):
+        raise BundleError(f"There is no run folder and no bundle at {path_text(path)}.{near_miss(text)}")
     return path if is_run(path) else bundle_in(path)
 
 
@@ -92,36 +97,56 @@ def find_run(path: Path, error: type[GantryError]) -> Path:
     """
     if is_run(path):
         return path
-    if is_pretrained(path) or path.suffix == ".zip" or (path / MANIFEST).is_file():
-        near = f" Did you mean '{path.parent}'?" if is_run(path.parent) else ""
-        raise error(f"'{path}' is a bundle already, expected the folder of a training run.{near}")
-    near = "" if path.exists() else near_miss(path)
-    raise error(f"'{path}' is no run folder: there is no {RUN_CONFIG} in it.{near}")
+    if is_pretrained(path) or path.suffix == ".zip" or holds_bundle(path):
+        near = f" Did you mean '{path_text(path.parent)}'?" if is_run(path.parent) else ""
+        raise error(f"'{path_text(path)}' is a bundle already, expected the folder of a training run.{near}")
+    near = "" if _is_there(path) else near_miss(path)
+    raise error(f"'{path_text(path)}' is no run folder: there is no {RUN_CONFIG} in it.{near}")
 
 
 def bundle_in(path: Path) -> Path:
     """The bundle itself, or the one in a folder that holds one; whether it is any good is for others to say."""
     inside = path / RUN_BUNDLE
-    return inside if not (path / MANIFEST).exists() and (inside / MANIFEST).is_file() else path
+    return inside if not holds_bundle(path) and holds_bundle(inside) else path
 
 
 def is_run(path: Path) -> bool:
     """Whether a folder holds a training run."""
-    return (path / RUN_CONFIG).is_file() and not (path / MANIFEST).exists()
+    return os.path.isfile(path / RUN_CONFIG) and not holds_bundle(path)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether anything is at a path.
+
+    Raises:
+        BundleError: If that cannot be found out, or a link leads nowhere.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.path.islink(path):
+            to = path_text(os.readlink(path))
+            raise BundleError(f"'{path_text(path)}' is a link to '{to}', and nothing is there.") from None
+        return False
+    except (OSError, ValueError) as error:  # ValueError: a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise BundleError(f"'{path_text(path)}' cannot be looked at: {reason}.") from error
+    return True
 
 
 def near_miss(text: str | Path) -> str:
     """`` Did you mean 'runs/walk'?`` with what lies in the deepest folder on the way that exists; or nothing."""
     parts = Path(text).parts
-    depth = next((n for n in range(len(parts) - 1, -1, -1) if Path(*parts[:n]).is_dir()), 0)
+    depth = next((n for n in range(len(parts) - 1, -1, -1) if os.path.isdir(Path(*parts[:n]))), 0)
     folder, wrong, rest = Path(*parts[:depth]), parts[depth], parts[depth + 1 :]
     try:
-        siblings = [item.name for item in folder.iterdir()]
-    except OSError:
+        siblings = os.listdir(folder)
+    except (OSError, ValueError):
         siblings = []
     if wrong not in siblings and (close := near_name(wrong, siblings)):
         meant = folder / close
-        return f" Did you mean '{meant.joinpath(*rest) if meant.joinpath(*rest).exists() else meant}'?"
+        whole = meant.joinpath(*rest)
+        return f" Did you mean '{path_text(whole if os.path.exists(whole) else meant)}'?"
     if len(parts) == 1 and (close := near_name(wrong, pretrained_names())):
         return f" Did you mean '{PREFIX}{close}'?"
     return ""

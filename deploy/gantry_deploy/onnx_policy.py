@@ -1,8 +1,7 @@
-"""The network, run by onnxruntime on one thread, refused unless it is what its contract says."""
+"""The network of a policy, refused unless it is what its contract says."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import fields
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract import METADATA_KEY, NORMALIZATION, PolicyContract
 from gantry_deploy.errors import PolicyError
+from gantry_mapping.network import Network
 
 FloatArray = NDArray[np.float32]
 Images = Mapping[str, NDArray[np.uint8]]
@@ -31,7 +31,8 @@ class OnnxPolicy:
         contract: What the runtime is going to obey, from ``contract.json``.
 
     Raises:
-        PolicyError: If the file is no network, its sizes are not the contract's, or it carries another contract.
+        PolicyError: If the file is no network, or one whose work is not bounded (:mod:`gantry_mapping.network`), if its
+            sizes are not the contract's, or if it carries another contract.
     """
 
     FILE = "policy.onnx"
@@ -48,7 +49,7 @@ class OnnxPolicy:
                 f"The policy's observations are normalised '{contract.normalization}'; this runtime knows only "
                 f"'{NORMALIZATION}'."
             )
-        self._session = _session(model_bytes, self.FILE)
+        self._network = Network(model_bytes, self.FILE, PolicyError)
         self._check_metadata()
         chunk, cameras = contract.chunk, () if contract.arm is None else contract.arm.cameras
         self._image_shapes: dict[str, tuple[int, ...]] = {
@@ -59,7 +60,7 @@ class OnnxPolicy:
         plans = chunk is not None and not self._takes_base_action
         output = (1, chunk.steps, contract.action_size) if plans and chunk is not None else (1, contract.action_size)
         self._input, self._output = self._check_sizes(output)
-        self.has_attention = len(self._session.get_outputs()) > 1
+        self.has_attention = len(self._network.outputs) > 1
 
     def __call__(
         self, observation: FloatArray, images: Images | None = None, base_action: FloatArray | None = None
@@ -76,7 +77,8 @@ class OnnxPolicy:
             all that it plans, (1, contract.chunk.steps, contract.action_size).
 
         Raises:
-            PolicyError: If an input is missing or has another shape, or the action is not finite; names the joints.
+            PolicyError: If an input is missing or has another shape, the network computes for too long, or the action
+                is not finite; names the joints.
         """
         if not self._has_more:
             return self._checked(observation, self._run([self._output], observation)[0])
@@ -105,13 +107,7 @@ class OnnxPolicy:
         self, outputs: list[str], observation: FloatArray, more: dict[str, NDArray] | None = None
     ) -> list[FloatArray]:
         feeds = {self._input: observation} if more is None else {self._input: observation, **more}
-        try:
-            return self._session.run(outputs, feeds)  # type: ignore
-        except Exception as error:  # onnxruntime raises several types without a common base
-            raise PolicyError(
-                f"The network refused an observation of shape {observation.shape} and type {observation.dtype}, "
-                f"expected (1, {self.contract.observation_size}) float32: {_first_line(error)}"
-            ) from error
+        return self._network.run(outputs, feeds)
 
     def _more_inputs(self, images: Images | None, base_action: FloatArray | None) -> dict[str, NDArray]:
         """What goes in beside the observation, by the names of the inputs."""
@@ -144,19 +140,19 @@ class OnnxPolicy:
         return self.contract.chunk is not None and self.contract.chunk.residual
 
     def _check_metadata(self) -> None:
-        _check_metadata(self._session, self.contract)
+        _check_metadata(self._network.metadata, self.contract)
 
     def _check_sizes(self, output: tuple[int, ...]) -> tuple[str, str]:
         """Names of the observation's input and of the action's output; a second output, the attention on the map, is
         for people."""
-        outputs = self._session.get_outputs()
+        outputs = self._network.outputs
         if [item.name for item in outputs[1:]] == [ATTENTION_OUTPUT]:
             _check_attention(outputs[1], self.contract)
         elif len(outputs) != 1:
             raise PolicyError(
                 f"The network has {len(outputs)} outputs ({', '.join(item.name for item in outputs)}), expected one."
             )
-        inputs = {item.name: item for item in self._session.get_inputs()}
+        inputs = {item.name: item for item in self._network.inputs}
         wanted = dict.fromkeys(self._image_shapes, "tensor(uint8)")
         shapes = dict(self._image_shapes)
         if self._takes_base_action:
@@ -193,24 +189,7 @@ class OnnxBase(OnnxPolicy):
         pass
 
 
-def _session(model_bytes: bytes, file: str) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    # One thread: a policy network is too small to share, and a spinning pool would starve the control loop.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4
-    # Weights outside the file are covered by no hash; a folder that cannot exist keeps them from being found.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    try:
-        return ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises several types without a common base
-        raise PolicyError(f"{file} cannot be loaded: {_first_line(error)}") from error
-
-
-def _check_metadata(session: ort.InferenceSession, contract: PolicyContract) -> None:
-    metadata = session.get_modelmeta().custom_metadata_map
+def _check_metadata(metadata: dict[str, str], contract: PolicyContract) -> None:
     if METADATA_KEY not in metadata:
         found = ", ".join(sorted(metadata)) or "(nothing)"
         raise PolicyError(f"policy.onnx carries no contract: its metadata lacks '{METADATA_KEY}' and holds {found}.")
@@ -244,7 +223,3 @@ def _check_attention(tensor: ort.NodeArg, contract: PolicyContract) -> None:
     if len(shape) != 3 or shape[1:] != (window.rows, window.cols):
         expected = (1, window.rows, window.cols)
         raise PolicyError(f"The network's output '{ATTENTION_OUTPUT}' has shape {shape}, expected {expected}.")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -12,22 +12,21 @@ import math
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mcap.data_stream import RecordBuilder
-from mcap.records import DataEnd, Footer
-from mcap.writer import MCAP0_MAGIC, CompressionType, Writer
+from mcap.writer import CompressionType, Writer
 
 from gantry_deploy import ros_messages
 from gantry_deploy.contract import OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import TickReport
 from gantry_deploy.perception import MapSource
-from gantry_deploy.recording import METADATA, Recording, read_recording
+from gantry_deploy.record_sink import Sink
+from gantry_deploy.recorded_frames import RecordedFrames
+from gantry_deploy.recording import FORMAT, METADATA, Recording, read_recording, sealed
 from gantry_deploy.safety import Mode
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState
@@ -36,30 +35,51 @@ from gantry_mapping.snapshot import MapSnapshot
 __all__ = ["Recorder", "Recording", "read_recording"]
 
 _LOG = logging.getLogger("gantry.record")
-_DATA_END_OPCODE = 0x0F
+_UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+_LOOK_S = 0.2
+"""How often what waits for the recorder's thread looks whether it lives."""
 
 TOPICS: dict[str, str] = {
     "/joint_states": "sensor_msgs/msg/JointState",
     "/joint_command": "sensor_msgs/msg/JointState",
-    "/imu": "sensor_msgs/msg/Imu",
+    "/imu/data": "sensor_msgs/msg/Imu",
     "/odom": "nav_msgs/msg/Odometry",
     "/foot_contacts": "std_msgs/msg/Float32MultiArray",
     "/cmd_vel": "geometry_msgs/msg/Twist",
     "/elevation_map": "sensor_msgs/msg/PointCloud2",
     "/goal_command": "std_msgs/msg/Float32MultiArray",
     "/policy/observation": "std_msgs/msg/Float32MultiArray",
-    "/object_goal": "std_msgs/msg/Float32MultiArray",
-    "/object_pose": "std_msgs/msg/Float32MultiArray",
+    "/object_goal": "geometry_msgs/msg/PoseStamped",
+    "/object_pose": "geometry_msgs/msg/PoseStamped",
     "/policy/action": "std_msgs/msg/Float32MultiArray",
     "/policy/base_action": "std_msgs/msg/Float32MultiArray",
     "/policy/command": "std_msgs/msg/Float32MultiArray",
     "/gantry/status": "diagnostic_msgs/msg/DiagnosticArray",
+    "/tf": "tf2_msgs/msg/TFMessage",
+    "/tf_static": "tf2_msgs/msg/TFMessage",
+    "/robot_description": "std_msgs/msg/String",
 }
-"""Topics of a recording and their types. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
+"""Topics of a recording and their types, each there from its first message on. What nodes publish has the name and the
+type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
 each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
 ``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news.
 ``/object_goal`` and ``/object_pose`` are an arm's, and ``/policy/base_action`` is what a residual policy corrected.
-Pictures are not recorded."""
+``/tf`` are the base and the links at :data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
+
+_SAID_ONCE = ("/tf_static", "/robot_description")
+_RELIABLE = 1
+_VOLATILE, _TRANSIENT_LOCAL = 2, 1
+_ENDLESS = "    sec: 9223372036\n    nsec: 854775807\n"
+
+
+def offered_qos(topic: str) -> str:
+    """Quality of service of a topic as rosbag2 stores it, in the numbers that every release of it reads."""
+    durability = _TRANSIENT_LOCAL if topic in _SAID_ONCE else _VOLATILE
+    return (
+        f"- history: 1\n  depth: 1\n  reliability: {_RELIABLE}\n  durability: {durability}\n"
+        f"  deadline:\n{_ENDLESS}  lifespan:\n{_ENDLESS}  liveliness: 1\n  liveliness_lease_duration:\n{_ENDLESS}"
+        "  avoid_ros_namespace_conventions: false\n"
+    )
 
 
 class Recorder:
@@ -98,19 +118,26 @@ class Recorder:
         self._contract = contract
         self._command_names = ros_messages.command_names(spec)
         self._command_zeros = np.zeros(len(self._command_names))
+        self._frames = RecordedFrames(spec)
         self._channels: dict[str, int] = {}
+        self._schemas: dict[str, int] = {}
         self._clock_offset_ns: int | None = None
         self._reports = 0
         self._queue: queue.Queue[tuple[TickReport, MapSnapshot | None] | None] = queue.Queue(queue_size)
         self._map_source = map_source
         self._map: MapSnapshot | None = None
         self._lossless = lossless
-        self._closed = False
+        self._closed = self._ended = False
         try:
-            self._sink = _Sink(self.path)
+            self._sink = Sink(self.path)
         except OSError as error:
             raise RecordingError(f"The recording {self.path} cannot be opened: {error.strerror}.") from error
-        self._writer = Writer(self._sink, chunk_size=chunk_bytes, compression=CompressionType.ZSTD)  # type: ignore
+        self._writer = Writer(
+            self._sink,  # type: ignore[arg-type]
+            chunk_size=chunk_bytes,
+            compression=CompressionType.ZSTD,
+            enable_data_crcs=True,  # Of all that is in no chunk.
+        )
         self._thread = threading.Thread(target=self._work, name="gantry-recorder", daemon=True)
         self._thread.start()
 
@@ -121,19 +148,31 @@ class Recorder:
             return
         newest = None if self._map_source is None else self._map_source.newest()
         news = newest if newest is not self._map else None
-        try:
-            self._queue.put((report, news), block=self._lossless)
+        if self._hand_over((report, news), patient=self._lossless):
             self._map = newest
-        except queue.Full:
+        else:
             self.dropped += 1
 
     def close(self) -> None:
-        """Write what waits, finish the file; may be called twice."""
+        """Write what waits, finish the file and wait until it is on the disk; may be called twice."""
         if self._closed:
             return
         self._closed = True
-        self._queue.put(None)
+        self._hand_over(None, patient=True)
         self._thread.join()
+        if not self._ended and self.failure is None:
+            self._fail("its thread died")
+
+    def _hand_over(self, item: tuple[TickReport, MapSnapshot | None] | None, *, patient: bool) -> bool:
+        """Whether the thread will get it; waits for room if patient, as long as the thread lives."""
+        while self._thread.is_alive():
+            try:
+                self._queue.put(item, block=patient, timeout=_LOOK_S)
+                return True
+            except queue.Full:
+                if not patient:
+                    return False
+        return False
 
     def statistics(self) -> dict[str, Any]:
         """Plain data for the loop's statistics: path, reports written, dropped, failure."""
@@ -153,14 +192,16 @@ class Recorder:
     def _work(self) -> None:
         """Body of the thread: write until closed; after a failure only empty the queue."""
         with contextlib.closing(self._sink):
-            self._guarded(self._start)
+            self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
             while (item := self._queue.get()) is not None:
                 if self.failure is None:
                     self._guarded(lambda item=item: self._write(*item))
                 else:
                     self.dropped += 1
             if self.failure is None:
-                self._guarded(self._writer.finish)
+                self._guarded(self._finish)
+            self._guarded(self._sink.to_disk)
+        self._ended = True
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Run a step of the thread; trouble ends the recording, never the robot's loop."""
@@ -172,9 +213,14 @@ class Recorder:
         except Exception as error:  # a report that cannot be encoded, for example of another robot
             self._fail(f"{type(error).__name__}: {error}")
             try:
-                self._writer.finish()
-            except OSError:
+                self._finish()
+            except Exception:
                 self._sink.end_early()
+
+    def _finish(self) -> None:
+        if self._clock_offset_ns is not None:
+            self._writer.add_metadata(METADATA, sealed(self._metadata()))  # Once more, should the first be damaged.
+        self._writer.finish()
 
     def _fail(self, reason: str) -> None:
         self.failure = (
@@ -182,31 +228,35 @@ class Recorder:
         )
         _LOG.error(self.failure)
 
-    def _start(self) -> None:
-        self._writer.start(profile="ros2", library="gantry")
-        schemas: dict[str, int] = {}
-        for topic, kind in TOPICS.items():
-            if kind not in schemas:
-                definition = ros_messages.DEFINITIONS[kind].encode()
-                schemas[kind] = self._writer.register_schema(kind, "ros2msg", definition)
-            self._channels[topic] = self._writer.register_channel(topic, "cdr", schemas[kind])
-
     def _write(self, report: TickReport, news: MapSnapshot | None) -> None:
-        if self._clock_offset_ns is None:
+        first = self._clock_offset_ns is None
+        if first:
             # Robots count from their start; viewers and ROS want the time of day.
             self._clock_offset_ns = time.time_ns() - int(report.time_s * 1e9)
-            self._writer.add_metadata(METADATA, self._metadata())
+            self._writer.add_metadata(METADATA, sealed(self._metadata()))
         now_ns = self._ns(report.time_s)
-        messages = self._messages(report, now_ns)
+        messages = self._frames.first(now_ns) if first else {}
+        messages |= self._messages(report, now_ns)
         if news is not None:
             messages["/elevation_map"] = ros_messages.elevation_map(now_ns, news)
         for topic, data in messages.items():
-            self._writer.add_message(self._channels[topic], now_ns, data, now_ns, self._reports)
+            self._writer.add_message(self._channel(topic), now_ns, data, now_ns, self._reports)
         self._reports += 1
+
+    def _channel(self, topic: str) -> int:
+        """The topic's channel, described when its first message comes."""
+        if topic not in self._channels:
+            kind = TOPICS[topic]
+            if kind not in self._schemas:
+                definition = ros_messages.DEFINITIONS[kind].encode()
+                self._schemas[kind] = self._writer.register_schema(kind, "ros2msg", definition)
+            quality = {"offered_qos_profiles": offered_qos(topic)}
+            self._channels[topic] = self._writer.register_channel(topic, "cdr", self._schemas[kind], quality)
+        return self._channels[topic]
 
     def _metadata(self) -> dict[str, str]:
         return {
-            "format": "1",
+            "format": FORMAT,
             "robot": self._spec.name,
             "joint_names": ",".join(self._spec.joint_names),
             "clock_offset_ns": str(self._clock_offset_ns),
@@ -217,13 +267,14 @@ class Recorder:
         messages = {"/gantry/status": self._status(report, now_ns)}
         if report.state is not None:
             messages |= self._state_messages(report.state, now_ns)
+            messages |= self._frames.due(report.time_s, now_ns, report.state)
         if report.sent is not None:
             zeros = self._command_zeros
             messages["/joint_command"] = ros_messages.joint_state(
                 now_ns, self._command_names, ros_messages.command_values(report.sent), zeros, zeros
             )
         if self._contract is not None and self._contract.command.kind == OBJECT_GOAL:
-            messages["/object_goal"] = ros_messages.float32_array("goal", report.requested)
+            messages["/object_goal"] = ros_messages.pose(now_ns, report.requested, _UPRIGHT)
         elif report.requested.shape == (3,):
             x, y, yaw = report.requested.tolist()
             messages["/cmd_vel"] = ros_messages.twist((x, y, 0.0), (0.0, 0.0, yaw))
@@ -243,7 +294,7 @@ class Recorder:
             "/joint_states": ros_messages.joint_state(
                 stamp_ns, self._spec.joint_names, state.joint_pos_rad, state.joint_vel_rad_s, state.joint_effort_nm
             ),
-            "/imu": ros_messages.imu(stamp_ns, quat, ang_vel, state.lin_acc_base_in_base_m_s2),
+            "/imu/data": ros_messages.imu(stamp_ns, quat, ang_vel, state.lin_acc_base_in_base_m_s2),
         }
         pos, lin_vel = state.pos_base_in_world_m, state.lin_vel_base_in_base_m_s
         if pos is not None or lin_vel is not None:
@@ -257,7 +308,8 @@ class Recorder:
                 ang_vel,
             )
         if state.object_pose_in_base is not None:
-            messages["/object_pose"] = ros_messages.float32_array("pose", state.object_pose_in_base)
+            pose = state.object_pose_in_base
+            messages["/object_pose"] = ros_messages.pose(stamp_ns, pose[:3], pose[3:])
         if state.foot_contact is not None:
             messages["/foot_contacts"] = ros_messages.float32_array("foot", state.foot_contact)
         return messages
@@ -280,58 +332,3 @@ class Recorder:
 
     def _ns(self, time_s: float) -> int:
         return max(0, round(time_s * 1e9) + (self._clock_offset_ns or 0))
-
-
-class _Sink:
-    """An unbuffered file that never keeps half a record: a failed write is undone."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the recorder's thread
-        self._position = 0
-        self._marks: deque[int] = deque(maxlen=4)
-        self._data_ended = False
-
-    def write(self, data: bytes) -> int:
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError:
-            self._cut(self._position)
-            raise
-        self._marks.append(self._position)
-        self._position += len(data)
-        self._data_ended = len(data) > 0 and data[0] == _DATA_END_OPCODE
-        return len(data)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    def close(self) -> None:
-        self._file.close()
-
-    def end_early(self) -> None:
-        """Close the file in the shortest valid way; if even that does not fit, give up the newest records for it."""
-        if self._position == 0:
-            return
-        while True:
-            builder = RecordBuilder()
-            if not self._data_ended:
-                DataEnd(0).write(builder)
-            Footer(summary_start=0, summary_offset_start=0, summary_crc=0).write(builder)
-            try:
-                self.write(builder.end() + MCAP0_MAGIC)
-                return
-            except OSError:
-                if len(self._marks) == 0 or self._marks[-1] == 0:
-                    return
-                self._position, self._data_ended = self._marks.pop(), False
-                self._cut(self._position)
-
-    def _cut(self, position: int) -> None:
-        with contextlib.suppress(OSError):
-            self._file.seek(position)
-            self._file.truncate(position)

@@ -1,26 +1,33 @@
-"""A recording read back as arrays, also if the process that wrote it was killed."""
+"""A recording read back as arrays, up to the first damage: its writer may have been killed, its disk may have failed."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+import logging
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-from mcap.exceptions import McapError
-from mcap.records import Channel, Footer, Message, Metadata, Schema
-from mcap.stream_reader import StreamReader
+from mcap.records import Channel, McapRecord, Message, Metadata, Schema
 from mcap_ros2.decoder import DecoderFactory
 
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import RecordingError
+from gantry_deploy.mcap_records import McapRecords
 from gantry_deploy.ros_messages import MAP_FIELDS
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
+
+_LOG = logging.getLogger("gantry.recording")
 
 METADATA = "gantry"
-"""Name of the metadata record that describes a recording."""
+"""Name of the metadata records that describe a recording: one at its beginning, and the same at its end."""
+FORMAT = "2"
+"""Of those records; the first format had no checksum in them."""
+_SEAL = "crc32"
+_LATEST_NS = 2**62
+_FORMER_NAMES = {"/imu": "/imu/data"}
 
 Row = dict[str, Any]
 
@@ -31,7 +38,7 @@ class Recording:
 
     ``/joint_states``: joint_pos_rad, joint_vel_rad_s, joint_effort_nm (T, n).
     ``/joint_command``: pos_rad, vel_rad_s, effort_nm, stiffness_nm_rad, damping_nm_s_rad (T, n).
-    ``/imu``: quat_base_to_world_wxyz (T, 4), ang_vel_base_in_base_rad_s and lin_acc_base_in_base_m_s2 (T, 3).
+    ``/imu/data``: quat_base_to_world_wxyz (T, 4), ang_vel_base_in_base_rad_s and lin_acc_base_in_base_m_s2 (T, 3).
     ``/odom``: pos_base_in_world_m, lin_vel_base_in_base_m_s, ang_vel_base_in_base_rad_s (T, 3),
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
@@ -54,7 +61,10 @@ class Recording:
     contract: PolicyContract | None
     """Contract of the policy that ran; None if none did."""
     complete: bool
-    """Whether the file was finished; false if its writer was killed, which loses the last second or two."""
+    """Whether the file was finished and every checksum in it is right; false if its writer was killed, which loses the
+    last second or two, and for whatever was damaged. What is here is right in any case: it ends at the damage."""
+    damage: str = ""
+    """Why it is not complete: where in the file, and what was found there. Empty if it is."""
     topics: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Arrays by topic and field."""
 
@@ -76,10 +86,10 @@ class Recording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording of :class:`gantry_deploy.record.Recorder`.
+    """Read a recording of :class:`gantry_deploy.record.Recorder`, up to its first damage, of which a warning is logged.
 
     Raises:
-        RecordingError: If there is no such file, or it is no recording of Gantry.
+        RecordingError: If there is no such file, it is no recording of Gantry, or it is damaged before its first tick.
     """
     path = Path(path)
     reader = _Reader()
@@ -89,17 +99,47 @@ def read_recording(path: str | Path) -> Recording:
     except OSError as error:
         raise RecordingError(f"The recording {path} cannot be read: {error.strerror}.") from error
     if reader.info is None:
-        raise RecordingError(f"{path} is no recording of Gantry: {reader.trouble or 'it lacks the metadata'}.")
-    info = reader.info
-    contract = PolicyContract.from_json(info["contract"]) if info.get("contract") else None
+        raise RecordingError(f"{path} is no recording of Gantry: {reader.damage or 'it lacks the metadata'}.")
+    recording = _recording(path, reader, reader.info)
+    if recording.damage:
+        _LOG.warning(f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}.")
+    return recording
+
+
+def _recording(path: Path, reader: _Reader, info: dict[str, str]) -> Recording:
+    try:
+        offset_ns = int(info.get("clock_offset_ns", "0"))
+        if abs(offset_ns) > _LATEST_NS:
+            raise ValueError(f"clock_offset_ns is {offset_ns}")
+        contract = PolicyContract.from_json(info["contract"]) if info.get("contract") else None
+    except (ValueError, GantryError) as error:
+        raise RecordingError(f"The metadata of the recording {path} cannot be used: {error}") from error
     return Recording(
         path=path,
         robot=info.get("robot", ""),
         joint_names=tuple(info.get("joint_names", "").split(",")),
         contract=contract,
-        complete=reader.complete,
-        topics=reader.arrays(int(info.get("clock_offset_ns", "0"))),
+        complete=not reader.damage,
+        damage=reader.damage,
+        topics=reader.arrays(offset_ns),
     )
+
+
+def sealed(info: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of a recording with their checksum, which MCAP has for chunks alone."""
+    return {**info, _SEAL: f"{_checksum(info):08x}"}
+
+
+def _unsealed(metadata: Mapping[str, str]) -> dict[str, str] | None:
+    """The metadata without their checksum; None if it differs, or is missing although their format has one."""
+    info = {key: value for key, value in metadata.items() if key != _SEAL}
+    if _SEAL not in metadata and metadata.get("format") == "1":
+        return info
+    return info if metadata.get(_SEAL) == f"{_checksum(info):08x}" else None
+
+
+def _checksum(info: Mapping[str, str]) -> int:
+    return zlib.crc32("\0".join(f"{key}\0{info[key]}" for key in sorted(info)).encode())
 
 
 class _Reader:
@@ -107,34 +147,30 @@ class _Reader:
 
     def __init__(self) -> None:
         self.info: dict[str, str] | None = None
-        self.complete = False
-        self.trouble = ""
+        self.damage = ""
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._times: dict[str, list[int]] = {}
         self._rows: dict[str, list[Row]] = {}
         self._decoders = DecoderFactory()
 
-    def read(self, stream: Any) -> None:
-        try:
-            for record in StreamReader(stream).records:
-                if isinstance(record, Message):
-                    self._message(record)
-                elif isinstance(record, Schema):
-                    self._schemas[record.id] = record
-                elif isinstance(record, Channel):
-                    self._channels[record.id] = record
-                elif isinstance(record, Metadata) and record.name == METADATA:
-                    self.info = dict(record.metadata)
-                elif isinstance(record, Footer):
-                    self.complete = record.summary_start > 0
-        except (McapError, struct.error, ValueError, EOFError) as error:
-            self.trouble = f"{type(error).__name__} {error}".strip()
+    def read(self, stream: BinaryIO) -> None:
+        records, broken = McapRecords(stream), ""
+        for record in records:
+            if isinstance(record, Metadata):
+                broken = broken or self._metadata(record, records)
+                continue
+            try:
+                self._take(record)
+            except Exception as error:  # Whatever a decoder raises on a message that is none.
+                self.damage = records.place(f"a record that cannot be read ({type(error).__name__}: {error})")
+                return
+        self.damage = records.damage or broken
 
     def arrays(self, clock_offset_ns: int) -> dict[str, dict[str, np.ndarray]]:
         result: dict[str, dict[str, np.ndarray]] = {}
         for topic, rows in self._rows.items():
-            columns = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != "stamp_ns"}
+            columns = {name: _column([row[name] for row in rows]) for name in rows[0] if name != "stamp_ns"}
             # Nanoseconds since 1970 do not fit a double to the nanosecond; the robot's own clock does.
             times = np.array(self._times[topic], dtype=np.int64)
             columns["time_s"] = (times - clock_offset_ns) * 1e-9
@@ -144,15 +180,48 @@ class _Reader:
             result[topic] = columns
         return result
 
+    def _metadata(self, record: Metadata, records: McapRecords) -> str:
+        """Keep the first description of the recording that is intact, and say where one is not."""
+        if record.name != METADATA:
+            return ""
+        info = _unsealed(record.metadata)
+        self.info = self.info or info
+        return "" if info is not None else records.place("the checksum of its metadata differs")
+
+    def _take(self, record: McapRecord) -> None:
+        if isinstance(record, Message):
+            self._message(record)
+        elif isinstance(record, Schema):
+            self._schemas[record.id] = record
+        elif isinstance(record, Channel):
+            self._channels[record.id] = record
+
     def _message(self, message: Message) -> None:
         channel = self._channels.get(message.channel_id)
-        if channel is None or channel.topic not in _ROWS:
+        if channel is None:
+            raise ValueError(f"a message of channel {message.channel_id}, which is not described")
+        topic = _FORMER_NAMES.get(channel.topic, channel.topic)
+        if topic not in _ROWS:
             return
         decode = self._decoders.decoder_for(channel.message_encoding, self._schemas.get(channel.schema_id))
         if decode is None:
             return
-        self._rows.setdefault(channel.topic, []).append(_ROWS[channel.topic](decode(message.data)))
-        self._times.setdefault(channel.topic, []).append(message.log_time)
+        row, time_ns = _ROWS[topic](decode(message.data)), message.log_time
+        if time_ns > _LATEST_NS:
+            raise ValueError(f"a message of the time {time_ns} ns")
+        self._rows.setdefault(topic, []).append(row)
+        self._times.setdefault(topic, []).append(time_ns)
+
+
+def _column(values: list[Any]) -> np.ndarray:
+    """Values with time as the first dimension; an array of arrays where their shapes differ, as of a map that grew."""
+    try:
+        return np.array(values)
+    except ValueError:
+        column = np.empty(len(values), dtype=object)
+        for i, value in enumerate(values):
+            column[i] = np.asarray(value)
+        return column
 
 
 def _stamp_ns(message: Any) -> int:
@@ -208,6 +277,16 @@ def _data(message: Any) -> Row:
     return {"data": message.data}
 
 
+def _place(message: Any) -> Row:
+    return _data(message) if hasattr(message, "data") else {"data": _vector(message.pose.position)}
+
+
+def _object_pose(message: Any) -> Row:
+    if hasattr(message, "data"):  # Former recordings hold plain numbers.
+        return _data(message)
+    return {"data": (*_vector(message.pose.position), *_quat_wxyz(message.pose.orientation))}
+
+
 def _elevation_map(message: Any) -> Row:
     points = np.frombuffer(bytes(message.data), "<f4")
     return {"points": points.reshape(message.height, message.width, len(MAP_FIELDS))}
@@ -222,14 +301,14 @@ def _status(message: Any) -> Row:
 _ROWS: dict[str, Callable[[Any], Row]] = {
     "/joint_states": _joint_states,
     "/joint_command": _joint_command,
-    "/imu": _imu,
+    "/imu/data": _imu,
     "/odom": _odom,
     "/foot_contacts": _data,
     "/cmd_vel": _cmd_vel,
     "/elevation_map": _elevation_map,
     "/goal_command": _data,
-    "/object_goal": _data,
-    "/object_pose": _data,
+    "/object_goal": _place,
+    "/object_pose": _object_pose,
     "/policy/observation": _data,
     "/policy/action": _data,
     "/policy/base_action": _data,

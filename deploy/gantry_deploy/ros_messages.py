@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gantry_hardware.description import Frames
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
 from gantry_mapping.snapshot import MapSnapshot
@@ -84,6 +85,24 @@ DEFINITIONS: dict[str, str] = {
         geometry_msgs__Vector3=_XYZ,
     ),
     "geometry_msgs/msg/Twist": _definition(_TWIST, geometry_msgs__Vector3=_XYZ),
+    "geometry_msgs/msg/PoseStamped": _definition(
+        "std_msgs/Header header\ngeometry_msgs/Pose pose\n",
+        std_msgs__Header=_HEADER,
+        geometry_msgs__Pose="geometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n",
+        geometry_msgs__Point=_XYZ,
+        geometry_msgs__Quaternion=_XYZ + "float64 w\n",
+    ),
+    "std_msgs/msg/String": "string data\n",
+    "tf2_msgs/msg/TFMessage": _definition(
+        "geometry_msgs/TransformStamped[] transforms\n",
+        geometry_msgs__TransformStamped=(
+            "std_msgs/Header header\nstring child_frame_id\ngeometry_msgs/Transform transform\n"
+        ),
+        std_msgs__Header=_HEADER,
+        geometry_msgs__Transform="geometry_msgs/Vector3 translation\ngeometry_msgs/Quaternion rotation\n",
+        geometry_msgs__Vector3=_XYZ,
+        geometry_msgs__Quaternion=_XYZ + "float64 w\n",
+    ),
     "std_msgs/msg/Float32MultiArray": _definition(
         "std_msgs/MultiArrayLayout layout\nfloat32[] data\n",
         std_msgs__MultiArrayLayout="std_msgs/MultiArrayDimension[] dim\nuint32 data_offset\n",
@@ -150,6 +169,7 @@ class _Cdr:
             self.array(values, dtype)
 
     def header(self, stamp_ns: int, frame_id: str) -> None:
+        self.align(4)
         self._data += struct.pack("<iI", *divmod(stamp_ns, 1_000_000_000))
         self.string(frame_id)
 
@@ -199,6 +219,35 @@ def twist(lin_vel_m_s: ArrayLike, ang_vel_rad_s: ArrayLike) -> bytes:
     cdr = _Cdr()
     cdr.array(lin_vel_m_s)
     cdr.array(ang_vel_rad_s)
+    return cdr.done()
+
+
+def pose(stamp_ns: int, pos_m: ArrayLike, quat_wxyz: ArrayLike) -> bytes:
+    """A ``geometry_msgs/msg/PoseStamped`` in ``base_link``; shapes (3,) and (4,)."""
+    cdr = _Cdr()
+    cdr.header(stamp_ns, BASE_FRAME)
+    cdr.array(pos_m)
+    cdr.array(_xyzw(quat_wxyz))
+    return cdr.done()
+
+
+def string(text: str) -> bytes:
+    """A ``std_msgs/msg/String``."""
+    cdr = _Cdr()
+    cdr.string(text)
+    return cdr.done()
+
+
+def transforms(stamp_ns: int, *parts: Frames) -> bytes:
+    """A ``tf2_msgs/msg/TFMessage`` of all the frames, in their order."""
+    cdr = _Cdr()
+    cdr.uint32(sum(len(frames.children) for frames in parts))
+    for frames in parts:
+        rows = np.concatenate((frames.pos_m, np.roll(frames.quat_wxyz, -1, axis=1)), axis=1)
+        for parent, child, row in zip(frames.parents, frames.children, rows, strict=True):
+            cdr.header(stamp_ns, parent)
+            cdr.string(child)
+            cdr.array(row)
     return cdr.done()
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from gantry_deploy.errors import SafetyError
+from gantry_hardware.bounds import Range, check_fields, value_text, whole
+from gantry_hardware.errors import UnknownNameError
 
 SETTINGS = "safety"
 """What stands before a setting's name where people are told of it: the parameters of a node are called so."""
@@ -53,15 +57,50 @@ class SafetyConfig:
     """Objects, scan or stop line of a car that are older than this end the policy."""
 
     def __post_init__(self) -> None:
-        zero_allowed = ("require_heartbeat", "require_accelerometer", "joint_pos_margin_rad", "max_missed_deadlines")
-        for name, value in vars(self).items():
-            # Written so that NaN, which would switch a limit off, does not pass.
-            if name not in zero_allowed and not value > 0:
-                raise SafetyError(f"Safety setting {name} is {value}, expected more than 0.")
-            if not value >= 0:
-                raise SafetyError(f"Safety setting {name} is {value}, expected 0 or more.")
-        if self.max_tilt_rad > math.pi:
-            raise SafetyError(f"Safety setting max_tilt_rad is {self.max_tilt_rad}, expected at most pi.")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise SafetyError(f"{LABEL}{name} is {value_text(getattr(self, name))}, expected true or false.")
+        for name in _COUNTS:
+            low, high = RANGES[name]
+            whole(f"{LABEL}{name}", getattr(self, name), int(low), int(high), SafetyError)
+        check_fields(self, RANGES, LABEL, SafetyError)
+
+
+LABEL = "Safety setting "
+"""What stands before a setting's name where its value is refused."""
+RANGES: dict[str, Range] = {
+    "state_timeout_s": Range(0.001, 1.0),
+    "command_timeout_s": Range(0.01, 5.0),
+    "heartbeat_timeout_s": Range(0.01, 5.0),
+    "max_tilt_rad": Range(0.05, math.pi),
+    "max_imu_error_rad": Range(0.01, math.pi),
+    "joint_pos_margin_rad": Range(0.0, 0.5),
+    "joint_vel_factor": Range(0.1, 5.0),
+    "joint_effort_factor": Range(0.1, 5.0),
+    "limit_ticks": Range(1, 50),
+    "max_missed_deadlines": Range(0, 1000),
+    "stand_duration_s": Range(0.05, 60.0),
+    "stand_tolerance_rad": Range(0.01, math.pi),
+    "arm_speed_rad_s": Range(0.01, 10.0),
+    "surroundings_timeout_s": Range(0.01, 5.0),
+}
+"""Setting to what it may be: no value switches a limit off. A robot that is not heard for a second is lost."""
+_SWITCHES = ("require_heartbeat", "require_accelerometer")
+_COUNTS = ("limit_ticks", "max_missed_deadlines")
+
+
+def safety_config(settings: Mapping[str, Any]) -> SafetyConfig:
+    """The default limits with some of them replaced.
+
+    Raises:
+        UnknownNameError: If there is no such setting.
+        SafetyError: If a value is of another type or out of its range.
+    """
+    known = [item.name for item in fields(SafetyConfig)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError("safety setting", name, known)
+    return SafetyConfig(**settings)
 
 
 def age_text(age_s: float, setting: str, allowed_s: float) -> str:

@@ -1,9 +1,13 @@
 """Robots in numbers, and the interface that simulated and real ones share."""
 
-from gantry_hardware.backend import Robot
-from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
-from gantry_hardware.spec import JointSpec, RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gantry_hardware.backend import Robot
+    from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+    from gantry_hardware.spec import JointSpec, RobotSpec
+    from gantry_hardware.state import JointCommand, RobotState
 
 __all__ = [
     "GantryError",
@@ -15,3 +19,18 @@ __all__ = [
     "RobotState",
     "UnknownNameError",
 ]
+
+_MODULES = {
+    "backend": ("Robot",),
+    "errors": ("GantryError", "RobotError", "UnknownNameError"),
+    "spec": ("JointSpec", "RobotSpec"),
+    "state": ("JointCommand", "RobotState"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is asked for: an error message needs none of numpy."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

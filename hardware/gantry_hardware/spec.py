@@ -77,6 +77,9 @@ class RobotSpec:
     joints' own gains, which suffice where a robot need not balance on its ankles."""
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
+    mjcf: str = ""
+    """Where the robot's MuJoCo model lies, as ``package:path/inside/it.xml`` or as an absolute path; the package is not
+    imported to find it. Empty for a robot that no simulator knows. docs/robots.md says what the model must hold."""
     car: CarSpec | None = None
     """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None
     for robots that are no cars."""

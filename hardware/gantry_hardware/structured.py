@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
 
 T = TypeVar("T")
 
@@ -127,9 +127,11 @@ def _field_names(value: Any) -> list[str]:
 
 def _parse(text: str) -> Any:
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
+        value = parse_json(text, "the value", allow_nan=True)
+    except JsonSyntaxError:
         return text
+    except JsonError as problem:
+        raise ConfigError(str(problem)) from problem
     # What JSON calls NaN and Infinity, or a number too large, is nothing to train with.
     return text if isinstance(value, float) and not math.isfinite(value) else value
 

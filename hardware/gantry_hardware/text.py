@@ -8,6 +8,8 @@ NAME_LIMIT = 60
 """Characters of a name or a short text that are shown."""
 LINE_LIMIT = 1000
 """Characters of a whole message that are shown."""
+PATH_LIMIT = 300
+"""Characters of a path that are shown."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Controls (ESC, newline, C1), formats (bidirectional overrides, zero width), lone surrogates, private and unassigned
@@ -49,6 +51,16 @@ def plain_text(value: object, limit: int = NAME_LIMIT) -> str:
         return printable(repr(value), limit)
     except Exception as error:  # A foreign object's repr, or an integer beyond the limit of digits.
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+
+
+def path_text(path: object) -> str:
+    """A path in a message: one line, whatever the names in it hold."""
+    return printable(str(path), PATH_LIMIT)
+
+
+def printable_lines(text: str, limit: int = 10 * LINE_LIMIT) -> str:
+    """A message of several lines as a terminal may get it: each line is made printable and cut."""
+    return "\n".join(printable(line, limit) for line in text.split("\n"))
 
 
 def names_text(names: object, limit: int = NAME_LIMIT, most: int = 12) -> str:

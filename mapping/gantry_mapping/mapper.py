@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from array_api_compat import device, is_numpy_array
 
+from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.structured import from_plain
 from gantry_mapping.config import SensorModelCfg
 from gantry_mapping.errors import MappingError
@@ -70,10 +71,7 @@ class MapperInfo:
         Raises:
             MappingError: If it is no such thing, or of another version or empty value than this runtime's.
         """
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as problem:
-            raise MappingError(f"The mapper's metadata '{METADATA_KEY}' is not JSON: {problem}") from problem
+        data = parse_json_object(text, f"The mapper's metadata '{METADATA_KEY}'", error=MappingError)
         info = from_plain(cls, data, METADATA_KEY, MappingError)
         if info.version != MAPPER_VERSION:
             raise MappingError(f"The mapper has format version {info.version}, this runtime reads {MAPPER_VERSION}.")

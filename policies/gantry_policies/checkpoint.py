@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill at any moment: written beside, synced, renamed; never a pickle of foreign code."""
+"""Checkpoints that survive a kill at any moment, carry their SHA-256, and never hold code."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import io
 import os
 import random
 import re
-import zipfile
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from gantry_hardware.checked_files import DamagedFileError, read_checked, write_checked
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import remove_stale
 
 _NAME = re.compile(r"model_(\d+)\.pt")
 
@@ -35,24 +37,33 @@ def save_checkpoint(folder: Path, iteration: int, state: dict[str, Any], keep: i
         CheckpointError: If it cannot be written (a full disk); older checkpoints are untouched.
     """
     path = folder / f"model_{iteration}.pt"
-    part = path.with_suffix(".part")
-    buffer = io.BytesIO()
-    torch.save(state, buffer)  # to memory first: what torch says of a full disk tells nobody that the disk is full
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise CheckpointError(f"Cannot write checkpoint {path}: {reason}. Older checkpoints are kept.") from error
-    for old in (*list_checkpoints(folder)[:-keep], *folder.glob("model_*.part")):  # a kill while writing leaves a part
-        old.unlink(missing_ok=True)
+    write_state(path, state, "checkpoint", "Older checkpoints are kept.")
+    remove_stale(folder)
+    for old in list_checkpoints(folder)[:-keep]:
+        if old != path:  # newer ones may lie there that could not be read
+            old.unlink(missing_ok=True)
     return path
+
+
+def write_state(path: Path, state: Mapping[str, Any], what: str, comfort: str = "") -> None:
+    """Write tensors and plain values with their SHA-256, whole or not at all.
+
+    Args:
+        path: The file.
+        state: What it is to hold.
+        what: What it is, for the message.
+        comfort: A sentence of the message on what is left.
+
+    Raises:
+        CheckpointError: If it cannot be written.
+    """
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)  # to memory first: what torch says of a full disk does not name the disk
+    try:
+        write_checked(path, lambda file: file.write(buffer.getbuffer()))
+    except OSError as error:
+        text = f"Cannot write {what} {path}: {error.strerror or error}. {comfort}"
+        raise CheckpointError(text.strip()) from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -71,25 +82,58 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         return _read(path)
     except FileNotFoundError as error:
         raise UnusableCheckpointError(f"There is no checkpoint {path}.") from error
-    except _UnreadableError as error:
+    except DamagedFileError as error:
         raise UnusableCheckpointError(f"Cannot read checkpoint {path}: {error}.") from error
 
 
-def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest readable checkpoint of a folder.
+def tell_stderr(text: str) -> None:
+    """Say something on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def load_newest(
+    folder: Path,
+    *,
+    companion: Callable[[Path, dict[str, Any]], None] | None = None,
+    tell: Callable[[str], None] = tell_stderr,
+) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint of a folder that is intact with all that belongs to it.
+
+    Args:
+        folder: Of the checkpoints.
+        companion: Raises a :class:`DamagedFileError` if what belongs to a checkpoint is not there as it was written.
+        tell: Called with a sentence if newer ones had to be left out.
 
     Raises:
         UnusableCheckpointError: If there is none.
     """
-    problems = []
+    problems: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
-            return path, _read(path)
-        except (_UnreadableError, FileNotFoundError) as error:
-            problems.append(f"{path.name} ({error})")
+            state = _read(path)
+            if companion is not None:
+                companion(path, state)
+        except (DamagedFileError, FileNotFoundError) as error:
+            reason = "it is gone" if isinstance(error, FileNotFoundError) else error
+            problems.append(f"{path.name} ({reason})")
+        else:
+            if problems:
+                tell(f"Left out in {folder}: {', '.join(problems)}. Using the older {path.name}, which is intact.")
+            return path, state
     if not problems:
         raise UnusableCheckpointError(f"No usable checkpoint in {folder}. There are no model_*.pt files.")
     raise UnusableCheckpointError(f"No usable checkpoint in {folder}: {', '.join(problems)}.")
+
+
+def set_aside_newer(path: Path) -> None:
+    """Rename the checkpoints that are newer than the one that a training goes on from, and so were left out.
+
+    They stay on the disk as ``model_<iteration>.pt.damaged``, and are taken for the newest no more.
+    """
+    found = list_checkpoints(path.parent)
+    for newer in found[found.index(path) + 1 :]:
+        with contextlib.suppress(OSError):
+            os.replace(newer, newer.with_name(f"{newer.name}.damaged"))
 
 
 def weights_difference(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> str:
@@ -115,28 +159,17 @@ def _size(weights: torch.Tensor | None) -> str:
     return "missing" if weights is None else " x ".join(map(str, weights.shape)) or "a number"
 
 
-class _UnreadableError(Exception):
-    """The text says why a file is no checkpoint, without a full stop."""
-
-
 def _read(path: Path) -> dict[str, Any]:
+    data = read_checked(path)
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:  # what torch says of a missing end is a number of the system's
-            whole = zipfile.is_zipfile(file)
-    except FileNotFoundError:
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except MemoryError:
         raise
-    except OSError as error:
-        raise _UnreadableError(error.strerror or str(error)) from error
-    if not whole:
-        raise _UnreadableError(f"cut short, or no checkpoint: {size} bytes without the end that one has")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for damaged files
+    except Exception as error:  # torch raises many kinds for what is no checkpoint
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise _UnreadableError(reason.strip().removesuffix(".")) from error
+        raise DamagedFileError(reason.strip().removesuffix(".")) from error
     if not isinstance(state, dict):
-        raise _UnreadableError(f"it holds a {type(state).__name__}, expected a dictionary")
+        raise DamagedFileError(f"it holds a {type(state).__name__}, expected a dictionary")
     return state
 
 

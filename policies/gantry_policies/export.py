@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import torch
 
-from gantry_deploy.bundle import BASE, CARD, MANIFEST, MAPPER, REQUIRED, write_bundle
+from gantry_deploy.bundle import MANIFEST, write_bundle
+from gantry_deploy.bundle_files import NAMES, foreign_names, holds_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.golden import pack_golden
@@ -130,13 +131,12 @@ def refuse_foreign_files(folder: Path) -> None:
     """
     if not folder.is_dir():
         return
-    names = {path.name for path in folder.iterdir()}
-    foreign = sorted(names - {MANIFEST, CARD, MAPPER, BASE, *REQUIRED})
-    if foreign:
+    if foreign := foreign_names(folder):
         raise PolicyError(f"'{folder}' holds other files than a bundle's ({', '.join(foreign[:3])}); name a new one.")
-    if names and MANIFEST not in names:
+    names = sorted(path.name for path in folder.iterdir() if path.name in NAMES)
+    if names and not holds_bundle(folder):
         raise PolicyError(
-            f"'{folder}' holds {', '.join(sorted(names)[:3])} and is no bundle, having no {MANIFEST}; name a new one."
+            f"'{folder}' holds {', '.join(names[:3])} and is no bundle, having no {MANIFEST}; name a new one."
         )
 
 

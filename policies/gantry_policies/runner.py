@@ -15,17 +15,21 @@ from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.one_process import require_one_process
+from gantry_policies.border import NotFiniteError, require_finite
 from gantry_policies.checkpoint import (
     UnusableCheckpointError,
     load_newest,
     random_state,
     restore_random_state,
     save_checkpoint,
+    set_aside_newer,
     weights_difference,
 )
 from gantry_policies.config import PpoCfg
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.ppo import FewSamplePPO
+from gantry_policies.rescue import all_finite, saving_on_error
 from gantry_policies.symmetry import MirrorMap
 from gantry_policies.teachers import Teacher
 from gantry_policies.training_log import CURVE_FILE as CURVE_FILE
@@ -33,6 +37,10 @@ from gantry_policies.training_log import TrainingLog
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""
+
+
+STOP_WITHIN_S = 5.0
+"""Time in which an iteration may end by itself after a stop; then it is left between two steps, unfinished."""
 
 
 class TrainingError(GantryError):
@@ -77,6 +85,10 @@ class Progress:
     """Means over the iteration: reward, losses and the environment's own."""
 
 
+class _LeftError(Exception):
+    """An iteration was left unfinished, because a stop was asked for."""
+
+
 class Runner(OnPolicyRunner):
     """Trains on one environment.
 
@@ -89,6 +101,9 @@ class Runner(OnPolicyRunner):
         learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
         layout: Of the actor's observation; networks that look at a map need it.
         teacher: Who guides the learner, if anybody; the environment gives the observation group that it reads.
+
+    Raises:
+        GantryError: If a launcher has started several processes, or environment and learner do not fit.
     """
 
     alg: FewSamplePPO
@@ -104,6 +119,7 @@ class Runner(OnPolicyRunner):
         layout: ObservationLayout | None = None,
         teacher: Teacher | None = None,
     ) -> None:
+        require_one_process()  # rsl_rl would wait for the others
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
         samples = cfg.steps_per_env * env.num_envs
@@ -113,8 +129,18 @@ class Runner(OnPolicyRunner):
         self.iteration = 0
         self.env_steps = 0
         self.wall_s = 0.0
+        self.stop_within_s = STOP_WITHIN_S
         self._threads = threads
-        self._stop = False
+        self._stop_at_s: float | None = None
+        """When an iteration is left after a stop was asked for, on the steady clock; None before."""
+        self._on_step: Callable[[int, int], None] = lambda number, count: None
+        self._saved = 0
+        """Iteration of the newest checkpoint."""
+        self._env_state: dict[str, Any] = {}
+        """The environment's at that iteration, for a checkpoint after it has broken down."""
+        alg, storage = self.alg, self.alg.storage
+        alg._minibatches = self._watched(alg._minibatches)  # type: ignore[method-assign]
+        storage.mini_batch_generator = self._watched(storage.mini_batch_generator)  # type: ignore[method-assign]
 
     @property
     def iterations(self) -> int:
@@ -123,63 +149,97 @@ class Runner(OnPolicyRunner):
         return max(1, -(-self.ppo_cfg.total_steps // per_iteration))
 
     def stop(self) -> None:
-        """End after the current iteration, checkpoint included; safe to call from a signal handler."""
-        self._stop = True
+        """End after the current iteration, or between two of its steps if it takes longer than ``stop_within_s``;
+        checkpoint included. Safe to call from a signal handler."""
+        if self._stop_at_s is None:
+            self._stop_at_s = time.monotonic() + self.stop_within_s
 
-    def train(self, on_progress: Callable[[Progress], None] | None = None) -> bool:
+    def train(
+        self,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> bool:
         """Train to the end or until :meth:`stop`.
 
         Args:
             on_progress: Called after every iteration.
+            on_step: Called after every step of a rollout with its number, from 1, and how many there are.
 
         Returns:
             Whether the training is complete.
 
         Raises:
-            TrainingError: If rewards or losses are not finite any more, or the log cannot be written.
+            TrainingError: If an environment's numbers or losses are not finite any more, or the log cannot be written.
             CheckpointError: If a checkpoint cannot be written.
+            Exception: What the environment raises; what was learned until then is saved first.
         """
         with _writing(self.run_dir):
             log = TrainingLog(self.run_dir, self.iteration, self.env_steps)
-        obs = self.env.get_observations().to(self.device)
-        self.alg.train_mode()
-        started, saved, first = time.perf_counter(), time.perf_counter(), self.iteration
-        before_s, threads = self.wall_s, torch.get_num_threads()
+        self._on_step = on_step or (lambda number, count: None)
+        if self.run_dir is not None:
+            self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        threads = torch.get_num_threads()
         try:
-            while self.iteration < self.iterations and not self._stop:
-                obs, progress = self._iterate(obs)
-                self.wall_s = before_s + time.perf_counter() - started
-                done = self.iteration - first
-                remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
-                progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
-                with _writing(self.run_dir):
-                    log.write(_row(progress), self.env_steps)
-                if on_progress is not None:
-                    on_progress(progress)
-                if time.perf_counter() - saved > self.ppo_cfg.save_every_s:
-                    self.save_checkpoint()
-                    saved = time.perf_counter()
+            with saving_on_error(self._save_rest):
+                self._iterate_to_the_end(log, on_progress or (lambda progress: None))
         finally:
             log.close()
             torch.set_num_threads(threads)
         self.save_checkpoint()
         return self.iteration >= self.iterations
 
-    def save_checkpoint(self) -> None:
-        """Write everything that an exact continuation needs."""
+    def _iterate_to_the_end(self, log: TrainingLog, on_progress: Callable[[Progress], None]) -> None:
+        obs = self.env.get_observations().to(self.device)
+        self._require_finite(obs, "the first observation")
+        self.alg.train_mode()
+        started, saved, first, before_s = time.perf_counter(), time.perf_counter(), self.iteration, self.wall_s
+        while self.iteration < self.iterations and self._stop_at_s is None:
+            try:
+                obs, progress = self._iterate(obs)
+            except _LeftError:
+                self.alg.storage.clear()
+                return
+            self.wall_s = before_s + time.perf_counter() - started
+            done = self.iteration - first
+            remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
+            progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
+            with _writing(self.run_dir):
+                log.write(_row(progress), self.env_steps)
+            on_progress(progress)
+            if time.perf_counter() - saved > self.ppo_cfg.save_every_s:
+                self.save_checkpoint()
+                saved = time.perf_counter()
+
+    def save_checkpoint(self) -> Path | None:
+        """Write everything that an exact continuation needs; nothing without a folder."""
         if self.run_dir is None:
-            return
+            return None
+        self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        return self._write_checkpoint()
+
+    def _write_checkpoint(self) -> Path | None:
+        assert self.run_dir is not None
         state = self.alg.save() | {
             "iteration": self.iteration,
             "env_steps": self.env_steps,
             "wall_s": self.wall_s,
             "random": random_state(),
-            "environment": self.env.training_state(),  # type: ignore[attr-defined]
+            "environment": self._env_state,
         }
-        save_checkpoint(self.run_dir / CHECKPOINTS, self.iteration, state)
+        path = save_checkpoint(self.run_dir / CHECKPOINTS, self.iteration, state)
+        self._saved = self.iteration
+        return path
+
+    def _save_rest(self) -> Path | None:
+        """Save the iterations since the last checkpoint, though the environment may have broken down."""
+        if self.run_dir is None or self.iteration == self._saved or not all_finite(self.alg.save()):
+            return None
+        with contextlib.suppress(Exception):
+            self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        return self._write_checkpoint()
 
     def resume(self, *, policy_only: bool = False) -> Path:
-        """Continue from the newest readable checkpoint of the run folder.
+        """Continue from the newest intact checkpoint of the run folder; says so where newer ones are damaged.
 
         Args:
             policy_only: Leave environment and random generators alone: the policy is to be looked at, not trained.
@@ -196,6 +256,8 @@ class Runner(OnPolicyRunner):
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
+                set_aside_newer(path)
+            self._saved = self.iteration
         except (KeyError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             text = f"configuration: it has no {reason}" if isinstance(error, KeyError) else f"configuration: {reason}"
@@ -244,18 +306,42 @@ class Runner(OnPolicyRunner):
 
     def _collect(self, obs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         sums: dict[str, torch.Tensor] = {}
+        count = self.ppo_cfg.steps_per_env
         with torch.inference_mode():
-            for _ in range(self.ppo_cfg.steps_per_env):
+            for number in range(1, count + 1):
+                self._leave_if_late()
                 obs, rewards, dones, extras = self.env.step(self.alg.act(obs).to(self.env.device))
                 obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+                self._require_finite(obs, f"step {number} of {self._where()}", rewards)
                 self.alg.process_env_step(obs, rewards, dones, extras)
                 step = {"reward": rewards.mean(), **self.env.step_metrics()}  # type: ignore[attr-defined]
                 for name, value in step.items():
                     sums[name] = sums[name] + value if name in sums else value
-            if not torch.isfinite(sums["reward"]):
-                raise TrainingError(f"The environment gave a reward that is not finite in {self._where()}.")
+                self._on_step(number, count)
             self.alg.compute_returns(obs)
         return obs, sums
+
+    def _require_finite(self, obs: Any, when: str, rewards: torch.Tensor | None = None) -> None:
+        parts = [] if rewards is None else [("a reward", rewards)]
+        parts += [(f"an observation '{group}'", values) for group, values in obs.items()]
+        try:
+            require_finite(parts, when)
+        except NotFiniteError as error:
+            raise TrainingError(str(error)) from error
+
+    def _leave_if_late(self) -> None:
+        if self._stop_at_s is not None and time.monotonic() >= self._stop_at_s:
+            raise _LeftError
+
+    def _watched(self, batches: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        """The same minibatches, until it is time to leave."""
+
+        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            for batch in batches(*args, **kwargs):
+                self._leave_if_late()
+                yield batch
+
+        return watched
 
     def _explained(self) -> float:
         """Share of the variance of the rollout's returns that the critic foresaw; below 0 it is worse than a mean."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, parse_numbers
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, parse_numbers, result_so_far
 
 RATIO_AIM, RATIO_ENVS = 25.0, 256
 """Whole environment steps of the CPU backend over mjlab as it ships, at so many environments."""
@@ -50,10 +50,11 @@ def _sim(args: argparse.Namespace) -> dict[str, Any]:
     result = bench_sim(args.envs, args.seconds, args.repeats, with_warp=with_mjlab, seed=args.seed)
     print(format_bench(result))
     print(f"({time.monotonic() - begin:.0f} s)\n\nCPU preset of {task.name} ...", flush=True)
-    result["preset"] = _measure_preset(task, args)
-    result["aims"] = judge_aims(result)
+    with result_so_far(args, lambda: result):
+        result["preset"] = _measure_preset(task, args)
+    result["aims"] = aims_of(result)
     for name, aim in result["aims"].items():
-        print(f"{'met' if aim['met'] else 'NOT met'}: {name} {aim['value']:,.1f}, aim {aim['aim']:,g}")
+        print(f"{name}: {aim['value']:,.1f}; on two cores that do nothing else the aim is {aim['aim']:,g}")
     return result
 
 
@@ -109,8 +110,9 @@ def measure_training(task: Any, preset: Any, iterations: int, seed: int) -> dict
     }
 
 
-def judge_aims(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Measured numbers against what they should be; aims whose numbers were not measured are left out."""
+def aims_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Measured numbers beside what a machine that does nothing else should show; without a verdict, since other load
+    shows in them. Aims whose numbers were not measured are left out."""
     rows: list[tuple[str, float, float]] = []
     for entry in result["results"]:
         if entry["num_envs"] == RATIO_ENVS and "ratio" in entry:
@@ -119,7 +121,7 @@ def judge_aims(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if training is not None:
         rows.append(("steps/s without learning", training["collect_steps_per_s"]["median"], COLLECT_AIM))
         rows.append(("steps/s with learning", training["train_steps_per_s"]["median"], LEARN_AIM))
-    return {name: {"value": value, "aim": aim, "met": value >= aim} for name, value, aim in rows}
+    return {name: {"value": value, "aim": aim} for name, value, aim in rows}
 
 
 def _spread(values: list[float]) -> dict[str, float]:
@@ -147,12 +149,14 @@ def _agreement(args: argparse.Namespace) -> dict[str, Any]:
 
     names = [choose("agreement task", name, AGREEMENT_TASKS) for name in args.tasks] or list(AGREEMENT_TASKS)
     measure: Callable[..., dict[str, dict[str, float]]] = measure_agreement
-    tables = {}
-    for name in names:
-        print(f"{name} ...", flush=True)
-        tables[name] = measure(AGREEMENT_TASKS[name], args.envs, args.seed)
-        print(format_agreement(name, tables[name]), flush=True)
-    return {"num_envs": args.envs, "seed": args.seed, "tasks": tables}
+    tables: dict[str, Any] = {}
+    result = {"num_envs": args.envs, "seed": args.seed, "tasks": tables}
+    with result_so_far(args, lambda: result if tables else None):
+        for name in names:
+            print(f"{name} ...", flush=True)
+            tables[name] = measure(AGREEMENT_TASKS[name], args.envs, args.seed)
+            print(format_agreement(name, tables[name]), flush=True)
+    return result
 
 
 SIM = Command(

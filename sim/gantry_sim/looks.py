@@ -72,12 +72,14 @@ def add_sky_and_light(model: mujoco.MjSpec) -> None:
 
 
 def remove_visuals(model: mujoco.MjSpec) -> None:
-    """Drop every shape that is only looked at, and all meshes, which no robot here collides with."""
+    """Drop every shape that is only looked at, and the meshes that nothing collides with."""
     for geom in list(model.geoms):
         if geom.group == VISUAL_GROUP:
             model.delete(geom)
+    used = {geom.meshname for geom in model.geoms}
     for mesh in list(model.meshes):
-        model.delete(mesh)
+        if mesh.name not in used:
+            model.delete(mesh)
 
 
 def dress_go2(model: mujoco.MjSpec) -> None:

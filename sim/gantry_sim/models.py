@@ -8,6 +8,7 @@ is screwed to the floor at the origin and has a site ``ee`` where its chain ends
 
 from __future__ import annotations
 
+import contextlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,41 +16,48 @@ import mujoco
 
 from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.robots import robot_spec
+from gantry_hardware.robots import robot_names, robot_spec
 from gantry_sim import looks
+from gantry_sim.model_conventions import add_imu, base_body, meet_conventions
 
-MODEL_FILES: dict[str, tuple[str, str]] = {
-    "go1": ("mjlab", "asset_zoo/robots/unitree_go1/xmls/go1.xml"),
-    "go2": ("gantry_sim", "assets/go2.xml"),
-    "g1": ("mjlab", "asset_zoo/robots/unitree_g1/xmls/g1.xml"),
-    "yam": ("mjlab", "asset_zoo/robots/i2rt_yam/xmls/yam.xml"),
-}
-"""Robot name to the package that carries its MJCF, and the file's path inside that package."""
 EE_SITE = "ee"
 """Site at an arm's end effector."""
 
 
 def model_names() -> list[str]:
-    """Robots that have a MuJoCo model, sorted."""
-    return sorted(MODEL_FILES)
+    """Robots that have a MuJoCo model, sorted; a package with a broken registration does not hide the others."""
+    found = []
+    for name in robot_names():
+        with contextlib.suppress(GantryError):
+            if robot_spec(name).mjcf:
+                found.append(name)
+    return found
 
 
 def model_file(name: str) -> Path:
     """Where a robot's MJCF lies; the package that carries it is located without being imported.
 
     Raises:
-        UnknownNameError: If the robot has no MuJoCo model.
+        UnknownNameError: If there is no such robot, or it has no MuJoCo model.
         GantryError: If the package that carries the model is not installed.
     """
-    if name not in MODEL_FILES:
-        raise UnknownNameError("robot model", name, MODEL_FILES)
-    package, relative = MODEL_FILES[name]
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        raise GantryError(f"The model of '{name}' comes with the package '{package}', which is not installed.")
-    path = Path(found.submodule_search_locations[0]) / relative
+    text = robot_spec(name).mjcf if name in robot_names() else ""
+    if not text:
+        raise UnknownNameError("robot model", name, model_names())
+    package, colon, relative = text.partition(":")
+    if not colon or Path(text).is_absolute():
+        path = Path(text)
+        if not path.is_absolute():
+            raise GantryError(
+                f"Robot '{name}': mjcf is '{text}', expected 'package:path/in/it.xml' or an absolute path."
+            )
+    else:
+        found = find_spec(package)
+        if found is None or not found.submodule_search_locations:
+            raise GantryError(f"The model of '{name}' comes with the package '{package}', which is not installed.")
+        path = Path(found.submodule_search_locations[0]) / relative
     if not path.is_file():
-        raise GantryError(f"The installed '{package}' has no model of '{name}': expected {path}.")
+        raise GantryError(f"Robot '{name}': there is no MuJoCo model at {path}.")
     return path
 
 
@@ -63,8 +71,12 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
     Raises:
         UnknownNameError: If there is no such model.
     """
-    model = mujoco.MjSpec.from_file(str(model_file(name)))
+    path = model_file(name)
     spec = robot_spec(name)
+    try:
+        model = mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise GantryError(f"Robot '{name}': {path} is no model that MuJoCo reads: {error}") from error
     for joint in spec.joints:
         found = model.joint(joint.name)
         if found is None:
@@ -72,9 +84,11 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
         found.armature = joint.armature_kg_m2
     if spec.chain is not None:
         _make_arm(model, spec.chain)
+    else:
+        meet_conventions(model, spec)
     if not visuals:
         looks.remove_visuals(model)
-    elif name == "go2":
+    elif spec.mjcf == robot_spec("go2").mjcf:
         looks.dress_go2(model)
     return model
 
@@ -117,13 +131,7 @@ def _make_arm(model: mujoco.MjSpec, chain: Chain) -> None:
     last = model.joint(chain.joint_names[-1]).parent
     last.add_site(name=EE_SITE, pos=list(chain.pos_ee_m), quat=list(chain.quat_ee_wxyz), group=5)
     base = model.joint(chain.joint_names[0]).parent.parent
-    base.add_site(name="imu", group=5)
-    for name, kind in (
-        ("imu_ang_vel", mujoco.mjtSensor.mjSENS_GYRO),
-        ("imu_lin_vel", mujoco.mjtSensor.mjSENS_VELOCIMETER),
-        ("imu_lin_acc", mujoco.mjtSensor.mjSENS_ACCELEROMETER),
-    ):
-        model.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="imu")
+    add_imu(model, base)
     for geom in base.geoms:
         geom.pos[2] += 0.001  # The drawn base lies in the floor, and either would show through the other.
     for body in model.bodies:
@@ -133,21 +141,6 @@ def _make_arm(model: mujoco.MjSpec, chain: Chain) -> None:
     for geom in model.geoms:
         if geom.contype:  # An arm touches what is not itself; that it cannot touch itself saves most of the checks.
             geom.contype, geom.conaffinity = 0, 1
-
-
-def base_body(model: mujoco.MjSpec) -> mujoco.MjsBody:
-    """The robot's base: the body that carries the free joint, or of an arm the one that its first joint turns on.
-
-    Raises:
-        GantryError: If the model has no joint.
-    """
-    joints = model.joints
-    for joint in joints:
-        if joint.type == mujoco.mjtJoint.mjJNT_FREE:
-            return joint.parent
-    if not joints:
-        raise GantryError("The model has no joint, so it has no base.")
-    return joints[0].parent.parent
 
 
 def has_free_base(model: mujoco.MjSpec) -> bool:

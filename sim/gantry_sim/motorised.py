@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
-from gantry_sim.models import base_body, has_free_base, scene_model
+from gantry_sim.model_conventions import base_body
+from gantry_sim.models import has_free_base, scene_model
 
 FloatArray = NDArray[np.float64]
 

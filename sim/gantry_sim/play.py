@@ -179,7 +179,7 @@ class LiveWalk:
         self.robot = _robot(spec, {"realtime": True, **options})
         self.keyboard = Keyboard(bundle.contract.command, say)
         # A viewer on a small machine draws at the loop's expense; a late tick hurts nobody here.
-        config = SafetyConfig(max_missed_deadlines=10_000, state_timeout_s=1.0)
+        config = SafetyConfig(max_missed_deadlines=1000, state_timeout_s=1.0)
         self.controller = Controller(self.robot, PolicyRunner(bundle, spec), SafetyMachine(spec, config))
         self._say = say
         self._damped_s: float | None = None

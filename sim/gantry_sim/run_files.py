@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import subprocess
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.locate import RUN_BUNDLE, RUN_CONFIG
-from gantry_sim.run_place import LOCK_FILE, RunError
+from gantry_hardware.whole_files import write_whole_json
+from gantry_sim.run_place import LOCK_FILE, RunError, read_run_file
 
 BUNDLE_FOLDER, EVALUATION_FILE = RUN_BUNDLE, "evaluation.json"
 TRAINING_KEY = "training"
@@ -77,7 +77,7 @@ def hold_run(folder: Path) -> Iterator[None]:
 def trained_commit(folder: Path) -> str:
     """Commit of the code that began a run; that of this source tree where the folder does not say."""
     try:
-        recorded = json.loads((folder / RUN_CONFIG).read_text()).get("git_commit")
+        recorded = read_run_file(folder / RUN_CONFIG).get("git_commit")
     except (OSError, ValueError, AttributeError):
         recorded = None
     return recorded if isinstance(recorded, str) else git_commit()
@@ -89,14 +89,10 @@ def write_json(path: Path, data: Any) -> None:
     Raises:
         RunError: If it cannot be written.
     """
-    part = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(data, indent=1))
-        part.replace(path)
+        write_whole_json(path, data)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise RunError(f"Cannot write '{path}': {error.strerror or error}.") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import time
@@ -18,6 +17,7 @@ from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
     BUNDLE_FOLDER,
     EVALUATION_FILE,
@@ -30,8 +30,8 @@ from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds
     trained_commit,
     write_json,
 )
-from gantry_sim.run_place import LENGTH_FIELDS, TEACHER_FOLDER, RunError, require_fresh
-from gantry_sim.tasks.registry import Preset, Task, find_task
+from gantry_sim.run_place import LENGTH_FIELDS, TEACHER_FOLDER, RunError, read_run_file, require_fresh
+from gantry_sim.tasks.registry import Preset, Task, find_task, task_names
 
 CONFIG_FILE = RUN_CONFIG
 
@@ -91,7 +91,7 @@ def check_run(cfg: RunCfg) -> None:
                 f"Device '{cfg.device}' was asked for, but torch sees no such device. Available: {available}."
             )
     robot = cfg.task.contract(cfg.preset.env).robot
-    if robot != cfg.task.robot:
+    if robot != cfg.task.robot and not (cfg.task.other_robots and cfg.task.name_for(robot) not in task_names()):
         raise RunError(f"Task '{cfg.task.name}' is for robot '{cfg.task.robot}', env.robot is '{robot}'.")
     _check_teacher(cfg)
     envs, learner = cfg.preset.env.num_envs, cfg.preset.learner
@@ -154,7 +154,7 @@ def _keep_mapper(cfg: RunCfg, folder: Path) -> None:
     model = cfg.task.mapper(cfg.preset.env)
     try:
         if model is not None:
-            (folder / MAPPER).write_bytes(model)
+            write_whole(folder / MAPPER, model)
         else:
             (folder / MAPPER).unlink(missing_ok=True)
     except OSError as error:
@@ -169,7 +169,7 @@ def read_run(folder: Path) -> RunCfg:
     """
     path = folder / CONFIG_FILE
     try:
-        data = json.loads(path.read_text())
+        data = read_run_file(path)
         task = find_task(data["task"])
         shape = task.preset(data["preset"])
         env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
@@ -216,7 +216,7 @@ def lengthen_run(cfg: RunCfg, folder: Path, preset: Preset) -> RunCfg:
     longer = replace(cfg, preset=preset)
     with hold_run(folder):
         path = folder / CONFIG_FILE
-        record = json.loads(path.read_text())
+        record = read_run_file(path)
         record["lengthened"] = [*record.get("lengthened", []), {"at_utc": _now_utc(), "was": was}]
         write_json(path, record | {"learner": longer.as_dict()["learner"]})
     return longer
@@ -230,7 +230,7 @@ def add_session(folder: Path, iteration: int) -> None:
     """
     path = folder / CONFIG_FILE
     try:
-        record = json.loads(path.read_text())
+        record = read_run_file(path)
     except FileNotFoundError:  # a runner may be used without a run folder's record
         return
     record["sessions"] = [*record.get("sessions", []), _session(iteration)]

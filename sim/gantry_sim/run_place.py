@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import MAPPER
+from gantry_deploy.bundle_files import MAPPER
 from gantry_deploy.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
+from gantry_hardware.json_file import read_json_object
+from gantry_hardware.whole_files import is_temporary
 
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
 SCRIPTS = ("rules",)
 """Teachers that are no run but drive by themselves, as ``--teacher`` names them; not every task has them."""
+MAX_RUN_FILE_BYTES = 64 * 2**20
+"""Largest JSON file of a run; results hold numbers of every episode."""
 LENGTH_FIELDS = ("learner.total_steps", "learner.guide.imitation_iterations")
 """Fields of a preset that may be raised when a run is resumed."""
 ARM_FILES = ("base", "demos.npz", "contract.json")
@@ -27,6 +30,16 @@ class RunError(GantryError):
     """A run folder is missing, damaged, or not what was expected."""
 
 
+def read_run_file(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a run: its configuration, or numbers that came of it.
+
+    Raises:
+        OSError: If it cannot be read.
+        JsonError: If it holds something else.
+    """
+    return read_json_object(path, max_bytes=MAX_RUN_FILE_BYTES, allow_nan=True)
+
+
 def require_fresh(folder: Path) -> None:
     """Refuse a folder in which a new run would overwrite or mix with something.
 
@@ -36,7 +49,7 @@ def require_fresh(folder: Path) -> None:
         RunError: If the folder holds a run, or anything else.
     """
     try:
-        names = {item.name for item in folder.iterdir()}
+        names = {item.name for item in folder.iterdir() if not is_temporary(item.name)}
     except (FileNotFoundError, NotADirectoryError):  # Making it shows what is wrong with it, if anything is.
         return
     except OSError as error:
@@ -75,10 +88,9 @@ def require_teacher(name: str) -> None:
 
 def _configuration(folder: Path) -> dict[str, Any]:
     try:
-        data = json.loads((folder / RUN_CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_run_file(folder / RUN_CONFIG)
+    except (OSError, ValueError, RunError):
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _holds_configuration(folder: Path) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -18,12 +17,14 @@ from typing import Any
 
 from gantry_deploy.metrics import rate_interval
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import as_plain
 from gantry_policies.runner import CHECKPOINTS
 from gantry_sim.run_folder import require_seeds, write_json
+from gantry_sim.run_place import read_run_file
 
 TRAINED, SCORED, PLAN = "trained.json", "scored.json", "sweep.json"
 """What is left in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
-GANTRY = (sys.executable, "-c", "import sys; from gantry_deploy.cli.main import main; sys.exit(main())")
+GANTRY = (sys.executable, "-m", "gantry_deploy.cli.entry")
 """How this installation's command is called."""
 
 
@@ -90,10 +91,10 @@ def hold_plan(cfg: object, output: Path) -> None:
     Raises:
         GantryError: If the folder holds another sweep, or something else.
     """
-    plan = json.loads(json.dumps(vars(cfg)))
+    plan = as_plain(vars(cfg))
     held = output / PLAN
     if held.is_file():
-        before = json.loads(held.read_text())
+        before = read_run_file(held)
         for name, value in plan.items():
             # More seeds may be asked of a sweep later; all else would make its runs no equals.
             if name != "seeds" and before.get(name) != value:
@@ -187,11 +188,11 @@ def collect(cfg: SweepCfg, output: Path) -> dict[str, Any]:
         if not (run.folder / SCORED).is_file():
             continue
         entry = variants.setdefault(run.variant, {"seeds": [], "env_steps": [], "train_wall_s": [], "scores": {}})
-        trained = json.loads((run.folder / TRAINED).read_text())
+        trained = read_run_file(run.folder / TRAINED)
         entry["seeds"].append(run.seed)
         for name in ("env_steps", "train_wall_s"):
             entry[name].append(trained[name])
-        for label, score in scores_of(json.loads((run.folder / SCORED).read_text())).items():
+        for label, score in scores_of(read_run_file(run.folder / SCORED)).items():
             entry["scores"].setdefault(label, []).append(score)
     for entry in variants.values():
         entry["scores"] = {label: _pooled(pairs) for label, pairs in entry["scores"].items()}

@@ -21,18 +21,22 @@ from mcap_ros2.decoder import DecoderFactory
 from gantry_deploy import ros_messages
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import Controller
-from gantry_deploy.record import TOPICS, Recorder, _Sink, read_recording
+from gantry_deploy.record import TOPICS, Recorder, read_recording
+from gantry_deploy.record_sink import Sink
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware import UnknownNameError
+from gantry_hardware.description import Frames
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)
 ARM = {"/object_goal", "/object_pose", "/policy/base_action"}
-WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM}
+LOOKS = {"/tf", "/tf_static", "/robot_description"}
+"""What is only for viewers, and is not read back."""
+WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM, *LOOKS}
 """Topics of a policy that follows velocities and looks at no map."""
 
 
@@ -67,7 +71,7 @@ def test_every_number_comes_back(bundle, tmp_path):
     assert set(recording.topics) == WALKED
     expected = {
         "/joint_states": ("state", ("joint_pos_rad", "joint_vel_rad_s", "joint_effort_nm")),
-        "/imu": ("state", ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "lin_acc_base_in_base_m_s2")),
+        "/imu/data": ("state", ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s", "lin_acc_base_in_base_m_s2")),
         "/odom": ("state", ("pos_base_in_world_m", "quat_base_to_world_wxyz", "lin_vel_base_in_base_m_s")),
         "/joint_command": ("sent", ("pos_rad", "vel_rad_s", "effort_nm", "stiffness_nm_rad", "damping_nm_s_rad")),
     }
@@ -91,7 +95,7 @@ def test_every_number_comes_back(bundle, tmp_path):
     for name in ("period_s", "busy_s"):
         np.testing.assert_array_equal(status[name], [getattr(report, name) for report in reports])
     np.testing.assert_allclose(status["time_s"], [report.time_s for report in reports], atol=1e-8)
-    np.testing.assert_allclose(recording["/imu"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8)
+    np.testing.assert_allclose(recording["/imu/data"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8)
 
 
 def test_other_readers_find_standard_messages_in_order(bundle, tmp_path):
@@ -100,7 +104,7 @@ def test_other_readers_find_standard_messages_in_order(bundle, tmp_path):
     with open(tmp_path / "run.mcap", "rb") as stream:
         reader = make_reader(stream, decoder_factories=[DecoderFactory()])
         summary = reader.get_summary()
-        assert {channel.topic for channel in summary.channels.values()} == set(TOPICS)
+        assert {channel.topic for channel in summary.channels.values()} == WALKED | {"/tf"}
         assert summary.statistics.channel_message_counts
         last = 0
         for schema, channel, message, decoded in reader.iter_decoded_messages():
@@ -112,7 +116,7 @@ def test_other_readers_find_standard_messages_in_order(bundle, tmp_path):
                     f"left_hip_joint/{name}" for name in ("position", "velocity", "effort", "stiffness", "damping")
                 ] + ["left_knee_joint/position"]
                 assert len(decoded.name) == len(decoded.position) == len(decoded.velocity) == len(decoded.effort) == 20
-            if channel.topic == "/imu":
+            if channel.topic == "/imu/data":
                 assert decoded.header.frame_id == "base_link"
                 stamp = decoded.header.stamp.sec * 10**9 + decoded.header.stamp.nanosec
                 assert stamp == message.log_time
@@ -170,11 +174,17 @@ def encoder_cases(n):
     values = {"a": "1", "longer": "text"}
     pairs = [{"key": key, "value": value} for key, value in values.items()]
     layout = {"dim": [{"label": "label", "size": n, "stride": n}], "data_offset": 0}
+    frames = Frames(tuple(names), ("",) * n, rng.normal(size=(n, 3)), rng.normal(size=(n, 4)))
+    linked = {"header": {"stamp": stamp, "frame_id": "odom"}, "child_frame_id": "base_link"}
+    base = Frames(("odom",), ("base_link",), np.array([a]), np.array([quat]))
     encoded = {
         "sensor_msgs/msg/JointState": ros_messages.joint_state(stamp_ns, names, pos, vel, effort),
         "sensor_msgs/msg/Imu": ros_messages.imu(stamp_ns, quat, a, b),
         "nav_msgs/msg/Odometry": ros_messages.odometry(stamp_ns, a, quat, b, c),
         "geometry_msgs/msg/Twist": ros_messages.twist(a, b),
+        "geometry_msgs/msg/PoseStamped": ros_messages.pose(stamp_ns, a, quat),
+        "std_msgs/msg/String": ros_messages.string("Ünicode" * n),
+        "tf2_msgs/msg/TFMessage": ros_messages.transforms(stamp_ns, frames, base),
         "std_msgs/msg/Float32MultiArray": ros_messages.float32_array("label", pos),
         "sensor_msgs/msg/PointCloud2": ros_messages.elevation_map(stamp_ns, level_map(n + 1)),
         "diagnostic_msgs/msg/DiagnosticArray": ros_messages.diagnostics(stamp_ns, *status.values(), values),
@@ -184,6 +194,22 @@ def encoder_cases(n):
         "sensor_msgs/msg/Imu": {**headers["base_link"], **imu, **{f"{k}_covariance": [0.0] * 9 for k in covariances}},
         "nav_msgs/msg/Odometry": {**headers["odom"], **odometry},
         "geometry_msgs/msg/Twist": {"linear": xyz(a), "angular": xyz(b)},
+        "geometry_msgs/msg/PoseStamped": {
+            **headers["base_link"],
+            "pose": {"position": xyz(a), "orientation": orientation},
+        },
+        "std_msgs/msg/String": {"data": "Ünicode" * n},
+        "tf2_msgs/msg/TFMessage": {
+            "transforms": [
+                {
+                    "header": {"stamp": stamp, "frame_id": name},
+                    "child_frame_id": "",
+                    "transform": {"translation": xyz(pos), "rotation": {**xyz(turn[1:]), "w": turn[0]}},
+                }
+                for name, pos, turn in zip(names, frames.pos_m.tolist(), frames.quat_wxyz.tolist(), strict=True)
+            ]
+            + [{**linked, "transform": {"translation": xyz(a), "rotation": orientation}}]
+        },
         "std_msgs/msg/Float32MultiArray": {"layout": layout, "data": np.float32(pos).tolist()},
         "sensor_msgs/msg/PointCloud2": {**headers["odom"], **cloud_of(level_map(n + 1))},
         "diagnostic_msgs/msg/DiagnosticArray": {**headers[""], "status": [{**status, "values": pairs}]},
@@ -208,6 +234,8 @@ def test_ros_itself_reads_the_messages(bundle, tmp_path):
     with (tmp_path / "run.mcap").open("rb") as stream:
         for schema, channel, message in make_reader(stream).iter_messages():
             package, _, name = schema.name.split("/")
+            if package == "tf2_msgs":
+                continue  # It is not among the wheels.
             kind = getattr(importlib.import_module(f"{package}.msg"), name)
             newest[channel.topic] = deserialize_message(message.data, kind)
     assert set(newest) == WALKED
@@ -217,7 +245,7 @@ def test_ros_itself_reads_the_messages(bundle, tmp_path):
     orientation = newest["/odom"].pose.pose.orientation
     quat = [orientation.w, orientation.x, orientation.y, orientation.z]
     assert quat == state.quat_base_to_world_wxyz.tolist()
-    assert newest["/imu"].linear_acceleration.z == state.lin_acc_base_in_base_m_s2[2]
+    assert newest["/imu/data"].linear_acceleration.z == state.lin_acc_base_in_base_m_s2[2]
     assert newest["/cmd_vel"].linear.y == -0.1
     assert newest["/policy/observation"].layout.dim[0].label == "observation"
     assert newest["/gantry/status"].status[0].level == b"\x02"
@@ -298,7 +326,7 @@ def test_a_failed_write_is_undone_and_the_end_finds_room(tmp_path, room, kept):
     # The shortest end of a file is 50 bytes; what does not fit before it is given up, one write at a time.
     path = tmp_path / "file"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    sink = _Sink(path)
+    sink = Sink(path)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
         with pytest.raises(OSError, match="too large"):

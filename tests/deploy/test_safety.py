@@ -11,7 +11,7 @@ import pytest
 
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.safety import TRANSITIONS, Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.safety_config import age_text
+from gantry_deploy.safety_config import RANGES, age_text
 from gantry_deploy.testing import tiny_robot
 from gantry_hardware import JointCommand
 from gantry_hardware.mock import MockRobot
@@ -310,13 +310,34 @@ def test_settings_that_make_no_sense_are_refused(name):
         SafetyConfig(**{name: 0})
 
 
-@pytest.mark.parametrize("value", [math.nan, -1.0])
-@pytest.mark.parametrize("item", [item for item in fields(SafetyConfig) if item.type == "float"], ids=lambda i: i.name)
+NUMBERS = [item for item in fields(SafetyConfig) if item.type in ("float", "int")]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e308, 10**400, True, "1", None])
+@pytest.mark.parametrize("item", NUMBERS, ids=lambda item: item.name)
 def test_no_limit_is_switched_off_by_nonsense(item, value):
-    with pytest.raises(SafetyError, match=f"{item.name} is {value}"):
+    with pytest.raises(SafetyError, match=f"^Safety setting {item.name} is .*, expected a (whole )?number from "):
         SafetyConfig(**{item.name: value})
 
 
+@pytest.mark.parametrize("item", NUMBERS, ids=lambda item: item.name)
+def test_every_limit_has_an_end_and_the_default_is_well_within(item):
+    low, high = RANGES[item.name]
+    assert 0.0 <= low <= item.default <= high < 1e4
+    for value in (low, high):
+        kind = int if item.type == "int" else float
+        assert getattr(SafetyConfig(**{item.name: kind(value)}), item.name) == value
+    with pytest.raises(SafetyError, match=f"{item.name} is "):
+        SafetyConfig(**{item.name: high + 1 if item.type == "int" else math.nextafter(high, math.inf)})
+
+
+@pytest.mark.parametrize("name", ["require_heartbeat", "require_accelerometer"])
+@pytest.mark.parametrize("value", [1, 0, "true", None, math.nan])
+def test_switches_are_true_or_false(name, value):
+    with pytest.raises(SafetyError, match=f"{name} is .*, expected true or false"):
+        SafetyConfig(**{name: value})
+
+
 def test_more_than_upside_down_is_no_limit():
-    with pytest.raises(SafetyError, match=r"max_tilt_rad is 7, expected at most pi"):
+    with pytest.raises(SafetyError, match=r"max_tilt_rad is 7, expected a number from 0\.05 to 3\.14"):
         SafetyConfig(max_tilt_rad=7)

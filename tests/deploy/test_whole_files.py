@@ -11,8 +11,8 @@ from gantry_deploy.bundle import load_bundle, update_card, write_bundle
 from gantry_deploy.errors import BundleError
 from gantry_deploy.report import Report
 from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
-from gantry_deploy.whole_files import write_all, write_whole
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 
 CONTRACT = contract_for(tiny_robot())
 PARTS = {"contract": CONTRACT, "model_bytes": linear_model(CONTRACT)}
@@ -49,20 +49,6 @@ def test_a_file_is_written_or_stays_as_it_was(tmp_path):
     assert entries(tmp_path) == {"film.mp4": b"old", "newest.mp4": b"old"}
     assert link.is_symlink()
     write_whole("/dev/null", bytes(101))  # a device has no place beside it
-
-
-def test_files_of_a_folder_are_written_all_or_none(tmp_path):
-    files = {"last": b"new", "small": b"new", "large": bytes(101)}
-    with room_for(100), pytest.raises(OSError, match="File too large"):
-        write_all(tmp_path / "new" / "folder", files, last="last")
-    assert entries(tmp_path) == {}
-    (tmp_path / "small").write_bytes(b"old")
-    (tmp_path / "other").write_bytes(b"old")
-    with room_for(100), pytest.raises(OSError, match="File too large"):
-        write_all(tmp_path, files, last="last", stale=["other"])
-    assert entries(tmp_path) == {"small": b"old", "other": b"old"}
-    write_all(tmp_path, files, last="last", stale=["other", "none"])
-    assert entries(tmp_path) == files
 
 
 def test_no_half_of_a_bundle_is_left(tmp_path):

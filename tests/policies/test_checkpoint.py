@@ -48,7 +48,9 @@ def test_the_newest_few_are_kept_by_number_and_not_by_name(tmp_path):
 
 
 def test_what_a_kill_left_behind_is_cleared_away_and_other_files_are_not(tmp_path):
-    (tmp_path / "model_3.part").write_bytes(b"half")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f".model_3.pt.{dead.pid}.tmp").write_bytes(b"half")
     (tmp_path / "model_best.pt").write_bytes(b"somebody else's")
     save_checkpoint(tmp_path, 4, state(4))
     assert names(tmp_path) == ["model_4.pt", "model_best.pt"]
@@ -83,7 +85,7 @@ def test_where_nothing_is_usable_every_reason_is_given(tmp_path):
         load_newest(tmp_path)
     for number in (1, 2):
         empty(save_checkpoint(tmp_path, number, state(number)))
-    reason = "cut short, or no checkpoint: 0 bytes without the end that one has"
+    reason = "cut short, or no such file: 0 bytes without the end that one has"
     with pytest.raises(UnusableCheckpointError) as refusal:
         load_newest(tmp_path)
     text = f"No usable checkpoint in {tmp_path}: model_2.pt ({reason}), model_1.pt ({reason})."
@@ -132,7 +134,7 @@ def test_a_file_that_holds_no_dictionary_is_refused(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_full_disk_is_named_and_the_older_checkpoint_stays(tmp_path):
     save_checkpoint(tmp_path, 1, state(1))
-    (tmp_path / "model_2.part").symlink_to("/dev/full")  # every write there fails as on a full disk
+    (tmp_path / f".model_2.pt.{os.getpid()}.tmp").symlink_to("/dev/full")  # every write there fails as on a full disk
     with pytest.raises(CheckpointError, match=r"model_2\.pt: No space left on device\. Older checkpoints are kept"):
         save_checkpoint(tmp_path, 2, state(2))
     assert names(tmp_path) == ["model_1.pt"]

@@ -195,7 +195,7 @@ def test_progress_counts(make_runner):
 def test_a_reward_that_is_not_finite_ends_training_and_the_checkpoint_stays_good(make_runner, tmp_path):
     runner = make_runner(tmp_path, save_every_s=0.0)
     runner.env.poison = 25
-    with pytest.raises(TrainingError, match=r"reward that is not finite in iteration 3 of 6"):
+    with pytest.raises(TrainingError, match=r"gave a reward of nan in step 5 of iteration 3 of 6"):
         runner.train()
     resumed = make_runner(tmp_path)
     resumed.resume()

@@ -8,25 +8,25 @@ from dataclasses import replace
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_sim.benches import judge_aims, measure_training
+from gantry_sim.benches import aims_of, measure_training
 
 
 def entry(num_envs, ratio=None):
     return {"num_envs": num_envs} if ratio is None else {"num_envs": num_envs, "ratio": {"median": ratio}}
 
 
-def test_aims_compare_what_was_measured():
+def test_aims_stand_beside_what_was_measured_without_a_verdict():
     training = {"collect_steps_per_s": {"median": 30_000.0}, "train_steps_per_s": {"median": 15_999.0}}
-    aims = judge_aims({"results": [entry(64, 3.0), entry(256, 26.0)], "preset": {"training": training}})
-    assert {name: aim["met"] for name, aim in aims.items()} == {
-        "ratio at 256 environments": True,
-        "steps/s without learning": True,
-        "steps/s with learning": False,
+    aims = aims_of({"results": [entry(64, 3.0), entry(256, 26.0)], "preset": {"training": training}})
+    assert aims == {
+        "ratio at 256 environments": {"value": 26.0, "aim": 25.0},
+        "steps/s without learning": {"value": 30_000.0, "aim": 30_000.0},
+        "steps/s with learning": {"value": 15_999.0, "aim": 16_000.0},
     }
 
 
-def test_what_was_not_measured_is_not_judged():
-    assert judge_aims({"results": [entry(64, 3.0), entry(256)], "preset": {}}) == {}
+def test_what_was_not_measured_has_no_aim():
+    assert aims_of({"results": [entry(64, 3.0), entry(256)], "preset": {}}) == {}
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,6 @@ def crossing_of(scene, bundle, folder, terrain="flat"):
         terrain,
         GOAL,
         walk,
-        lenient=False,
         found=found,
         mapping={"frames": {"fused": 2, "no pose of its time": 1}, "samples_s": times},
         robot={"wall_s": 10.0, "simulated_s": 9.5},
@@ -287,7 +286,7 @@ def test_moments_are_the_recordings_and_end_with_its_end(scene, bundle, tmp_path
 
 def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bundle, tmp_path):
     good = crossing_of(scene, bundle, tmp_path)
-    silent = Crossing("t2_course", GOAL, Walk(True, tmp_path / "no.mcap", False, "nobody answered"), lenient=True)
+    silent = Crossing("t2_course", GOAL, Walk(True, tmp_path / "no.mcap", False, "nobody answered"))
     config = GoalDemoConfig(tmp_path, bundle.path, ("flat", "t2_course"))
     outcome = GoalOutcome(config, bundle, (), (good, silent), {"flat": 1.0})
     assert not outcome.passed

@@ -156,7 +156,7 @@ def test_killed_at_random_moments_and_resumed_to_the_end(training):
     path, state = load_newest(training.folder / "checkpoints")
     assert (path.name, state["iteration"]) == (f"model_{ITERATIONS}.pt", ITERATIONS)
     assert state["actor_state_dict"]["obs_normalizer.count"] >= ITERATIONS * ENVS * STEPS
-    leftovers = [path.name for path in training.folder.rglob("*.part")]
+    leftovers = [path.name for path in training.folder.rglob("*.tmp")]
     assert not leftovers
 
 

@@ -24,8 +24,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         own = sub.add_parser(bench.name, help=bench.help, description=description, epilog=bench.epilog or None)
         bench.add_arguments(own)
         own.set_defaults(bench=bench)
-        if isinstance(parser, GantryParser):
-            parser.commands[bench.name] = own
     if broken:
         parser.epilog = "\n".join(["not available:", *(f"  {item.name}  {item.reason}" for item in broken)])
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gantry_deploy.bundle import Bundle, load_bundle
 from gantry_deploy.locate import WHERE, find_bundle
 from gantry_hardware.errors import GantryError
+
+if TYPE_CHECKING:
+    from gantry_deploy.bundle import Bundle
 
 KEY_BYTES = 32
 """Length of a raw Ed25519 public key."""
@@ -30,8 +33,11 @@ def open_bundle(args: argparse.Namespace) -> Bundle:
     Raises:
         GantryError: If the key or the bundle is not what it should be.
     """
+    path = find_bundle(args.bundle)  # A mistyped name is answered before anything else is loaded.
     key = None if args.public_key is None else read_public_key(args.public_key)
-    return load_bundle(find_bundle(args.bundle), public_key=key)
+    from gantry_deploy.bundle import load_bundle
+
+    return load_bundle(path, public_key=key)
 
 
 def read_public_key(text: str | Path) -> bytes:

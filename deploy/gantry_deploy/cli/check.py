@@ -26,7 +26,6 @@ from gantry_deploy.check import (
 )
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
-    Command,
     UsageError,
     add_json_option,
     choose,
@@ -43,13 +42,15 @@ from gantry_deploy.rollout import DRAWN_OPTIONS, Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
+from gantry_hardware.text import path_text, printable
 
 AnyEpisode = Episode | GoalEpisode | ArmEpisode | CarEpisode
 _WORD = 28
 """Width of the column with a stage's name."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     defaults = RolloutConfig()
     add_bundle_arguments(parser)
     parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
@@ -83,7 +84,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for."""
     config = _config(args)
     stages: list[Stage] = []
 
@@ -117,6 +119,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> RolloutConfig:
+    if args.backend is not None:
+        choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
     backend, options, seconds = _usual(_contract(args.bundle))
     if args.backend is None:
         args.backend = backend
@@ -222,35 +226,14 @@ def _line(stage: Stage) -> str:
 def _write_card(name: str, bundle: Bundle, report: Report) -> None:
     if is_pretrained(name):
         # What was installed stays as it was released; a copy is anybody's to measure.
-        print(f"card not written: {name} belongs to the installation")
+        print(f"card not written: {printable(name)} belongs to the installation")
         return
     if bundle.is_signed:
         # A new card is a new manifest, and only the owner of the key can sign that.
-        print(f"card not written: {bundle.path} is signed")
+        print(f"card not written: {path_text(bundle.path)} is signed")
         return
     try:
         update_card(bundle.path, jsonable(make_card(bundle.card, report)))
     except OSError as error:
-        raise GantryError(f"Cannot write the card of {bundle.path}: {error.strerror}.") from error
-    print(f"card written to {bundle.path}")
-
-
-COMMAND = Command(
-    name="check",
-    help="the sim-to-sim gate: verify a bundle, then run it in another simulator",
-    add_arguments=_add_arguments,
-    run=_run,
-    description=(
-        "Verify a bundle's hashes and contract, compare what this machine computes with what training recorded, then "
-        "run episodes in plain MuJoCo, an arm's at the simulated workbench and a car's on simulated roads, through the "
-        "runtime's own loop and safety limits. Writes the scores into the "
-        "bundle's card. Exit code 0 if it passes, 1 if a score is below the contract's threshold, 2 if the bundle is "
-        "refused."
-    ),
-    epilog=(
-        "examples:\n"
-        "  gantry check runs/walk/bundle\n"
-        "  gantry check walk.zip --episodes 200 --seed 1 --json scores.json\n"
-        "  gantry check walk.zip --option delay_s=0.01 --no-card"
-    ),
-)
+        raise GantryError(f"Cannot write the card of {path_text(bundle.path)}: {error.strerror}.") from error
+    print(f"card written to {path_text(bundle.path)}")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from gantry_deploy.whole_files import write_whole
+from gantry_deploy.interrupts import interrupt_on_terminate
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
+from gantry_hardware.whole_files import write_whole
 
 STDOUT = "-"
 """Value of ``--json`` that means standard output."""
@@ -41,6 +43,20 @@ class Command:
     """Paragraph under the usage line of ``gantry NAME --help``; ``help`` where it is empty."""
     epilog: str = ""
     """Examples under the options, printed as they are."""
+
+
+def later(place: str) -> Callable[..., Any]:
+    """A function that is imported when it is called.
+
+    Args:
+        place: ``module:function``.
+    """
+
+    def call(*args: Any) -> Any:
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)(*args)
+
+    return call
 
 
 def choose(kind: str, value: str, available: Iterable[str]) -> str:
@@ -88,6 +104,24 @@ def emit_result(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
         raise GantryError(f"Cannot write the result to '{target}': {error.strerror}.") from error
 
 
+@contextlib.contextmanager
+def result_so_far(args: argparse.Namespace, result: Callable[[], Mapping[str, Any] | None]) -> Iterator[None]:
+    """Write what there is where ``--json`` asks for it if Ctrl-C or SIGTERM stops the work in between.
+
+    Args:
+        args: The command line.
+        result: What has been found so far, or None; it is marked by ``"interrupted": true``.
+    """
+    with interrupt_on_terminate():
+        try:
+            yield
+        except KeyboardInterrupt:
+            found = result()
+            if found is not None:
+                emit_result(args, {**found, "interrupted": True})
+            raise
+
+
 def jsonable(value: Any) -> Any:
     """``value`` in the types that JSON knows; see :func:`emit_result`."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -96,10 +130,8 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Enum):
         return jsonable(value.value)
-    if isinstance(value, np.ndarray):
+    if type(value).__module__.partition(".")[0] == "numpy":  # Without importing it for a result that has none of it.
         return jsonable(value.tolist())
-    if isinstance(value, np.generic):
-        return jsonable(value.item())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -136,9 +168,11 @@ def parse_key_value(text: str) -> tuple[str, Any]:
     if not equals or not key.isidentifier():
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value, for example delay_s=0.01")
     try:
-        return key, json.loads(value)
-    except json.JSONDecodeError:
+        return key, parse_json(value, f"the value of {key}", allow_nan=True)
+    except JsonSyntaxError:
         return key, value
+    except JsonError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def output_file(suffix: str = "") -> Callable[[str], Path]:

@@ -23,10 +23,10 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.locate import near_miss
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,12 +48,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--repair", action="store_true", help="first remove what a killed writer left behind that is no whole episode"
     )
+    check.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="first write the checksums anew: another program changed the dataset on purpose",
+    )
     _replay_arguments(replay)
     info.set_defaults(run_data=_info)
     check.set_defaults(run_data=_check)
     replay.set_defaults(run_data=_replay)
-    if isinstance(parser, GantryParser):
-        parser.commands |= {"info": info, "check": check, "replay": replay}
 
 
 def _replay_arguments(replay: argparse.ArgumentParser) -> None:
@@ -162,15 +165,25 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from gantry_deploy.dataset.check import check_dataset, repair_dataset
+    from gantry_deploy.dataset.check import check_dataset, has_checksums, repair_dataset
+    from gantry_deploy.dataset.checksums import accept_changes
 
+    if args.accept_changes:
+        accept_changes(args.folder)
     if args.repair:
         repair_dataset(args.folder)
     findings = check_dataset(args.folder, decode=args.decode)
     for finding in findings:
         print(f"{finding.place}: {finding.problem}\n    -> {finding.advice}")
-    print(f"{counted(len(findings), 'finding')} in {args.folder}" if findings else f"{args.folder} is intact")
-    emit_result(args, {"path": str(args.folder), "findings": [asdict(finding) for finding in findings]})
+    checksums = has_checksums(args.folder)
+    if findings:
+        print(f"{counted(len(findings), 'finding')} in {args.folder}")
+    elif checksums:
+        print(f"{args.folder} is intact")
+    else:
+        print(f"{args.folder}: nothing is wrong that can be seen; it has no checksums, so values may have been changed")
+    result = {"path": str(args.folder), "checksums": checksums, "findings": [asdict(item) for item in findings]}
+    emit_result(args, result)
     return 1 if findings else 0
 
 
@@ -218,8 +231,8 @@ def _show(dataset: Dataset, episode: int, key: str) -> dict[str, Any]:
 
 def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     """Send the episode's actions to a robot."""
-    from gantry_deploy.cli.run import interrupt_on_terminate
     from gantry_deploy.dataset.replay import joint_targets, replay_episode
+    from gantry_deploy.interrupts import interrupt_on_terminate
 
     backend = choose("robot backend", args.backend, backend_names())
     name = args.robot or dataset.robot_type
@@ -267,8 +280,8 @@ def _table(*columns: str) -> Table:
 
 _INFO_TEXT = "Show what a LeRobot v3 dataset holds: features with their statistics, episodes, successes, size."
 _CHECK_TEXT = (
-    "Check files, rows, timestamps, videos, numbers, statistics and tasks of a LeRobot v3 dataset. Prints every "
-    "finding with its place and what to do. Exit code 1 if there is any."
+    "Check checksums, files, rows, timestamps, videos, numbers, statistics and tasks of a LeRobot v3 dataset. Prints "
+    "every finding with its place and what to do. Exit code 1 if there is any."
 )
 _REPLAY_TEXT = (
     "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Only actions "

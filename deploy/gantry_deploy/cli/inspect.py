@@ -13,24 +13,29 @@ from rich.text import Text
 
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
-from gantry_deploy.cli.command import Command, add_json_option
+from gantry_deploy.cli.command import add_json_option
 from gantry_deploy.contract import BODY_POSE, PolicyContract
 from gantry_deploy.contract_parts import Acceptance
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.text import LINE_LIMIT, NAME_LIMIT, printable
 
 SUCCESS = "min_success_rate"
 """The threshold of policies with goals; the others have those of following a velocity without falling."""
+MOST_ROWS = 200
+"""Rows of a table that are shown; the card of a stranger's bundle may hold thousands."""
 LEAST_WIDTH = 110
 """Columns that the tables need; a narrower terminal wraps lines, which loses less than cutting them off."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     add_bundle_arguments(parser)
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Do what the command line asks for."""
     bundle = open_bundle(args)
     result = describe(bundle)
     console = Console(highlight=False)
@@ -120,7 +125,7 @@ def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _titled(title: str, content: RenderableType) -> list[RenderableType]:
-    return [Text(f"\n{title}", style="bold"), Padding(content, (0, 0, 0, 2), expand=False)]
+    return [Text(f"\n{printable(title)}", style="bold"), Padding(content, (0, 0, 0, 2), expand=False)]
 
 
 def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
@@ -158,7 +163,7 @@ def _joints(contract: PolicyContract) -> Table:
     table = _table("joint", *columns)
     table.add_row("", *(unit for unit, _ in columns.values()), style="dim")
     for name, *numbers in zip(contract.joint_names, *(values for _, values in columns.values()), strict=True):
-        table.add_row(name, *(f"{number:.4g}" for number in numbers))
+        table.add_row(_text(name), *(f"{number:.4g}" for number in numbers))
     return table
 
 
@@ -170,7 +175,7 @@ def _observations(contract: PolicyContract, result: dict[str, Any]) -> Table:
         clip = "" if term.clip is None else f"±{term.clip:g}"
         index = f"{place['start']}:{place['stop']}"
         numbers = (str(term.size), str(term.history), f"{term.scale:g}", clip)
-        table.add_row(term.name, index, *numbers, term.kind, term.frame, term.unit)
+        table.add_row(_text(term.name), index, *numbers, *map(_text, (term.kind, term.frame, term.unit)))
     return table
 
 
@@ -182,7 +187,7 @@ def _commands(contract: PolicyContract) -> Table:
     command = contract.command
     table = _table("name", "lower", "upper", "max rate")
     for name, lower, upper, rate in zip(command.names, command.lower, command.upper, command.max_rate, strict=True):
-        table.add_row(name, f"{lower:g}", f"{upper:g}", f"{rate:g} /s" if rate > 0 else "")
+        table.add_row(_text(name), f"{lower:g}", f"{upper:g}", f"{rate:g} /s" if rate > 0 else "")
     return table
 
 
@@ -198,26 +203,22 @@ def _pairs(data: dict[str, Any], skip: tuple[str, ...] = ()) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for key, value in data.items():
-        if key not in skip:
-            # Text, not a string: brackets in what a bundle says must not be taken for markup.
-            table.add_row(Text(key), Text(_value(value)))
+    rows = [(key, value) for key, value in data.items() if key not in skip]
+    for key, value in rows[:MOST_ROWS]:
+        table.add_row(_text(key), _text(_value(value), LINE_LIMIT))
+    if len(rows) > MOST_ROWS:
+        table.add_row("", f"and {len(rows) - MOST_ROWS} more; --json FILE has all")
     return table
+
+
+def _text(text: str, limit: int = NAME_LIMIT) -> Text:
+    """What a bundle says, as a terminal may get it: without control characters, and brackets are no markup."""
+    return Text(printable(text, limit))
 
 
 def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(_value(item) for item in value) or "-"
+        return ", ".join(_value(item) for item in value[:LINE_LIMIT]) or "-"
     return "-" if value in (None, "") else str(value)
-
-
-COMMAND = Command(
-    name="inspect",
-    help="show what a bundle contains and whether it is intact",
-    add_arguments=_add_arguments,
-    run=_run,
-    description="Verify a bundle's hashes and show its contract: robot, joints, observation, action, command, scores.",
-    epilog="example:\n  gantry inspect runs/walk/bundle --json contract.json",
-)

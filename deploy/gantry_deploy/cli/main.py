@@ -1,4 +1,4 @@
-"""Entry of the ``gantry`` command: finds sub-commands, parses, runs one, and turns errors into one message.
+"""One run of the ``gantry`` command: finds sub-commands, parses, runs one, and turns errors into one message.
 
 Exit codes: 0 done; 1 the work was done and the answer is no (a check failed, a robot damped); 2 a mistake on the
 command line or in a file, explained in one message; 130 stopped by Ctrl-C.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -25,8 +26,9 @@ from gantry_deploy.cli.discovery import (
     missing_module_text,
 )
 from gantry_deploy.cli.parser import GantryParser
-from gantry_deploy.interrupts import remembering_interrupts
+from gantry_deploy.interrupts import EXIT_INTERRUPTED, Interrupts, remembering_interrupts
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.text import path_text, printable_lines
 
 EXIT_OK = 0
 """Done."""
@@ -34,27 +36,35 @@ EXIT_NO = 1
 """Done, and the answer is no."""
 EXIT_ERROR = 2
 """Refused, with one message."""
-EXIT_INTERRUPTED = 130
-"""Stopped by Ctrl-C."""
 
 DESCRIPTION = "Train robot policies in massively parallel simulation and run the very same policy on the robot."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``gantry`` with ``argv`` (default: the process's own arguments) and return its exit code."""
+    """Run ``gantry`` with ``argv`` (default: the process's own arguments) and return its exit code.
+
+    Inside another program; a process of its own begins with :func:`gantry_deploy.cli.entry.main`.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments[:1]
-    with remembering_interrupts() as interrupted:
+    with remembering_interrupts() as interrupts:
+        _show_every_text(sys.stdout)
         try:
-            code = _dispatch(arguments[1:] if show_traceback else arguments)
+            code = _dispatch(arguments[1:] if show_traceback else arguments, interrupts)
             sys.stdout.flush()
             return code
         except KeyboardInterrupt:
             return _stop()
         except Exception as error:
-            if interrupted.is_set():
+            if interrupts.is_set():
                 return _stop(error, show_traceback)
             return _explain(error, show_traceback)
+
+
+def _show_every_text(stream: object) -> None:
+    """Escape what the output cannot encode, such as half of a surrogate pair in a file's name, instead of failing."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
 
 
 def _stop(error: Exception | None = None, show_traceback: bool = False) -> int:
@@ -86,12 +96,17 @@ def _explain(error: Exception, show_traceback: bool) -> int:
         return EXIT_OK
     if isinstance(error, GantryError):
         return _refuse(str(error), show_traceback)
+    if (
+        isinstance(error, OSError) and error.errno is not None
+    ):  # A full disk, a folder that may not be read, a bad path.
+        place = "" if error.filename is None else f": '{path_text(os.fsdecode(error.filename))}'"
+        return _refuse(f"{error.strerror}{place}.", show_traceback)
     if isinstance(error, ModuleNotFoundError) and extra_of_module(error.name or "") is not None:
         return _refuse(f"{missing_module_text(error)}.", show_traceback)
     raise error
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], interrupts: Interrupts) -> int:
     entries = command_entries()
     word = arguments[0] if arguments else "--help"
     if word.startswith("-"):
@@ -102,9 +117,12 @@ def _dispatch(arguments: list[str]) -> int:
     if isinstance(command, Unavailable):
         raise GantryError(f"Command '{word}' is not available: {command.reason}.")
     parser, sub = _build_parser()
-    _add_command(parser, sub, command)
+    _add_command(sub, command)
     args = _parse(parser, arguments)
-    return EXIT_OK if args is None else _run(command, args)
+    if args is None:
+        return EXIT_OK
+    interrupts.begin()
+    return _run(command, args)
 
 
 def _top_level(entries: dict[str, EntryPoint], arguments: list[str]) -> int:
@@ -144,18 +162,14 @@ def _build_parser(epilog: str | None = None) -> tuple[GantryParser, argparse._Su
     parser = GantryParser(prog="gantry", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("--version", action="version", version=_version_text())
     parser.add_argument("--traceback", action="store_true", help="show where an error came from; stands first")
-    sub = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=GantryParser)
+    sub = parser.add_subparsers(dest="gantry_command", metavar="COMMAND", title="commands", parser_class=GantryParser)
     return parser, sub
 
 
-def _add_command(
-    parser: GantryParser, sub: argparse._SubParsersAction[GantryParser], command: Command
-) -> argparse.ArgumentParser:
+def _add_command(sub: argparse._SubParsersAction[GantryParser], command: Command) -> None:
     description = command.description or command.help
     own = sub.add_parser(command.name, help=command.help, description=description, epilog=command.epilog or None)
     command.add_arguments(own)
-    parser.commands[command.name] = own
-    return own
 
 
 def _epilog(broken: list[Unavailable]) -> str:
@@ -188,7 +202,8 @@ def _refuse(text: str, show_traceback: bool) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    # What a file or a command line says must not reach the terminal as a command to it.
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.errors import unknown_name_text
 
-LEVELS = ("command", "subcommand", "part")
-"""Where the words that choose a command, one of its own, and a part of that are kept."""
 _NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
 
 
@@ -40,7 +38,6 @@ class GantryParser(argparse.ArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         # Abbreviated options would break scripts on the day a longer one is added.
         super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter, **kwargs})
-        self.commands: dict[str, argparse.ArgumentParser] = {}
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting.
@@ -57,19 +54,21 @@ class GantryParser(argparse.ArgumentParser):
         Raises:
             UsageError: If the arguments do not fit.
         """
-        namespace, extra = self.parse_known_args(join_negative_lists(arguments))
+        return self.parse_args(join_negative_lists(arguments))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
+        """As ``argparse`` does, but what is left over is refused here, by the innermost command that does not know it.
+
+        Raises:
+            UsageError: If the arguments do not fit.
+        """
+        namespace, extra = super().parse_known_args(args, namespace)
         if extra:
-            parser: argparse.ArgumentParser = self
-            for level in LEVELS:
-                if isinstance(parser, GantryParser):
-                    parser = parser.commands.get(getattr(namespace, level, None) or "", parser)
-            parser_name = parser.prog
             name = extra[0].partition("=")[0]
             if not name.startswith("-"):
-                raise UsageError(f"Unexpected argument '{extra[0]}'. See '{parser_name} --help'.")
-            text = unknown_name_text(f"option of '{parser_name}'", name, option_names(parser))
-            raise UsageError(text)
-        return namespace
+                raise UsageError(f"Unexpected argument '{extra[0]}'. See '{self.prog} --help'.")
+            raise UsageError(unknown_name_text(f"option of '{self.prog}'", name, option_names(self)))
+        return namespace, extra
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

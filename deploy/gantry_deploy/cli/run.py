@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ from gantry_deploy.arm_rollout import WORKBENCH, TaskRobot, workbench_options
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
-    Command,
     UsageError,
     add_json_option,
     choose,
@@ -30,6 +26,7 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.goals import Goal
+from gantry_deploy.interrupts import interrupt_on_terminate
 from gantry_deploy.locate import near_miss
 from gantry_deploy.loop import Controller
 from gantry_deploy.perception import make_map_source, map_values
@@ -37,15 +34,16 @@ from gantry_deploy.pictures import watch_scene
 from gantry_deploy.road_teller import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
 from gantry_deploy.rollout import perception_options
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyConfig, SafetyMachine
+from gantry_deploy.safety import SafetyMachine
+from gantry_deploy.safety_config import safety_config
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import SIMULATED, backend_names, make_backend
-from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
     add_bundle_arguments(parser)
     parser.add_argument(
         "--backend",
@@ -90,7 +88,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for."""
+    if args.backend is not None:
+        choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
     bundle = open_bundle(args)
     contract = bundle.contract
     args.backend = args.backend or _usual_backend(contract)
@@ -222,25 +223,6 @@ def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -
     return np.array(numbers)
 
 
-def safety_config(settings: dict[str, Any]) -> SafetyConfig:
-    """The default limits with some of them replaced.
-
-    Raises:
-        UnknownNameError: If there is no such setting.
-        UsageError: If a value is of another type.
-    """
-    defaults = SafetyConfig()
-    known = [item.name for item in fields(SafetyConfig)]
-    for name, value in settings.items():
-        if name not in known:
-            raise UnknownNameError("safety setting", name, known)
-        wanted = type(getattr(defaults, name))
-        accepted = (int, float) if wanted is float else (wanted,)
-        if not isinstance(value, accepted) or isinstance(value, bool) != (wanted is bool):
-            raise UsageError(f"Safety setting {name} is {value!r}, expected {wanted.__name__}.")
-    return replace(defaults, **settings)
-
-
 def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> None:
     """Say what is asked for (c,), and where that is beyond what the policy was trained for."""
     spec = contract.command
@@ -250,23 +232,6 @@ def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> Non
             print(
                 f"note: {name} {value:g} is outside the trained range [{lower:g}, {upper:g}] and will be limited to it."
             )
-
-
-@contextlib.contextmanager
-def interrupt_on_terminate() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a robot is damped and a recording closed when the process is told to go."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt("SIGTERM")
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _result(args: argparse.Namespace, bundle: Bundle, controller: Controller, session: WalkSession) -> dict[str, Any]:
@@ -319,23 +284,3 @@ def _print_summary(result: dict[str, Any]) -> None:
     if recording is not None:
         print(f"recorded {recording['written']} ticks to {recording['path']}, {recording['dropped']} dropped")
     print("completed" if result["completed"] else "NOT completed")
-
-
-COMMAND = Command(
-    name="run",
-    help="run a bundle on a robot: simulated, over ROS 2, or a mock",
-    add_arguments=_add_arguments,
-    run=_run,
-    description=(
-        "Stand up, let the policy follow a command for a while, stand again, then damp and let go. Exit code 1 if a "
-        "fault damped the robot on the way; Ctrl-C damps it at once. A robot that is not simulated moves with --yes "
-        "only, and not while somebody else commands it."
-    ),
-    epilog=(
-        "examples:\n"
-        "  gantry run runs/walk/bundle --command 0.5,0,0\n"
-        "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
-        "  gantry run climb.zip --option terrain=climb_up --goal 6,0,0\n"
-        "  gantry run walk.zip --backend ros --duration 10 --yes"
-    ),
-)

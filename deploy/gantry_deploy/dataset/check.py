@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from gantry_deploy.dataset.check_frames import FrameChecker
 from gantry_deploy.dataset.check_videos import check_videos
+from gantry_deploy.dataset.checksums import CHANGED, CHECKSUMS, Checksums, compare_checksums
 from gantry_deploy.dataset.findings import RECORD_AGAIN, REPAIR, Finding, Findings
 from gantry_deploy.dataset.layout import (
     EPISODES,
@@ -15,15 +16,18 @@ from gantry_deploy.dataset.layout import (
     TASKS,
     EpisodeRow,
     Info,
+    OtherVersionError,
     read_parquet,
     read_tasks,
 )
+from gantry_deploy.dataset.notes import NOTES, read_notes, recorded_contract
 from gantry_deploy.dataset.resume import load_tails
 from gantry_deploy.dataset.stats import Stats, from_columns
 from gantry_deploy.dataset.storage import TEMPORARY, FolderLock
 from gantry_deploy.errors import DatasetError
 
 _FIX_INFO = "correct the file by hand, or take it from a backup"
+_CONVERT = "convert it with the script that the message names, from the lerobot package; nothing in it is broken"
 
 
 def check_dataset(folder: str | Path, *, decode: bool = False) -> list[Finding]:
@@ -40,9 +44,14 @@ def check_dataset(folder: str | Path, *, decode: bool = False) -> list[Finding]:
     found = Findings()
     try:
         info = Info.read(folder)
+    except OtherVersionError as error:
+        found.add(INFO, str(error), _CONVERT)
+        return found.all()
     except DatasetError as error:
         found.add(INFO, str(error), _FIX_INFO)
         return found.all()
+    _check_checksums(folder, found)
+    _check_notes(folder, found)
     for path in sorted(folder.rglob(f"*{TEMPORARY}")):
         found.add(str(path.relative_to(folder)), "is left over from a writer that was killed", REPAIR)
     tasks = _check_tasks(folder, info, found)
@@ -66,6 +75,32 @@ def repair_dataset(folder: str | Path) -> None:
         load_tails(folder, info)
     finally:
         lock.release()
+
+
+def has_checksums(folder: str | Path) -> bool:
+    """Whether a dataset has checksums; without them numbers that fit their statistics may have been changed."""
+    return (Path(folder) / CHECKSUMS).is_file()
+
+
+def _check_checksums(folder: Path, found: Findings) -> None:
+    """Every file is as it was written."""
+    try:
+        checksums = Checksums.read(folder)
+    except DatasetError as error:
+        found.add(CHECKSUMS, str(error), CHANGED)
+        return
+    for finding in [] if checksums is None else compare_checksums(folder, checksums):
+        found.add(finding.place, finding.problem, finding.advice)
+
+
+def _check_notes(folder: Path, found: Findings) -> None:
+    """What Gantry noted beside the dataset can be read."""
+    try:
+        notes = read_notes(folder)
+        if notes is not None:
+            recorded_contract(notes, folder)
+    except DatasetError as error:
+        found.add(NOTES, str(error), "take the file from a backup, or collect the dataset anew")
 
 
 def _check_tasks(folder: Path, info: Info, found: Findings) -> list[str]:

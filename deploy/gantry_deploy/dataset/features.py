@@ -52,7 +52,9 @@ class Feature:
     kind: str = ""
     """What the numbers mean, in LEAPP's words (:data:`JOINT_POSITION_TARGET`); empty if nobody said. Not LeRobot's."""
     unit: str = ""
-    """SI unit, for example ``rad``; empty if nobody said. Not LeRobot's."""
+    """SI unit of every number, for example ``rad``; empty if not said, or if ``units`` says it. Not LeRobot's."""
+    units: tuple[str, ...] = ()
+    """SI unit of each number along the last dimension, where they differ. Not LeRobot's."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The entry as it was read; what is not understood here is kept when the dataset is written again."""
 
@@ -71,12 +73,18 @@ class Feature:
         """Whether it is an array of numbers or truth values."""
         return self.dtype in NUMBER_DTYPES
 
+    @property
+    def unit_of_each(self) -> tuple[str, ...]:
+        """SI unit of each number along the last dimension; empty texts where it is not said."""
+        return self.units or (self.unit,) * self.shape[-1]
+
     def to_json(self) -> dict[str, Any]:
         """The entry of ``info.json``."""
         own: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape)}
         own["names"] = self.raw.get("names", None if self.names is None else list(self.names))
         own |= {"kind": self.kind} if self.kind else {}
         own |= {"unit": self.unit} if self.unit else {}
+        own |= {"units": list(self.units)} if self.units else {}
         return {**self.raw, **own}
 
     @classmethod
@@ -94,6 +102,7 @@ class Feature:
             names=_names(data.get("names"), data["shape"]),
             kind=str(data.get("kind") or ""),
             unit=str(data.get("unit") or ""),
+            units=_units(data.get("units"), data["shape"]),
             raw=dict(data),
         )
         check_feature(name, feature)
@@ -116,11 +125,21 @@ def scalar(dtype: str = "float32", *, unit: str = "") -> Feature:
     return Feature(dtype, (1,), unit=unit)
 
 
-def vector(names: int | Sequence[str], *, dtype: str = "float32", kind: str = "", unit: str = "") -> Feature:
-    """A vector per frame, with one name per number or only their count."""
-    if isinstance(names, int):
-        return Feature(dtype, (names,), kind=kind, unit=unit)
-    return Feature(dtype, (len(names),), tuple(names), kind=kind, unit=unit)
+def vector(
+    names: int | Sequence[str], *, dtype: str = "float32", kind: str = "", unit: str | Sequence[str] = ""
+) -> Feature:
+    """A vector per frame, with one name per number or only their count, and one unit for all or one per number."""
+    count = names if isinstance(names, int) else len(names)
+    each = (unit,) * count if isinstance(unit, str) else tuple(unit)
+    same = len(set(each)) <= 1
+    return Feature(
+        dtype,
+        (count,),
+        None if isinstance(names, int) else tuple(names),
+        kind=kind,
+        unit=each[0] if same and each else "",
+        units=() if same else each,
+    )
 
 
 def joint_targets_of(spec: RobotSpec) -> Feature:
@@ -179,6 +198,8 @@ def check_feature(name: str, feature: Feature) -> None:
         raise DatasetError(f"Camera '{name}' has shape {shape}, expected (height, width, 3) or (3, height, width).")
     if feature.dtype == "string" and shape != (1,):
         raise DatasetError(f"Text feature '{name}' has shape {shape}, expected (1,).")
+    if feature.units and len(feature.units) != shape[-1]:
+        raise DatasetError(f"Feature '{name}' has {len(feature.units)} units for a last dimension of {shape[-1]}.")
     if feature.is_number and feature.names is not None and len(feature.names) != shape[-1]:
         raise DatasetError(
             f"Feature '{name}' has {len(feature.names)} names for a last dimension of {shape[-1]}: "
@@ -245,6 +266,13 @@ def _place(feature: Feature, where: NDArray[np.int64]) -> str:
     if feature.names is not None:
         place[-1] = feature.names[where[-1]]
     return place[0] if len(place) == 1 else f"[{', '.join(place)}]"
+
+
+def _units(units: Any, shape: Sequence[int]) -> tuple[str, ...]:
+    """Units along the last dimension; what is no list of that many texts was not meant for this program."""
+    if not isinstance(units, list) or not shape or not all(isinstance(unit, str) for unit in units):
+        return ()
+    return tuple(units) if len(units) == shape[-1] else ()
 
 
 def _names(names: Any, shape: Sequence[int]) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.json_file import read_json_object
 
 VERSION = "v3.0"
 INFO, STATS, TASKS, EPISODES = "meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/episodes"
@@ -37,6 +38,10 @@ FileIndex = tuple[int, int]
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _ALLOWED_PLACEHOLDERS = re.compile(r"(chunk_index|file_index|video_key)(:0?\d{0,2}d)?")
+
+
+class OtherVersionError(DatasetError):
+    """A dataset of another version of LeRobot's format."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class Info:
         data = read_json(path)
         version = data.get("codebase_version")
         if version != VERSION:
-            raise DatasetError(
+            raise OtherVersionError(
                 f"{path}: codebase_version is {version!r}, expected '{VERSION}'. Older datasets are converted with "
                 "LeRobot's own script, lerobot.datasets.v30.convert_dataset_v21_to_v30."
             )
@@ -227,17 +232,9 @@ def read_json(path: Path) -> dict[str, Any]:
         DatasetError: If the file cannot be read, is absurdly long, or holds something else.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise DatasetError(f"{path} has {size} bytes, expected at most {MAX_JSON_BYTES}.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path, max_bytes=MAX_JSON_BYTES, allow_nan=True, error=DatasetError)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise DatasetError(f"{path} is no JSON: {error}.") from error
-    if not isinstance(data, dict):
-        raise DatasetError(f"{path} holds a {type(data).__name__}, expected an object.")
-    return data
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -248,7 +245,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pa.Table:
     """
     try:
         # Not as a dataset: the folders of a path would be taken for columns. One thread per core would not be faster.
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             if columns is not None:
                 known = set(file.schema_arrow.names)
                 absent = [name for name in columns if name not in known]

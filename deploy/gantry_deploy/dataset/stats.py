@@ -95,12 +95,13 @@ def to_plain(stats: Stats) -> dict[str, dict[str, Any]]:
 
 
 def from_plain(data: Mapping[str, Any]) -> Stats:
-    """Statistics from JSON; what is no statistic is left out."""
-    return {
-        feature: {name: np.atleast_1d(np.array(values)) for name, values in part.items() if name in NAMES}
-        for feature, part in data.items()
-        if isinstance(part, dict)
-    }
+    """Statistics from JSON; what is no statistic, or holds no numbers, is left out."""
+    stats: Stats = {}
+    for feature, part in data.items():
+        if isinstance(part, dict):
+            arrays = {name: _numbers(values) for name, values in part.items() if name in NAMES}
+            stats[feature] = {name: values for name, values in arrays.items() if values is not None}
+    return stats
 
 
 def to_columns(stats: Stats) -> dict[str, Any]:
@@ -115,9 +116,18 @@ def from_columns(row: Mapping[str, Any]) -> Stats:
     stats: Stats = {}
     for column, values in row.items():
         parts = column.split("/")
-        if len(parts) == 3 and parts[0] == "stats" and parts[2] in NAMES and values is not None:
-            stats.setdefault(parts[1], {})[parts[2]] = np.array(values)
+        if len(parts) == 3 and parts[0] == "stats" and parts[2] in NAMES and (array := _numbers(values)) is not None:
+            stats.setdefault(parts[1], {})[parts[2]] = array
     return stats
+
+
+def _numbers(values: Any) -> NDArray[Any] | None:
+    """An array of numbers with at least one dimension; None if it is none."""
+    try:
+        array = np.atleast_1d(np.array(values))
+    except (ValueError, OverflowError):  # lists of different lengths, or nested deeper than arrays are
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 def _aggregate_feature(parts: list[FeatureStats]) -> FeatureStats:

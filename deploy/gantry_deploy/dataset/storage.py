@@ -39,7 +39,7 @@ class FolderLock:
             self._handle = None
 
 
-def replace_files(folder: Path, files: Mapping[str, bytes], last: str) -> None:
+def replace_files(folder: Path, files: Mapping[str, bytes], last: str, first: str | None = None) -> None:
     """Write files of a folder so that either all are new or, as far as ``last`` tells, none is.
 
     Everything is first written beside its place and flushed to the disk, which is where a full disk shows. Then it is
@@ -50,16 +50,17 @@ def replace_files(folder: Path, files: Mapping[str, bytes], last: str) -> None:
         folder: Of the dataset.
         files: Content by path within the folder.
         last: The one of them that makes the others count.
+        first: The one of them that is in place before any other; the first of ``files`` if not given.
 
     Raises:
         DatasetError: If something could not be written; then nothing has changed.
     """
-    order = [*(name for name in files if name != last), last]
+    order = [*([] if first is None else [first]), *(name for name in files if name not in (first, last)), last]
     temporaries = [folder / f"{name}{TEMPORARY}" for name in order]
     with interrupts_later():
         try:
             for name, temporary in zip(order, temporaries, strict=True):
-                temporary.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(temporary.parent)
                 _write(temporary, files[name])
         except OSError as error:
             for temporary in temporaries:
@@ -71,11 +72,20 @@ def replace_files(folder: Path, files: Mapping[str, bytes], last: str) -> None:
         try:
             for name, temporary in zip(order[:-1], temporaries[:-1], strict=True):
                 os.replace(temporary, folder / name)
+                if name == first:
+                    _flush_folders({temporary.parent})
             _flush_folders({path.parent for path in temporaries})
             os.replace(temporaries[-1], folder / last)
             _flush_folders({temporaries[-1].parent})
         except OSError as error:
             raise DatasetError(f"'{folder}' could not be updated: {error.strerror or error}.") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, flushed to the disk."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    _flush_folders({path.parent for path in missing})
 
 
 def remove_leftovers(folder: Path) -> list[str]:

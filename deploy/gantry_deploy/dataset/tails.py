@@ -54,7 +54,7 @@ class TableTail:
     def content(self) -> bytes:
         """The file."""
         sink = io.BytesIO()
-        with pq.ParquetWriter(sink, self.parts[0].schema, compression="snappy") as writer:
+        with pq.ParquetWriter(sink, self.parts[0].schema, compression="snappy", write_page_checksum=True) as writer:
             for part in self.parts:
                 writer.write_table(part)
         return sink.getvalue()

@@ -17,12 +17,21 @@ import numpy as np
 import pyarrow as pa
 
 from gantry_deploy.dataset import stats as statistics
+from gantry_deploy.dataset.checksums import CHECKSUMS, Checksums
 from gantry_deploy.dataset.columns import data_table
 from gantry_deploy.dataset.episode_buffer import EpisodeBuffer, FinishedEpisode
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature, check_features
 from gantry_deploy.dataset.layout import EPISODES_PATH, INFO, STATS, TASKS, EpisodeRow, Info, json_bytes, task_table
+from gantry_deploy.dataset.notes import CARD, NOTES
 from gantry_deploy.dataset.resume import Tails, check_same, load_tails
-from gantry_deploy.dataset.storage import FolderLock, interrupts_later, replace_files
+from gantry_deploy.dataset.storage import (
+    TEMPORARY,
+    FolderLock,
+    interrupts_later,
+    make_folder,
+    remove_leftovers,
+    replace_files,
+)
 from gantry_deploy.dataset.tails import TableTail, VideoPlan, VideoTail, plan_videos
 from gantry_deploy.dataset.video import VideoCodec, VideoEncoder, video_facts
 from gantry_deploy.errors import DatasetError
@@ -41,6 +50,8 @@ class DatasetWriter:
         robot_type: Name of the robot, which replaying asks for.
         resume: Append to a dataset that exists. What a killed writer left unfinished in it is removed.
         codec: How cameras are encoded.
+        beside: Files to write beside a new dataset, by name: notes and a card, see
+            :mod:`gantry_deploy.dataset.notes`.
 
     Raises:
         DatasetError: If the folder holds something else, or a dataset and ``resume`` is false, or one of other
@@ -57,6 +68,7 @@ class DatasetWriter:
         *,
         resume: bool = False,
         codec: VideoCodec | None = None,
+        beside: Mapping[str, bytes] | None = None,
     ) -> None:
         if not isinstance(fps, int) or isinstance(fps, bool) or fps < 1:
             raise DatasetError(f"fps is {fps!r}, expected a whole number of frames per second, as LeRobot stores it.")
@@ -69,10 +81,10 @@ class DatasetWriter:
         exists = (self.folder / INFO).is_file()
         if exists and not resume:
             raise DatasetError(f"'{self.folder}' holds a dataset already; resume=True appends to it.")
-        if not exists and self.folder.exists() and any(self.folder.iterdir()):
+        if not exists and self.folder.exists() and not _is_unused(self.folder):
             raise DatasetError(f"'{self.folder}' is not empty and holds no dataset; expected a new folder.")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         except OSError as error:
             raise DatasetError(f"'{self.folder}' cannot be made: {error.strerror}.") from error
         self._lock: FolderLock | None = FolderLock(self.folder)
@@ -80,7 +92,7 @@ class DatasetWriter:
             asked = Info(fps=fps, features={**features, **DEFAULT_FEATURES}, robot_type=robot_type)
             if not asked.video_keys:
                 asked.video_path = None
-            self._info, self._tails = self._begin(asked, exists)
+            self._info, self._tails = self._begin(asked, exists, beside or {})
         except BaseException:
             self._lock.release()
             raise
@@ -195,13 +207,21 @@ class DatasetWriter:
         self._lock.release()
         self._lock = None
 
-    def _begin(self, asked: Info, exists: bool) -> tuple[Info, Tails]:
+    def _begin(self, asked: Info, exists: bool, beside: Mapping[str, bytes]) -> tuple[Info, Tails]:
         if exists:
             info = Info.read(self.folder)
             check_same(self.folder, info, asked)
             return info, load_tails(self.folder, info)
-        replace_files(self.folder, {INFO: asked.to_json()}, last=INFO)
-        return asked, Tails(videos={key: VideoTail() for key in asked.video_keys})
+        remove_leftovers(self.folder)
+        checksums = self._replace({**beside, INFO: asked.to_json()}, Checksums({}))
+        return asked, Tails(videos={key: VideoTail() for key in asked.video_keys}, checksums=checksums)
+
+    def _replace(self, files: Mapping[str, bytes], checksums: Checksums) -> Checksums:
+        """Change files together, with their checksums; returns those."""
+        changed = checksums.changed({name: content for name, content in files.items() if name != CARD})
+        everything = {CHECKSUMS: changed.content(), **files}
+        replace_files(self.folder, everything, last=INFO, first=CHECKSUMS)
+        return changed.settled()
 
     def _require_open(self) -> None:
         if self._lock is None:
@@ -229,9 +249,9 @@ class DatasetWriter:
             total_tasks=len(known),
         )
         files[INFO] = grown.to_json()
-        replace_files(self.folder, files, last=INFO)
+        checksums = self._replace(files, tails.checksums)
         self._info = grown
-        self._tails = Tails(data, meta, {key: plan.tail for key, plan in plans.items()}, known, total)
+        self._tails = Tails(data, meta, {key: plan.tail for key, plan in plans.items()}, known, total, checksums)
 
     def _place(
         self,
@@ -266,6 +286,13 @@ class DatasetWriter:
         for (chunk, file), tail in changed_meta.items():
             files[EPISODES_PATH.format(chunk_index=chunk, file_index=file)] = tail.content()
         return data, meta, parts
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a writer left that was killed before its dataset began."""
+    own = {NOTES, CARD, CHECKSUMS}
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()]
+    return all(name in own or name.endswith(TEMPORARY) for name in names)
 
 
 def _added_columns(length: int, fps: int, episode: int, start: int, task: int) -> dict[str, Any]:

@@ -18,12 +18,17 @@ def robot_spec(name: str) -> RobotSpec:
 
     Raises:
         UnknownNameError: If no installed package offers it.
-        RobotError: If what the entry point names is no :class:`RobotSpec`.
+        RobotError: If what the entry point names is no :class:`RobotSpec`, cannot be loaded, or has another name.
     """
     for entry in entry_points(group="gantry.robots"):
         if entry.name == name:
-            spec = entry.load()
+            try:
+                spec = entry.load()
+            except (ImportError, AttributeError) as error:
+                raise RobotError(f"Robot '{name}': entry point '{entry.value}' cannot be loaded: {error}.") from error
             if not isinstance(spec, RobotSpec):
                 raise RobotError(f"Entry point '{entry.value}' is a {type(spec).__name__}, expected a RobotSpec.")
+            if spec.name != name:
+                raise RobotError(f"Entry point '{entry.value}' registers '{name}', and its RobotSpec is '{spec.name}'.")
             return spec
     raise UnknownNameError("robot", name, robot_names())

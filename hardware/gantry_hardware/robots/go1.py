@@ -84,4 +84,5 @@ SPEC = RobotSpec(
     fall_height_m=0.15,
     mass_kg=5.204 + 4 * (0.68 + 1.009 + 0.195862),
     source="Unitree's published description, via mjlab's unitree_go1 (model BSD-3-Clause, code Apache-2.0)",
+    mjcf="mjlab:asset_zoo/robots/unitree_go1/xmls/go1.xml",
 )

@@ -64,4 +64,5 @@ SPEC = RobotSpec(
     fall_height_m=0.15,
     mass_kg=6.921 + 4 * (0.678 + 1.152 + 0.241352),
     source="Unitree's published description, via MuJoCo Menagerie unitree_go2 (BSD-3-Clause)",
+    mjcf="gantry_sim:assets/go2.xml",
 )

@@ -110,4 +110,5 @@ SPEC = RobotSpec(
     mass_kg=4.006152,
     source="MuJoCo Menagerie i2rt_yam (MIT) via mjlab, and I2RT's published motor and controller figures",
     chain=CHAIN,
+    mjcf="mjlab:asset_zoo/robots/i2rt_yam/xmls/yam.xml",
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import onnx
 import torch
 
+from gantry_hardware.whole_files import write_whole
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import GridSpec
 from gantry_mapping.mapper import METADATA_KEY, MapperInfo, OnnxMapper
@@ -45,7 +45,8 @@ def export_mapper(
         The largest difference between onnxruntime and torch.
 
     Raises:
-        MappingError: If torch cannot express the network, or the two disagree; nothing is written then.
+        MappingError: If torch cannot express the network, the two disagree, or the disk does not take it; nothing is
+            written then.
     """
     net = net.to("cpu").eval()
     frames = torch.export.Dim("frames", min=1, max=1 << 16)
@@ -54,22 +55,21 @@ def export_mapper(
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, MapperInfo(grid, provenance=dict(provenance)).to_json()
     onnx.checker.check_model(model)
-    part = path.with_suffix(".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    part.write_bytes(model.SerializeToString())
+    data = model.SerializeToString()
+    difference = compare(net, data, _random_frames(grid) if frames_z_m is None else frames_z_m)
+    if not difference <= MAX_DIFFERENCE:
+        raise MappingError(f"onnxruntime and torch differ by {difference:.2e}, allowed is {MAX_DIFFERENCE:.0e}.")
     try:
-        difference = compare(net, part, _random_frames(grid) if frames_z_m is None else frames_z_m)
-        if not difference <= MAX_DIFFERENCE:
-            raise MappingError(f"onnxruntime and torch differ by {difference:.2e}, allowed is {MAX_DIFFERENCE:.0e}.")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+    except OSError as error:
+        raise MappingError(f"Cannot write the mapper '{path}': {error.strerror or error}.") from error
     return difference
 
 
-def compare(net: torch.nn.Module, path: Path, frames_z_m: torch.Tensor) -> float:
+def compare(net: torch.nn.Module, model: str | Path | bytes, frames_z_m: torch.Tensor) -> float:
     """Largest absolute difference of means and log variances between a file and its network, in batches and singly."""
-    mapper = OnnxMapper(path)
+    mapper = OnnxMapper(model)
     with torch.inference_mode():
         expected = [part.numpy() for part in net(frames_z_m)]
     inputs = frames_z_m.numpy()

@@ -7,7 +7,6 @@ where no file of them is at hand.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.npz import ZIP_ERRORS, read_npz
+from gantry_hardware.whole_files import whole_file
 from gantry_mapping.learn.rays import RasterError
 
 Heights = NDArray[np.float32]
@@ -200,10 +201,15 @@ def cut_patch(rasters: Sequence[Heights], rng: np.random.Generator, size: int) -
     return _solid(piece[::-1] if rng.random() < 0.5 else piece)
 
 
+_MAX_RASTER_BYTES = 2**32
+"""Largest size of all rasters of a file."""
+
+
 def save_rasters(path: str | Path, rasters: Mapping[str, Heights], resolution_m: float) -> None:
     """Write rasters for :func:`load_rasters`; heights are kept to 1 mm at best (float16 would not keep that)."""
     arrays = {name: np.asarray(raster, dtype=np.float32) for name, raster in rasters.items()}
-    np.savez_compressed(path, allow_pickle=False, **arrays, **{RESOLUTION_KEY: np.float64(resolution_m)})
+    with whole_file(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays, **{RESOLUTION_KEY: np.float64(resolution_m)})
 
 
 def load_rasters(path: str | Path) -> tuple[dict[str, Heights], float]:
@@ -213,9 +219,8 @@ def load_rasters(path: str | Path) -> tuple[dict[str, Heights], float]:
         RasterError: If the file is missing, damaged, or holds something else.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_npz(Path(path).read_bytes(), _MAX_RASTER_BYTES)
+    except ZIP_ERRORS as error:
         raise RasterError(f"Cannot read rasters from '{path}': {error}") from error
     if RESOLUTION_KEY not in arrays:
         raise RasterError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,15 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from gantry_hardware.checked_files import read_checked, write_checked
+from gantry_hardware.json_file import as_plain, parse_json, read_json
+from gantry_hardware.one_process import require_one_process
+from gantry_hardware.rescue import saving_on_error
 from gantry_hardware.structured import from_plain
+from gantry_hardware.whole_files import write_whole, write_whole_json
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss
 from gantry_mapping.learn.samples import Frames, FrameSource, SampleCfg
 from gantry_mapping.learn.unet import GuidedMapNet, MapNet, make_net
 
-CHECKPOINT, CONFIG, CURVE = "mapper.pt", "mapper.json", "curve.csv"
-"""Files of a training's folder."""
+CHECKPOINT, OLDER, CONFIG, CURVE = "mapper.pt", "mapper.older.pt", "mapper.json", "curve.csv"
+"""Files of a training's folder: the newest checkpoint, the one before, configuration, and learning curve."""
 _HELD_OUT_STEP = 1 << 40
 """Steps from here on make the frames that the training is judged by, which it never sees."""
 
@@ -69,6 +76,10 @@ class TrainCfg:
                 raise MappingError(f"{name} is {getattr(self, name)}, expected 1 or more.")
 
 
+class _UnwritableError(MappingError):
+    """A checkpoint cannot be written."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """Where a training is."""
@@ -96,11 +107,13 @@ class MapTraining:
 
     Raises:
         MappingError: If there is nothing to resume, or it was begun with another configuration.
+        GantryError: If a launcher has started several processes.
     """
 
     def __init__(
         self, cfg: TrainCfg, folder: Path, rasters: Mapping[str, Heights] | None = None, *, resume: bool = False
     ) -> None:
+        require_one_process()
         self.cfg = cfg
         self.folder = folder
         self.source = FrameSource(cfg.samples, cfg.seed, rasters)
@@ -110,21 +123,34 @@ class MapTraining:
         torch.manual_seed(cfg.seed)
         self.net = make_net(cfg.network)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=cfg.learning_rate)
+        self._saved = 0
+        """Updates at the newest checkpoint."""
         self._held_out: Frames | None = None
         self._made: dict[int, Frames] = {}
         if resume:
             self._load()
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / CONFIG).write_text(json.dumps(asdict(cfg), indent=1), encoding="utf-8")
-            (folder / CURVE).write_text("", encoding="utf-8")
+            write_whole_json(folder / CONFIG, asdict(cfg))
+            write_whole(folder / CURVE, b"")
 
     def run(self, on_progress: Callable[[Progress], None] | None = None, max_wall_s: float = math.inf) -> bool:
         """Train to the end, or until ``max_wall_s`` is over; the rate falls as if it went on to the end.
 
         Returns:
             Whether it is complete.
+
+        Raises:
+            MappingError: If the loss is not finite any more, or a checkpoint cannot be written.
+            Exception: What making the frames raises; what was learned until then is saved first.
         """
+        with saving_on_error(self._save_rest, _UnwritableError):
+            self._update_to_the_end(on_progress, max_wall_s)
+        if not self.metrics:  # nothing was left to do
+            self.metrics = self.judge()
+        return self.step >= self.cfg.steps
+
+    def _update_to_the_end(self, on_progress: Callable[[Progress], None] | None, max_wall_s: float) -> None:
         begin = time.monotonic() - self.wall_s
         while self.step < self.cfg.steps:
             self.metrics["loss"] = self._update()
@@ -139,9 +165,6 @@ class MapTraining:
                 on_progress(Progress(self.step, self.cfg.steps, frames, self.wall_s, dict(self.metrics)))
             if stop:
                 break
-        if not self.metrics:  # nothing was left to do
-            self.metrics = self.judge()
-        return self.step >= self.cfg.steps
 
     def judge(self) -> dict[str, float]:
         """Scores on frames that training never sees: losses, errors in cm, and how honest the deviation is."""
@@ -149,8 +172,12 @@ class MapTraining:
             self._held_out = self.source.batch(_HELD_OUT_STEP, self.cfg.judge_batch)
         return judge_frames(self.net, self._held_out)
 
-    def save(self) -> None:
-        """Write the checkpoint beside the old one, then in its place."""
+    def save(self) -> Path:
+        """Write the checkpoint with its SHA-256, and keep the one before.
+
+        Raises:
+            MappingError: If it cannot be written; those before are untouched.
+        """
         state = {
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -158,12 +185,23 @@ class MapTraining:
             "wall_s": self.wall_s,
             "config": json.dumps(asdict(self.cfg)),
         }
-        part = self.folder / (CHECKPOINT + ".part")
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        path, older, fresh = (self.folder / name for name in (CHECKPOINT, OLDER, f"{CHECKPOINT}.new"))
         try:
-            torch.save(state, part)
-            os.replace(part, self.folder / CHECKPOINT)
-        except (OSError, RuntimeError) as error:  # torch tells of a full disk with a RuntimeError
-            raise MappingError(f"Cannot write the checkpoint '{self.folder / CHECKPOINT}': {error}") from error
+            write_checked(fresh, lambda file: file.write(buffer.getbuffer()))
+            if path.is_file():
+                os.replace(path, older)  # killed here, a continuation takes the older one
+            os.replace(fresh, path)
+        except OSError as error:
+            raise _UnwritableError(f"Cannot write the checkpoint '{path}': {error.strerror or error}.") from error
+        self._saved = self.step
+        return path
+
+    def _save_rest(self) -> Path | None:
+        """Save the updates since the last checkpoint."""
+        finite = all(bool(torch.isfinite(values).all()) for values in self.net.parameters())
+        return self.save() if finite and self.step > self._saved else None
 
     def _update(self) -> float:
         cfg = self.cfg
@@ -178,6 +216,8 @@ class MapTraining:
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), cfg.grad_norm)
         self.optimizer.step()
         self.step += 1
+        if not math.isfinite(float(loss.detach())):
+            raise MappingError(f"The loss stopped being finite at update {self.step}; a lower learning rate may help.")
         return float(loss.detach())
 
     def _frames(self, step: int) -> Frames:
@@ -205,12 +245,24 @@ class MapTraining:
             file.write(",".join(f"{value:.6g}" for value in row.values()) + "\n")
 
     def _load(self) -> None:
-        state = read_checkpoint(self.folder)
-        if json.loads(state["config"]) != json.loads(json.dumps(asdict(self.cfg))):
+        path, state = _newest(self.folder)
+        if parse_json(state["config"], "its config", allow_nan=True, error=MappingError) != as_plain(asdict(self.cfg)):
             raise MappingError(f"The training in '{self.folder}' was begun with another configuration; see {CONFIG}.")
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.wall_s = int(state["step"]), float(state["wall_s"])
+        self._saved = self.step
+        damaged = self.folder / CHECKPOINT
+        if path != damaged and damaged.exists():  # it must not take the place of the intact one
+            os.replace(damaged, damaged.with_name(f"{CHECKPOINT}.damaged"))
+        self._cut_curve()
+
+    def _cut_curve(self) -> None:
+        """Leave out what an earlier session noted beyond the checkpoint that is continued from."""
+        path = self.folder / CURVE
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+        kept = [line for line in lines[1:] if line.endswith("\n") and float(line.split(",")[0]) <= self.step]
+        write_whole(path, "".join([*lines[:1], *kept] if kept else []).encode())
 
 
 def learning_rate_share(step: int, steps: int, warm_up_steps: int) -> float:
@@ -248,20 +300,32 @@ def judge_frames(net: torch.nn.Module, frames: Frames, chunk: int = 256) -> dict
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """The checkpoint of a folder: tensors and plain values only.
+    """The newest intact checkpoint of a folder, tensors and plain values only; says so where it is the older one.
 
     Raises:
-        MappingError: If it is missing or cannot be read.
+        MappingError: If there is none.
     """
-    path = folder / CHECKPOINT
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise MappingError(f"There is no checkpoint '{path}' to go on from.") from error
-    except Exception as error:  # torch raises many kinds for damaged files
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MappingError(f"Cannot read the checkpoint '{path}': {reason}") from error
-    return state
+    return _newest(folder)[1]
+
+
+def _newest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    problems: list[str] = []
+    for name in (CHECKPOINT, OLDER):
+        path = folder / name
+        try:
+            state = torch.load(io.BytesIO(read_checked(path)), map_location="cpu", weights_only=True)
+        except FileNotFoundError:
+            continue
+        except MemoryError:
+            raise
+        except Exception as error:  # torch raises many kinds for what is no checkpoint
+            reason = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")
+            problems.append(f"Cannot read the checkpoint '{path}': {reason}.")
+        else:
+            if problems:
+                print(f"{problems[0]} Using the older '{path}', which is intact.", file=sys.stderr, flush=True)
+            return path, state
+    raise MappingError(" ".join(problems) or f"There is no checkpoint '{folder / CHECKPOINT}' to go on from.")
 
 
 def read_config(folder: Path) -> TrainCfg:
@@ -272,7 +336,7 @@ def read_config(folder: Path) -> TrainCfg:
     """
     path = folder / CONFIG
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, allow_nan=True)
     except (OSError, ValueError) as error:
         raise MappingError(f"'{folder}' holds no training of a mapper: {error}") from error
     return from_plain(TrainCfg, data, CONFIG, MappingError)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
-from gantry_policies.checkpoint import CheckpointError, load_checkpoint
+from gantry_policies.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
 from gantry_policies.imitation.networks import ChunkTransformer, make_network
@@ -113,34 +113,23 @@ def save_policy(policy: BcPolicy, run_dir: Path, step: int, provenance: Mapping[
     """
     path = run_dir / POLICIES / f"policy_{step}.pt"
     shapes = {key: list(shape) for key, shape in policy.obs_shapes.items()}
-    buffer = io.BytesIO()
-    torch.save(
-        {
-            "format": FORMAT,
-            "cfg": json.dumps(asdict(policy.cfg)),
-            "obs_shapes": shapes,
-            "action_size": policy.action_size,
-            "step": step,
-            "provenance": json.dumps(dict(provenance)),
-            "weights": {name: value.cpu() for name, value in policy.state_dict().items()},
-        },
-        buffer,
-    )
-    part = path.with_suffix(".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(buffer.getvalue())
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise CheckpointError(f"Cannot write the policy {path}: {error.strerror or error}.") from error
+    state = {
+        "format": FORMAT,
+        "cfg": json.dumps(asdict(policy.cfg)),
+        "obs_shapes": shapes,
+        "action_size": policy.action_size,
+        "step": step,
+        "provenance": json.dumps(dict(provenance)),
+        "weights": {name: value.cpu() for name, value in policy.state_dict().items()},
+    }
+    write_state(path, state, "the policy")
     return path
 
 
 def list_policies(run_dir: Path) -> dict[int, Path]:
     """Policies of a run by the updates that they were trained with, fewest first."""
-    found = {int(path.stem.removeprefix("policy_")): path for path in (run_dir / POLICIES).glob("policy_*.pt")}
-    return dict(sorted(found.items()))
+    names = ((re.fullmatch(r"policy_(\d+)\.pt", path.name), path) for path in (run_dir / POLICIES).glob("policy_*.pt"))
+    return dict(sorted((int(match[1]), path) for match, path in names if match))
 
 
 def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
@@ -148,7 +137,7 @@ def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
 
     Args:
         run_dir: Folder of the run.
-        step: Updates that it was trained with; the most trained one if None.
+        step: Updates that it was trained with; the most trained one that is intact if None.
 
     Raises:
         CheckpointError: If there is none, it is damaged, or it is no such policy.
@@ -157,19 +146,35 @@ def load_policy(run_dir: str | Path, step: int | None = None) -> LoadedPolicy:
     if not known or (step is not None and step not in known):
         asked = "policy" if step is None else f"policy of step {step}"
         raise CheckpointError(f"There is no {asked} in '{run_dir}'; it has steps {list(known) or '(none)'}.")
-    path = known[max(known) if step is None else step]
-    state = load_checkpoint(path)
+    path, state = _intact(known) if step is None else (known[step], load_checkpoint(known[step]))
     try:
         if state["format"] != FORMAT:
             raise CheckpointError(f"Policy {path} has format {state['format']}, expected {FORMAT}.")
-        cfg = from_plain(BcCfg, json.loads(state["cfg"]), "bc")
+        cfg = from_plain(BcCfg, parse_json(state["cfg"], "its cfg", allow_nan=True), "bc")
         policy = BcPolicy(cfg, state["obs_shapes"], state["action_size"])
         policy.load_state_dict(state["weights"])
-        loaded = LoadedPolicy(policy, int(state["step"]), json.loads(state["provenance"]))
+        loaded = LoadedPolicy(
+            policy, int(state["step"]), parse_json(state["provenance"], "its provenance", allow_nan=True)
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is no cloned policy: {' '.join(str(error).split())}") from error
     policy.requires_grad_(False).eval()
     return loaded
+
+
+def _intact(known: dict[int, Path]) -> tuple[Path, dict[str, Any]]:
+    """The most trained policy that can be read; says which were left out."""
+    problems: list[str] = []
+    for path in reversed(known.values()):
+        try:
+            state = load_checkpoint(path)
+        except CheckpointError as error:
+            problems.append(str(error))
+        else:
+            if problems:
+                tell_stderr(f"{' '.join(problems)} Using the older {path.name}, which is intact.")
+            return path, state
+    raise CheckpointError(" ".join(problems))
 
 
 class Planner:

@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import as_plain, parse_json
+from gantry_hardware.one_process import require_one_process
 from gantry_policies.checkpoint import (
     CheckpointError,
     load_newest,
     save_checkpoint,
+    set_aside_newer,
 )
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks, Shuffle
@@ -26,6 +29,7 @@ from gantry_policies.offpolicy.augment import shifted
 from gantry_policies.offpolicy.env import STATE, StepEnv
 from gantry_policies.offpolicy.evaluation import Evaluation, evaluate
 from gantry_policies.offpolicy.metrics_log import MetricsLog
+from gantry_policies.rescue import all_finite, saving_on_error
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""
@@ -82,6 +86,7 @@ class BcTrainer:
         self.cfg, self.run_dir, self.data = cfg, run_dir, data
         self.step = 0
         """Updates so far."""
+        require_one_process()
         with torch.random.fork_rng():
             torch.manual_seed(cfg.seed)
             self.policy = BcPolicy(cfg, data.obs_shapes, data.action_size).to(device)
@@ -96,6 +101,8 @@ class BcTrainer:
         self._sums: dict[str, float] = {}
         self._summed = 0
         self._stop = False
+        self._saved = 0
+        """Updates at the newest checkpoint."""
         self._log = MetricsLog(None, 0)
 
     def stop(self) -> None:
@@ -115,27 +122,15 @@ class BcTrainer:
             GantryError: If the loss is not finite any more.
             CheckpointError: If a checkpoint or a policy cannot be written.
             OSError: If the metrics cannot be written.
+            Exception: What data or environments raise; what was learned until then is saved first.
         """
         cfg, threads = self.cfg, torch.get_num_threads()
         torch.set_num_threads(self._threads)
         self._log = MetricsLog(self.run_dir, self._rows)
         tell = on_progress or (lambda progress: None)
-        saved = began = time.perf_counter()
         try:
-            while self.step < cfg.steps and not self._stop:
-                self._update()
-                last = self.step == cfg.steps
-                due = self.step % cfg.log_every_steps == 0
-                metrics = self._metrics() if due or last else None
-                self._wall_s += time.perf_counter() - began
-                if metrics is not None:
-                    self._write(BcProgress(self.step, cfg.steps, self._wall_s, metrics), tell)
-                if last or (cfg.eval_every_steps and self.step % cfg.eval_every_steps == 0):
-                    self._keep(tell)
-                if time.perf_counter() - saved > cfg.save_every_s:
-                    self.save_checkpoint()
-                    saved = time.perf_counter()
-                began = time.perf_counter()
+            with saving_on_error(self._save_rest):
+                self._update_to_the_end(tell)
         finally:
             self._log.close()
             torch.set_num_threads(threads)
@@ -145,6 +140,24 @@ class BcTrainer:
             save_policy(self.policy, self.run_dir, self.step, self._provenance)
         self.save_checkpoint()
         return finished
+
+    def _update_to_the_end(self, tell: Callable[[BcProgress], None]) -> None:
+        cfg = self.cfg
+        saved = began = time.perf_counter()
+        while self.step < cfg.steps and not self._stop:
+            self._update()
+            last = self.step == cfg.steps
+            due = self.step % cfg.log_every_steps == 0
+            metrics = self._metrics() if due or last else None
+            self._wall_s += time.perf_counter() - began
+            if metrics is not None:
+                self._write(BcProgress(self.step, cfg.steps, self._wall_s, metrics), tell)
+            if last or (cfg.eval_every_steps and self.step % cfg.eval_every_steps == 0):
+                self._keep(tell)
+            if time.perf_counter() - saved > cfg.save_every_s:
+                self.save_checkpoint()
+                saved = time.perf_counter()
+            began = time.perf_counter()
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """The policy as it is in the environments.
@@ -176,13 +189,13 @@ class BcTrainer:
             total, count = total + float(self.policy.losses(chunks)["l1"]) * steps, count + steps
         return total / count
 
-    def save_checkpoint(self) -> None:
-        """Write everything that an exact continuation needs: network, optimiser, counters.
+    def save_checkpoint(self) -> Path | None:
+        """Write everything that an exact continuation needs: network, optimiser, counters; nothing without a folder.
 
         Chance needs nothing there, since each update draws from its own number.
         """
         if self.run_dir is None:
-            return
+            return None
         self._rows = self._log.rows
         state = {
             "cfg": json.dumps(asdict(self.cfg)),
@@ -195,10 +208,17 @@ class BcTrainer:
             "sums": self._sums,
             "summed": self._summed,
         }
-        save_checkpoint(self.run_dir / CHECKPOINTS, self.step, state, keep=2)
+        path = save_checkpoint(self.run_dir / CHECKPOINTS, self.step, state, keep=2)
+        self._saved = self.step
+        return path
+
+    def _save_rest(self) -> Path | None:
+        """Save the updates since the last checkpoint."""
+        worth = self.step > self._saved and all_finite([self.policy.state_dict(), self._optimizer.state_dict()])
+        return self.save_checkpoint() if worth else None
 
     def resume(self) -> Path:
-        """Continue from the newest readable checkpoint of the run folder.
+        """Continue from the newest intact checkpoint of the run folder; says so where newer ones are damaged.
 
         Raises:
             CheckpointError: If there is none, or it belongs to another configuration or other data.
@@ -212,13 +232,15 @@ class BcTrainer:
             self._optimizer.load_state_dict(state["optimizer"])
             self.step, self._wall_s, self._rows = state["step"], state["wall_s"], state["rows"]
             self._sums, self._summed = dict(state["sums"]), state["summed"]
+            self._saved = self.step
+            set_aside_newer(path)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             text = " ".join(str(error).split())
             raise CheckpointError(f"Checkpoint {path} does not fit this training: {text}") from error
         return path
 
     def _refuse_other(self, path: Path, state: dict[str, Any]) -> None:
-        mine, theirs = json.loads(json.dumps(asdict(self.cfg))), json.loads(state["cfg"])
+        mine, theirs = as_plain(asdict(self.cfg)), parse_json(state["cfg"], "its cfg", allow_nan=True)
         other = [name for name in mine if name not in _MAY_CHANGE and mine[name] != theirs.get(name)]
         if other:
             name = other[0]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.border import require_finite
 from gantry_policies.offpolicy.bases import BasePolicy
 from gantry_policies.offpolicy.config import WARMUPS
 from gantry_policies.offpolicy.env import EnvStep, Observation, StepEnv, on_device
@@ -78,6 +79,7 @@ class Collector:
         if self.base is not None:
             self.base.reset()
         self._obs = self.env.reset()
+        require_finite([(f"an observation '{key}'", value) for key, value in self._obs.items()], "a reset")
         self._base_action = self._base_acts(self._obs)
 
     @torch.no_grad()
@@ -90,15 +92,18 @@ class Collector:
             noise: Half-width of the noise around the base's action in a warm-up by it, in scaled units.
 
         Raises:
-            GantryError: If the base should act and there is none, or an action or a reward is not finite.
+            GantryError: If the base should act and there is none, or an action is not finite.
+            NotFiniteError: If an environment gave a reward or an observation that is not finite.
         """
         if self._obs is None:
             self.reset()
         assert self._obs is not None
         action = self._choose(self._obs, how, noise)
+        if not bool(torch.isfinite(action).all()):
+            raise GantryError(f"The policy's action is not finite after {self.env_steps} environment steps.")
         step = self.env.step(self.learner.action_scaler.unscale(action).to(self.env.device))
-        if not bool(torch.isfinite(action).all() and torch.isfinite(step.reward).all()):
-            raise GantryError(f"An action or a reward is not finite after {self.env_steps} environment steps.")
+        seen = [(f"an observation '{key}'", part[key]) for part in (step.next_obs, step.obs) for key in part]
+        require_finite([("a reward", step.reward), *seen], f"the step after {self.env_steps} environment steps")
         next_base, now_base = self._base_after(step)
         # Without a correction to learn, what the base wanted is not stored.
         stores = self.replay.with_base
@@ -116,10 +121,14 @@ class Collector:
         self._obs, self._base_action = step.obs, now_base
         self.env_steps += self.env.num_envs
 
-    def state(self) -> dict[str, Any]:
-        """What an exact continuation needs; of environments that offer their state, and of others the counters."""
+    def state(self, *, inside: bool = True) -> dict[str, Any]:
+        """What an exact continuation needs; of environments that offer their state, and of others the counters.
+
+        Args:
+            inside: Whether to ask the environments for their state; not where they have broken down.
+        """
         state: dict[str, Any] = {"env_steps": self.env_steps, "recent": list(self._recent), "inside": None}
-        whole = isinstance(self.env, Resumable) and (self.base is None or isinstance(self.base, Resumable))
+        whole = inside and isinstance(self.env, Resumable) and (self.base is None or isinstance(self.base, Resumable))
         if self._obs is not None and whole:
             state["inside"] = {
                 "obs": self._obs,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
+
+from gantry_hardware.json_file import JsonSyntaxError, parse_json
+from gantry_hardware.whole_files import write_whole
 
 METRICS_FILE = "metrics.jsonl"
 """One JSON object a line; ``kind`` says what it is: ``train`` or ``eval``."""
@@ -31,9 +33,7 @@ class MetricsLog:
         run_dir.mkdir(parents=True, exist_ok=True)
         path = run_dir / METRICS_FILE
         kept = path.read_text().splitlines(keepends=True)[:rows] if rows and path.is_file() else []
-        part = path.with_suffix(".part")
-        part.write_text("".join(kept))
-        os.replace(part, path)
+        write_whole(path, "".join(kept).encode())
         self._file = path.open("a")
 
     def write(self, row: dict[str, Any]) -> None:
@@ -58,8 +58,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text().splitlines():
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
+            rows.append(parse_json(line, f"a line of '{path}'", allow_nan=True))
+        except JsonSyntaxError:
             break
     return rows
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gantry_hardware.checked_files import verify, write_checked
 from gantry_hardware.errors import GantryError
+from gantry_policies.memory import require_memory
 from gantry_policies.offpolicy.batches import Batch, Lookahead
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, Observation
 
@@ -43,6 +46,7 @@ class ReplayBuffer:
 
     Raises:
         ReplayError: If the capacity is less than three frames an environment.
+        OutOfMemoryError: If it takes more memory than there is.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class ReplayBuffer:
         self.slots = capacity // num_envs
         if self.slots < 3:
             raise ReplayError(f"A capacity of {capacity} frames is too little for {num_envs} environments; 3 each.")
+        require_replay_memory(capacity, obs_shapes, action_size, with_base, device)
         self.with_base = with_base
         self.device = device
         total = self.slots * num_envs
@@ -257,8 +262,11 @@ class ReplayBuffer:
         """``(m, ...)``: what was observed at the beginning of every transition."""
         return self._frames[key][self.transitions()]
 
-    def save(self, path: Path) -> None:
-        """Write everything into a file, whole or not at all; arrays only, nothing that could run.
+    def save(self, path: Path) -> str:
+        """Write everything into a file with its SHA-256, whole or not at all; arrays only, nothing that could run.
+
+        Returns:
+            The SHA-256, 64 hexadecimal digits.
 
         Raises:
             ReplayError: If it cannot be written.
@@ -269,17 +277,10 @@ class ReplayBuffer:
         arrays |= {f"shape:{key}": torch.tensor(memory.shape[1:]) for key, memory in self._frames.items()}
         arrays |= {"shape:action": torch.tensor(self._rows["action"].shape[1:])}
         arrays |= {"cursor": self._cursor, "open": self._open, "slots": torch.tensor([self.slots, self.num_envs])}
-        part = path.with_suffix(".part")
+        found: dict[str, Any] = {key: value.cpu().numpy() for key, value in arrays.items()}
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                np.savez(file, **{key: value.cpu().numpy() for key, value in arrays.items()})  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
+            return write_checked(path, lambda file: np.savez(file, **found))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
             raise ReplayError(f"Cannot write the replay buffer {path}: {error.strerror or error}.") from error
 
     @classmethod
@@ -358,11 +359,34 @@ class ReplayBuffer:
         return index
 
 
+def require_replay_memory(
+    capacity: int, obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, with_base: bool, device: str
+) -> None:
+    """Refuse a replay buffer that does not fit into memory.
+
+    Args:
+        capacity: Frames of all environments together.
+        obs_shapes: Shape of one observation, by key.
+        action_size: Numbers of an action.
+        with_base: Whether the actions of a base policy are stored along.
+        device: Where the memory is to be.
+
+    Raises:
+        OutOfMemoryError: With what is needed and what is available.
+    """
+    # Actions and rewards are floats, five flags are bytes.
+    frame = 4 * action_size * (2 if with_base else 1) + 4 + 5
+    frame += sum(math.prod(shape) * (1 if key.startswith(IMAGE_PREFIX) else 4) for key, shape in obs_shapes.items())
+    setting = f"a smaller train.capacity helps, {frame} bytes a frame"
+    require_memory(capacity * frame, f"A replay buffer of {capacity} frames", setting, device)
+
+
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
+        verify(path)
         yield
-    except ReplayError:
+    except (ReplayError, MemoryError):
         raise
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -12,14 +12,9 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import (
-    UnusableCheckpointError,
-    list_checkpoints,
-    load_newest,
-    random_state,
-    restore_random_state,
-    save_checkpoint,
-)
+from gantry_hardware.one_process import require_one_process
+from gantry_policies.checkpoint import UnusableCheckpointError, random_state, restore_random_state
+from gantry_policies.memory import OutOfMemoryError
 from gantry_policies.offpolicy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.offpolicy.collecting import Collector, Resumable
 from gantry_policies.offpolicy.config import TrainCfg
@@ -30,9 +25,9 @@ from gantry_policies.offpolicy.learner import Learner
 from gantry_policies.offpolicy.metrics_log import MetricsLog
 from gantry_policies.offpolicy.policy import LearnedPolicy
 from gantry_policies.offpolicy.replay import ReplayBuffer
-
-CHECKPOINTS = "checkpoints"
-"""Folder of a run's checkpoints and replay buffers."""
+from gantry_policies.offpolicy.saving import CHECKPOINTS as CHECKPOINTS
+from gantry_policies.offpolicy.saving import Saver
+from gantry_policies.rescue import all_finite, saving_on_error
 
 
 class DivergedError(GantryError):
@@ -87,7 +82,8 @@ class Trainer:
     Args:
         env: What to train in; stepped with one thread.
         cfg: How.
-        run_dir: Folder for metrics and checkpoints; None to write nothing.
+        run_dir: Folder for metrics and checkpoints; None to write nothing, so that what was learned lives no longer
+            than this object.
         base: Frozen base of a residual, or for the warm-up alone.
         demos: Demonstrations, if any.
         eval_env: What to evaluate in; ``env`` if None, whose episodes are then cut short by every evaluation.
@@ -96,7 +92,8 @@ class Trainer:
         learn_threads: Threads of torch while learning.
 
     Raises:
-        GantryError: If the configuration asks for a base or demonstrations that are not there.
+        GantryError: If the configuration asks for a base or demonstrations that are not there, the replay buffer does
+            not fit into memory, or a launcher has started several processes.
     """
 
     def __init__(
@@ -112,6 +109,7 @@ class Trainer:
         device: str = "cpu",
         learn_threads: int = 1,
     ) -> None:
+        require_one_process()
         _check(cfg, env, base, demos, eval_env, eval_base)
         self.cfg = cfg
         self.run_dir = run_dir
@@ -131,6 +129,8 @@ class Trainer:
         self._threads = learn_threads
         self._stop = False
         self._log = MetricsLog(None, 0)
+        self._saver = None if run_dir is None else Saver(run_dir)
+        self._saved = self._learned()
 
     def stop(self) -> None:
         """End after the current step, checkpoint included; safe to call from a signal handler."""
@@ -149,30 +149,35 @@ class Trainer:
             DivergedError: If a loss is not finite any more.
             CheckpointError: If a checkpoint cannot be written.
             OSError: If the metrics cannot be written.
+            Exception: What the environments raise; what was learned until then is saved first.
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         self._log = MetricsLog(self.run_dir, self.course.rows)
         tell = on_progress or (lambda progress: None)
-        saved = began = time.perf_counter()
         finished = True
         try:
-            for progress in self._run():
-                self.course.wall_s += time.perf_counter() - began
-                if progress is not None:
-                    self._write(progress, tell)
-                if self._stop:
-                    finished = False
-                    break
-                if time.perf_counter() - saved > self.cfg.save_every_s:
-                    self.save_checkpoint()
-                    saved = time.perf_counter()
-                began = time.perf_counter()
+            with saving_on_error(self._save_rest):
+                finished = self._work_to_the_end(tell)
         finally:
             self._log.close()
             torch.set_num_threads(threads)
         self.save_checkpoint()
         return finished
+
+    def _work_to_the_end(self, tell: Callable[[TrainingProgress], None]) -> bool:
+        saved = began = time.perf_counter()
+        for progress in self._run():
+            self.course.wall_s += time.perf_counter() - began
+            if progress is not None:
+                self._write(progress, tell)
+            if self._stop:
+                return False
+            if time.perf_counter() - saved > self.cfg.save_every_s:
+                self.save_checkpoint()
+                saved = time.perf_counter()
+            began = time.perf_counter()
+        return True
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """The policy as it is, without exploring; the training's own environments begin new episodes if they are used.
@@ -185,33 +190,42 @@ class Trainer:
             self.collector.reset()
         return result
 
-    def save_checkpoint(self) -> None:
-        """Write everything that an exact continuation needs: networks, buffers, counters, random generators."""
-        if self.run_dir is None:
-            return
-        folder, number = self.run_dir / CHECKPOINTS, self.collector.env_steps
+    def save_checkpoint(self) -> Path | None:
+        """Write everything that an exact continuation needs: networks, buffers, counters, random generators; nothing
+        without a folder."""
+        return self._write_checkpoint(inside=True)
+
+    def _write_checkpoint(self, *, inside: bool) -> Path | None:
+        """Save; without what is inside the environments, they begin new episodes in a continuation."""
+        if self._saver is None:
+            return None
         self.course.rows = self._log.rows
+        looks = self._eval_env if inside and isinstance(self._eval_env, Resumable) else None
         state = {
             "learner": self.learner.state_dict(),
             "course": asdict(self.course),
-            "collector": self.collector.state(),
-            "eval_env": self._eval_env.training_state() if isinstance(self._eval_env, Resumable) else None,
+            "collector": self.collector.state(inside=inside),
+            "eval_env": None if looks is None else looks.training_state(),
             "warmup_generator": self._generator.get_state(),
             "random": random_state(),
             "base": self._fingerprint,
         }
-        if self.demos is not None and not _demo_path(folder).is_file():
-            self.demos.save(_demo_path(folder))
-        # The buffer comes first: a checkpoint without its buffer could not be continued.
-        self.replay.save(_replay_path(folder, number))
-        save_checkpoint(folder, number, state, keep=2)
-        kept = {_replay_path(folder, int(path.stem.split("_")[1])) for path in list_checkpoints(folder)}
-        for old in folder.glob("replay_*"):
-            if old not in kept:
-                old.unlink(missing_ok=True)
+        path = self._saver.save(self.collector.env_steps, state, self.replay, self.demos)
+        self._saved = self._learned()
+        return path
+
+    def _save_rest(self) -> Path | None:
+        """Save what was learned since the last checkpoint, though the environments may have broken down."""
+        if self._learned() == self._saved or not all_finite(self.learner.state_dict()):
+            return None
+        return self._write_checkpoint(inside=False)
+
+    def _learned(self) -> tuple[int, ...]:
+        """Numbers that grow with whatever is worth saving."""
+        return self.collector.env_steps, self.learner.actor_updates, self.learner.critic_updates
 
     def resume(self) -> Path:
-        """Continue from the newest readable checkpoint of the run folder.
+        """Continue from the newest intact checkpoint of the run folder; says so where newer ones are damaged.
 
         Environments and bases that offer ``training_state`` and ``restore_training_state`` go on inside their
         episodes; others begin new ones.
@@ -219,10 +233,9 @@ class Trainer:
         Raises:
             UnusableCheckpointError: If there is none, or it does not fit this training's configuration.
         """
-        if self.run_dir is None:
+        if self._saver is None:
             raise UnusableCheckpointError("There is nothing to resume without a folder of the run.")
-        folder = self.run_dir / CHECKPOINTS
-        path, state = load_newest(folder)
+        path, state = self._saver.newest()
         if not is_same_base(state.get("base"), self._fingerprint):
             raise UnusableCheckpointError(
                 f"The base is another one than the one that checkpoint {path} was trained with, and what is stored "
@@ -231,17 +244,21 @@ class Trainer:
         try:
             self.learner.load_state_dict(state["learner"])
             self.course = Course(**state["course"])
-            if _demo_path(folder).is_file():
-                self.demos = ReplayBuffer.loaded(_demo_path(folder), self.learner.device)
-            self.replay.load(_replay_path(folder, state["collector"]["env_steps"]))
+            self.demos = self._saver.load_demos(
+                state, self.learner.device, self._demo_buffer if self._demonstrated else None
+            )
+            self._saver.load_replay(path, state, self.replay)
             self.collector.restore(state["collector"])
             if state["eval_env"] is not None and isinstance(self._eval_env, Resumable):
                 self._eval_env.restore_training_state(state["eval_env"])
             self._generator.set_state(state["warmup_generator"])
             restore_random_state(state["random"])
-        except (GantryError, KeyError, TypeError) as error:
+        except OutOfMemoryError:
+            raise
+        except (GantryError, KeyError, TypeError, ValueError, RuntimeError) as error:
             text = " ".join(str(error).split())
             raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's configuration: {text}") from error
+        self._saved = self._learned()
         return path
 
     def _run(self) -> Iterator[TrainingProgress | None]:
@@ -288,9 +305,12 @@ class Trainer:
                 self.learner.action_scaler.fit(demo_action_rows(demos), cfg.learner.actor.action_scale)
             self.learner.state_scaler.fit(demo_states(demos))
             self.course.scaled = True
-            base = self.collector.base if cfg.learner.actor.residual else None
-            self.demos = demo_buffer(demos, self.learner.action_scaler, base, self.learner.device)
+            self.demos = self._demo_buffer()
         self.course.prepared = True
+
+    def _demo_buffer(self) -> ReplayBuffer:
+        base = self.collector.base if self.cfg.learner.actor.residual else None
+        return demo_buffer(self._demonstrated, self.learner.action_scaler, base, self.learner.device)
 
     def _evaluations(self, phase: str) -> Iterator[TrainingProgress]:
         course, every = self.course, self.cfg.eval_every_steps
@@ -350,14 +370,6 @@ class Trainer:
             }
         )
         tell(progress)
-
-
-def _replay_path(folder: Path, env_steps: int) -> Path:
-    return folder / f"replay_{env_steps}.npz"
-
-
-def _demo_path(folder: Path) -> Path:
-    return folder / "demos.npz"
 
 
 def _check(

@@ -43,8 +43,9 @@ def copy_base(source: Path, folder: Path) -> None:
 
     Raises:
         RunError: If it cannot be copied.
+        CheckpointError: If none of its policies is intact.
     """
-    newest = max(list_policies(source).items())[1]
+    newest = list_policies(source)[load_policy(source).step]  # of those that are intact
     target = folder / BASE_FOLDER
     try:
         (target / POLICIES).mkdir(parents=True, exist_ok=True)

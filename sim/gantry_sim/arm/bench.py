@@ -7,7 +7,6 @@ by the ordinary commands, each in a process of its own; what is there already is
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from gantry_deploy.metrics import rate_interval
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
 from gantry_policies.offpolicy.training import CHECKPOINTS
+from gantry_sim.run_place import read_run_file
 from gantry_sim.sweep import SCORED, TRAINED, call_gantry, hold_plan
 
 CLONED = "bc"
@@ -186,7 +186,7 @@ def collect_results(cfg: BenchCfg, output: Path) -> dict[str, Any]:
     for run in planned(cfg, output):
         if run.method not in cfg.methods or not (run.folder / SCORED).is_file():
             continue
-        scored, trained = (json.loads((run.folder / name).read_text()) for name in (SCORED, TRAINED))
+        scored, trained = (read_run_file(run.folder / name) for name in (SCORED, TRAINED))
         entry = methods.setdefault(run.method, {"seeds": [], "hits": 0, "trials": 0})
         share, episodes = scored["success_once"]["mean"], scored["episodes"]
         entry["seeds"].append(run.seed)

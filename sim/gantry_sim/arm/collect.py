@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -32,11 +31,12 @@ from gantry_deploy.dataset.recorder import StepRecorder
 from gantry_deploy.dataset.writer import DatasetWriter
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.golden import action_labels, observation_labels
+from gantry_hardware.json_file import as_plain
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, EnvStep, Observation, StepEnv
 from gantry_policies.offpolicy.env import STATE as STATE_KEY
 from gantry_sim.arm.acting import ExpertActor
 from gantry_sim.run_files import EVALUATION_SEED, write_json
-from gantry_sim.run_place import RunError
+from gantry_sim.run_place import RunError, read_run_file
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.torch_threads import torch_threads
 
@@ -132,10 +132,10 @@ def require_same_notes(cfg: CollectCfg, folder: Path) -> None:
         DatasetError: With both sides.
     """
     try:
-        found = json.loads((folder / NOTES).read_text())
+        found = read_run_file(folder / NOTES)
     except (OSError, ValueError):
         return  # Not ours; whether its features fit is for the writer to say.
-    wanted = json.loads(json.dumps(_notes(cfg)))
+    wanted = as_plain(_notes(cfg))
     for name, value in wanted.items():
         if name == "env" and isinstance(found.get(name), dict):
             for field, inner in value.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, SUCCESS
 from gantry_deploy.dataset.reader import Dataset
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.whole_files import whole_file
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, Observation
@@ -90,13 +90,10 @@ class DemoSet:
         arrays |= {"action": self.action.numpy(), "reward": self.reward.numpy()}
         arrays |= {name: np.array(getattr(self, name)) for name in ("lengths", "terminated", "succeeded")}
         path = folder / DEMOS_FILE
-        part = path.with_suffix(".part")
         try:
-            with part.open("wb") as file:
+            with whole_file(path) as file:
                 np.savez(file, allow_pickle=False, **arrays)
-            os.replace(part, path)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise RunError(f"Cannot write '{path}': {error.strerror or error}.") from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from gantry_policies.offpolicy.policy import PolicyModule
 from gantry_sim.arm.golden import record_golden
 from gantry_sim.arm.sources import Trained
 from gantry_sim.run_files import BUNDLE_FOLDER, EVALUATION_FILE, TRAINING_KEY, trained_commit
+from gantry_sim.run_place import read_run_file
 
 IMAGE_ROWS = 100
 """Steps that are recorded of a policy with cameras, whose pictures fill the bundle."""
@@ -104,5 +104,5 @@ def _card(folder: Path, trained: Trained) -> dict[str, Any]:
     """The environment's configuration in training, and the scores if the run was evaluated."""
     card: dict[str, Any] = {TRAINING_KEY: {"env": asdict(trained.run.preset.env)}}
     with contextlib.suppress(OSError, ValueError):  # It was not evaluated.
-        card["evaluation"] = json.loads((folder / EVALUATION_FILE).read_text())
+        card["evaluation"] = read_run_file(folder / EVALUATION_FILE)
     return card

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import platform
 import re
 import time
@@ -19,6 +18,7 @@ import torch
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import as_plain
 from gantry_hardware.structured import from_plain
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.offpolicy.config import TrainCfg
@@ -27,7 +27,7 @@ from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_m
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.gym.task import find_any_task
 from gantry_sim.run_files import git_commit, hold_run, require_seed, write_json
-from gantry_sim.run_place import ARM_FILES, RunError, require_fresh, trained_task
+from gantry_sim.run_place import ARM_FILES, RunError, read_run_file, require_fresh, trained_task
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.tasks.names import is_arm_task
 
@@ -192,7 +192,7 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
     with hold_run(folder):
         require_fresh(folder)  # Somebody may have been faster.
         if run.has_contract:
-            write_json(folder / CONTRACT_FILE, json.loads(run.contract().to_json()))
+            write_json(folder / CONTRACT_FILE, as_plain(asdict(run.contract())))
         write_json(folder / RUN_CONFIG, record)
     return folder
 
@@ -205,7 +205,7 @@ def read_arm_run(folder: Path) -> ArmRun:
     """
     path = folder / RUN_CONFIG
     try:
-        data = json.loads(path.read_text())
+        data = read_run_file(path)
         task = find_any_task(data["task"])
         shape = preset_of(task, data["preset"])
         env = from_plain(type(shape.env), data["env"], f"{path}: env", RunError)
@@ -241,7 +241,7 @@ def add_arm_session(folder: Path, progress: int) -> None:
     Raises:
         RunError: If that cannot be written.
     """
-    record = json.loads((folder / RUN_CONFIG).read_text())
+    record = read_run_file(folder / RUN_CONFIG)
     record["sessions"] = [*record.get("sessions", []), session_of(progress)]
     write_json(folder / RUN_CONFIG, record)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import read_json_object
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
@@ -141,12 +141,9 @@ def _in_numbers(walk: GazeWalk, terrain: str) -> dict[str, Any]:
 
 def _read_scores(path: Path) -> dict[str, Any]:
     try:
-        scores = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GantryError(f"Cannot read the scores '{path}': {error}.") from error
-    if not isinstance(scores, dict):
-        raise GantryError(f"The scores '{path}' are a {type(scores).__name__}, expected an object of `gantry eval`.")
-    return scores
+        return read_json_object(path, what=f"The scores '{path}'", allow_nan=True, error=GantryError)
+    except OSError as error:
+        raise GantryError(f"Cannot read the scores '{path}': {error.strerror}.") from error
 
 
 def _write(path: Path, data: bytes) -> None:

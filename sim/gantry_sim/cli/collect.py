@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 @contextlib.contextmanager
 def _way_back(args: argparse.Namespace) -> Iterator[None]:
     """Tell whoever interrupts how to go on; whole episodes are kept."""
-    from gantry_deploy.cli.run import interrupt_on_terminate
+    from gantry_deploy.interrupts import interrupt_on_terminate
 
     try:
         with interrupt_on_terminate():

@@ -9,10 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import UsageError, choose
 from gantry_deploy.locate import is_run
-from gantry_deploy.metrics import verdicts_on
 from gantry_sim.run_place import trained_task
 from gantry_sim.tasks.names import is_arm_task
 
@@ -32,6 +30,8 @@ def is_about_arms(path: Path) -> bool:
     """
     if is_run(path):
         return is_arm_task(trained_task(path))
+    from gantry_deploy.bundle import load_bundle
+
     return load_bundle(path).contract.arm is not None
 
 
@@ -201,6 +201,8 @@ def print_verdicts(scores: dict[str, Any], acceptance: Acceptance) -> bool:
     Returns:
         Whether all are; true where nothing is asked for.
     """
+    from gantry_deploy.metrics import verdicts_on
+
     verdicts = verdicts_on(scores, acceptance)
     if verdicts:
         print(f"What is asked of this task, of the {scores['model']} model:")

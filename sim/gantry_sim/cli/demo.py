@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
 from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_hardware.robots import robot_spec
@@ -70,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
         assert bundle is not None
         return demo_goals.run(args, bundle)
     config = configure(args, bundle)
-    from gantry_deploy.cli.run import interrupt_on_terminate
+    from gantry_deploy.interrupts import interrupt_on_terminate
     from gantry_sim.demo.pipeline import REPORT, Demo, Display, Interrupted, as_result
 
     begin = time.monotonic()
@@ -149,6 +148,8 @@ def _check(args: argparse.Namespace, is_arm: bool) -> Path | None:
             require_task(args.task or TASK)
         return None
     path = find_bundle(bundle_in(find_source(asked)))
+    from gantry_deploy.bundle import load_bundle
+
     load_bundle(path)
     return path
 

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import UsageError, choose, counted, emit_result
 from gantry_deploy.locate import bundle_in, find_bundle, find_source
 from gantry_hardware.errors import GantryError
@@ -65,6 +64,8 @@ def _is_arms(source: str | None) -> bool:
     """Whether a bundle is an arm's; one that cannot be loaded is refused later, with its reason."""
     if source is None:
         return False
+    from gantry_deploy.bundle import load_bundle
+
     try:
         return load_bundle(find_bundle(bundle_in(find_source(source)))).contract.arm is not None
     except GantryError:
@@ -97,6 +98,8 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
     if bundle is None:
         arm_task(recipe)
     else:
+        from gantry_deploy.bundle import load_bundle
+
         require_arm(load_bundle(bundle))
     return ArmDemoConfig(
         output=args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"),
@@ -111,7 +114,7 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
 def run(args: argparse.Namespace, bundle: Path | None) -> int:
     """Learn, record, draw, write; 0 if nothing was missed, 1 if something was, 130 after Ctrl-C."""
     config = configure(args, bundle)
-    from gantry_deploy.cli.run import interrupt_on_terminate
+    from gantry_deploy.interrupts import interrupt_on_terminate
     from gantry_sim.cli.arm_train import ArmDisplay
     from gantry_sim.demo.arm_learning import Display, TrainingStopped
     from gantry_sim.demo.arm_outcome import arm_result

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
-from gantry_deploy.contract import BODY_POSE
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def applies(args: argparse.Namespace, bundle: Path | None, asked_for: tuple[str,
         GantryError: If the bundle is refused, or if options and policy do not belong together.
     """
     from gantry_deploy.bundle import load_bundle
+    from gantry_deploy.contract import BODY_POSE
 
     contract = None if bundle is None else load_bundle(bundle).contract
     goals = contract is not None and contract.command.kind == BODY_POSE
@@ -98,7 +98,7 @@ def configure(args: argparse.Namespace, bundle: Path) -> GoalDemoConfig:
 def run(args: argparse.Namespace, bundle: Path) -> int:
     """Walk, draw, write; 0 if every terrain was crossed, 1 if not, 130 after Ctrl-C."""
     config = configure(args, bundle)
-    from gantry_deploy.cli.run import interrupt_on_terminate
+    from gantry_deploy.interrupts import interrupt_on_terminate
     from gantry_sim.demo.goal_page import goal_result
     from gantry_sim.demo.goal_pipeline import GoalDemo, in_words
     from gantry_sim.demo.pipeline import REPORT, Display

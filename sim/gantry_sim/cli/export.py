@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import load_bundle, write_zip
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
 from gantry_deploy.locate import find_run
+from gantry_hardware.text import path_text
 from gantry_sim.cli.common import is_about_arms
 from gantry_sim.run_place import RunError
 
@@ -31,6 +31,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         if len(private_key) != 32:
             raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
     find_run(args.run, RunError)
+    from gantry_deploy.bundle import load_bundle, write_zip
+
     folder, env_steps = _export(args, private_key)
     bundle = load_bundle(folder)
     result: dict[str, Any] = {
@@ -39,7 +41,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         "observations_compared": len(bundle.golden["observation"]),
         "signed": bundle.is_signed,
     }
-    print(f"Bundle: {folder} ({result['observations_compared']} observations compared)")
+    print(f"Bundle: {path_text(folder)} ({result['observations_compared']} observations compared)")
     if args.zip:
         result["zip"] = str(write_zip(folder, args.zip))
         print(f"Packed: {args.zip}")

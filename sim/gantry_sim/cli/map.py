@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import json
 import math
 import sys
 import time
@@ -18,6 +17,7 @@ from gantry_deploy.cli.command import Command, UsageError, add_json_option, json
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar, add_set_option, assignments, whole
+from gantry_sim.run_files import write_json
 from gantry_sim.run_place import LOCK_FILE
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _walk_arguments(judge)
     add_json_option(judge)
     judge.set_defaults(run_map=_eval)
-    if isinstance(parser, GantryParser):
-        parser.commands |= {"train": train, "eval": judge}
 
 
 def _train_arguments(train: argparse.ArgumentParser) -> None:
@@ -231,7 +229,7 @@ def _finish(args: argparse.Namespace, training: Any, folder: Path) -> dict[str, 
         result["evaluation"] = card["evaluation"] = _compare(
             folder / MAPPER_FILE, held_out_rasters(args.robot or "go2"), 0.04, args
         )
-    (folder / CARD_FILE).write_text(json.dumps(jsonable(card), indent=1) + "\n", encoding="utf-8")
+    write_json(folder / CARD_FILE, jsonable(card))
     return result
 
 

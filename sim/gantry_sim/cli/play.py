@@ -19,8 +19,8 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.locate import WHERE_SOURCE, find_source
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar, is_about_arms
 
@@ -75,7 +75,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     if is_about_arms(source):
         _not_a_car(args)
         return _film_arm(args, source)
-    from gantry_deploy.cli.run import command_array, interrupt_on_terminate
+    from gantry_deploy.cli.run import command_array
+    from gantry_deploy.interrupts import interrupt_on_terminate
     from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, counted, output_file
-from gantry_deploy.whole_files import write_whole
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar, whole
 from gantry_sim.tasks.names import task_names
 

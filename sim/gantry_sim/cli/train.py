@@ -26,6 +26,7 @@ from gantry_sim.cli.common import (
     whole,
 )
 from gantry_sim.run_place import LENGTH_FIELDS, SCRIPTS, RunError, require_fresh, require_teacher, trained_task
+from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
     else:
         require_task(args.task)
+        if args.preset is not None:
+            require_preset(args.task, args.preset)
         if is_arm_task(args.task):
             return
         for name in ("demos", "base", "minutes"):

@@ -93,8 +93,8 @@ def _summary(outcome: ArmOutcome) -> str:
         text += f"\n\nNot over ROS 2: {outcome.note}."
     if outcome.walk.earlier:
         text += (
-            "\n\nThis machine was too busy to keep the robot's clock at first, so the episodes were begun again with "
-            "limits that take a second of silence for no fault. Earlier attempts ended with: "
+            "\n\nThis machine was too busy to keep the robot's clock at first, so the episodes were begun again. "
+            "Earlier attempts ended with: "
             f"{'; '.join(reason.rstrip('.') for reason in outcome.walk.earlier)}."
         )
         text += "" if outcome.walk.paced else UNPACED

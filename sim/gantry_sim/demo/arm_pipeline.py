@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from gantry_deploy.check import Stage, check_static
 from gantry_deploy.cli.command import counted, jsonable
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.arm.scores import score_source
 from gantry_sim.arm.sources import open_arm_source
 from gantry_sim.demo import arm_learning as learning
@@ -26,6 +26,7 @@ from gantry_sim.demo.arm_measured import MeasuredArm, measure_arm, rerun_differe
 from gantry_sim.demo.arm_outcome import ArmOutcome, Learned, Scores, arm_result
 from gantry_sim.demo.pipeline import REPORT, RESULT, VIDEO
 from gantry_sim.run_files import BUNDLE_FOLDER, write_json
+from gantry_sim.run_place import read_run_file
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,24 @@ class ArmDemo:
                 walk = trials_in_process(bundle.path, trials, config.output, say, realtime=config.realtime)
             else:
                 walk = trials_over_ros(bundle.path, trials, config.output, say)
+                if (reason := self._missed(walk, bundle)) and walks.kept_from_time(walk):
+                    note = f"this machine is too busy for the robot's clock ({reason.rstrip('.')})"
+                    say(f"  {note}: the same episodes in this process, without the clock")
+                    alone = trials_in_process(bundle.path, trials, config.output, say, realtime=False)
+                    walk = walks.without_clock(alone, walk, reason)
             if walk.trouble:
                 say(f"  not completed: {walk.trouble}")
         return walk, note
+
+    def _missed(self, walk: walks.Walk, bundle: Bundle) -> str:
+        """What recorded episodes miss, in words; empty if nothing."""
+        if not walk.completed:
+            return walk.trouble or "the episodes were not completed"
+        done = sum(trial.done for trial in read_trials(self._config.output))
+        least = bundle.contract.acceptance.min_success_rate
+        if least is None or done >= least * self._config.trials:
+            return ""
+        return f"{done} of {counted(self._config.trials, 'episode')} done"
 
     def _measure(self, walk: walks.Walk) -> MeasuredArm | None:
         try:
@@ -197,7 +213,7 @@ class ArmDemo:
         except (GantryError, ImportError) as error:
             self._display.say(f"  no video: {error}")
             return None, str(error)
-        (self._config.output / VIDEO).write_bytes(video)
+        write_whole(self._config.output / VIDEO, video)
         return video, ""
 
     @contextmanager
@@ -231,6 +247,6 @@ def write_arm_outcome(outcome: ArmOutcome) -> Path:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_run_file(path)
     except (OSError, ValueError):
         return None

@@ -15,6 +15,7 @@ from gantry_deploy.report.gaze import add_gaze, seen_share
 from gantry_sim.demo.goal_pipeline import GAZE_VIDEO, Crossing, GoalOutcome, in_words
 from gantry_sim.demo.machine import machine_rows, processor
 from gantry_sim.demo.pipeline import REPORT, VIDEO
+from gantry_sim.demo.walk import UNPACED
 from gantry_sim.run_folder import git_commit
 
 UNKNOWN = "-"
@@ -80,7 +81,7 @@ def crossing_result(crossing: Crossing) -> dict[str, Any]:
         "recording": str(walk.recording),
         "completed": walk.completed,
         "earlier_attempts": list(walk.earlier),
-        "lenient_clock": crossing.lenient,
+        "over_ros": walk.over_ros,
         "note": crossing.note,
     }
     names = ("distance_m", "heading_error_rad", "arrived_s", "fell", "fault", "map_rate_hz")
@@ -203,8 +204,14 @@ def _summary(outcome: GoalOutcome) -> str:
     if again:
         told = "; ".join(f"{item.terrain}: {', '.join(item.walk.earlier).rstrip('.')}" for item in again)
         text += (
-            "\n\nThis machine was too busy to keep the robot's clock at first, so walks were begun again with limits "
-            f"that take a second of silence for no fault. Earlier attempts ended with: {told}."
+            "\n\nThis machine was too busy to keep the robot's clock at first, so walks were begun again. Earlier "
+            f"attempts ended with: {told}."
+        )
+    alone = [crossing.terrain for crossing in outcome.crossings if not crossing.walk.over_ros]
+    if alone:
+        text += (
+            f" What is shown of {', '.join(alone)} was walked without ROS 2: robot, camera, mapping and policy in one "
+            f"process.{UNPACED}"
         )
     return text
 

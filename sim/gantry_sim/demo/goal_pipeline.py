@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,14 +22,17 @@ from gantry_deploy.report.gaze import GazeWalk, film_frames
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
+from gantry_hardware.whole_files import write_whole
 from gantry_sim.camera import Arrow
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.goal_measured import MeasuredGoalWalk, gaze_of, measure_goal_walk, rerun_difference
+from gantry_sim.demo.goal_walk import MAPPING, ROBOT, goal_walk_in_process, goal_walk_over_ros
 from gantry_sim.demo.pipeline import FPS, REPORT, RESULT, VIDEO, Display
 from gantry_sim.gaze import goal_ahead
 from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors
 from gantry_sim.replay import Poses, film, frame_times
 from gantry_sim.run_folder import write_json
+from gantry_sim.run_place import read_run_file
 from gantry_sim.terrain_scene import TerrainCfg, terrain_name
 from gantry_sim.terrains import TESTS, training_kinds
 
@@ -38,21 +40,12 @@ FLAT = "flat"
 """Name of the ground without terrain."""
 HELD_OUT = tuple(TESTS)
 """Where the demo walks if no terrain is named: what no policy was trained on."""
-MAPPING, ROBOT, GAZE_VIDEO, SETUP = "mapping.json", "robot.json", "gaze.mp4", "nodes.yaml"
-"""Files of a walk in its folder, beside those of :mod:`gantry_sim.demo.walk`."""
+GAZE_VIDEO = "gaze.mp4"
+"""Film of what the policy saw, in a walk's folder."""
 GAZE_FPS = 10.0
 """Of the film of what the policy saw."""
-THROUGH = "Done."
-"""What the operator says when the time of a goal is over."""
-GOAL_PERIOD_S = 1.0
-"""A goal is sent so often, and the first time when the policy is known to run."""
 POLE_M, POLE_FROM_M, GOAL_RGBA = 0.8, 10.0, (0.10, 0.85, 0.95, 1.0)
 """Length of the arrow at a goal, from where the ground below is looked for, and its colour."""
-
-_PATIENCE = {"policy_node": {"connect_timeout_s": 60.0}, "drive_node": {"wait_s": 60.0}}
-# On a machine that is too busy for a robot's clock, what remains to be shown is that the policy crosses.
-_LENIENT = {"policy_node": {"safety.state_timeout_s": 1.0, "safety.max_missed_deadlines": 1000}}
-_LENIENT["sim_robot_node"] = {"watchdog_s": 1.0}
 
 
 @dataclass(frozen=True)
@@ -84,9 +77,7 @@ class Crossing:
     goal: Goal
     """Where it was sent."""
     walk: walks.Walk
-    """How it went over ROS 2."""
-    lenient: bool
-    """Whether it was walked with lenient limits on the clock, after the machine was too busy for the robot's own."""
+    """How it went, over ROS 2 or, on a machine that was too busy for the robot's clock, in one process without it."""
     found: MeasuredGoalWalk | None = None
     """Its recording; None if there is nothing to read."""
     mapping: dict[str, Any] | None = None
@@ -230,18 +221,28 @@ class GoalDemo:
             scene = robot_with_motors(spec, terrain=kind, terrain_difficulty=config.difficulty)
             places = SceneIndex(scene, spec).goals_in_world_m
             goal = goal_ahead(places) if config.goal is None else Goal(*config.goal)
-            walk = walk_to_goal(config, terrain, goal, folder, say)
-            crossing = Crossing(terrain, goal, walk, lenient=len(walk.earlier) > 0)
-            try:
-                crossing = self._look(crossing, bundle, scene, folder)
-            except GantryError as error:
-                crossing = Crossing(terrain, goal, walk, crossing.lenient, note=str(error))
+            asked = (config.bundle, kind, config.difficulty, goal, config.seconds, folder, say)
+            walk = goal_walk_over_ros(*asked)
+            found, note = _measured(walk, goal, scene)
+            crossed = walk.completed and found is not None and found.crossed
+            if not crossed and walks.kept_from_time(walk):
+                reason = Crossing(terrain, goal, walk, found=found).reason
+                say(f"  {reason.rstrip('.')}: too busy a machine; the same walk in this process, without the clock")
+                walk = walks.without_clock(goal_walk_in_process(*asked), walk, reason)
+                found, note = _measured(walk, goal, scene)
+            crossing = Crossing(terrain, goal, walk, note=note)
+            if found is not None:
+                try:
+                    crossing = self._look(crossing, found, bundle, scene, folder)
+                except GantryError as error:
+                    crossing = Crossing(terrain, goal, walk, note=str(error))
             say(f"  {in_words(crossing)}")
         return crossing
 
-    def _look(self, crossing: Crossing, bundle: Bundle, scene: mujoco.MjModel, folder: Path) -> Crossing:
-        """Read the recording back, and draw it."""
-        found = measure_goal_walk(crossing.walk.recording, crossing.goal, scene)
+    def _look(
+        self, crossing: Crossing, found: MeasuredGoalWalk, bundle: Bundle, scene: mujoco.MjModel, folder: Path
+    ) -> Crossing:
+        """Draw a recording."""
         title = f"{found.spec.name.capitalize()} on {crossing.terrain}"
         gaze = gaze_of(found, bundle, scene, title, GAZE_FPS, crossing.walk.trouble)
         films, note = {}, ""
@@ -251,12 +252,11 @@ class GoalDemo:
         except (GantryError, ImportError) as error:
             note = str(error)
         for name, data in films.items():
-            (folder / name).write_bytes(data)
+            write_whole(folder / name, data)
         return Crossing(
             crossing.terrain,
             crossing.goal,
             crossing.walk,
-            crossing.lenient,
             found=found,
             mapping=_read_statistics(folder / MAPPING),
             robot=_read_statistics(folder / ROBOT),
@@ -285,47 +285,12 @@ class GoalDemo:
         self._stage_s[name] = time.monotonic() - begin
 
 
-def walk_to_goal(config: GoalDemoConfig, terrain: str, goal: Goal, folder: Path, say: walks.Say) -> walks.Walk:
-    """One walk to one goal by the launch description ``sim_map_walk``.
-
-    A machine that was too busy for the robot's clock gets lenient limits on the clock from then on.
-
-    Args:
-        config: Bundle, difficulty and time.
-        terrain: Name.
-        goal: Where to.
-        folder: Gets recording, log and statistics.
-        say: Takes lines for people.
-    """
-    given = {
-        "bundle": config.bundle.resolve(),
-        "terrain": "" if terrain == FLAT else terrain,
-        "terrain_difficulty": config.difficulty,
-        "options": '{"visuals": false}',
-        "record": (folder / walks.RECORDING).resolve(),
-        "statistics": (folder / walks.STATISTICS).resolve(),
-        "mapping_statistics": (folder / MAPPING).resolve(),
-        "robot_statistics": (folder / ROBOT).resolve(),
-        "config": (folder / SETUP).resolve(),
-        "drive": "true",
-        "goal": f"{goal.x_in_world_m!r},{goal.y_in_world_m!r},{goal.yaw_in_world_rad!r}",
-        "goal_timeout": config.seconds,
-        "goal_hold": "true",
-    }
-
-    def arguments(attempt: int) -> dict[str, Any]:
-        for name in (walks.RECORDING, walks.STATISTICS, MAPPING, ROBOT):
-            (folder / name).unlink(missing_ok=True)  # What an earlier attempt left is not of this one.
-        nodes = {name: dict(values) for name, values in _PATIENCE.items()}
-        for name, values in _LENIENT.items() if attempt else ():
-            nodes.setdefault(name, {}).update(values)
-        # JSON is YAML.
-        setup = {f"/**/{name}": {"ros__parameters": values} for name, values in nodes.items()}
-        (folder / SETUP).write_text(json.dumps(setup, indent=1), encoding="utf-8")
-        return given
-
-    limit_s = walks.START_TIMEOUT_S + config.seconds + GOAL_PERIOD_S
-    return walks.launched("sim_map_walk", arguments, folder, say, limit_s, THROUGH)
+def _measured(walk: walks.Walk, goal: Goal, scene: mujoco.MjModel) -> tuple[MeasuredGoalWalk | None, str]:
+    """What a walk recorded, or why there is nothing to read."""
+    try:
+        return measure_goal_walk(walk.recording, goal, scene), ""
+    except GantryError as error:
+        return None, str(error)
 
 
 def poses_of(found: MeasuredGoalWalk) -> Poses:
@@ -377,7 +342,7 @@ def _pole(scene: mujoco.MjModel, goal: Goal) -> Arrow:
 
 def _read_statistics(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_run_file(path)
     except (OSError, ValueError):
         return None
 

@@ -17,8 +17,6 @@ from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.profile import Profile, total_s
 from gantry_sim.demo.walk import Walk
 
-MAX_TRAINING_S = 240.0
-"""Longest training on two cores that still counts as "while you wait"."""
 MAX_WALK_ERROR_M_S = 0.2
 """Largest mean planar velocity error of the recorded walk."""
 LEAST_JUDGED_S = 12.0
@@ -91,20 +89,13 @@ class Outcome:
     @property
     def judges_velocity(self) -> bool:
         """Whether the recorded walk is long enough for a verdict on its velocity error."""
-        return total_s(self.profile) >= LEAST_JUDGED_S - 1e-6
-
-    @property
-    def _driven(self) -> float:
-        """How much of the profile was driven, from 0 to 1; 1 is for a walk that was completed."""
-        if self.walk.completed or self.measured is None:
-            return float(self.walk.completed)
-        return min(0.99, float(self.measured.time_s[-1]) / total_s(self.profile))
+        return judges_velocity(self.profile)
 
     def _training_scores(self) -> list[Score]:
         provenance = self.bundle.contract.provenance
         steps = f"{provenance.env_steps / 1e6:.2f} million control steps"
         if self.trained:
-            return [Score("training time", provenance.train_wall_s, MAX_TRAINING_S, "s", note=steps)]
+            return [Score("training time", provenance.train_wall_s, unit="s", note=steps)]
         if not provenance.train_wall_s:
             return []
         note = f"{steps}, on the machine where it was trained; not part of this run"
@@ -135,20 +126,45 @@ class Outcome:
         return _triple("gate", scores, limits, "in plain MuJoCo, through the runtime that robots use")
 
     def _walk_scores(self) -> list[Score]:
-        where = "over ROS 2" if self.walk.over_ros else "in one process"
-        if self.measured is None:
-            return [Score(f"{where}: velocity error", math.nan, MAX_WALK_ERROR_M_S, "m/s", note=self.walk.trouble)]
-        found = self.measured
-        note = f"mean over {found.time_s[-1]:.0f} s, the changes of command included"
-        if not self.judges_velocity:
-            note += f"; no verdict below {LEAST_JUDGED_S:g} s"
-        limit = MAX_WALK_ERROR_M_S if self.judges_velocity else None
-        return [
-            Score(f"{where}: velocity error", found.lin_vel_error_m_s, limit, "m/s", note=note),
-            Score(f"{where}: yaw-rate error", found.yaw_rate_error_rad_s, unit="rad/s"),
-            Score(f"{where}: falls and faults", float(found.fell or bool(found.fault)), 0.0, note=found.fault),
-            Score(f"{where}: share of the profile driven", self._driven, 1.0, "%", above=True, note=self.walk.trouble),
-        ]
+        return walk_scores(self.walk, self.measured, self.profile)
+
+
+def missed(walk: Walk, measured: MeasuredWalk | None, profile: Profile) -> str:
+    """The first thing that a recorded walk misses, in words; empty if it misses nothing."""
+    if walk.trouble or not walk.completed:
+        return walk.trouble or "the walk was not completed"
+    return next((score.name for score in walk_scores(walk, measured, profile) if score.passed is False), "")
+
+
+def walk_scores(walk: Walk, measured: MeasuredWalk | None, profile: Profile) -> list[Score]:
+    """What was measured of a recorded walk, with what was asked of it.
+
+    Args:
+        walk: How it went.
+        measured: Its recording; None if there is nothing to read.
+        profile: What it was asked for.
+    """
+    where = "over ROS 2" if walk.over_ros else "in one process"
+    if measured is None:
+        return [Score(f"{where}: velocity error", math.nan, MAX_WALK_ERROR_M_S, "m/s", note=walk.trouble)]
+    judges = judges_velocity(profile)
+    note = f"mean over {measured.time_s[-1]:.0f} s, the changes of command included"
+    note += "" if judges else f"; no verdict below {LEAST_JUDGED_S:g} s"
+    limit = MAX_WALK_ERROR_M_S if judges else None
+    driven = float(walk.completed)  # Of a walk that was not completed, never all, however short the rest was.
+    if not walk.completed:
+        driven = min(0.99, float(measured.time_s[-1]) / total_s(profile))
+    return [
+        Score(f"{where}: velocity error", measured.lin_vel_error_m_s, limit, "m/s", note=note),
+        Score(f"{where}: yaw-rate error", measured.yaw_rate_error_rad_s, unit="rad/s"),
+        Score(f"{where}: falls and faults", float(measured.fell or bool(measured.fault)), 0.0, note=measured.fault),
+        Score(f"{where}: share of the profile driven", driven, 1.0, "%", above=True, note=walk.trouble),
+    ]
+
+
+def judges_velocity(profile: Profile) -> bool:
+    """Whether a walk is long enough for a verdict on its velocity error."""
+    return total_s(profile) >= LEAST_JUDGED_S - 1e-6
 
 
 def _triple(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
-import json
 import os
 import queue
 import re
@@ -30,17 +29,21 @@ from gantry_deploy.recording import read_recording
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import FaultCode, Mode, SafetyMachine
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import read_json_object
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.whole_files import write_whole_json
 from gantry_sim.demo.profile import Profile, as_text, command_at, total_s
 from gantry_sim.mujoco_robot import MujocoRobot
 
-RECORDING, LOG, STATISTICS = "walk.mcap", "nodes.log", "loop.json"
+RECORDING, LOG, STATISTICS, SETUP = "walk.mcap", "nodes.log", "loop.json", "nodes.yaml"
 """Files of a walk in its folder."""
-ATTEMPTS = 3
+ATTEMPTS = 2
 """How often a walk is begun; a small machine that does other things as well can be too busy for the safety limits."""
+PATIENCE = {"policy_node": {"connect_timeout_s": 90.0}, "drive_node": {"wait_s": 90.0}}
+"""Parameters of nodes that wait for one another while all of them load; no limit of the robot is among them."""
 BUSY = (FaultCode.NO_STATE.value, FaultCode.STALE_STATE.value, FaultCode.MISSED_DEADLINES.value)
 """Faults of the clock, which on a simulated robot tell of a busy machine and nothing of the policy."""
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 240.0
 """How long the nodes may take beside the profile itself."""
 STOP_TIMEOUT_S = 25.0
 """How long the nodes may take to end once they are asked to."""
@@ -80,6 +83,8 @@ class Walk:
     """DDS domain; empty without ROS."""
     earlier: tuple[str, ...] = ()
     """Why earlier attempts ended; empty if this was the first."""
+    timed_out: bool = False
+    """Whether the nodes were still at it when their time was over."""
     paced: bool = True
     """Whether the loop followed the clock; its times between turns mean nothing where it did not."""
     refused: bool = False
@@ -107,10 +112,12 @@ def walk_over_ros(bundle: Path, profile: Profile, folder: Path, say: Say) -> Wal
     Returns:
         How it went. Every process that this started is gone, also when an exception leaves this function.
     """
+    write_setup(folder / SETUP, PATIENCE)
     arguments = {
         "bundle": bundle.resolve(),
         "record": (folder / RECORDING).resolve(),
         "statistics": (folder / STATISTICS).resolve(),
+        "config": (folder / SETUP).resolve(),
         "drive": "true",
         "profile": as_text(profile),
     }
@@ -136,15 +143,41 @@ def launched(
     domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
 
     def attempt(number: int) -> Walk:
-        command = [sys.executable, "-m", "gantry_deploy.cli.main", "launch", name]
+        command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", name]
         command += [f"{key}:={value}" for key, value in arguments(number).items()]
         heard = _Heard(done)
         with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
             heard.listen(lines, log, say, limit_s)
         hint = (ALONE + WITHOUT * (done == DONE)) if NOBODY in heard.trouble else ""
-        return Walk(True, folder / RECORDING, heard.completed, heard.trouble + hint, domain)
+        return Walk(True, folder / RECORDING, heard.completed, heard.trouble + hint, domain, timed_out=heard.timed_out)
 
     return repeated(attempt, say)
+
+
+def write_setup(path: Path, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write a ROS parameter file: parameters by node name."""
+    setup = {f"/**/{name}": {"ros__parameters": values} for name, values in nodes.items()}
+    write_whole_json(path, setup)  # JSON is YAML.
+
+
+def kept_from_time(walk: Walk) -> bool:
+    """Whether the machine was too busy for the robot's clock: an attempt ended by it, or turns of the loop were missed.
+
+    Such a walk tells of the machine. What it tells of the policy is found by walking once more without the clock.
+    """
+    if not walk.over_ros:
+        return False
+    if walk.earlier or walk.timed_out or _fault_code(walk.recording) in BUSY:
+        return True
+    try:
+        return read_json_object(walk.recording.parent / STATISTICS)["missed_deadlines"] > 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def without_clock(walk: Walk, over_ros: Walk, reason: str) -> Walk:
+    """A walk in this process with what kept it from being shown over ROS 2 among its earlier attempts."""
+    return replace(walk, earlier=(*over_ros.earlier, over_ros.trouble or reason, *walk.earlier))
 
 
 def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, realtime: bool = True) -> Walk:
@@ -177,7 +210,7 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
                 session.run()
             except SafetyError as error:
                 refusal = str(error)
-        (folder / STATISTICS).write_text(json.dumps(controller.statistics(), indent=1), encoding="utf-8")
+        write_whole_json(folder / STATISTICS, controller.statistics())
         fault = controller.safety.fault
         trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
         return Walk(False, folder / RECORDING, session.completed, trouble, paced=paced, refused=bool(refusal))
@@ -195,7 +228,7 @@ def repeated(attempt: Callable[[int], Walk], say: Say) -> Walk:
     earlier: list[str] = []
     while True:
         walk = attempt(len(earlier))
-        busy = walk.paced and (walk.refused or _fault_code(walk.recording) in BUSY)
+        busy = walk.paced and (walk.refused or walk.timed_out or _fault_code(walk.recording) in BUSY)
         if walk.completed or len(earlier) + 1 == ATTEMPTS or not busy:
             return replace(walk, earlier=tuple(earlier))
         earlier.append(walk.trouble)
@@ -216,6 +249,7 @@ class _Heard:
 
     def __init__(self, done: str) -> None:
         self.completed = False
+        self.timed_out = False
         self.trouble = ""
         self._done = done
         self._last = ""
@@ -227,6 +261,7 @@ class _Heard:
             try:
                 line = lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except queue.Empty:
+                self.timed_out = not self.completed
                 self.trouble = self.trouble or f"the nodes were still at it after {limit_s:.0f} s"
                 return
             if line is None:

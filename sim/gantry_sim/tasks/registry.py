@@ -114,6 +114,13 @@ class Task:
     suites: Mapping[str, Suite] = field(default_factory=dict)
     """Larger evaluations by name, for ``gantry eval --suite``."""
 
+    other_robots: bool = False
+    """Whether ``env.robot`` may name another robot, one that has no task like this of its own."""
+
+    def name_for(self, robot: str) -> str:
+        """What this task would be called for another robot."""
+        return self.name.replace(self.robot, robot)
+
     def preset(self, name: str) -> Preset:
         """A fresh preset.
 

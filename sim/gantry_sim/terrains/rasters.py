@@ -12,6 +12,7 @@ from mjlab.terrains import TerrainEntity, TerrainEntityCfg
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.whole_files import whole_file
 from gantry_sim.physics.heightmap import HeightMap
 from gantry_sim.terrains.tile import MAP_GROUPS, SOLID_GROUPS
 
@@ -140,7 +141,8 @@ def save_rasters(path: Path, rasters: dict[str, TerrainRasters]) -> None:
     if len(resolutions) != 1:
         raise GantryError(f"Expected rasters of one resolution, got {sorted(resolutions)} m.")
     arrays = {name: raster.mapped_m for name, raster in rasters.items()}
-    np.savez_compressed(path, resolution_m=np.float64(resolutions.pop()), **arrays)  # type: ignore[arg-type]
+    with whole_file(path) as file:
+        np.savez_compressed(file, resolution_m=np.float64(resolutions.pop()), **arrays)  # type: ignore[arg-type]
 
 
 def _grid_size(cfg: TerrainEntityCfg) -> tuple[float, float]:

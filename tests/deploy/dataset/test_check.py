@@ -10,6 +10,7 @@ import pytest
 
 from gantry_deploy.dataset import LOSSLESS, DatasetWriter, camera
 from gantry_deploy.dataset.check import check_dataset
+from gantry_deploy.dataset.checksums import accept_changes
 from gantry_deploy.dataset.testing import FRONT, WRIST
 from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
 
@@ -79,7 +80,7 @@ SMALL = {"bytes": encode_png(np.zeros((4, 4, 3), np.uint8)), "path": ""}
 NAN = [float("nan"), 0.0, 0.0]
 CASES = {
     "no description": (missing(INFO), INFO, "is no dataset", "backup"),
-    "other version": (info(codebase_version="v2.1"), INFO, "codebase_version is 'v2.1'", "by hand"),
+    "other version": (info(codebase_version="v2.1"), INFO, "codebase_version is 'v2.1'", "convert it"),
     "frames miscounted": (info(total_frames=18), INFO, "total_frames is 18, and the episodes have 17", "by hand"),
     "tasks miscounted": (info(total_tasks=3), INFO, "total_tasks is 3, and meta/tasks.parquet holds 2", "--repair"),
     "episode too many": (info(total_episodes=3), EPISODES, "1 rows of episodes that meta/info.json", "--repair"),
@@ -162,7 +163,8 @@ def test_decoding_compares_cameras_with_their_statistics(tmp_path):
             writer.add_frame({"cam": np.full((8, 8, 3), level, np.uint8)})
         writer.end_episode("blink")
     assert check_dataset(tmp_path / "d", decode=True) == []
-    stats("cam", "std", [[[0.001]]] * 3)(tmp_path / "d")  # As LeRobot 0.4 computes it: squares of bytes overflow.
+    stats("cam", "std", [[[0.001]]] * 3)(tmp_path / "d")
+    accept_changes(tmp_path / "d")  # As LeRobot 0.4 computes it: squares of bytes overflow.
     assert check_dataset(tmp_path / "d") == []
     (finding,) = check_dataset(tmp_path / "d", decode=True)
     assert "std of 'cam' is 0.001 in channel 0, and its pictures have 0.5" in finding.problem

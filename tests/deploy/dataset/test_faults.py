@@ -10,6 +10,7 @@ import pytest
 
 from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter, storage
 from gantry_deploy.dataset.check import check_dataset, repair_dataset
+from gantry_deploy.dataset.checksums import accept_changes
 from gantry_deploy.dataset.testing import FEATURES, FRONT, assert_holds, make_frames, write_episodes
 from gantry_deploy.dataset.video import VideoEncoder
 from gantry_deploy.errors import DatasetError
@@ -28,47 +29,101 @@ def contents(folder):
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from test_faults import MOMENTS, writer_in
+from test_faults import writer_in
 from gantry_deploy.dataset import storage
+from gantry_deploy.dataset.check import repair_dataset
 from gantry_deploy.dataset.testing import write_episodes
-for moment in MOMENTS:
-    if os.fork():
-        os.wait()
-        continue
-    writer = writer_in(f"{sys.argv[2]}/{moment}")
-    write_episodes(writer, (4,))
+
+def killed_at(moment, act):
+    # A child that dies before its n-th change of the disk; whether it came to its end.
+    if child := os.fork():
+        return os.waitpid(child, 0)[1] == 0
     steps = iter(range(1000))
     def counted(real):
-        def step(*arguments):
+        def step(*arguments, **options):
             if next(steps) == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return real(*arguments)
+            return real(*arguments, **options)
         return step
-    storage.os.fsync, storage.os.replace = counted(os.fsync), counted(os.replace)
-    write_episodes(writer, (3,), 1)
+    for name in ("fsync", "replace", "unlink", "mkdir"):
+        setattr(os, name, counted(getattr(os, name)))
+    act()
     os._exit(0)
+
+def killed_again_and_again(name, prepare, act):
+    for moment in range(1000):
+        folder = f"{sys.argv[2]}/{name}-{moment}"
+        prepare(folder)
+        if killed_at(moment, lambda: act(folder)):
+            return moment
+
+def second_episode(folder):
+    with writer_in(folder, resume=True) as writer:
+        write_episodes(writer, (3,), 1)
+
+def first_episode(folder):
+    with writer_in(folder) as writer:
+        write_episodes(writer, (4,))
+
+if sys.argv[3] == "write":
+    print("begin", killed_again_and_again("begin", lambda folder: None, first_episode))
+    print("append", killed_again_and_again("append", first_episode, second_episode))
+else:
+    # Just before the description, which makes the second episode count, is put into its place and flushed.
+    last = killed_again_and_again("append", first_episode, second_episode) - 2
+    def prepare(folder):
+        first_episode(folder)
+        killed_at(last, lambda: second_episode(folder))
+    print("repair", killed_again_and_again("repair", prepare, repair_dataset))
 """
-MOMENTS = {4: 1, 8: 1, 10: 1, 15: 1, 16: 2}
-"""When the writer is killed, and the episodes that count then. Six files are written and flushed (0 to 5), five put
-into place (6 to 10), four folders flushed (11 to 14), and the description put into its place (15)."""
 
 
-def test_a_writer_killed_at_any_moment_leaves_every_whole_episode(tmp_path):
+def killed(tmp_path, *words):
     here = os.path.dirname(__file__)
-    subprocess.run([sys.executable, "-c", KILLED, here, str(tmp_path)], check=True, timeout=120)
-    for moment, episodes in MOMENTS.items():
-        folder = tmp_path / str(moment)
-        assert_holds(Dataset(folder), (4, 3)[:episodes])
-        assert [
-            item.advice for item in check_dataset(folder) if "--repair" not in item.advice and "anew" not in item.advice
-        ] == []
-        repair_dataset(folder)
-        assert check_dataset(folder) == [], moment
-        if moment == 10:
-            with writer_in(folder, resume=True) as writer:
-                write_episodes(writer, (3, 2), 1)
-            assert_holds(Dataset(folder), (4, 3, 2))
-            assert check_dataset(folder) == []
+    command = [sys.executable, "-c", KILLED, here, str(tmp_path), *map(str, words)]
+    done = subprocess.run(command, check=True, timeout=250, capture_output=True, text=True)
+    return {line.split()[0]: int(line.split()[1]) for line in done.stdout.splitlines()}
+
+
+def assert_whole(folder):
+    """Readable, repaired to nothing wrong, and continued, whatever happened to its writer; returns its episodes."""
+    findings = check_dataset(folder)
+    assert [item for item in findings if "--repair" not in item.advice and "anew" not in item.advice] == [], findings
+    count = Dataset(folder).num_episodes
+    assert_holds(Dataset(folder), (4, 3)[:count])
+    repair_dataset(folder)
+    assert check_dataset(folder) == [], folder
+    with writer_in(folder, resume=True) as writer:
+        write_episodes(writer, (4, 3, 2)[count:], count)
+    assert_holds(Dataset(folder), (4, 3, 2))
+    assert check_dataset(folder) == []
+    return count
+
+
+@pytest.mark.slow
+def test_a_writer_killed_before_any_change_of_the_disk_leaves_every_whole_episode(tmp_path):
+    moments = killed(tmp_path, "write")
+    assert moments["begin"] > 20
+    assert moments["append"] > 15
+    counts = []
+    for moment in range(moments["begin"]):
+        folder = tmp_path / f"begin-{moment}"
+        if not (folder / "meta/info.json").exists():
+            with writer_in(folder, resume=True) as writer:  # Nothing counts yet, and nothing stands in the way.
+                write_episodes(writer, (4,))
+        counts.append(assert_whole(folder))
+    assert sorted(counts) == [0] * counts.count(0) + [1] * counts.count(1)
+    counts = [assert_whole(tmp_path / f"append-{moment}") for moment in range(moments["append"])]
+    assert sorted(set(counts)) == [1, 2]
+    assert counts == sorted(counts), "later means more"
+
+
+@pytest.mark.slow
+def test_a_repair_killed_before_any_change_of_the_disk_is_repaired_again(tmp_path):
+    moments = killed(tmp_path, "repair")
+    assert moments["repair"] > 8
+    for moment in range(moments["repair"]):
+        assert assert_whole(tmp_path / f"repair-{moment}") == 1
 
 
 def test_a_full_disk_changes_nothing_and_the_episode_can_be_stored_later(tmp_path):
@@ -166,5 +221,8 @@ def test_a_dataset_whose_episodes_are_gone_is_not_continued(tmp_path):
     with writer_in(tmp_path / "d") as writer:
         write_episodes(writer, (2, 2))
     (tmp_path / "d/meta/episodes/chunk-000/file-000.parquet").unlink()
+    with pytest.raises(DatasetError, match="does not exist, and its checksum does"):
+        writer_in(tmp_path / "d", resume=True)
+    accept_changes(tmp_path / "d")
     with pytest.raises(DatasetError, match="counts 2 episodes, and meta/episodes describes 0"):
         writer_in(tmp_path / "d", resume=True)

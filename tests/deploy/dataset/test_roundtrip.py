@@ -52,6 +52,7 @@ def test_files_are_laid_out_as_lerobot_does(stored):
     paths = sorted(str(path.relative_to(stored)) for path in stored.rglob("*") if path.is_file())
     assert paths == [
         "data/chunk-000/file-000.parquet",
+        "meta/checksums.json",
         "meta/episodes/chunk-000/file-000.parquet",
         "meta/info.json",
         "meta/stats.json",

@@ -181,7 +181,7 @@ def test_rows_beyond_the_checkpoint_are_left_out_and_old_buffers_removed(reach, 
     trainer = make(reach, make_base, demos, cfg, tmp_path)
     trainer.train()
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert kept == ["demos.npz", "model_116.pt", "model_120.pt", "replay_116.npz", "replay_120.npz"]
+    assert kept == ["demos.npz", "model_116.pt", "model_120.pt", "replay_116.npz", "replay_120_again.npz"]
     (tmp_path / "checkpoints" / "model_120.pt").write_bytes(b"damaged")
     again = make(reach, make_base, demos, cfg, tmp_path)
     assert again.resume().name == "model_116.pt"

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
+from gantry_deploy.cli.command import UsageError, add_json_option, emit_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=f"what to start: {', '.join(LAUNCHES)}")
     parser.add_argument("assignments", metavar="KEY:=VALUE", nargs="*", help="arguments, listed below")
     parser.add_argument("--dry-run", action="store_true", help="print the command lines and start nothing")
+    parser.epilog = _epilog()
     add_json_option(parser)
 
 
@@ -86,14 +87,3 @@ def _epilog() -> str:
         lines.append("")
     lines.append("example: gantry launch sim_walk bundle:=runs/walk/bundle drive:=true record:=walk.mcap")
     return "\n".join(lines)
-
-
-COMMAND = Command(
-    name="launch",
-    help="start a policy and a robot as ROS 2 nodes",
-    add_arguments=add_arguments,
-    run=run,
-    description="Start the nodes of a launch description as processes, show their output, and stop all when one ends.",
-    epilog=_epilog(),
-)
-"""Registered in the entry-point group ``gantry.commands``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.locate import WHERE, find_bundle, named_path
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.json_file import parse_json_object
 
 ParameterValue = bool | int | float | str
 
@@ -223,10 +223,4 @@ def json_object(args: Mapping[str, str], name: str) -> dict[str, ParameterValue]
     Raises:
         GantryError: If it is none.
     """
-    try:
-        value = json.loads(args[name] or "{}")
-    except ValueError as error:
-        raise GantryError(f"Argument '{name}' is no JSON: {error}. It is: {args[name]}") from error
-    if not isinstance(value, dict):
-        raise GantryError(f"Argument '{name}' is {args[name]}, expected a JSON object.")
-    return value
+    return parse_json_object(args[name] or "{}", f"Argument '{name}'", error=GantryError)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib import import_module
 
-from gantry_deploy.interrupts import remembering_interrupts
-from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_ros.availability import require_ros
+from gantry_deploy.interrupts import end_on_interrupt, remembering_interrupts
 
 EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "drive_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
@@ -24,8 +23,12 @@ def start(executable: str, arguments: list[str]) -> int:
         Exit code; 2 after a refusal whose reason is on stderr, 0 if it is asked to stop before it has begun.
     """
     # Once a node runs, its host takes the signal: only loading is interrupted here.
-    with remembering_interrupts() as interrupted:
+    with remembering_interrupts() as interrupts:
+        interrupts.begin()
         try:
+            from gantry_hardware.errors import UnknownNameError
+            from gantry_ros.availability import require_ros
+
             if executable not in EXECUTABLES:
                 raise UnknownNameError("executable of gantry_ros", executable, EXECUTABLES)
             require_ros()
@@ -33,14 +36,31 @@ def start(executable: str, arguments: list[str]) -> int:
         except KeyboardInterrupt:
             pass
         except Exception as error:
-            if not interrupted.is_set():
+            if not interrupts.is_set():
                 return _refuse(executable, error)
-    print(f"{executable}: interrupted while loading", file=sys.stderr, flush=True)
+    print(_interrupted(executable), file=sys.stderr, flush=True)
     return 0
+
+
+def _process(executable: str, arguments: list[str]) -> int:
+    """Run a node as all that this process does: Ctrl-C ends it at once for as long as the node's modules are loaded."""
+    end_on_interrupt(_interrupted(executable), 0)
+    if executable in EXECUTABLES:
+        with contextlib.suppress(Exception):  # What is wrong shows again when the node starts.
+            import_module(f"gantry_ros.{executable}")
+    code = start(executable, arguments)
+    end_on_interrupt("", code)  # What it answers stands, however often it is asked to stop.
+    return code
+
+
+def _interrupted(executable: str) -> str:
+    return f"{executable}: interrupted while loading"
 
 
 def _refuse(executable: str, error: Exception) -> int:
     """Say why a node does not run; a fault of the program is raised again, for its traceback."""
+    from gantry_hardware.errors import GantryError
+
     if not isinstance(error, GantryError):
         raise error
     print(f"{executable}: {error}", file=sys.stderr, flush=True)
@@ -49,33 +69,33 @@ def _refuse(executable: str, error: Exception) -> int:
 
 def policy_node() -> int:
     """Entry point of ``ros2 run gantry_ros policy_node``."""
-    return start("policy_node", sys.argv[1:])
+    return _process("policy_node", sys.argv[1:])
 
 
 def mapping_node() -> int:
     """Entry point of ``ros2 run gantry_ros mapping_node``."""
-    return start("mapping_node", sys.argv[1:])
+    return _process("mapping_node", sys.argv[1:])
 
 
 def sim_robot_node() -> int:
     """Entry point of ``ros2 run gantry_ros sim_robot_node``."""
-    return start("sim_robot_node", sys.argv[1:])
+    return _process("sim_robot_node", sys.argv[1:])
 
 
 def sim_car_node() -> int:
     """Entry point of ``ros2 run gantry_ros sim_car_node``."""
-    return start("sim_car_node", sys.argv[1:])
+    return _process("sim_car_node", sys.argv[1:])
 
 
 def drive_node() -> int:
     """Entry point of ``ros2 run gantry_ros drive_node``."""
-    return start("drive_node", sys.argv[1:])
+    return _process("drive_node", sys.argv[1:])
 
 
 def episode_node() -> int:
     """Entry point of ``ros2 run gantry_ros episode_node``."""
-    return start("episode_node", sys.argv[1:])
+    return _process("episode_node", sys.argv[1:])
 
 
 if __name__ == "__main__":
-    sys.exit(start(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))
+    sys.exit(_process(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +25,7 @@ from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError, unknown_name_text
 from gantry_hardware.text import plain_text
+from gantry_hardware.whole_files import write_whole_json
 from gantry_ros.log_folder import VARIABLE, ensure_log_folder
 from gantry_ros.network_watch import LOOK_PERIOD_S, NetworkWatch
 from gantry_ros.waiting import WaitReason
@@ -246,7 +245,7 @@ def write_json(path: str, values: dict[str, Any], what: str) -> None:
         GantryError: If the file cannot be written.
     """
     try:
-        Path(path).write_text(json.dumps(values, indent=1), encoding="utf-8")
+        write_whole_json(path, values)
     except OSError as error:
         raise GantryError(f"The {what} cannot be written to {path}: {error.strerror}.") from error
 

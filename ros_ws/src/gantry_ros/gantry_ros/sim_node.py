@@ -6,7 +6,6 @@ The parameter ``fault`` injects faults on purpose, for tests and for drills.
 from __future__ import annotations
 
 import gc
-import json
 import math
 import threading
 import time
@@ -26,6 +25,7 @@ from std_srvs.srv import Trigger
 from gantry_deploy.realtime import prepare_thread
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.state import RobotState
 from gantry_hardware.text import names_text
 from gantry_ros import convert, topics
@@ -348,10 +348,4 @@ def backend_options(text: str) -> dict[str, Any]:
     Raises:
         GantryError: If it is no JSON object.
     """
-    try:
-        options = json.loads(text or "{}")
-    except json.JSONDecodeError as error:
-        raise GantryError(f"Parameter 'options' is no JSON: {error}. It is: {text}") from error
-    if not isinstance(options, dict):
-        raise GantryError(f"Parameter 'options' is {text}, expected a JSON object.")
-    return options
+    return parse_json_object(text or "{}", "Parameter 'options'", error=GantryError)

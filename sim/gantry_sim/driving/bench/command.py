@@ -27,8 +27,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         add(own)
         add_json_option(own)
         own.set_defaults(run_drive=run)
-        if isinstance(parser, GantryParser):
-            parser.commands[name] = own
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:

@@ -19,6 +19,8 @@ import torch
 
 from gantry_deploy.locate import is_run
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.json_file import parse_json
+from gantry_hardware.whole_files import write_whole
 from gantry_policies.checkpoint import list_checkpoints
 from gantry_policies.runner import CHECKPOINTS, CURVE_FILE, Progress, Runner
 from gantry_sim.cli.common import ProgressBar, changed
@@ -180,7 +182,7 @@ class _Looker:
         self._bar = ProgressBar("train")
         # A killed session may have looked beyond the checkpoint that is continued from.
         kept = [row for row in read_looks(path) if row["iteration"] <= runner.iteration]
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        write_whole(path, "".join(json.dumps(row) + "\n" for row in kept).encode())
         if not kept:
             self._look(runner.iteration, runner.env_steps)
 
@@ -205,7 +207,7 @@ def read_looks(path: Path) -> list[dict[str, float]]:
     rows = []
     for line in path.read_text().splitlines() if path.is_file() else []:
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line, f"a line of '{path}'", allow_nan=True))
         except ValueError:
             break
     return rows

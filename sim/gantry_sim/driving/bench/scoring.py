@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from gantry_sim.driving.bench.drivers import Act, baseline, lane_width_m
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of
 from gantry_sim.run_folder import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
+from gantry_sim.run_place import read_run_file
 from gantry_sim.tasks.registry import Task
 from gantry_sim.torch_threads import torch_threads
 from gantry_sim.train import open_run, policy_of
@@ -124,7 +124,7 @@ def score_run(folder: Path, held: Held, on_share: Share = lambda share: None) ->
 
 def _kept(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
-        kept = json.loads(path.read_text())
+        kept = read_run_file(path)
     except (OSError, ValueError):
         return None
     return kept if all(kept.get(name) == value for name, value in key.items()) else None

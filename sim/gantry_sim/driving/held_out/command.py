@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers, result_so_far
 from gantry_sim.cli.common import ProgressBar, whole
 
 
@@ -60,17 +60,20 @@ def _metadrive(args: argparse.Namespace) -> dict[str, Any]:
             flush=True,
         )
 
-    with torch_threads(1):
-        own = None
+    own: dict[str, Any] | None = None
+    found: list[Found] = []
+
+    def so_far() -> dict[str, Any] | None:
+        if own is None and not any(item.rides for item in found):
+            return None
+        result = result_of(bundle, cfg, found, own)
+        print("\n".join(("So far:", *table_lines(result))))
+        return result
+
+    with torch_threads(1), result_so_far(args, so_far):
         if args.own_episodes:
             own = own_scores(Path(bundle.path), args.own_episodes, ProgressBar("own simulator").share)
-        found: list[Found] = []
-        try:
-            drive_maps(bundle, cfg, found, show)
-        except KeyboardInterrupt:
-            if any(item.rides for item in found):
-                print("\n".join(("So far:", *table_lines(result_of(bundle, cfg, found, own)))))
-            raise
+        drive_maps(bundle, cfg, found, show)
     result = result_of(bundle, cfg, found, own)
     print("\n".join(table_lines(result)))
     return result
@@ -98,8 +101,12 @@ def _highway(args: argparse.Namespace) -> dict[str, Any]:
 
     contract = bundle.contract
     refuse_other_senses(contract, "highway-env")
-    rides = []
-    with torch_threads(1):
+    rides: list[dict[str, Any]] = []
+
+    def result() -> dict[str, Any]:
+        return {"bundle": str(bundle.path), "simulator": f"highway-env, written against {VERSION}", "rides": rides}
+
+    with torch_threads(1), result_so_far(args, lambda: result() if rides else None):
         for seed in range(args.episodes):
             scene = race_track(contract.robot, contract.dt_s, length_m=args.metres, others=args.others, seed=seed)
             done = ride(bundle, scene)
@@ -109,7 +116,7 @@ def _highway(args: argparse.Namespace) -> dict[str, Any]:
                 f"{done.duration_s:.0f} s, {done.lateral_rmse_m:.2f} m from the lane's middle",
                 flush=True,
             )
-    return {"bundle": str(bundle.path), "simulator": f"highway-env, written against {VERSION}", "rides": rides}
+    return result()
 
 
 METADRIVE = Command(

@@ -5,7 +5,6 @@ VLM-RL compares with ViT-bigG-14 of OpenCLIP; whatever ``transformers`` loads as
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import read_json_object
 from gantry_sim.driving.language.scorer import check_frames
 
 CLIP_MARGIN = 0.03
@@ -163,7 +163,7 @@ def _broken(error: Exception) -> GantryError:
 
 def _colours(path: Path) -> tuple[Sequence[float], Sequence[float]]:
     try:
-        told = json.loads((path / "preprocessor_config.json").read_text(encoding="utf-8"))
+        told = read_json_object(path / "preprocessor_config.json")
         return told.get("image_mean", MEAN), told.get("image_std", STD)
     except FileNotFoundError:
         return MEAN, STD

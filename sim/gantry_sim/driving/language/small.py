@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from gantry_deploy.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
 from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
 from gantry_sim.driving.language.scorer import check_frames
@@ -122,7 +123,7 @@ def load_small(path: str, goals: Sequence[str], device: str = "cpu", layout: Bev
         ) from error
     try:
         with safe_open(file, framework="pt") as opened:
-            told = {name: json.loads(text) for name, text in opened.metadata().items()}
+            told = {name: parse_json(text, f"{file}: {name}") for name, text in opened.metadata().items()}
             weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  it is no mapping
         known = from_plain(BevLayout, told["picture"], f"{file}: picture")
         scorer = SmallScorer(told["goals"], known, told["margin"])

@@ -20,6 +20,8 @@ from gantry_sim.driving.scenes import drive_contract
 from gantry_sim.driving.teachers import DRIVE_GUIDE, RuleGuidedEnv
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
+from gantry_sim.tasks import catalogue
+from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.registry import Preset, Script, Task
 
 ROADS = {"straight": 1.0, "arc": 2.0, "s": 1.0}
@@ -160,12 +162,13 @@ def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
     return RuleGuidedEnv(cfg, device, seed)
 
 
-def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = True, rules: bool = True) -> Task:
+def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> Task:
+    sizes = {"cpu": cpu, "gpu": at_size(cpu), "gpu-bev": with_pictures(cpu)}
     return Task(
-        name=name,
-        summary=summary,
-        robot=cpu().env.robot,
-        presets={"cpu": cpu, "gpu": at_size(cpu)} | ({"gpu-bev": with_pictures(cpu)} if roads else {}),
+        name=info.name,
+        summary=info.summary,
+        robot=info.robot,
+        presets={name: sizes[name] for name in info.presets},
         make_env=_make_env,
         contract=drive_contract,
         mirror=lambda env_cfg: None,
@@ -180,10 +183,8 @@ def _task(name: str, summary: str, cpu: Callable[[], Preset], *, roads: bool = T
     )
 
 
-DRIVE_LANE = _task("drive-lane", "follow a route through a town, alone", cpu_lane)
-DRIVE_TRAFFIC = _task("drive-traffic", "follow a road among cars, pedestrians and obstacles", cpu_traffic)
-DRIVE_JUNCTION = _task("drive-junction", "cross a town with lights, crossing traffic and roundabouts", cpu_junction)
-DRIVE_RACE = _task(
-    "drive-race", "race a small car round closed tracks, by what its scanner sees", cpu_race, roads=False, rules=False
-)
-DRIVE_PARK = _task("drive-park", "stand in a free slot among parked cars, driving to and fro", cpu_park, roads=False)
+DRIVE_LANE = _task(catalogue.DRIVE_LANE, cpu_lane)
+DRIVE_TRAFFIC = _task(catalogue.DRIVE_TRAFFIC, cpu_traffic)
+DRIVE_JUNCTION = _task(catalogue.DRIVE_JUNCTION, cpu_junction)
+DRIVE_RACE = _task(catalogue.DRIVE_RACE, cpu_race, rules=False)
+DRIVE_PARK = _task(catalogue.DRIVE_PARK, cpu_park)

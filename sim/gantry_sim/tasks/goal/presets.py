@@ -15,6 +15,8 @@ from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
 from gantry_sim.env import GantryEnv
+from gantry_sim.tasks import catalogue
+from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.goal.cfg import (
     EndsCfg,
     GoalCfg,
@@ -248,13 +250,13 @@ def _follow(cfg: GoalCfg, teacher: Any) -> GoalCfg:
     return replace(cfg, gait=teacher.gait, carrot=teacher.carrot, window=teacher.window, scaled=teacher.scaled)
 
 
-def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: bool = False) -> Task:
+def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
     makers = {"cpu": cpu_student, "gpu": gpu_student} if taught else {"cpu": cpu, "gpu": gpu}
-    presets: dict[str, Any] = {preset: partial(maker, robot) for preset, maker in makers.items()}
+    presets: dict[str, Any] = {preset: partial(maker, info.robot) for preset, maker in makers.items()}
     return Task(
-        name=name,
-        summary=summary,
-        robot=robot,
+        name=info.name,
+        summary=info.summary,
+        robot=info.robot,
         presets=presets,
         make_env=make_env,
         contract=goal_contract,
@@ -273,6 +275,6 @@ def _task(name: str, summary: str, robot: str, *, taught: bool = False, rules: b
     )
 
 
-AME2_GO2 = _task("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2", rules=True)
-AME2_G1 = _task("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
-AME2_GO2_STUDENT = _task("ame2-go2-student", "Go2 walks to goals by what its camera has seen", "go2", taught=True)
+AME2_GO2 = _task(catalogue.AME2_GO2, rules=True)
+AME2_G1 = _task(catalogue.AME2_G1)
+AME2_GO2_STUDENT = _task(catalogue.AME2_GO2_STUDENT, taught=True)

@@ -10,7 +10,8 @@ from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
 from gantry_deploy.step_spec import FootholdSpec, LegSpec, PostureSpec, SteerSpec, StepsSpec, SupportSpec, SwingSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.models import robot_model
-from gantry_sim.tasks.locomotion.robots import Walker, walker
+from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.walker import Walker
 
 LINK_M = 0.213
 """Go2's thigh and calf (Unitree's description)."""

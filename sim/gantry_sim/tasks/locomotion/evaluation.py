@@ -69,7 +69,7 @@ def _tracking(
 ) -> dict[str, Any]:
     env, vec_env = fresh_env(task, cfg, device, seed)
     obs = vec_env.get_observations()
-    scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(task.robot).fall_height_m)
+    scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(cfg.robot).fall_height_m)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
     with torch.inference_mode():
         for step in range(steps):

@@ -7,7 +7,7 @@ from mjlab.sensor import GridPatternCfg, ObjRef, RayCastSensorCfg
 from mjlab.sensor.sensor import SensorCfg
 from mjlab.terrains import TerrainEntityCfg, TerrainGeneratorCfg
 
-from gantry_sim.tasks.locomotion.robots import Walker
+from gantry_sim.tasks.locomotion.walker import Walker
 
 HEIGHT_SENSOR = "ground_height"
 """One vertical ray under the base and under each foot."""

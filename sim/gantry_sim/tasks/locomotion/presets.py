@@ -13,6 +13,8 @@ from gantry_deploy.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_
 from gantry_policies.config import PpoCfg
 from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
 from gantry_sim.env import GantryEnv
+from gantry_sim.tasks import catalogue
+from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
 from gantry_sim.tasks.locomotion.robots import walker
@@ -152,12 +154,12 @@ def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False,
     return replace(cfg, feet_only=False, pyramidal=False, physics_dt_s=0.005) if full_model else cfg
 
 
-def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
+def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
     return Task(
-        name=name,
-        summary=summary,
-        robot=robot,
-        presets={"cpu": partial(cpu, robot), "gpu": partial(gpu, robot)},
+        name=info.name,
+        summary=info.summary,
+        robot=info.robot,
+        presets={"cpu": partial(cpu, info.robot), "gpu": partial(gpu, info.robot)},
         make_env=make_env,
         contract=velocity_contract,
         mirror=mirror_maps,
@@ -165,12 +167,11 @@ def _task(name: str, summary: str, robot: str, cpu: Any, gpu: Any) -> Task:
         evaluation=evaluation_cfg,
         evaluate=evaluate_velocity,
         record=record_velocity,
+        other_robots=True,
     )
 
 
-FLAT_GO1 = _task("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1", cpu_flat, gpu_flat)
-FLAT_GO2 = _task("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2", cpu_flat, gpu_flat)
-FLAT_G1 = _task("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1", cpu_humanoid, gpu_humanoid)
-ROUGH_GO2 = _task(
-    "velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2", cpu_rough, gpu_rough
-)
+FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat)
+FLAT_GO2 = _task(catalogue.FLAT_GO2, cpu_flat, gpu_flat)
+FLAT_G1 = _task(catalogue.FLAT_G1, cpu_humanoid, gpu_humanoid)
+ROUGH_GO2 = _task(catalogue.ROUGH_GO2, cpu_rough, gpu_rough)

@@ -30,9 +30,10 @@ from gantry_sim.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.curriculum import TerrainLevels
 from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg
-from gantry_sim.tasks.locomotion.robots import Walker, walker
+from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg, CriticObservation, SensorNoiseCfg
+from gantry_sim.tasks.locomotion.walker import Walker
 
 RATE_HZ = 50.0
 """Control rate of every velocity policy."""

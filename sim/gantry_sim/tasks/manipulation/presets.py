@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gantry_policies.offpolicy.env import StepEnv
 from gantry_sim.arm_env import ArmStepEnv
+from gantry_sim.tasks import catalogue
+from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.experts import Expert, make_expert
@@ -21,11 +25,11 @@ def expert_in(env: ArmStepEnv, badness: float = 0.0, seed: int = 0) -> Expert:
     return make_expert(env.state, badness, seed)
 
 
-LIFT = ArmTask("yam-lift", "lift a cube", "yam", lift_cfg, make_env, arm_contract, expert_in)
-PICK_PLACE = ArmTask(
-    "yam-pick-place", "put a cube onto a stand and let go", "yam", pick_place_cfg, make_env, arm_contract, expert_in
-)
-PUSH = ArmTask("yam-push", "push a cube to a place on the table", "yam", push_cfg, make_env, arm_contract, expert_in)
-INSERT = ArmTask(
-    "yam-insert", "put a held peg into a hole 2 mm wider", "yam", insert_cfg, make_env, arm_contract, expert_in
-)
+def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> ArmTask:
+    return ArmTask(info.name, info.summary, info.robot, make_cfg, make_env, arm_contract, expert_in)
+
+
+LIFT = _task(catalogue.YAM_LIFT, lift_cfg)
+PICK_PLACE = _task(catalogue.YAM_PICK_PLACE, pick_place_cfg)
+PUSH = _task(catalogue.YAM_PUSH, push_cfg)
+INSERT = _task(catalogue.YAM_INSERT, insert_cfg)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
-
-from gantry_deploy.contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.offpolicy.env import StepEnv
 from gantry_sim.tasks.names import ARM_GROUP, arm_task_names
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gantry_deploy.contract import PolicyContract
+    from gantry_policies.offpolicy.env import StepEnv
 
 
 class ScriptedExpert(Protocol):

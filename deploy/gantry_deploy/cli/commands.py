@@ -1,0 +1,65 @@
+"""Commands of the runtime as ``gantry --help`` lists them; what each needs is imported when it is used."""
+
+from __future__ import annotations
+
+from gantry_deploy.cli.command import Command, later
+
+INSPECT = Command(
+    name="inspect",
+    help="show what a bundle contains and whether it is intact",
+    add_arguments=later("gantry_deploy.cli.inspect:add_arguments"),
+    run=later("gantry_deploy.cli.inspect:run"),
+    description="Verify a bundle's hashes and show its contract: robot, joints, observation, action, command, scores.",
+    epilog="example:\n  gantry inspect runs/walk/bundle --json contract.json",
+)
+
+CHECK = Command(
+    name="check",
+    help="the sim-to-sim gate: verify a bundle, then run it in another simulator",
+    add_arguments=later("gantry_deploy.cli.check:add_arguments"),
+    run=later("gantry_deploy.cli.check:run"),
+    description=(
+        "Verify a bundle's hashes and contract, compare what this machine computes with what training recorded, then "
+        "run episodes in plain MuJoCo, an arm's at the simulated workbench and a car's on simulated roads, through the "
+        "runtime's own loop and safety limits. Writes the scores into the "
+        "bundle's card. Exit code 0 if it passes, 1 if a score is below the contract's threshold, 2 if the bundle is "
+        "refused."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry check runs/walk/bundle\n"
+        "  gantry check walk.zip --episodes 200 --seed 1 --json scores.json\n"
+        "  gantry check walk.zip --option delay_s=0.01 --no-card"
+    ),
+)
+
+RUN = Command(
+    name="run",
+    help="run a bundle on a robot: simulated, over ROS 2, or a mock",
+    add_arguments=later("gantry_deploy.cli.run:add_arguments"),
+    run=later("gantry_deploy.cli.run:run"),
+    description=(
+        "Stand up, let the policy follow a command for a while, stand again, then damp and let go. Exit code 1 if a "
+        "fault damped the robot on the way; Ctrl-C damps it at once. A robot that is not simulated moves with --yes "
+        "only, and not while somebody else commands it."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry run runs/walk/bundle --command 0.5,0,0\n"
+        "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
+        "  gantry run climb.zip --option terrain=climb_up --goal 6,0,0\n"
+        "  gantry run walk.zip --backend ros --duration 10 --yes"
+    ),
+)
+
+RUNTIME = Command(
+    name="runtime",
+    help="cost of one policy step, and how evenly the control loop ticks",
+    add_arguments=later("gantry_deploy.bench_runtime:add_arguments"),
+    run=later("gantry_deploy.bench_runtime:run"),
+    description=(
+        "Time observing, inferring and judging, then run the control loop in real time on simulated robots that hang "
+        "in the air: in this process, and as two ROS 2 nodes."
+    ),
+    epilog="examples:\n  gantry bench runtime --json runtime.json\n  gantry bench runtime walk.zip --seconds 60",
+)

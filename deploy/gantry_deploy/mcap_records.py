@@ -1,0 +1,208 @@
+"""Records of an MCAP file in their order, up to the first damage; every checksum in the file is compared.
+
+Whatever lies behind a damaged record is left out, even where it is intact: the readers of a recording take the
+difference of neighbouring rows and pair topics by their times, and a hole in the middle would make numbers that never
+were. What lies before it is given in full.
+
+Messages count only inside a chunk, since only a chunk has a checksum of its own. The rest of the file is covered by the
+checksums of the data section and of the index, which a file has only if its writer finished it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import BinaryIO
+
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.opcode import Opcode
+from mcap.records import Channel, McapRecord, Message, Metadata, Schema
+from mcap.writer import MCAP0_MAGIC
+
+LARGEST_CHUNK_BYTES = 256 * 2**20
+"""A chunk that says that it unpacks to more is damaged; those of a recording hold 256 KiB and one map."""
+_PRIVATE_OPCODES = 0x80
+"""From here on records belong to applications, and readers pass over them."""
+_SKIPPED = (Opcode.HEADER, Opcode.MESSAGE_INDEX, Opcode.ATTACHMENT)
+_HEAD = struct.Struct("<BQ")
+_FOOTER = struct.Struct("<QQI")
+_CHUNK = struct.Struct("<QQQII")
+
+
+class _Damage(Exception):
+    """What is wrong at a place of the file."""
+
+
+class McapRecords:
+    """Walks through a file once.
+
+    Args:
+        stream: The file, at its beginning.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.complete = False
+        """Whether the file was finished and every checksum in it is right; known after the last record."""
+        self.damage = ""
+        """Why it is not: the place, and what was found there."""
+        self.position = 0
+        """Where the record begins that is being read, in bytes."""
+        self._stream = stream
+        self._size = os.fstat(stream.fileno()).st_size
+        self._length = 0
+        self._crc = self._crc_before = 0
+
+    def __iter__(self) -> Iterator[McapRecord]:
+        """Schemas, channels and messages of the chunks, and metadata; ends at the first damage.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
+        try:
+            yield from self._data_section()
+            self._index()
+            self.complete = True
+        except _Damage as damage:
+            self.damage = self.place(str(damage))
+        except OSError:
+            raise
+        except Exception as error:  # Whatever a parser raises on bytes that it does not expect.
+            self.damage = self.place(f"{type(error).__name__}: {error}")
+
+    def place(self, what: str) -> str:
+        """A line that says where the record is that is being read, and what is wrong with it."""
+        return f"at byte {self.position} of {self._size}: {what}"
+
+    def _data_section(self) -> Iterator[McapRecord]:
+        if self._read(len(MCAP0_MAGIC)) != MCAP0_MAGIC:
+            raise _Damage("it does not begin as an MCAP file does")
+        while True:
+            opcode, payload = self._head(), self._payload()
+            if opcode == Opcode.DATA_END:
+                self._end_of_data(payload)
+                return
+            if opcode == Opcode.CHUNK:
+                yield from _chunk_records(payload)
+            elif opcode == Opcode.METADATA:
+                yield Metadata.read(ReadDataStream(BytesIO(payload)))
+            elif opcode == Opcode.ATTACHMENT:
+                _require_checksum("attachment", struct.unpack("<I", payload[-4:])[0], zlib.crc32(payload[:-4]))
+            elif opcode not in _SKIPPED and opcode < _PRIVATE_OPCODES:
+                raise _Damage(f"a record of type {opcode:#04x}, which has no place there")
+
+    def _end_of_data(self, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise _Damage(f"the end of the data has {len(payload)} bytes, expected 4")
+        # Of all bytes before, most of which have passed a chunk's checksum.
+        _require_checksum("whole data section", struct.unpack("<I", payload)[0], self._crc_before)
+
+    def _index(self) -> None:
+        begin, self._crc = self._stream.tell(), 0
+        while True:
+            opcode = self._head()
+            if opcode == Opcode.FOOTER:
+                break
+            if not Opcode.HEADER <= opcode < Opcode.DATA_END and opcode < _PRIVATE_OPCODES:
+                raise _Damage(f"a record of type {opcode:#04x} in the index")
+            self._payload()
+        if self._length != _FOOTER.size:
+            raise _Damage(f"the footer has {self._length} bytes, expected {_FOOTER.size}")
+        footer = self._payload()
+        summary_start, _, crc = _FOOTER.unpack(footer)
+        if self._read(len(MCAP0_MAGIC)) != MCAP0_MAGIC:
+            raise _Damage("it does not end as an MCAP file does")
+        if summary_start == 0:
+            raise _Damage("it has no index: its writer ended it early, as on a full disk")
+        if summary_start != begin:
+            raise _Damage(f"the footer says that the index is at byte {summary_start}, and it is at {begin}")
+        checked = zlib.crc32(_HEAD.pack(Opcode.FOOTER, _FOOTER.size) + footer[:16], self._crc_before)
+        _require_checksum("index", crc, checked)
+        if rest := self._size - self._stream.tell():
+            raise _Damage(f"{rest} bytes follow its end")
+
+    def _head(self) -> int:
+        """The type of the next record, whose length is kept."""
+        self.position = self._stream.tell()
+        self._crc_before = self._crc
+        head = self._read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            raise _Damage("it ends there, without an index: its writer was killed, or it was cut")
+        opcode, self._length = _HEAD.unpack(head)
+        rest = self._size - self._stream.tell()
+        if opcode == 0:
+            raise _Damage("no record but zeros, as after a power cut")
+        if self._length > rest:
+            raise _Damage(f"a record of {self._length} bytes where {rest} are left: its writer was killed, or it was cut")
+        return opcode
+
+    def _payload(self) -> bytes:
+        data = self._read(self._length)
+        if len(data) < self._length:
+            raise _Damage("it ends in the middle of a record")
+        return data
+
+    def _read(self, count: int) -> bytes:
+        data = self._stream.read(count)
+        self._crc = zlib.crc32(data, self._crc)
+        return data
+
+
+def _chunk_records(payload: bytes) -> Iterator[McapRecord]:
+    """Schemas, channels and messages of one chunk."""
+    data, position = _unpacked(payload), 0
+    while position < len(data):
+        if position + _HEAD.size > len(data):
+            raise _Damage("a chunk ends in the middle of a record")
+        opcode, length = _HEAD.unpack_from(data, position)
+        position += _HEAD.size
+        if length > len(data) - position:
+            raise _Damage("a chunk ends in the middle of a record")
+        record = ReadDataStream(BytesIO(data[position : position + length]))
+        position += length
+        if opcode == Opcode.MESSAGE:
+            yield Message.read(record, length)
+        elif opcode == Opcode.CHANNEL:
+            yield Channel.read(record)
+        elif opcode == Opcode.SCHEMA:
+            yield Schema.read(record)
+
+
+def _unpacked(payload: bytes) -> bytes:
+    """The records of a chunk, whose size and checksum are right."""
+    _, _, size, crc, name_length = _CHUNK.unpack_from(payload)
+    begin = _CHUNK.size + name_length + 8
+    if begin > len(payload) or struct.unpack_from("<Q", payload, begin - 8)[0] != len(payload) - begin:
+        raise _Damage("the parts of a chunk do not add up to its length")
+    compression, packed = payload[_CHUNK.size : begin - 8], payload[begin:]
+    if size > LARGEST_CHUNK_BYTES:
+        raise _Damage(f"a chunk that says that it holds {size} bytes, expected {LARGEST_CHUNK_BYTES} at most")
+    data = _decompressed(compression, packed, size)
+    if len(data) != size:
+        raise _Damage(f"a chunk holds {len(data)} bytes, expected {size}")
+    _require_checksum("chunk", crc, zlib.crc32(data))
+    return data
+
+
+def _decompressed(compression: bytes, packed: bytes, size: int) -> bytes:
+    if compression == b"":
+        return packed
+    if compression == b"lz4":
+        import lz4.frame  # type: ignore[import-untyped]  # Never written here; other tools convert to it.
+
+        return lz4.frame.LZ4FrameDecompressor().decompress(packed, max_length=size + 1)
+    if compression != b"zstd":
+        raise _Damage(f"a chunk is compressed by {compression!r}, which is not known")
+    # Its own word for its size would be believed otherwise, whatever it is.
+    if (told := zstandard.frame_content_size(packed)) not in (-1, size):
+        raise _Damage(f"a chunk unpacks to {told} bytes, expected {size}")
+    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+
+
+def _require_checksum(what: str, told: int, found: int) -> None:
+    """Refuse what differs from its checksum; 0 stands for none."""
+    if told not in (0, found):
+        raise _Damage(f"the checksum of its {what} is {found:#010x}, expected {told:#010x}")

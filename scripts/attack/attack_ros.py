@@ -1,0 +1,482 @@
+"""Disturbed ROS 2 nodes: second voices and commanders, stopped and killed processes, nonsense, bad parameters.
+
+Real nodes over real DDS in a domain of their own. After each disturbance the robot must be damped, held or driven by
+the policy alone, with a reason in the log or the diagnostics; no node prints a traceback or an endless line.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cases import WrongError, wait_for
+
+PATIENT = {
+    "safety__stand_duration_s": 0.3,
+    "safety__state_timeout_s": 1.0,
+    "safety__max_missed_deadlines": 1000,
+    "connect_timeout_s": 60.0,
+}
+"""Limits that a busy machine does not reach, so that only the disturbance can damp."""
+
+
+class Attack:
+    """Scenarios on a simulated Go2 without physics, a policy and an operator."""
+
+    max_cpu_s = 600
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.scenarios = SCENARIOS
+
+    def case(self, number: int, rng: np.random.Generator, folder: Path) -> tuple[str, Callable[[], str]]:
+        """Scenario ``number``, modulo their count."""
+        scenario = self.scenarios[number % len(self.scenarios)]
+        return scenario.__name__, lambda: attempt(scenario, folder, rng)
+
+
+def attempt(scenario: Callable[[Scene], str], folder: Path, rng: np.random.Generator) -> str:
+    """Play a scenario; a child process has this to itself."""
+    from gantry_ros.testing import isolated_environment
+
+    os.environ.update(isolated_environment())
+    scene = Scene(folder, rng)
+    try:
+        said = scenario(scene)
+        scene.judge_logs()
+        return said
+    except AssertionError as error:
+        raise WrongError(str(error)[-1500:]) from error
+    finally:
+        scene.close()
+
+
+class Scene:
+    """Nodes of one scenario, an operator, and an intruder that publishes what it likes."""
+
+    def __init__(self, folder: Path, rng: np.random.Generator) -> None:
+        from gantry_ros.testing import NodeProcess, Operator
+
+        self.folder, self.rng = folder, rng
+        self._make, self.nodes = NodeProcess, []
+        self.operator = Operator()
+        self._intruder: Any = None
+
+    def start(self, executable: str, environment: dict[str, str] | None = None, **parameters: Any) -> Any:
+        """Start a node in a process of its own."""
+        log = self.folder / f"{executable}{len(self.nodes)}.log"
+        node = self._make(executable, environment or {}, log, **parameters)
+        self.nodes.append(node)
+        return node
+
+    def robot(self, **parameters: Any) -> Any:
+        """A Go2 without physics."""
+        robot = self.start("sim_robot_node", robot="go2", backend="mock", rate_hz=100.0, **parameters)
+        robot.wait_for_output("on backend 'mock'", 90.0)
+        return robot
+
+    def policy(self, **parameters: Any) -> Any:
+        """The policy that walks."""
+        settings = {**PATIENT, "auto_start": True, **parameters}
+        return self.start("policy_node", bundle="pretrained:go2-walk", **settings)
+
+    def walking(self, **parameters: Any) -> tuple[Any, Any]:
+        """Robot and policy, in mode POLICY."""
+        robot, policy = self.robot(), self.policy(**parameters)
+        policy.wait_for_output("Mode POLICY", 90.0)
+        return robot, policy
+
+    @property
+    def mode(self) -> str:
+        """Mode of the policy's node by its diagnostics."""
+        return self.operator.values("policy_node").get("mode", "")
+
+    def wait_mode(self, mode: str, patience_s: float = 30.0) -> dict[str, str]:
+        """Wait for a mode and return the diagnostics."""
+        wait_for(lambda: self.mode == mode, f"mode {mode}; it is {self.mode}", patience_s)
+        return self.operator.values("policy_node")
+
+    def damped(self, *words: str) -> str:
+        """The policy damps, says why, and what it sends is a damping command."""
+        values = self.wait_mode("DAMP")
+        reason = values.get("damped because", "")
+        if not all(word in reason for word in words):
+            raise WrongError(f"damped, and the reason is '{reason}', expected {words}")
+        own = "a damping command of the policy"
+        wait_for(lambda: self.operator.commands and is_braking(self.operator.commands[-1]), own)
+        return f"damped: {reason[:120]}"
+
+    def robot_damps(self) -> str:
+        """The robot itself notices that its commands have ended, damps and says so."""
+        robot = "sim_robot_node"
+        wait_for(lambda: int(self.operator.values(robot).get("watchdog trips", 0)) > 0, "the robot's watchdog")
+        activity = self.operator.values(robot)["activity"]
+        if "damping" not in activity:
+            raise WrongError(f"the robot's activity is '{activity}', expected damping")
+        return f"robot: {activity}"
+
+    def node(self) -> Any:
+        """The intruder's node."""
+        import rclpy
+
+        if self._intruder is None:
+            if not rclpy.ok():
+                rclpy.init()
+            self._intruder = rclpy.create_node(f"intruder_{self.rng.integers(1000)}")
+        return self._intruder
+
+    @contextmanager
+    def repeat(self, make: Callable[[], None], rate_hz: float = 100.0) -> Iterator[None]:
+        """Do something at a rate, in a thread, while the block runs."""
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.is_set():
+                make()
+                time.sleep(1.0 / rate_hz)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def judge_logs(self) -> None:
+        """No node printed a traceback, control characters, or an endless line."""
+        for node in self.nodes:
+            output = node.output
+            if "Traceback" in output or "Warning:" in output:
+                raise RuntimeError(f"{node.executable}: {output[-800:]}")
+            if longest := max((len(line) for line in output.splitlines()), default=0) > 3000:
+                raise RuntimeError(f"{node.executable} prints a line of {longest} characters")
+
+    def close(self) -> None:
+        """End every node."""
+        for node in self.nodes:
+            node.kill()
+        self.operator.close()
+
+
+def is_braking(message: Any) -> bool:
+    """Whether a joint command has no stiffness and no feed-forward."""
+    values = dict(zip(message.name, message.position, strict=True))
+    return not any(value for name, value in values.items() if name.endswith(("/stiffness", "/effort")))
+
+
+def voice(scene: Scene, offset_rad: float = 0.0, stamp_s: int | None = None, frame: str = "", imu: bool = False) -> Any:
+    """A function that speaks for the robot once."""
+    from sensor_msgs.msg import Imu, JointState
+
+    from gantry_hardware.robots import robot_spec
+
+    spec, node = robot_spec("go2"), scene.node()
+    joints = node.create_publisher(JointState, "joint_states", 1)
+    turn = node.create_publisher(Imu, "imu/data", 1) if imu else None
+
+    def speak() -> None:
+        message = JointState(name=list(spec.joint_names))
+        message.position = (spec.array("default_rad") + offset_rad).tolist()
+        message.velocity = message.effort = [0.0] * spec.num_joints
+        message.header.stamp = node.get_clock().now().to_msg()
+        if stamp_s is not None:
+            message.header.stamp.sec = stamp_s
+        message.header.frame_id = frame
+        joints.publish(message)
+        if turn is not None:
+            tilted = Imu()
+            tilted.header.stamp = message.header.stamp
+            tilted.orientation.w, tilted.orientation.x = math.cos(0.3), math.sin(0.3)
+            tilted.linear_acceleration.z = 9.81
+            turn.publish(tilted)
+
+    return speak
+
+
+def commander(scene: Scene, value: Callable[[str], float]) -> Any:
+    """A function that commands the robot once; ``value`` gives each interface's number."""
+    from sensor_msgs.msg import JointState
+
+    node = scene.node()
+    publisher = node.create_publisher(JointState, "joint_command", 1)
+    wait_for(lambda: scene.operator.commands, "a command to imitate")
+    names = list(scene.operator.commands[-1].name)
+
+    def speak() -> None:
+        message = JointState(name=names, position=[value(name) for name in names])
+        message.header.stamp = node.get_clock().now().to_msg()
+        publisher.publish(message)
+
+    return speak
+
+
+def crouch(name: str) -> float:
+    """A crouch with the gains of walking."""
+    if name.endswith("/position"):
+        return 1.2 if "thigh" in name else -2.4 if "calf" in name else 0.0
+    return 40.0 if name.endswith("/stiffness") else 1.0 if name.endswith("/damping") else 0.0
+
+
+def second_voice_same_pose(scene: Scene) -> str:
+    """A second driver reports the default pose while the policy walks."""
+    scene.walking()
+    with scene.repeat(voice(scene), 200.0):
+        return scene.damped("intruder")
+
+
+def second_voice_other_pose(scene: Scene) -> str:
+    """A second driver reports other joints."""
+    scene.walking()
+    with scene.repeat(voice(scene, 0.3), 200.0):
+        return scene.damped()
+
+
+def second_voice_tilted(scene: Scene) -> str:
+    """A second driver reports a tilted base as well."""
+    scene.walking()
+    with scene.repeat(voice(scene, 0.0, imu=True), 300.0):
+        return scene.damped()
+
+
+def second_voice_before_standing(scene: Scene) -> str:
+    """A second driver speaks before the robot stands up: it must not stand up."""
+    scene.robot()
+    with scene.repeat(voice(scene), 100.0):
+        time.sleep(1.0)
+        scene.policy()
+        time.sleep(8.0)
+        if scene.mode in ("STAND", "POLICY"):
+            raise WrongError(f"the robot is in mode {scene.mode}")
+    return f"mode '{scene.mode}'"
+
+
+def second_voice_far_stamp(scene: Scene) -> str:
+    """A second driver whose stamps lie in 2038."""
+    scene.walking()
+    with scene.repeat(voice(scene, stamp_s=2**31 - 1), 100.0):
+        return scene.damped()
+
+
+def second_voice_old_stamp(scene: Scene) -> str:
+    """A second driver whose stamps lie before 1970."""
+    scene.walking()
+    with scene.repeat(voice(scene, stamp_s=-(2**31)), 100.0):
+        return scene.damped()
+
+
+def second_voice_long_frame(scene: Scene) -> str:
+    """A second driver with a frame of a megabyte."""
+    scene.walking()
+    with scene.repeat(voice(scene, frame="f" * 2**20), 20.0):
+        return scene.damped()
+
+
+def second_commander_crouch(scene: Scene) -> str:
+    """Another node commands a crouch."""
+    scene.walking()
+    with scene.repeat(commander(scene, crouch), 200.0):
+        return scene.damped("intruder")
+
+
+def second_commander_once(scene: Scene) -> str:
+    """Another node commands one single time."""
+    scene.walking()
+    speak = commander(scene, crouch)
+    time.sleep(0.2)
+    speak()
+    return scene.damped("intruder")
+
+
+def second_commander_nan(scene: Scene) -> str:
+    """Another node commands NaN."""
+    scene.walking()
+    with scene.repeat(commander(scene, lambda name: math.nan), 100.0):
+        return scene.damped("intruder")
+
+
+def second_commander_huge(scene: Scene) -> str:
+    """Another node commands 1e30."""
+    scene.walking()
+    with scene.repeat(commander(scene, lambda name: 1e30), 100.0):
+        return scene.damped("intruder")
+
+
+def second_commander_sim_time(scene: Scene) -> str:
+    """The same while ``use_sim_time`` is set and there is no clock."""
+    _, policy = scene.walking(use_sim_time=True)
+    wait_for(lambda: "/clock" in policy.output, "a word about /clock")
+    with scene.repeat(commander(scene, crouch), 100.0):
+        return scene.damped("intruder")
+
+
+def robot_stops(scene: Scene) -> str:
+    """The robot's process stands still for five seconds."""
+    robot, _ = scene.walking()
+    pause(robot, 5.0)
+    return scene.damped("ms old")
+
+
+def policy_stops(scene: Scene) -> str:
+    """The policy's process stands still: the robot damps by itself."""
+    _, policy = scene.walking()
+    os.kill(policy._child.pid, signal.SIGSTOP)
+    try:
+        return scene.robot_damps()
+    finally:
+        os.kill(policy._child.pid, signal.SIGCONT)
+
+
+def robot_dies(scene: Scene) -> str:
+    """The robot's process is killed."""
+    robot, _ = scene.walking()
+    robot.kill()
+    return scene.damped()
+
+
+def policy_dies(scene: Scene) -> str:
+    """The policy's process is killed: the robot damps by itself and says so."""
+    _, policy = scene.walking()
+    policy.kill()
+    return scene.robot_damps()
+
+
+def huge_command(scene: Scene) -> str:
+    """``cmd_vel`` of 1e308, infinity and NaN."""
+    scene.walking()
+    for value in (1e308, math.inf, math.nan, -1e308):
+        with scene.repeat(lambda value=value: scene.operator.drive(value, value, value), 50.0):
+            time.sleep(0.5)
+            limits(scene)
+            if scene.mode == "DAMP" and not math.isfinite(value):
+                return scene.damped()
+            if scene.mode != "POLICY":
+                raise WrongError(f"mode {scene.mode} after a command of {value}")
+    return "held"
+
+
+def limits(scene: Scene) -> None:
+    """The newest command is finite."""
+    message = scene.operator.commands[-1]
+    if not np.isfinite(message.position).all():
+        raise WrongError("a command that is not finite was sent")
+
+
+def fast_command(scene: Scene) -> str:
+    """``cmd_vel`` as fast as it goes."""
+    scene.walking()
+    with scene.repeat(lambda: scene.operator.drive(0.3), 10_000.0):
+        time.sleep(3.0)
+        if scene.mode != "POLICY":
+            raise WrongError(f"mode {scene.mode}")
+    return "held"
+
+
+def stamped_command(scene: Scene) -> str:
+    """``cmd_vel`` as TwistStamped: understood, or said."""
+    from geometry_msgs.msg import TwistStamped
+
+    _, policy = scene.walking()
+    node = scene.node()
+    stick = node.create_publisher(TwistStamped, "cmd_vel", 10)
+
+    def speak() -> None:
+        message = TwistStamped()
+        message.header.stamp = node.get_clock().now().to_msg()
+        message.twist.linear.x = 0.5
+        stick.publish(message)
+
+    with scene.repeat(speak, 20.0):
+        wait_for(
+            lambda: (
+                "TwistStamped" in policy.output or scene.operator.values("policy_node")["command"].startswith("0.5")
+            ),
+            "a word about TwistStamped",
+        )
+    return "said"
+
+
+def broken_states(scene: Scene) -> str:
+    """The robot itself reports NaN, other names, another order, nothing."""
+    scene.walking()
+    fault = ("nan", "wrong_name", "wrong_order", "silent", "frozen", "no_imu")[int(scene.rng.integers(6))]
+    if scene.operator.set_parameter("sim_robot_node", "fault", fault) != (True, ""):
+        raise WrongError(f"fault {fault} is refused")
+    return f"{fault}: {scene.damped()}"
+
+
+def no_heartbeat(scene: Scene) -> str:
+    """``auto_start`` and no heartbeat: the log says what it waits for."""
+    scene.robot()
+    policy = scene.policy(require_heartbeat=True)
+    wait_for(lambda: "heartbeat" in policy.output, "a word about the heartbeat", 60.0)
+    if scene.mode in ("STAND", "POLICY"):
+        raise WrongError(f"the robot is in mode {scene.mode}")
+    return "said"
+
+
+def bad_parameters(scene: Scene) -> str:
+    """Parameters that would switch limits off: refused with exit code 2, the name, and no traceback."""
+    bad = (
+        ("safety__state_timeout_s", math.inf), ("safety__joint_vel_factor", 1e308), ("diagnostics_rate_hz", 1e-300),
+        ("safety__heartbeat_timeout_s", math.nan), ("diagnostics_rate_hz", math.inf), ("connect_timeout_s", -1.0),
+        ("safety__max_tilt_rad", 100.0), ("safety__stand_duration_s", 1e300),
+    )  # fmt: skip
+    name, value = bad[int(scene.rng.integers(len(bad)))]
+    text = {math.inf: ".inf"}.get(value, ".nan" if math.isnan(value) else f"{value:e}")
+    words = ["--ros-args", "-p", f"{name.replace('__', '.')}:={text}", "-p", "bundle:=pretrained:go2-walk"]
+    found = subprocess.run(
+        [sys.executable, "-m", "gantry_ros", "policy_node", *words], capture_output=True, text=True, timeout=200
+    )
+    output = found.stdout + found.stderr
+    if found.returncode != 2 or "Traceback" in output or name.rpartition("__")[2] not in output:
+        raise WrongError(f"{name} = {value}: exit code {found.returncode}: {output[-500:]}")
+    return output.strip()[-150:]
+
+
+def no_home(scene: Scene) -> str:
+    """A node whose home cannot be written: works, or one message that names ROS_LOG_DIR."""
+    node = scene.start("sim_robot_node", {"HOME": "/proc"}, robot="go2", backend="mock", rate_hz=100.0)
+    wait_for(lambda: "on backend 'mock'" in node.output or "ROS_LOG_DIR" in node.output, "the node or a word", 60.0)
+    return node.output[-150:]
+
+
+def robot_comes_back(scene: Scene) -> str:
+    """The robot's driver dies and another one starts: damped, and walking again after a reset."""
+    robot, _ = scene.walking()
+    robot.kill()
+    scene.damped()
+    scene.robot()
+
+    def reset() -> bool:
+        return scene.operator.ask("policy_node/reset")[0]
+
+    wait_for(reset, "a reset after the driver came back", 60.0)
+    wait_for(lambda: scene.operator.ask("policy_node/stand")[0] or scene.mode == "STAND", "standing up again", 60.0)
+    return "stands again"
+
+
+def pause(node: Any, duration_s: float) -> None:
+    """Let a process stand still."""
+    os.kill(node._child.pid, signal.SIGSTOP)
+    time.sleep(duration_s)
+    os.kill(node._child.pid, signal.SIGCONT)
+
+
+SCENARIOS = (
+    second_voice_same_pose, second_voice_other_pose, second_voice_tilted, second_voice_before_standing,
+    second_voice_far_stamp, second_voice_old_stamp, second_voice_long_frame, second_commander_crouch,
+    second_commander_once, second_commander_nan, second_commander_huge, second_commander_sim_time, robot_stops,
+    policy_stops, robot_dies, policy_dies, huge_command, fast_command, stamped_command, broken_states, no_heartbeat,
+    bad_parameters, no_home, robot_comes_back, broken_states,
+)  # fmt: skip
+"""25 of them; those that draw something differ from run to run."""

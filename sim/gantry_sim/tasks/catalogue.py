@@ -1,0 +1,117 @@
+"""Names, summaries, robots and presets of tasks, known without loading a simulator or a learning library.
+
+A package that registers tasks may register their descriptions too, as an entry point of the group :data:`GROUP` that
+names a sequence of :class:`TaskInfo`. A task without one is loaded where it is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+from gantry_hardware.errors import UnknownNameError
+from gantry_sim.tasks.names import arm_task_names, task_names
+
+GROUP = "gantry.task_info"
+"""Entry-point group of descriptions: name of a package -> a sequence of :class:`TaskInfo`."""
+SIZES = ("cpu", "gpu")
+"""Presets that most tasks have."""
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """What listings and refusals say of a task."""
+
+    name: str
+    """Registry name, equal to that of the task's entry point."""
+    summary: str
+    """One line for listings."""
+    robot: str
+    """Robot name."""
+    presets: tuple[str, ...] = SIZES
+    """Names of its presets; of a manipulation task none, since all share :data:`gantry_sim.arm.presets.METHODS`."""
+
+
+FLAT_GO1 = TaskInfo("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1")
+FLAT_GO2 = TaskInfo("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2")
+FLAT_G1 = TaskInfo("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1")
+ROUGH_GO2 = TaskInfo("velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2")
+
+AME2_GO2 = TaskInfo("ame2-go2", "Go2 walks to goals over terrain that it looks at", "go2")
+AME2_G1 = TaskInfo("ame2-g1", "G1 walks to goals over terrain that it looks at", "g1")
+AME2_GO2_STUDENT = TaskInfo("ame2-go2-student", "Go2 walks to goals by what its camera has seen", "go2")
+
+ROADS = (*SIZES, "gpu-bev")
+"""Presets of tasks on roads, which can be shown as pictures."""
+DRIVE_LANE = TaskInfo("drive-lane", "follow a route through a town, alone", "bmw_320i", ROADS)
+DRIVE_TRAFFIC = TaskInfo("drive-traffic", "follow a road among cars, pedestrians and obstacles", "bmw_320i", ROADS)
+DRIVE_JUNCTION = TaskInfo(
+    "drive-junction", "cross a town with lights, crossing traffic and roundabouts", "bmw_320i", ROADS
+)
+DRIVE_RACE = TaskInfo("drive-race", "race a small car round closed tracks, by what its scanner sees", "f1tenth_vesc")
+DRIVE_PARK = TaskInfo("drive-park", "stand in a free slot among parked cars, driving to and fro", "bmw_320i")
+
+YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ())
+YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ())
+YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", ())
+YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", ())
+
+TASKS = (
+    *(FLAT_GO1, FLAT_GO2, FLAT_G1, ROUGH_GO2),
+    *(AME2_GO2, AME2_G1, AME2_GO2_STUDENT),
+    *(DRIVE_LANE, DRIVE_TRAFFIC, DRIVE_JUNCTION, DRIVE_RACE, DRIVE_PARK),
+    *(YAM_LIFT, YAM_PICK_PLACE, YAM_PUSH, YAM_INSERT),
+)
+"""Gantry's own."""
+
+
+def described() -> Mapping[str, TaskInfo]:
+    """Every registered description by the name of its task."""
+    found: dict[str, TaskInfo] = {}
+    for entry in entry_points(group=GROUP):
+        found |= {info.name: info for info in entry.load() if isinstance(info, TaskInfo)}
+    return found
+
+
+def task_infos() -> list[TaskInfo]:
+    """Of all installed tasks that walk or drive, sorted by name; one without a description is loaded."""
+    known = described()
+    return [known[name] if name in known else _loaded(name) for name in task_names()]
+
+
+def arm_task_infos() -> list[TaskInfo]:
+    """The same for manipulation tasks."""
+    known = described()
+    return [known[name] if name in known else _loaded_arm(name) for name in arm_task_names()]
+
+
+def require_preset(task: str, preset: str) -> str:
+    """The preset's name itself, of any installed task.
+
+    Raises:
+        UnknownNameError: If the task has none of that name.
+    """
+    if task in task_names():
+        available = (described().get(task) or _loaded(task)).presets
+    else:
+        from gantry_sim.arm.presets import METHODS
+
+        available = tuple(METHODS)
+    if preset not in available:
+        raise UnknownNameError(f"preset of {task}", preset, available)
+    return preset
+
+
+def _loaded(name: str) -> TaskInfo:
+    from gantry_sim.tasks.registry import find_task
+
+    task = find_task(name)
+    return TaskInfo(task.name, task.summary, task.robot, tuple(task.presets))
+
+
+def _loaded_arm(name: str) -> TaskInfo:
+    from gantry_sim.tasks.manipulation.registry import find_arm_task
+
+    task = find_arm_task(name)
+    return TaskInfo(task.name, task.summary, task.robot, ())
