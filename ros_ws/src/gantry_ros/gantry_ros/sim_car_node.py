@@ -80,6 +80,7 @@ class SimCarNode(SimNode):
         refuse_two = values["refuse_two_commanders"]
         self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"], refuse_two)
         super().__init__(host, values, robot, self._orders)
+        host.network.hints[topics.DRIVE_TWIST] = "The parameter drive_message chooses between Twist and TwistStamped."
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
         self._set_fault("" if self._drill is not None else fault)

@@ -183,6 +183,7 @@ class SimNode(ABC):
         self._steps, self._wall_s, self._overruns = 0, 0.0, 0
         self._last: list[tuple[Publisher, Any]] = []
         self._last_stamp_s = -math.inf
+        self._waiting = host.wait_reason("The robot stays at its start", settle_s=5.0)
         node = host.node
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
@@ -292,8 +293,11 @@ class SimNode(ABC):
             "two commanders": inputs.two_commanders,
             "refused commands": inputs.refused,
             "overruns": self._overruns,
+            "does not arrive": self._host.network.trouble,
             **self._values(),
         }
+        idle = inputs.activity.startswith("waiting")
+        self._waiting.note(f"{inputs.activity}. {self._host.network.trouble}" if idle else "")
         stamp, name = node.get_clock().now().to_msg(), self._robot.spec.name
         self._diagnostics.publish(
             convert.diagnostics_message(stamp, node.get_name(), name, inputs.activity, values, error=inputs.lost)
