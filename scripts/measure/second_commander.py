@@ -49,6 +49,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rate-hz", type=float, default=200.0, help="Rate of the second's commands, Hz.")
     parser.add_argument("--backend", default="mujoco", help="Backend of the robot.")
     parser.add_argument("--obeying", action="store_true", help="The robot obeys both.")
+    parser.add_argument(
+        "--undiscovered", action="store_true", help="The second begins before the policy's node has discovered it."
+    )
     parser.add_argument("--seed", type=int, default=None, help="Of the moments at which the second begins.")
     parser.add_argument("--json", action="store_true", help="Print the trials as JSON.")
     options = parser.parse_args(arguments)
@@ -89,7 +92,7 @@ def measure(options: Any, rng: random.Random, environment: dict[str, str], folde
             policy.wait_for_output("answers", 120.0)
             for trial in range(options.trials):
                 walk(operator, rng.uniform(1.0, 2.0))
-                interfere(operator, options.rate_hz)
+                interfere(operator, options.rate_hz, options.undiscovered)
                 print(f"{trial + 1} of {options.trials}: {operator.values('policy_node')['fault']}", file=sys.stderr)
             policy.stop()
         operator.close()
@@ -122,7 +125,7 @@ def walk(operator: Operator, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def interfere(operator: Operator, rate_hz: float) -> None:
+def interfere(operator: Operator, rate_hz: float, undiscovered: bool) -> None:
     """Send another pose until the policy has damped the robot, and a moment longer."""
     spec = robot_spec(ROBOT)
     pose = [next(rad for part, rad in CROUCH_RAD.items() if part in name) for name in spec.joint_names]
@@ -131,7 +134,8 @@ def interfere(operator: Operator, rate_hz: float) -> None:
     with NodeHost("second_commander") as host:
         host.start()
         publisher = host.node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
-        wait_until(lambda: publisher.get_subscription_count() >= 2, "the robot and the policy", 60.0)
+        expected = 1 if undiscovered else 3
+        wait_until(lambda: publisher.get_subscription_count() >= expected, "the robot, the policy and this", 60.0)
 
         def send() -> None:
             while not over.wait(1.0 / rate_hz):
