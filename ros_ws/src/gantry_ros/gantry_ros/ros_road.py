@@ -25,6 +25,7 @@ from gantry_deploy.road_view import RoadView, Route, needs
 from gantry_deploy.safety import Mode
 from gantry_deploy.surroundings import STOP_GO
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.stamps import StampGate, StampVerdict
 from gantry_ros import convert_car, convert_map, topics
 from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.ros_robot import RosRobot
@@ -87,6 +88,7 @@ class RosRoad(RoadView):
         self._refused = 0
         self._told: Route | None = None
         self._map_text = ""
+        self._gates: dict[str, StampGate] = {}
 
     def open(self) -> None:
         """Listen from now on for what the policy needs, once the robot is connected and its frame is known."""
@@ -162,7 +164,7 @@ class RosRoad(RoadView):
         self.set_goal((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad))
 
     def _on_objects(self, message: PointCloud2) -> None:
-        stamp_s = self._stamp_s(message.header.stamp)
+        stamp_s = self._stamp_s("objects", message.header.stamp)
         objects, kinds = convert_car.objects_of(message, self._robot.odom_frame)
         self.set_objects(objects, stamp_s, kinds)
 
@@ -177,24 +179,28 @@ class RosRoad(RoadView):
             self._host.node.get_logger().info(text)
 
     def _on_scan(self, message: LaserScan) -> None:
-        stamp_s = self._stamp_s(message.header.stamp)
+        stamp_s = self._stamp_s("scan", message.header.stamp)
         ranges = convert_car.scan_ranges(message)
         self.set_scan(ranges, message.angle_min, message.angle_increment, stamp_s)
 
     def _on_stop_line(self, message: PointCloud2) -> None:
         line = convert_car.stop_line_of(message)
-        self.set_stop_line(*(line or (np.inf, STOP_GO)), self._stamp_s(message.header.stamp))
+        self.set_stop_line(*(line or (np.inf, STOP_GO)), self._stamp_s("stop_line", message.header.stamp))
 
-    def _stamp_s(self, stamp: Time) -> float:
-        """A stamp on the local monotonic clock.
+    def _stamp_s(self, name: str, stamp: Time) -> float:
+        """A stamp on the local monotonic clock, at most now.
 
         Raises:
-            RobotError: If there is none, since nothing would grow old then.
+            RobotError: If there is none, since nothing would grow old then, or if it is from the future, as every stamp
+                is while a simulated clock stands still.
         """
         if stamp.sec == 0 and stamp.nanosec == 0:
             raise RobotError("it has no stamp, so that nobody could tell its age.")
-        age_s = 1e-9 * (self._host.node.get_clock().now().nanoseconds - 1_000_000_000 * stamp.sec - stamp.nanosec)
-        return time.monotonic() - age_s
+        clock_s, gate = 1e-9 * self._host.node.get_clock().now().nanoseconds, self._gates.setdefault(name, StampGate())
+        stamp_s = stamp.sec + 1e-9 * stamp.nanosec
+        if (verdict := gate.judge(stamp_s, clock_s)) in (StampVerdict.AHEAD, StampVerdict.NO_TIME):
+            raise RobotError(f"it {gate.text(verdict, stamp_s, clock_s)}.")
+        return time.monotonic() - max(0.0, clock_s - stamp_s)
 
 
 class RouteEnd:
