@@ -165,7 +165,8 @@ class Controller:
         parts = (read_done - begin, mapped - read_done, judged - mapped, done - chosen, done - begin)
         self._note_timing(step, period_s, dict(zip(("read", "map", "safety", "write", "busy"), parts, strict=True)))
         fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
-        report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin)
+        look = None if step is None or self.map_source is None else self.map_source.look
+        report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin, look)
         if self.recorder is not None:
             self.recorder.record(report)
         return report

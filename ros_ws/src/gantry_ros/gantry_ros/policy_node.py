@@ -193,7 +193,10 @@ class PolicyNode:
             self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
 
     def _on_goal(self, message: PoseStamped) -> None:
-        frame = getattr(self._controller.robot, "odom_frame", ODOM_FRAME)
+        robot = self._controller.robot
+        frame = (
+            robot.frames.told(message.header.frame_id, robot.odom_frame) if isinstance(robot, RosRobot) else ODOM_FRAME
+        )
         try:
             goal, before = convert_map.goal(message, frame), self._controller.goal
             self._controller.set_goal(goal)
@@ -207,7 +210,10 @@ class PolicyNode:
 
     def _on_object_goal(self, message: PoseStamped) -> None:
         try:
-            place = convert_arm.place(message, BASE_FRAME)
+            robot, frame = self._controller.robot, BASE_FRAME
+            if isinstance(robot, RosRobot):
+                frame = robot.frames.told(message.header.frame_id, BASE_FRAME)
+            place = convert_arm.place(message, frame)
         except GantryError as error:
             self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
             return
