@@ -45,10 +45,9 @@ class McapRecords:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        self.complete = False
-        """Whether the file was finished and every checksum in it is right; known after the last record."""
         self.damage = ""
-        """Why it is not: the place, and what was found there."""
+        """The first place where the file is not as it was written, and what was found there. Empty, after the last record,
+        if it was finished and every checksum in it is right."""
         self.position = 0
         """Where the record begins that is being read, in bytes."""
         self._stream = stream
@@ -65,17 +64,16 @@ class McapRecords:
         try:
             yield from self._data_section()
             self._index()
-            self.complete = True
         except _Damage as damage:
-            self.damage = self.place(str(damage))
+            self.note(str(damage))
         except OSError:
             raise
         except Exception as error:  # Whatever a parser raises on bytes that it does not expect.
-            self.damage = self.place(f"{type(error).__name__}: {error}")
+            self.note(f"{type(error).__name__}: {error}")
 
-    def place(self, what: str) -> str:
-        """A line that says where the record is that is being read, and what is wrong with it."""
-        return f"at byte {self.position} of {self._size}: {what}"
+    def note(self, what: str) -> None:
+        """Remember what is wrong with the record that is being read, unless an earlier one was wrong already."""
+        self.damage = self.damage or f"at byte {self.position} of {self._size}: {what}"
 
     def _data_section(self) -> Iterator[McapRecord]:
         if self._read(len(MCAP0_MAGIC)) != MCAP0_MAGIC:
@@ -88,11 +86,20 @@ class McapRecords:
             if opcode == Opcode.CHUNK:
                 yield from _chunk_records(payload)
             elif opcode == Opcode.METADATA:
-                yield Metadata.read(ReadDataStream(BytesIO(payload)))
+                yield from self._metadata(payload)
             elif opcode == Opcode.ATTACHMENT:
                 _require_checksum("attachment", struct.unpack("<I", payload[-4:])[0], zlib.crc32(payload[:-4]))
             elif opcode not in _SKIPPED and opcode < _PRIVATE_OPCODES:
                 raise _Damage(f"a record of type {opcode:#04x}, which has no place there")
+
+    def _metadata(self, payload: bytes) -> Iterator[McapRecord]:
+        """A description; where it cannot be read, that is noted, and its length still says where the next record is."""
+        try:
+            record = Metadata.read(ReadDataStream(BytesIO(payload)))
+        except Exception as error:
+            self.note(f"metadata that cannot be read ({type(error).__name__}: {error})")
+        else:
+            yield record
 
     def _end_of_data(self, payload: bytes) -> None:
         if len(payload) != 4:

@@ -191,16 +191,19 @@ class Recorder:
 
     def _work(self) -> None:
         """Body of the thread: write until closed; after a failure only empty the queue."""
-        with contextlib.closing(self._sink):
-            self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
-            while (item := self._queue.get()) is not None:
+        try:
+            with contextlib.closing(self._sink):
+                self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
+                while (item := self._queue.get()) is not None:
+                    if self.failure is None:
+                        self._guarded(lambda item=item: self._write(*item))
+                    else:
+                        self.dropped += 1
                 if self.failure is None:
-                    self._guarded(lambda item=item: self._write(*item))
-                else:
-                    self.dropped += 1
-            if self.failure is None:
-                self._guarded(self._finish)
-            self._guarded(self._sink.to_disk)
+                    self._guarded(self._finish)
+                self._sink.to_disk()
+        except OSError as error:  # Of a disk that took what was written and then lost it.
+            self._fail(f"{error.strerror or error}")
         self._ended = True
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -223,6 +226,8 @@ class Recorder:
         self._writer.finish()
 
     def _fail(self, reason: str) -> None:
+        if self.failure is not None:
+            return
         self.failure = (
             f"The recording {self.path} ended early after {self._reports} ticks: {reason}. The robot is not affected."
         )
