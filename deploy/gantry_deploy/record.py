@@ -60,11 +60,12 @@ TOPICS: dict[str, str] = {
     "/robot_description": "std_msgs/msg/String",
 }
 """Topics of a recording and their types, each there from its first message on. What nodes publish has the name and the
-type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
-each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
-``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news.
-``/object_goal`` and ``/object_pose`` are an arm's, and ``/policy/base_action`` is what a residual policy corrected.
-``/tf`` are the base and the links at :data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
+type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded.
+``/joint_command`` is what was sent: five numbers per joint in ``position``, each named ``<joint>/<interface>``.
+``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and ``/policy/command`` that, shaped.
+``/elevation_map`` is the map that the policy looked at, once per news. ``/object_goal`` and ``/object_pose`` are an
+arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/tf`` are the base and the links at
+:data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
 
 _SAID_ONCE = ("/tf_static", "/robot_description")
 _RELIABLE = 1

@@ -1,4 +1,4 @@
-"""A recording read back as arrays, up to the first damage: its writer may have been killed, its disk may have failed."""
+"""A recording read back as arrays, up to the first damage: its writer may have been killed, or its disk have failed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def read_recording(path: str | Path) -> Recording:
         raise RecordingError(f"{path} is no recording of Gantry: {reader.damage or 'it lacks the metadata'}.")
     recording = _recording(path, reader, reader.info)
     if recording.damage:
-        _LOG.warning(f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}.")
+        _LOG.warning(
+            f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}."
+        )
     return recording
 
 

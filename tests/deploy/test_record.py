@@ -96,7 +96,9 @@ def test_every_number_comes_back(bundle, tmp_path):
     for name in ("period_s", "busy_s"):
         np.testing.assert_array_equal(status[name], [getattr(report, name) for report in reports])
     np.testing.assert_allclose(status["time_s"], [report.time_s for report in reports], atol=1e-8)
-    np.testing.assert_allclose(recording["/imu/data"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8)
+    np.testing.assert_allclose(
+        recording["/imu/data"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8
+    )
 
 
 def test_other_readers_find_standard_messages_in_order(bundle, tmp_path):
@@ -427,7 +429,9 @@ def test_a_recorder_whose_thread_died_neither_blocks_nor_keeps_silent(bundle, tm
 def test_a_recording_is_on_the_disk_when_it_is_closed(bundle, tmp_path, monkeypatch):
     """Both the file and its name in the folder; a disk that then refuses has lost it, which is said."""
     synced, fsync = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda number: (synced.append(os.readlink(f"/proc/self/fd/{number}")), fsync(number)))
+    monkeypatch.setattr(
+        os, "fsync", lambda number: (synced.append(os.readlink(f"/proc/self/fd/{number}")), fsync(number))
+    )
     with Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, lossless=True) as recorder:
         drive(bundle, recorder, seconds=0.1)
         assert synced == [], "the loop never waits for it"
@@ -445,7 +449,7 @@ def test_a_recording_is_on_the_disk_when_it_is_closed(bundle, tmp_path, monkeypa
 
 def test_a_topic_is_there_from_its_first_message_on_with_its_quality_of_service(bundle, tmp_path):
     with Recorder(tmp_path / "run.mcap", None, SPEC, lossless=True) as recorder:
-        _, reports = drive(bundle, recorder, seconds=0.1)
+        drive(bundle, recorder, seconds=0.1)
     with (tmp_path / "run.mcap").open("rb") as stream:
         summary = make_reader(stream).get_summary()
     counts = summary.statistics.channel_message_counts

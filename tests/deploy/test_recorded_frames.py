@@ -65,7 +65,7 @@ def test_the_description_and_what_does_not_move_are_said_once_for_all_who_come_l
 
 
 def test_every_link_is_told_in_a_frame_that_is_told(walk):
-    reports, found, _ = walk
+    _, found, _ = walk
     (_, first), *_ = found["/tf"]
     parents = {t.child_frame_id: t.header.frame_id for t in first.transforms}
     parents |= {t.child_frame_id: t.header.frame_id for t in found["/tf_static"][0][1].transforms}

@@ -62,8 +62,7 @@ def outcome(path, data, reference):
     path.write_bytes(data)
     try:
         found = read_recording(path)
-    except RecordingError as error:
-        assert str(path) in str(error)
+    except RecordingError:
         return "refused"
     assert (found.robot, found.joint_names, found.contract) == ("tiny", SPEC.joint_names, CONTRACT)
     assert set(found.topics) <= set(reference.topics)
@@ -280,15 +279,15 @@ def test_a_message_that_cannot_be_decoded_ends_the_recording(tmp_path, message):
 
 
 def test_rows_of_several_sizes_are_an_array_of_arrays(tmp_path):
-    rows = [
-        ("/policy/action", *DATA, b"\0\1\0\0" + struct.pack(f"<II{n}f", 0, n, *range(n)), n) for n in (2, 3)
-    ]
+    rows = [("/policy/action", *DATA, b"\0\1\0\0" + struct.pack(f"<II{n}f", 0, n, *range(n)), n) for n in (2, 3)]
     found = read_recording(forged(tmp_path / "run.mcap", rows))
     assert found.complete
     assert [row.tolist() for row in found["/policy/action"]["data"]] == [[0.0, 1.0], [0.0, 1.0, 2.0]]
 
 
-@pytest.mark.parametrize("metadata", [{"clock_offset_ns": "soon"}, {"clock_offset_ns": "9" * 30}, {"contract": "[" * 99}])
+@pytest.mark.parametrize(
+    "metadata", [{"clock_offset_ns": "soon"}, {"clock_offset_ns": "9" * 30}, {"contract": "[" * 99}]
+)
 def test_metadata_that_make_no_sense_are_refused(tmp_path, metadata):
     with pytest.raises(RecordingError, match="metadata"):
         read_recording(forged(tmp_path / "run.mcap", [], metadata=metadata))
@@ -303,7 +302,6 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_refused_unread(whole, tmp_path):
     import zstandard
 
     data, _ = whole
-    begin = next(begin for opcode, begin, _ in records_of(data) if opcode == Opcode.CHUNK)
     zeros = bytes(2**26)
     bombs = [
         chunk(b"zstd", zstandard.compress(zeros), 100),
@@ -311,7 +309,7 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_refused_unread(whole, tmp_path):
         chunk(b"lz4", lz4.frame.compress(zeros), 100),
     ]
     for bomb in bombs:
+        (tmp_path / "bomb.mcap").write_bytes(data[:8] + bomb)
         with pytest.raises(RecordingError) as refused:
-            (tmp_path / "bomb.mcap").write_bytes(data[:8] + data[begin:begin] + bomb)
             read_recording(tmp_path / "bomb.mcap")
         assert "holds" in str(refused.value) or "unpacks to" in str(refused.value)

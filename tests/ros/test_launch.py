@@ -50,7 +50,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
     profile = tmp_path / "dds.xml"
     profile.write_text("<profiles/>")
     config = tmp_path / "config.yaml"
-    config.write_text("")
+    config.write_text("/**:\n  ros__parameters: {}\n")
     given = {
         "bundle": "b",
         "robot": "go2",

@@ -6,11 +6,11 @@ import secrets
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import gantry_hardware
 import mujoco
 import numpy as np
 import pytest
 
+import gantry_hardware
 from gantry_hardware.description import BASE_LINK, quat_product, robot_description, rotated
 from gantry_hardware.robots import robot_spec
 from gantry_sim.models import base_body, model_names, robot_model
