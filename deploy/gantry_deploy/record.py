@@ -35,6 +35,8 @@ from gantry_mapping.snapshot import MapSnapshot
 __all__ = ["Recorder", "Recording", "read_recording"]
 
 _LOG = logging.getLogger("gantry.record")
+LOST_RECORDING = "ended early after"
+"""Part of the message that tells of a recording that is not whole."""
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_S = 0.2
 """How often what waits for the recorder's thread looks whether it lives."""
@@ -230,7 +232,7 @@ class Recorder:
         if self.failure is not None:
             return
         self.failure = (
-            f"The recording {self.path} ended early after {self._reports} ticks: {reason}. The robot is not affected."
+            f"The recording {self.path} {LOST_RECORDING} {self._reports} ticks: {reason}. The robot is not affected."
         )
         _LOG.error(self.failure)
 

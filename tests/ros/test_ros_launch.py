@@ -19,7 +19,7 @@ pytest.importorskip("launch_ros", reason="ROS 2's launch is not on the Python in
 
 LAUNCH_FILES = Path(__file__).parents[2] / "ros_ws" / "src" / "gantry_bringup" / "launch"
 PRELUDE = "import sys\nfrom launch import LaunchDescription, LaunchService\n"
-RUN = "service = LaunchService(argv=sys.argv[2:])\nservice.include_launch_description(described)\nsys.exit(service.run())\n"
+RUN = "service = LaunchService()\nservice.include_launch_description(described)\nsys.exit(service.run())\n"
 NODES = (
     PRELUDE + "from gantry_bringup.parts import NodeSpec\nfrom gantry_bringup.ros_launch import actions_of\n"
     "specs = [NodeSpec('fake_nodes', name, name) for name in sys.argv[1].split(',')]\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gantry_bringup.parts import NodeSpec, ParameterValue
+from gantry_deploy.with_parent import ending_with_this
 from gantry_ros.availability import child_environment
 
 GRACE_S = 5.0
@@ -97,7 +97,7 @@ class NodeGroup:
 
     def _start(self, spec: NodeSpec) -> None:
         child = subprocess.Popen(
-            [sys.executable, "-m", "gantry_bringup.with_parent", str(os.getpid()), *node_command(spec)],
+            ending_with_this(node_command(spec)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

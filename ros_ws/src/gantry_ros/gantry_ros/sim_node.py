@@ -28,6 +28,7 @@ from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.state import RobotState
 from gantry_ros import convert, topics
+from gantry_ros.body_publisher import BodyPublisher
 from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 
 SHARED_PARAMETERS = (
@@ -35,6 +36,9 @@ SHARED_PARAMETERS = (
         "realtime_priority", 0, "SCHED_FIFO priority of the stepping loop, 1 to 99; 0 for the default scheduler."
     ),
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
+    Parameter(
+        "publish_body", True, "Publish robot_description, tf and tf_static; false where robot_state_publisher does."
+    ),
 )
 """Of every such node, which also has ``backend``, ``rate_hz``, ``statistics`` and :func:`fault_parameter`."""
 
@@ -144,6 +148,7 @@ class SimNode(ABC):
         node = host.node
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        self._body = BodyPublisher(node, robot) if values["publish_body"] else None
         node.create_service(Trigger, "reset", answer(self._reset))
         node.create_timer(1.0 / positive(values, "diagnostics_rate_hz"), self._report)
         node.add_on_set_parameters_callback(self._on_parameters)

@@ -1,8 +1,8 @@
-"""Becomes a node that ends with the process that launched it: ``python -m gantry_bringup.with_parent PID COMMAND...``.
+"""Becomes a command that ends with the process that starts it: ``python -m gantry_deploy.with_parent PID COMMAND...``.
 
-Between fork and exec a child of a process with threads may do next to nothing without risking to wait for ever for a lock
-that none of them holds any more. So the child becomes this program first, which asks the kernel for a SIGINT at its
-parent's death, and then the node. The kernel keeps that wish when one program becomes another.
+Between fork and exec a child of a process with threads may do next to nothing: it could wait for ever for a lock that
+none of them holds any more. So the child becomes this program first, which asks the kernel for a SIGINT at its parent's
+death, and then the command. The kernel keeps that wish when one program becomes another.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1
+
+
+def ending_with_this(command: Sequence[str]) -> list[str]:
+    """A command line, the first word of which is a path, as one that ends with this process, however that ends."""
+    return [sys.executable, "-m", "gantry_deploy.with_parent", str(os.getpid()), *command]
 
 
 def main(arguments: list[str]) -> int:
@@ -40,4 +46,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit(0)  # Asked to stop before the node has begun, which is no failure of the node.
+        sys.exit(0)  # Asked to stop before the command has begun, which is no failure of the command.
