@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots.go2 import SPEC as GO2
 from gantry_hardware.structured import ConfigError, from_plain
+from gantry_hardware.yaml_file import YamlFileError, read_yaml
 from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
 from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
 
@@ -227,7 +226,7 @@ def load_mapping_cfg(path: str | Path) -> MappingCfg:
     """
     path = Path(path)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise ConfigError(f"Cannot read the mapping configuration '{path}': {problem}") from problem
+        data = read_yaml(path)
+    except YamlFileError as problem:
+        raise ConfigError(f"Cannot read the mapping configuration {problem}") from problem
     return from_plain(MappingCfg, {} if data is None else data, path.name, ConfigError)

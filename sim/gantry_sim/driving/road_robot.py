@@ -120,6 +120,7 @@ class RoadRobot:
         self.cars = BatchedCars(spec.car, 1, cars, seed=seed)
         self.scene = make_scene(self.cfg, self.cars, "cpu", torch.Generator().manual_seed(seed + 1), seed + 2)
         self._scanner: LidarConfig | None = None
+        self._scan_x_m = scan_x_m
         if scan_beams:
             layout = LidarLayout(scan_beams, scan_min_rad, scan_max_rad, scan_range_m, scan_x_m)
             self._scanner = scanner_of(layout, 1)
@@ -303,6 +304,14 @@ class RoadRobot:
             return None
         lanes = seen.route_speed_limit_m_s, seen.route_left_m, seen.route_right_m
         return Route(_row(seen.route_points_in_world_m), *map(_row, lanes))
+
+    @property
+    def scanner_x_in_base_m(self) -> float | None:
+        """How far ahead of ``base_link`` the scanner sits; None without one."""
+        drive = drive_contract(self.cfg).drive
+        if drive is not None and drive.lidar is not None:
+            return drive.lidar.pos_x_in_base_m
+        return None if self._scanner is None else self._scan_x_m
 
     def _blurred(self, objects: NDArray[np.float64]) -> NDArray[np.float64]:
         kinds, scale = self._noise

@@ -285,7 +285,7 @@ def main(arguments: list[str]) -> int:
     """Run the node until it is stopped.
 
     Returns:
-        0; 1 if the robot was damped at the end, or if a callback failed.
+        0; 1 if the robot was damped at the end, if a callback failed, or if the recording is not whole.
 
     Raises:
         GantryError: If parameters, bundle or robot are refused; nothing has been sent.
@@ -311,6 +311,9 @@ def main(arguments: list[str]) -> int:
             robot.close()
             if recorder is not None:
                 recorder.close()
+        if recorder is not None and recorder.failure is not None:
+            host.node.get_logger().error(recorder.failure)
+            code = code or 1
         if values["statistics"]:
             _write_statistics(values["statistics"], controller, recorder, node.damped)
         return code
