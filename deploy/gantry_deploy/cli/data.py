@@ -293,10 +293,10 @@ _CHECK_TEXT = (
     "every finding with its place and what to do. Exit code 1 if there is any."
 )
 _REPLAY_TEXT = (
-    "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Sent are "
-    "joint positions, and the steps of an arm that `gantry collect` recorded, of the very robot: it moves slowly to the "
-    "first pose, then follows at the dataset's rate. At the end it is damped; an arm holds its last target. Objects lie "
-    "where the simulation lays them, not where they lay."
+    "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Sent are joint "
+    "positions, and an arm's steps that `gantry collect` recorded, of the very robot: it moves slowly to the first "
+    "pose, then follows at the dataset's rate. At the end it is damped; an arm holds its last target. Objects lie where "
+    "the simulation lays them, not where they lay."
 )
 _REPLAY_EPILOG = (
     "examples:\n"
