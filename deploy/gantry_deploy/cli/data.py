@@ -295,8 +295,8 @@ _CHECK_TEXT = (
 _REPLAY_TEXT = (
     "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Sent are joint "
     "positions, and an arm's steps that `gantry collect` recorded, of the very robot: it moves slowly to the first "
-    "pose, then follows at the dataset's rate. At the end it is damped; an arm holds its last target. Objects lie where "
-    "the simulation lays them, not where they lay."
+    "pose, then follows at the dataset's rate. At the end it is damped; an arm holds its last target. Objects lie "
+    "where the simulation lays them, not where they lay."
 )
 _REPLAY_EPILOG = (
     "examples:\n"
