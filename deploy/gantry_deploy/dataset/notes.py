@@ -77,16 +77,28 @@ def make_card(title: str, robot: str, fps: int, features: Mapping[str, Feature],
         f"| `{name}` | {item.dtype} | {'x'.join(map(str, item.shape))} | {_names(item)} |"
         for name, item in features.items()
     ]
+    cameras = [name.rpartition(".")[2] for name, item in features.items() if item.is_image]
     return "\n".join(
         [
             *("---", "license: unknown", "task_categories:", "- robotics", "tags:", "- LeRobot", "- gantry"),
             *("configs:", "- config_name: default", "  data_files: data/*/*.parquet", "---", ""),
-            *(f"# {title}", "", f"Episodes of the task '{task}' ({title}), recorded by Gantry in simulation.", ""),
+            *(
+                f"# {title}",
+                "",
+                f"Synthetic episodes of the task '{task}', which a script demonstrated in simulation.",
+                "",
+            ),
             *(f"* Robot: `{robot}`", f"* Frames per second: {fps}", "* Format: LeRobot v3.0", "* License: unknown", ""),
             *("| feature | type | shape | names (unit) |", "|---|---|---|---|", *rows, ""),
             "Values are physical, in SI units. `gantry.json` holds the task, its configuration, the policy's contract, "
             "and how the values become a policy's numbers.",
-            "",
+            *("", "## Sensors", "", f"Simulated joint encoders. Cameras: {', '.join(cameras) or 'none'}.", ""),
+            *(
+                "## Limitations",
+                "",
+                "No frame is of a real robot. A script's motions are more alike than a person's.",
+                "",
+            ),
         ]
     )
 

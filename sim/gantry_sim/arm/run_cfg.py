@@ -7,7 +7,7 @@ import functools
 import platform
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Spaces:
     """Shape of one observation, by key."""
     action_size: int
     """Numbers of an action."""
+    rate_hz: float = field(default=0.0, compare=False)
+    """Control rate; 0 if it is not known here."""
 
 
 def _spaces_of(contract: PolicyContract) -> Spaces:
@@ -114,7 +116,7 @@ class ArmRun:
             return _spaces_of(self.contract())
         env = self.task.make_env(replace(self.preset.env, num_envs=1), self.seed)
         try:
-            return Spaces(dict(env.obs_shapes), env.action_size)
+            return Spaces(dict(env.obs_shapes), env.action_size, round(1.0 / env.dt_s, 6))
         finally:
             env.close()
 

@@ -18,9 +18,9 @@ from gantry_policies.offpolicy.env import StepEnv
 from gantry_policies.offpolicy.evaluation import Evaluation
 from gantry_policies.offpolicy.training import CHECKPOINTS, Trainer, TrainingProgress
 from gantry_sim.arm.bases import open_base
-from gantry_sim.arm.demos import DemoSet, load_demos
+from gantry_sim.arm.demos import DemoSet, expected_demos, load_demos
 from gantry_sim.arm.presets import BcPreset
-from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, add_arm_session, check_arm_run
+from gantry_sim.arm.run_cfg import BASE_FOLDER, DEMOS_FILE, ArmRun, add_arm_session, check_arm_run
 from gantry_sim.interrupts import stop_on_interrupt
 from gantry_sim.run_files import EVALUATION_SEED, hold_run
 from gantry_sim.run_place import RunError
@@ -108,6 +108,8 @@ def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
     """
     torch.manual_seed(run.seed)
     demos = load_demos(folder)
+    if demos is not None:
+        demos.require(expected_demos(run), folder / DEMOS_FILE)
     with torch_threads(1):
         if isinstance(run.preset, BcPreset):
             return _bc_trainer(run, run.preset.bc, folder, demos)

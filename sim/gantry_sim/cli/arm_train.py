@@ -112,20 +112,17 @@ def _described(args: argparse.Namespace) -> ArmRun:
 
 def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
     """What a new run learns from; it is read, and found to fit, as its base is, before anything is written."""
-    from gantry_policies.offpolicy.env import IMAGE_PREFIX
     from gantry_sim.arm.bases import open_base
-    from gantry_sim.arm.demos import load_demos, read_dataset
+    from gantry_sim.arm.demos import expected_demos, load_demos, read_dataset
 
     if args.base is not None:
         open_base(args.base, run)
     if args.demos is not None:
-        keys = run.spaces.obs_shapes
-        cameras = [key.removeprefix(IMAGE_PREFIX) for key in keys if key.startswith(IMAGE_PREFIX)]
-        demos = read_dataset(args.demos, cameras)
+        demos = read_dataset(args.demos, expected_demos(run))
     else:
         demos = None if args.base is None else load_demos(args.base)
     if demos is not None:
-        demos.require(run.spaces, run.demos)
+        demos.require(expected_demos(run), run.demos or run.base)
     return demos
 
 
