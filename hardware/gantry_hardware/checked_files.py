@@ -49,16 +49,6 @@ def write_checked(path: Path, write: Callable[[BinaryIO], object]) -> str:
     return digest
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file without a sum in the same way, for content that people read.
-
-    Raises:
-        OSError: If it cannot be written; what was there stays as it was.
-    """
-    with _beside(path) as file:
-        file.write(data)
-
-
 def read_checked(path: Path) -> bytes:
     """The content of a file, compared with its sum.
 

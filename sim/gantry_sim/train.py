@@ -67,7 +67,8 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
             )
         # An environment without mjlab's managers brings its own way of being trained in.
         vec_env = env if isinstance(env, VecEnv) else GantryVecEnv(env, cfg.task.metrics)
-        mirror = cfg.task.mirror(cfg.preset.env)
+        # A robot whose sides nothing tells can be trained without mirroring.
+        mirror = None if cfg.preset.learner.mirror == "none" else cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
         teacher = load_teacher(cfg)
         return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)

@@ -7,11 +7,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-FULL = np.finfo(np.float32)
-
 
 class Odd(gymnasium.Env):
-    """Three numbers to see, two to do. From step ``at`` on, what is named in ``gives`` takes the usual values' place."""
+    """Three numbers to see, two to do. From step ``at`` on, what ``gives`` names takes the place of usual values."""
 
     metadata = {"render_fps": 20}  # noqa: RUF012
 

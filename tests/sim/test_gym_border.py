@@ -132,9 +132,13 @@ def test_a_first_observation_is_judged_as_well():
 )
 def test_another_interface_is_named(name, wrappers, match):
     env = made(name, wrappers=wrappers)
-    with pytest.raises(GymEnvError, match=match):
+
+    def begin():
         env.reset()
         env.step(torch.zeros(1, 2))
+
+    with pytest.raises(GymEnvError, match=match):
+        begin()
 
 
 def test_a_value_error_of_the_environment_stays_what_it_is():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_hardware.checked_files import read_checked, write_checked, write_synced
+from gantry_hardware.checked_files import read_checked, write_checked
 from gantry_hardware.one_process import require_one_process
 from gantry_hardware.rescue import saving_on_error
 from gantry_hardware.structured import from_plain
@@ -128,7 +128,8 @@ class MapTraining:
         if resume:
             self._load()
         else:
-            write_synced(folder / CONFIG, json.dumps(asdict(cfg), indent=1).encode())
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / CONFIG).write_text(json.dumps(asdict(cfg), indent=1), encoding="utf-8")
             (folder / CURVE).write_text("", encoding="utf-8")
 
     def run(self, on_progress: Callable[[Progress], None] | None = None, max_wall_s: float = math.inf) -> bool:
@@ -259,7 +260,9 @@ class MapTraining:
         path = self.folder / CURVE
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
         kept = [line for line in lines[1:] if line.endswith("\n") and float(line.split(",")[0]) <= self.step]
-        write_synced(path, "".join([*lines[:1], *kept] if kept else []).encode())
+        part = path.with_suffix(".part")
+        part.write_text("".join([*lines[:1], *kept] if kept else []), encoding="utf-8")
+        os.replace(part, path)
 
 
 def learning_rate_share(step: int, steps: int, warm_up_steps: int) -> float:
@@ -334,7 +337,7 @@ def read_config(folder: Path) -> TrainCfg:
     path = folder / CONFIG
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise MappingError(f"'{folder}' holds no training of a mapper: {error}") from error
     return from_plain(TrainCfg, data, CONFIG, MappingError)
 
