@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import platform
 import re
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -26,6 +25,7 @@ from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE
 from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_method, preset_of
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.gym.task import find_any_task
+from gantry_sim.machine_record import machine_record
 from gantry_sim.run_files import git_commit, hold_run, require_seed, write_json
 from gantry_sim.run_place import ARM_FILES, RunError, read_run_file, require_fresh, trained_task
 from gantry_sim.tasks.manipulation.registry import ArmTask
@@ -180,11 +180,7 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
     record = run.as_dict() | {
         "git_commit": git_commit(),
         "created_utc": _now_utc(),
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "cpus": torch.get_num_threads(),
-        },
+        "machine": machine_record(),
         "packages": _versions("gantry-rl", "torch", "mujoco", "mjlab", "gymnasium"),
         "sessions": [session_of(0)],
     }
@@ -247,8 +243,9 @@ def add_arm_session(folder: Path, progress: int) -> None:
 
 
 def session_of(progress: int) -> dict[str, Any]:
-    """What is noted when a training begins or goes on after some steps or updates."""
-    return {"progress": progress, "git_commit": git_commit(), "started_utc": _now_utc()}
+    """What is noted when a training begins or goes on after some steps or updates, the machine included."""
+    made = {"git_commit": git_commit(), "started_utc": _now_utc(), "machine": machine_record()}
+    return {"progress": progress, **made}
 
 
 def _plain(name: str) -> str:
