@@ -46,6 +46,7 @@ def _memory(error: BaseException) -> str:
     short = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     short = short or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     short = short or (isinstance(error, RuntimeError) and _ALLOCATED.search(str(error)) is not None)
+    short = short or (isinstance(error, ValueError) and "array is too big" in str(error))  # numpy, beyond addresses
     if not short:
         return ""
     amount = _BYTES.search(str(error))
@@ -122,7 +123,7 @@ def _installed(name: str) -> str:
 
 def _fits(found: str, wanted: str) -> bool:
     """Whether a version meets a bound; one that is not understood is met."""
-    match = re.match(r"(==|>=|<=|!=|<|>|~=)\s*([0-9][0-9.]*)(\.\*)?", wanted)
+    match = re.match(r"(==|>=|<=|!=|<|>|~=)\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?", wanted)
     if match is None:
         return True
     sign, bound = match[1], _numbers(match[2])
