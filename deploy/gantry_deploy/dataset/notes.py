@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gantry_deploy.dataset.features import Feature
 from gantry_deploy.dataset.layout import read_json
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.json_file import as_plain
 
 NOTES, CARD = "gantry.json", "README.md"
 NOTES_VERSION = 2
@@ -23,8 +25,8 @@ def make_notes(task: str, env: Mapping[str, Any], contract: PolicyContract) -> d
     return {
         "version": NOTES_VERSION,
         "task": task,
-        "env": json.loads(json.dumps(env)),
-        "contract": json.loads(contract.to_json()),
+        "env": as_plain(dict(env)),
+        "contract": as_plain(asdict(contract)),
         "observation": {
             "formula": "scale * clip(value - offset)",
             "numbers": [_described(part) for part in observation_numbers(contract)],

@@ -20,6 +20,7 @@ from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, 
 from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action, policy_observation
 from gantry_deploy.dataset.reader import Dataset
 from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.whole_files import whole_file
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
@@ -135,11 +136,16 @@ def load_demos(folder: Path) -> DemoSet | None:
             lengths=tuple(arrays["lengths"].tolist()),
             terminated=tuple(arrays["terminated"].tolist()),
             succeeded=tuple(arrays["succeeded"].tolist()),
-            described=json.loads(str(arrays["described"])) if "described" in arrays else None,
+            described=_described(arrays),
         )
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"Cannot read '{path}': {reason}.") from error
+
+
+def _described(arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
+    """What was noted of demonstrations in their copy."""
+    return parse_json_object(str(arrays["described"]), "described") if "described" in arrays else None
 
 
 def expected_demos(run: ArmRun) -> Expected:
