@@ -380,7 +380,8 @@ class Controller:
                 self.robot.refuse_other_commanders()
             except RobotError as error:
                 return str(error)
-        return None
+        # Looking takes time, in which the loop goes on judging.
+        return None if self._finding is None else self._finding.text
 
     def _refuse_start(self) -> str | None:
         if self.runner is None:

@@ -36,6 +36,8 @@ from gantry_mapping.snapshot import MapSnapshot
 __all__ = ["Recorder", "Recording", "read_recording"]
 
 _LOG = logging.getLogger("gantry.record")
+LOST_RECORDING = "ended early after"
+"""Part of the message that tells of a recording that is not whole."""
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_S = 0.2
 """How often what waits for the recorder's thread looks whether it lives."""
@@ -61,12 +63,13 @@ TOPICS: dict[str, str] = {
     "/robot_description": "std_msgs/msg/String",
 }
 """Topics of a recording and their types, each there from its first message on. What nodes publish has the name and the
-type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
-each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
-``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, whenever a number
-of it has changed; its stamp is that of its newest frame, and ``/gantry/status`` says in each tick how old that was.
-``/object_goal`` and ``/object_pose`` are an arm's, and ``/policy/base_action`` is what a residual policy corrected.
-``/tf`` are the base and the links at :data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
+type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded.
+``/joint_command`` is what was sent: five numbers per joint in ``position``, each named ``<joint>/<interface>``.
+``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and ``/policy/command`` that, shaped.
+``/elevation_map`` is the map that the policy looked at, whenever a number of it has changed; its stamp is that of its
+newest frame, and ``/gantry/status`` says in each tick how old that was. ``/object_goal`` and ``/object_pose`` are an
+arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/tf`` are the base and the links at
+:data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
 
 _SAID_ONCE = ("/tf_static", "/robot_description")
 _RELIABLE = 1
@@ -193,16 +196,19 @@ class Recorder:
 
     def _work(self) -> None:
         """Body of the thread: write until closed; after a failure only empty the queue."""
-        with contextlib.closing(self._sink):
-            self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
-            while (item := self._queue.get()) is not None:
+        try:
+            with contextlib.closing(self._sink):
+                self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
+                while (item := self._queue.get()) is not None:
+                    if self.failure is None:
+                        self._guarded(lambda item=item: self._write(*item))
+                    else:
+                        self.dropped += 1
                 if self.failure is None:
-                    self._guarded(lambda item=item: self._write(*item))
-                else:
-                    self.dropped += 1
-            if self.failure is None:
-                self._guarded(self._finish)
-            self._guarded(self._sink.to_disk)
+                    self._guarded(self._finish)
+                self._sink.to_disk()
+        except OSError as error:  # Of a disk that took what was written and then lost it.
+            self._fail(f"{error.strerror or error}")
         self._ended = True
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -225,8 +231,10 @@ class Recorder:
         self._writer.finish()
 
     def _fail(self, reason: str) -> None:
+        if self.failure is not None:
+            return
         self.failure = (
-            f"The recording {self.path} ended early after {self._reports} ticks: {reason}. The robot is not affected."
+            f"The recording {self.path} {LOST_RECORDING} {self._reports} ticks: {reason}. The robot is not affected."
         )
         _LOG.error(self.failure)
 

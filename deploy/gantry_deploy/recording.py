@@ -1,4 +1,4 @@
-"""A recording read back as arrays, up to the first damage: its writer may have been killed, its disk may have failed."""
+"""A recording read back as arrays, up to the first damage: its writer may have been killed, or its disk have failed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def read_recording(path: str | Path) -> Recording:
         raise RecordingError(f"{path} is no recording of Gantry: {reader.damage or 'it lacks the metadata'}.")
     recording = _recording(path, reader, reader.info)
     if recording.damage:
-        _LOG.warning(f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}.")
+        _LOG.warning(
+            f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}."
+        )
     return recording
 
 
@@ -159,17 +161,14 @@ class _Reader:
         self._decoders = DecoderFactory()
 
     def read(self, stream: BinaryIO) -> None:
-        records, broken = McapRecords(stream), ""
+        records = McapRecords(stream)
         for record in records:
-            if isinstance(record, Metadata):
-                broken = broken or self._metadata(record, records)
-                continue
             try:
-                self._take(record)
+                self._take(record, records)
             except Exception as error:  # Whatever a decoder raises on a message that is none.
-                self.damage = records.place(f"a record that cannot be read ({type(error).__name__}: {error})")
-                return
-        self.damage = records.damage or broken
+                records.note(f"a record that cannot be read ({type(error).__name__}: {error})")
+                break
+        self.damage = records.damage
 
     def arrays(self, clock_offset_ns: int) -> dict[str, dict[str, np.ndarray]]:
         result: dict[str, dict[str, np.ndarray]] = {}
@@ -184,21 +183,18 @@ class _Reader:
             result[topic] = columns
         return result
 
-    def _metadata(self, record: Metadata, records: McapRecords) -> str:
-        """Keep the first description of the recording that is intact, and say where one is not."""
-        if record.name != METADATA:
-            return ""
-        info = _unsealed(record.metadata)
-        self.info = self.info or info
-        return "" if info is not None else records.place("the checksum of its metadata differs")
-
-    def _take(self, record: McapRecord) -> None:
+    def _take(self, record: McapRecord, records: McapRecords) -> None:
         if isinstance(record, Message):
             self._message(record)
         elif isinstance(record, Schema):
             self._schemas[record.id] = record
         elif isinstance(record, Channel):
             self._channels[record.id] = record
+        elif isinstance(record, Metadata) and record.name == METADATA:
+            info = _unsealed(record.metadata)
+            if info is None:
+                records.note("the checksum of its metadata differs")
+            self.info = self.info or info
 
     def _message(self, message: Message) -> None:
         channel = self._channels.get(message.channel_id)

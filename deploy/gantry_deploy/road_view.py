@@ -263,8 +263,8 @@ class RoadView:
             self._pooling = (layout, ScanPooling(self._drive.lidar, *layout, ranges))
         found, widest_rad = bridged(self._drive.lidar, self._pooling[1](ranges)[0], self._scan_gap_rad)
         self._scan_text = (
-            f"is not finite: it has no reading over {widest_rad:.2f} rad, and up to {self._scan_gap_rad:g} rad are bridged "
-            f"(scan_gap_rad){'; ' if told else ''}{told}"
+            f"is not finite: it has no reading over {widest_rad:.2f} rad, and up to {self._scan_gap_rad:g} rad are "
+            f"bridged (scan_gap_rad){'; ' if told else ''}{told}"
         )
         self._note("scan", found, stamp_s)
 

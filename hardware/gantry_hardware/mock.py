@@ -26,6 +26,9 @@ class MockRobot:
         joint_pos_rad: Shape (n,), pose at the start; the default pose if not given.
     """
 
+    simulated = True
+    """Moves no robot of metal."""
+
     def __init__(self, spec: RobotSpec, *, realtime: bool = False, joint_pos_rad: np.ndarray | None = None) -> None:
         self.spec = spec
         self.realtime = realtime

@@ -75,6 +75,8 @@ class RobotSpec:
     hold_gains: tuple[tuple[float, float], ...] = ()
     """Stiffness (N m/rad) and damping (N m s/rad) of every joint for holding a pose without a policy. Empty: the
     joints' own gains, which suffice where a robot need not balance on its ankles."""
+    central_joints: tuple[str, ...] = ()
+    """Joints in the plane of symmetry, such as a waist, which have no counterpart on the other side."""
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
     mjcf: str = ""
@@ -89,6 +91,11 @@ class RobotSpec:
             raise GantryError(
                 f"Robot '{self.name}': {len(self.hold_gains)} pairs of hold gains, expected {len(self.joints)} or none."
             )
+        for name in self.central_joints:
+            if name not in self.joint_names:
+                raise GantryError(
+                    f"Robot '{self.name}': '{name}' is declared central, expected one of {', '.join(self.joint_names)}."
+                )
         if (self.kind == "car") != (self.car is not None):
             has = "a CarSpec" if self.car is not None else "no CarSpec"
             raise GantryError(

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.perception import DepthFrame
-from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.errors import RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
 from gantry_sim.motorised import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
 from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
+from gantry_sim.robot_options import check_options
 from gantry_sim.sensor_noise import SensorNoise
 
 __all__ = ["MujocoRobot", "SensorNoise"]
@@ -77,6 +78,9 @@ class MujocoRobot:
         GantryError: If a number makes no sense.
     """
 
+    simulated = True
+    """Moves no robot of metal."""
+
     def __init__(
         self,
         spec: RobotSpec,
@@ -99,7 +103,12 @@ class MujocoRobot:
         camera_delay_s: float = 0.02,
         camera_noise: float = 0.0,
     ) -> None:
-        _check_numbers(timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction)
+        check_options(
+            timestep_s=timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction,
+            added_mass_kg=added_mass_kg, terrain_difficulty=terrain_difficulty, camera_rate_hz=camera_rate_hz,
+            camera_delay_s=camera_delay_s, camera_noise=camera_noise,
+            noise=0.0 if isinstance(noise, SensorNoise) else noise,
+        )  # fmt: skip
         self.spec = spec
         self.noise = noise if isinstance(noise, SensorNoise) else SensorNoise.usual(noise)
         self.realtime = realtime
@@ -389,11 +398,3 @@ class MujocoRobot:
     def _require_connection(self) -> None:
         if not self._connected:
             raise RobotError(f"The MuJoCo robot '{self.spec.name}' is not connected; call connect() first.")
-
-
-def _check_numbers(timestep_s: float, **at_least_zero: float) -> None:
-    for name, value in at_least_zero.items():
-        if not value >= 0.0:
-            raise GantryError(f"MuJoCo robot: '{name}' is {value}, expected a number >= 0.")
-    if not timestep_s > 0.0:
-        raise GantryError(f"MuJoCo robot: 'timestep_s' is {timestep_s}, expected a number > 0.")

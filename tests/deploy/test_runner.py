@@ -51,7 +51,7 @@ def test_a_network_with_another_contract_is_refused_with_both_sides():
         OnnxPolicy(linear_model(SMALL), other)
     assert str(refusal.value) == (
         "policy.onnx carries another contract than contract.json; they differ in 'rate_hz'."
-        "\n  policy.onnx: 50.0\n  contract.json: 100.0"
+        "\n  rate_hz is 50.0 in policy.onnx, 100.0 in contract.json"
     )
 
 
@@ -101,23 +101,29 @@ def test_policies_that_this_runtime_cannot_run_are_refused(tmp_path, change, tex
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"default_pos_rad": (0.0, np.nan, 0.0, 0.0)}, r"default_pos_rad\[1\] is nan, expected a finite number"),
+        ({"default_pos_rad": (0.0, np.nan, 0.0, 0.0)}, r"default_pos_rad\[1\] is nan, expected a number from"),
         ({"joint_upper_rad": (2.0, 2.0, np.nan, 2.0)}, r"joint_upper_rad\[2\] is nan"),
         ({"stiffness_nm_rad": (30.0, np.inf, 30.0, 30.0)}, r"stiffness_nm_rad\[1\] is inf"),
-        ({"stiffness_nm_rad": (30.0, -1.0, 30.0, 30.0)}, r"stiffness_nm_rad of 'left_knee_joint' is -1.0, expected 0"),
+        ({"stiffness_nm_rad": (30.0, -1.0, 30.0, 30.0)}, r"stiffness_nm_rad\[1\] is -1.0, expected a number from 0"),
         ({"default_pos_rad": (0.0, 2.5, 0.0, 0.0)}, r"'left_knee_joint' is 2.5, expected -1.0 to 2.0"),
         ({"joint_lower_rad": (1.5,) * 4, "joint_upper_rad": (-0.5,) * 4}, r"expected 1.5 to -0.5"),
         ({"action": replace(SMALL.action, scale=(np.inf,) * 4)}, r"action\.scale\[0\] is inf"),
-        ({"action": replace(SMALL.action, clip=-4.0)}, r"action.clip is -4.0, expected more than 0"),
+        ({"action": replace(SMALL.action, clip=-4.0)}, r"action.clip is -4.0, expected a number from 1e-06"),
         ({"command": replace(SMALL.command, lower=(0.3, -0.5, -1.0))}, r"0.3 to 1.0, expected a range with 0 in it"),
         (
             {"command": replace(SMALL.command, names=(*SMALL.command.names[1::-1], SMALL.command.names[2]))},
             r"command.names is \('lin_vel_y_base_m_s', 'lin_vel_x.*expected \('lin_vel_x_base_m_s', 'lin_vel_y",
         ),
         ({"gait": replace(CONTRACT.gait, joint_foot=(0, 0, 1, 2))}, r"'right_knee_joint' is 2, expected 0 to 1"),
-        ({"gait": replace(CONTRACT.gait, joint_foot=(-1, 0, 1, 1))}, r"'left_hip_joint' is -1, expected 0 to 1"),
-        ({"gait": replace(CONTRACT.gait, frequency_hz=0.0)}, r"gait.frequency_hz is 0.0, expected more than 0"),
-        ({"gait": replace(CONTRACT.gait, duty=1.0)}, r"gait.duty is 1.0, expected between 0 and 1"),
+        (
+            {"gait": replace(CONTRACT.gait, joint_foot=(-1, 0, 1, 1))},
+            r"joint_foot\[0\] is -1, expected a number from 0",
+        ),
+        (
+            {"gait": replace(CONTRACT.gait, frequency_hz=0.0)},
+            r"gait.frequency_hz is 0.0, expected a number from 0.05 to 20",
+        ),
+        ({"gait": replace(CONTRACT.gait, duty=1.0)}, r"gait.duty is 1.0, expected a number from 0.01 to 0.99"),
         ({"rate_hz": np.inf}, r"rate_hz is inf"),
         ({"normalization": "outside"}, r"normalised 'outside'; this runtime knows only 'inside the graph'"),
     ],

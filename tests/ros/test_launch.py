@@ -50,7 +50,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
     profile = tmp_path / "dds.xml"
     profile.write_text("<profiles/>")
     config = tmp_path / "config.yaml"
-    config.write_text("")
+    config.write_text("/**:\n  ros__parameters: {}\n")
     given = {
         "bundle": "b",
         "robot": "go2",
@@ -368,6 +368,43 @@ def test_no_node_outlives_the_launcher_however_it_ends(package, tmp_path, number
     while alive(pid):
         assert time.monotonic() < deadline_s, "the node is still there"
         time.sleep(0.02)
+
+
+AS_FIRST_PROCESS = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def has_process_namespaces() -> bool:
+    try:
+        return subprocess.run([*AS_FIRST_PROCESS, "true"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not has_process_namespaces(), reason="this machine grants no process namespaces")
+def test_nodes_run_below_a_launcher_that_is_a_containers_first_process(package, tmp_path):
+    """Whose number is that of whoever adopts orphans elsewhere."""
+    spec = package("node", "print('parent', os.getppid(), flush=True)\nsys.exit(7)")
+    source = (
+        "import os, sys\nfrom gantry_bringup.description import NodeSpec\n"
+        "from gantry_bringup.processes import NodeGroup\nprint('launcher', os.getpid(), flush=True)\n"
+        f"sys.exit(NodeGroup([NodeSpec('fake_nodes', '{spec.executable}', 'node')]).run())"
+    )
+    done = subprocess.run(
+        [*AS_FIRST_PROCESS, sys.executable, "-c", source], capture_output=True, text=True, timeout=120
+    )
+    assert "launcher 1\n" in done.stdout, done.stdout + done.stderr
+    assert "node | parent 1\n" in done.stdout
+    assert done.returncode == 7
+
+
+def test_a_node_whose_launcher_is_gone_does_not_begin():
+    done = subprocess.run(
+        [sys.executable, "-m", "gantry_deploy.with_parent", "999999999", sys.executable, "-c", "print('begun')"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
 
 
 @pytest.mark.parametrize("path", sorted(LAUNCH_FILES.glob("*.py")), ids=lambda path: path.name)

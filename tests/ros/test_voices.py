@@ -50,6 +50,60 @@ def test_one_publisher_counts_on_a_machine_that_hears_it_in_bursts(seed):
     assert all(counted and not two for _, _, counted, two in heard)
 
 
+def queued(rng, publishers, depth=4, seconds=30.0):
+    """What a busy process hears of publishers on a busy machine: they pause and then catch up in bursts, and so does
+    it, from a queue that keeps the last few. Yields time, number and publisher."""
+    arrivals = []
+    for publisher in publishers:
+        time_s, late_s = publisher.begin_s, 0.0
+        for index in range(int((publisher.end_s - publisher.begin_s) * publisher.rate_hz)):
+            time_s = publisher.begin_s + index / publisher.rate_hz
+            if rng.random() < 0.01:
+                late_s = max(late_s, time_s + rng.uniform(0.0, 0.4))
+            late_s = max(time_s, late_s) + 1e-5 * rng.random()
+            arrivals.append((late_s, publisher.first + index, publisher))
+    arrivals.sort(key=lambda item: item[0])
+    now_s, taken = 0.0, 0
+    queue = []
+    while now_s < seconds and (taken < len(arrivals) or queue):
+        while taken < len(arrivals) and arrivals[taken][0] <= now_s:
+            queue = [*queue, arrivals[taken]][-depth:]
+            taken += 1
+        if queue:
+            _, number, publisher = queue.pop(0)
+            yield now_s, number, publisher
+            now_s += 1e-4
+        else:
+            now_s = max(now_s, arrivals[taken][0]) if taken < len(arrivals) else seconds
+        if rng.random() < 0.01:
+            now_s += rng.uniform(0.0, 0.4)
+
+
+@pytest.mark.parametrize("rate_hz", [10.0, 50.0, 200.0, 1000.0])
+def test_one_publisher_is_never_taken_for_two_on_a_busy_machine(rate_hz):
+    for seed in range(30):
+        rng, voice, held = random.Random(seed), Voice(), 0
+        for now_s, number, _ in queued(rng, [Publisher(rate_hz, 0.0, 30.0)]):
+            held += not voice.hear(number, now_s)
+            assert not voice.two(now_s), f"seed {seed}"
+        assert held == 0, f"seed {seed}"
+
+
+@pytest.mark.parametrize("rate_hz", [50.0, 200.0, 500.0])
+def test_a_second_publisher_is_known_on_a_busy_machine_too(rate_hz):
+    for seed in range(30):
+        rng, voice = random.Random(seed), Voice()
+        own, second = Publisher(200.0, 0.0, 10.0, first=5000), Publisher(rate_hz, 3.0, 10.0)
+        begin_s, known_s = None, None
+        for now_s, number, whose in queued(rng, [own, second], seconds=10.0):
+            voice.hear(number, now_s)
+            begin_s = now_s if begin_s is None and whose is second else begin_s
+            known_s = now_s if known_s is None and voice.two(now_s) else known_s
+        assert begin_s is not None, f"seed {seed}"
+        assert known_s is not None, f"seed {seed}"
+        assert 0.0 <= known_s - begin_s < 1.5, f"seed {seed}"
+
+
 @pytest.mark.parametrize("first", [1, 150, 50_000, 2**40])
 @pytest.mark.parametrize("rate_hz", [1.0, 20.0, 50.0, 200.0, 500.0, 5000.0])
 @pytest.mark.parametrize("own_hz", [20.0, 200.0])

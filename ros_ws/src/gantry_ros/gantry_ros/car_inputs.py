@@ -41,15 +41,16 @@ class CarInputs(Inputs):
         watchdog_s: Without a command for so long the car brakes.
         message: A name of :data:`gantry_ros.car_commands.CAR_MESSAGES`; empty for Ackermann, where it is installed,
             and Twist.
+        refuse_two: Whether two commanders are refused.
 
     Raises:
         UnknownNameError: If there is no such message.
     """
 
-    def __init__(self, node: Node, car: CarSpec, watchdog_s: float, message: str = "") -> None:
+    def __init__(self, node: Node, car: CarSpec, watchdog_s: float, message: str = "", refuse_two: bool = True) -> None:
         if message and message not in CAR_MESSAGES:
             raise UnknownNameError("drive_message", message, CAR_MESSAGES)
-        super().__init__(node, watchdog_s, "drive command", "braking")
+        super().__init__(node, watchdog_s, "drive command", "braking", refuse_two)
         self._car = car
         self._newest: Order | None = None
         self._newest_s = 0.0
@@ -59,9 +60,12 @@ class CarInputs(Inputs):
             TwistStamped if stamped else Twist,
             topics.DRIVE_TWIST,
             lambda message: self._take(self._order_of_twist(message)),
+            topics.DRIVE_TWIST,
         )
         if (kind := ackermann_type()) is not None:
-            self._listen(kind, topics.DRIVE, lambda message: self._take(self._order_of_ackermann(message)))
+            self._listen(
+                kind, topics.DRIVE, lambda message: self._take(self._order_of_ackermann(message)), topics.DRIVE
+            )
 
     def choose(self, now_s: float) -> Order | None:
         """What to do from now on; None to go on as before.
@@ -73,9 +77,9 @@ class CarInputs(Inputs):
             newest = self._newest
             if newest is None:
                 return None
-            lost = now_s - self._newest_s > self._watchdog_s
-            noted = self._note(lost=lost, farewell="stop" if newest.speed_m_s == 0.0 else "")
-            if lost:
+            lost, torn = now_s - self._newest_s > self._watchdog_s, self.torn(now_s)
+            noted = self._note(lost=lost, farewell="stop" if newest.speed_m_s == 0.0 else "", torn=torn)
+            if lost or torn:
                 return Order(newest.steering_rad, 0.0, self._car.brake_limit_m_s2) if noted else None
             news, self._news = self._news, False
             return newest if news else None

@@ -82,6 +82,7 @@ class CommandGuard:
         self._own: dict[str, OwnPublisher] = {}
         self._foreign_s = -float("inf")
         self._foreign_topic = ""
+        self._unnamed = False
         self.foreign = 0
         """Commands on the topics that others have sent."""
         self.others: list[str] = []
@@ -117,13 +118,16 @@ class CommandGuard:
         self.refuse()
 
     def look(self) -> None:
-        """Look once at the graph."""
+        """Look once at the graph; a commander that was heard before its name was known is named in the log."""
         names = [name_of(info) for topic in self._topics for info in self._node.get_publishers_info_by_topic(topic)]
         mine = self._node.get_fully_qualified_name()
         if mine in names and any(topic in self._own for topic in self._topics):
             names.remove(mine)
         self.others = names
         self._looks = self._looks + 1 if names else 0
+        if self._unnamed and self.commanded() and UNNAMED not in (text := self._text()):
+            self._unnamed = False
+            self._node.get_logger().error(text)
 
     def alone(self) -> bool:
         """Whether nobody else could command the robot, nor has just done so; cheap enough for every tick."""
@@ -152,6 +156,14 @@ class CommandGuard:
         if self.commanded() or self._looks >= PATIENT_LOOKS:
             self.refuse()
 
+    def values(self) -> dict[str, object]:
+        """For diagnostics."""
+        return {
+            "other commanders": len(self.others),
+            "other commanders are": names_text(self.others),
+            "foreign commands": self.foreign,
+        }
+
     def _hear(self, topic: str, data: bytes, info: Any) -> None:
         own = self._own.get(topic)
         if own is not None and own.is_own(data, info[NUMBER]):
@@ -161,7 +173,9 @@ class CommandGuard:
         self._foreign_topic, self._foreign_s = topic, time.monotonic()
         if news:
             self.look()
-            self._node.get_logger().error(self._text())
+            text = self._text()
+            self._node.get_logger().error(text)
+            self._unnamed = UNNAMED in text
 
     def _text(self) -> str:
         names, topic = list(self.others), ""

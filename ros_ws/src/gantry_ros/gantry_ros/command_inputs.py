@@ -64,17 +64,18 @@ class CommandInputs(Inputs):
         node: To listen with.
         spec: The robot.
         watchdog_s: A command that is older counts no more.
+        refuse_two: Whether two commanders are refused.
     """
 
-    def __init__(self, node: Node, spec: RobotSpec, watchdog_s: float) -> None:
-        super().__init__(node, watchdog_s, "joint command", "holding" if is_arm(spec) else "damping")
+    def __init__(self, node: Node, spec: RobotSpec, watchdog_s: float, refuse_two: bool = True) -> None:
+        super().__init__(node, watchdog_s, "joint command", "holding" if is_arm(spec) else "damping", refuse_two)
         self._spec = spec
         self._codec = convert.CommandCodec(spec)
         self._damping = JointCommand.damping(spec)
         self._received: _Received | None = None
         self._follower: Follower | None = None
         self._pos_rad = spec.array("default_rad")
-        self._listen(JointState, topics.JOINT_COMMAND, self._take_command)
+        self._listen(JointState, topics.JOINT_COMMAND, self._take_command, "joints with gains")
         if is_arm(spec):
             self._listen_to_controllers()
 
@@ -91,9 +92,14 @@ class CommandInputs(Inputs):
             received = self._received
             if received is None:
                 return None
-            lost = now_s - received.time_s > self._watchdog_s
+            lost, torn = now_s - received.time_s > self._watchdog_s, self.torn(now_s)
             held = is_arm(self._spec)
-            self._note(lost=lost, farewell="damp" if convert.is_braking(received.command) and not held else "")
+            farewell = "damp" if convert.is_braking(received.command) and not held else ""
+            news = self._note(lost=lost, farewell=farewell, torn=torn)
+            if torn and held and news:
+                self._follower = Follower(self._pos_rad.copy())  # Whatever path it was on.
+            elif torn and not held:
+                return self._damping
             if lost and self._follower is None and held:
                 self._follower = Follower(self._held(received.command))
             if self._follower is not None:
@@ -137,7 +143,7 @@ class CommandInputs(Inputs):
         def gripper_positions(message: Float64MultiArray) -> None:
             self._take_path(convert_arm.path_of_positions(message, gripper, spec))
 
-        self._listen(JointTrajectory, topics.ARM_TRAJECTORY, trajectory)
-        self._listen(JointTrajectory, topics.GRIPPER_TRAJECTORY, trajectory)
-        self._listen(Float64MultiArray, topics.ARM_POSITIONS, positions)
-        self._listen(Float64MultiArray, topics.GRIPPER_POSITIONS, gripper_positions)
+        self._listen(JointTrajectory, topics.ARM_TRAJECTORY, trajectory, "controllers")
+        self._listen(JointTrajectory, topics.GRIPPER_TRAJECTORY, trajectory, "controllers")
+        self._listen(Float64MultiArray, topics.ARM_POSITIONS, positions, "controllers")
+        self._listen(Float64MultiArray, topics.GRIPPER_POSITIONS, gripper_positions, "controllers")

@@ -45,6 +45,8 @@ SILENCE_S = 2.0
 """Without diagnostics for this long the policy node counts as gone."""
 GOAL_PERIOD_S = 1.0
 """Time between two sendings of a goal."""
+WAIT_S = 3.0
+"""What it waits for is said after this time."""
 SERVICE_TIMEOUT_S = 2.0
 """How long the answer to a stop request may take."""
 
@@ -78,6 +80,7 @@ class DriveNode:
         self._twist = node.create_publisher(Twist, topics.CMD_VEL, topics.OPERATOR_QOS)
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
+        self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
         self._goals = node.create_publisher(PoseStamped, topics.GOAL_POSE, topics.REPORT_QOS)
         node.create_subscription(Odometry, topics.ODOM, self._on_odometry, topics.READER_QOS)
         self._stop_policy = node.create_client(Trigger, f"{self._policy_node}/stop")
@@ -129,6 +132,8 @@ class DriveNode:
             if self._left():
                 return 1
             self._beat.publish(Empty())
+            topic = self._host.node.resolve_topic_name(topics.ODOM)
+            self._waiting.note(f"nothing has come on {topic}: the goal is not sent." if self._newest is None else "")
             if now_s - sent_s > GOAL_PERIOD_S and self._newest is not None:
                 stamp, frame = self._host.node.get_clock().now().to_msg(), self._newest.header.frame_id
                 self._goals.publish(convert_map.goal_message(goal, stamp, frame))
@@ -160,6 +165,7 @@ class DriveNode:
                 raise GantryError(f"'{self._policy_node}' damped the robot before it ran: {self._state()}.")
             if time.monotonic() > deadline_s:
                 raise GantryError(f"'{self._policy_node}' does not run within {self._wait_s:g} s: {self._state()}.")
+            self._waiting.note(f"'{self._policy_node}' does not run yet: {self._state()}.")
             self._beat.publish(Empty())
             self._host.stop.wait(self._period_s)
         return False
@@ -195,7 +201,8 @@ class DriveNode:
 
     def _state(self) -> str:
         if not self._mode:
-            return "no diagnostics from it"
+            trouble = self._host.network.trouble
+            return "no diagnostics from it" + (f" ({trouble})" if trouble else "")
         if time.monotonic() - self._heard_s > SILENCE_S:
             return f"it fell silent after '{self._because}'"
         return self._because.rstrip(".")

@@ -38,6 +38,8 @@ DAMPED = "DAMP"
 """Mode of a policy node that has given up."""
 SILENCE_S = 2.0
 """Without diagnostics for this long a node counts as gone."""
+WAIT_S = 5.0
+"""What it waits for is said after this time."""
 SERVICE_TIMEOUT_S = 5.0
 """How long an answer may take."""
 RETRY_S = 0.1
@@ -78,6 +80,8 @@ class EpisodeNode:
         self._host, self._values = host, values
         self._period_s = 1.0 / values["rate_hz"]
         self._heard: dict[str, tuple[dict[str, str], float]] = {}
+        self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
+        self._refusal = ""
         node, policy = host.node, values["policy_node"]
         self._beat = node.create_publisher(Empty, topics.HEARTBEAT, topics.OPERATOR_QOS)
         node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, topics.REPORT_QOS)
@@ -154,9 +158,10 @@ class EpisodeNode:
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + self._values["wait_s"]
         while not condition() and not self._host.stop.is_set():
+            state = self._state()
+            self._waiting.note(f"for {what}; {state}.")
             if time.monotonic() > deadline_s:
-                state = self._because() or "it says nothing"
-                raise GantryError(f"Waited {self._values['wait_s']:g} s for {what}; the policy node: {state}.")
+                raise GantryError(f"Waited {self._values['wait_s']:g} s for {what}; {state}.")
             self._beat.publish(Empty())
             self._host.stop.wait(self._period_s)
 
@@ -169,6 +174,7 @@ class EpisodeNode:
         answer = ask(self._clients[event], SERVICE_TIMEOUT_S)
         if answer is None:
             raise GantryError(f"Nobody answered '{event}' within {SERVICE_TIMEOUT_S:g} s.")
+        self._refusal = "" if answer.success else f"{answer.message.rstrip('.')}"
         return bool(answer.success)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
@@ -185,6 +191,13 @@ class EpisodeNode:
     def _because(self) -> str:
         values, _ = self._heard.get(self._values["policy_node"], ({}, 0.0))
         return values.get("damped because", values.get("message", "")).rstrip(".")
+
+    def _state(self) -> str:
+        """What is known of the policy node, and of the robot's where it is silent."""
+        text = f"the policy node: {self._refusal or self._because() or 'it says nothing'}"
+        return (
+            text if self._robot() is not None else f"{text}; the robot's node '{self._values['robot_node']}' is silent"
+        )
 
     def _robot(self) -> tuple[dict[str, str], float] | None:
         """What the robot's node said last, and when; None if it was silent."""

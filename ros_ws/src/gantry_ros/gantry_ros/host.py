@@ -13,7 +13,8 @@ from typing import Any
 import rclpy
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.client import Client
-from rclpy.clock import Clock, ClockType
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
 from rclpy.context import Context
 from rclpy.exceptions import InvalidHandle, InvalidParameterTypeException, ParameterException
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -27,13 +28,13 @@ from gantry_hardware.text import plain_text
 from gantry_hardware.whole_files import write_whole_json
 from gantry_ros.log_folder import VARIABLE, ensure_log_folder
 from gantry_ros.network_watch import LOOK_PERIOD_S, NetworkWatch
-from gantry_ros.waiting import WaitReason
+from gantry_ros.waiting import SETTLE_S, WaitReason
 
 JOIN_TIMEOUT_S = 5.0
 """How long the executor's thread may take to end."""
 
 # What rclpy declares by itself; everything else on the command line must be ours.
-_FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 
 
 @dataclass(frozen=True)
@@ -137,10 +138,14 @@ class NodeHost:
         ``use_sim_time`` is set and no ``/clock`` comes. Nothing here makes timers in another way."""
         return self.node.create_timer(period_s, callback, clock=self._steady)
 
-    def wait_reason(self, before: str) -> WaitReason:
-        """Says in the log why something waits, once and again when the reason changes; ``before`` is its beginning,
-        for example "Not started"."""
-        return WaitReason(self.node.get_logger().warning, before)
+    def wait_reason(self, before: str, settle_s: float = SETTLE_S) -> WaitReason:
+        """Says in the log why something waits, once and again when the reason changes.
+
+        Args:
+            before: Its beginning, for example "Not started".
+            settle_s: How long a reason must last before it is said.
+        """
+        return WaitReason(self.node.get_logger().warning, before, settle_s=settle_s)
 
     def start(self) -> None:
         """Start the executor's thread; call it once everything is declared."""
@@ -200,7 +205,7 @@ class NodeHost:
 
     def _refuse_unknown(self, known: Sequence[str]) -> None:
         for name in getattr(self.node, "_parameter_overrides", {}):
-            if name not in known and not name.startswith(_FOREIGN_PARAMETERS):
+            if name not in known and not name.startswith(FOREIGN_PARAMETERS):
                 raise GantryError(unknown_name_text(f"parameter of {self.node.get_name()}", name, known))
 
 

@@ -75,7 +75,10 @@ class Listener:
         now_s, log = time.monotonic(), self._node.get_logger()
         for topic, voices in self._voices.items():
             if any(voice.two(now_s) for voice in voices):
-                self._texts[topic] = self._text(topic)  # A name may have become known.
+                text = self._text(topic)
+                if UNNAMED in self._texts.get(topic, UNNAMED) and UNNAMED not in text:  # A name has become known.
+                    log.error(text)
+                self._texts[topic] = text
                 continue
             if self._texts.pop(topic, ""):
                 log.info(f"{topic} has one publisher that speaks again.")
@@ -94,7 +97,7 @@ class Listener:
         two = [topic for topic, voices in self._voices.items() if any(voice.two(now_s) for voice in voices)]
         held = sum(voice.held for voices in self._voices.values() for voice in voices)
         values: dict[str, object] = {
-            "topics with two publishers": names_text(two),
+            "topics with two publishers": " ".join(self._texts.get(topic, topic) for topic in two),
             "foreign messages kept back": held,
         }
         if silent := [f"{topic}: {names}" for topic, names in self._silent.items() if names]:

@@ -46,6 +46,17 @@ class NetworkWatch:
         self.findings = found
 
     @property
+    def simulated(self) -> bool:
+        """Whether ROS time hangs on ``/clock``."""
+        clock = self._node.get_clock()
+        return isinstance(clock, ROSClock) and clock.ros_time_is_active
+
+    @property
+    def clock_trouble(self) -> str:
+        """What is wrong with ``/clock``; empty if it is not used, or runs."""
+        return self._clock.text
+
+    @property
     def trouble(self) -> str:
         """Everything that is wrong now, for diagnostics; empty if nothing is."""
         return " ".join(filter(None, (self._clock.text, *self.findings.values())))

@@ -6,7 +6,6 @@ refusal is one message and exit code 2. The control loop owns the main thread, R
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from std_srvs.srv import Trigger
 
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL
-from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.perception import MapLimits, MapSource, make_map_source, map_values
 from gantry_deploy.pictures import watch_scene
@@ -32,8 +30,9 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_ros import bundle_parameters, convert, convert_arm, convert_map, ros_backend, ros_road, topics
+from gantry_ros.auto_start import AutoStart, waiting_text
 from gantry_ros.bundle_parameters import load_named_bundle
-from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
+from gantry_ros.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 from gantry_ros.ros_robot import RosRobot
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ PARAMETERS = (
 
 RECENT_TICKS = 500
 """Ticks that the published percentiles are about."""
+WAIT_S = 3.0
+"""What the robot waits for is said after this time; standing up takes two seconds."""
 NEWCOMER_S = 5.0
 """For how long after connecting a passive node steps back for another commander."""
 
@@ -93,24 +94,6 @@ class Damped:
         return self.sent_s - self.state_s
 
 
-class AutoStart:
-    """Asks for STAND and then POLICY, once, as soon as the controller grants them; gives up for good in DAMP."""
-
-    def __init__(self, controller: Controller, enabled: bool) -> None:
-        self._controller = controller
-        self._armed = enabled
-
-    def on_tick(self, report: TickReport) -> None:
-        """Ask for the next mode, if there is one to ask for."""
-        if not self._armed:
-            return
-        if report.mode in (Mode.POLICY, Mode.DAMP):
-            self._armed = False
-            return
-        with contextlib.suppress(SafetyError):  # Not yet; the next tick asks again.
-            self._controller.request("stand" if report.mode is Mode.PASSIVE else "start")
-
-
 class PolicyNode:
     """Topics and services around one controller.
 
@@ -132,6 +115,9 @@ class PolicyNode:
         self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
         self._report: TickReport | None = None
         self._state_s = 0.0
+        self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
+        self._unheard = ""  # Topic of a velocity command that has never come.
+        self._read_twist: convert.TwistReader | None = None
         self.damped: Damped | None = None
         """When and why the robot was damped last; None if it never was."""
         self._open(values)
@@ -170,6 +156,8 @@ class PolicyNode:
         node = self._host.node
         controller = self._controller
         self._open_command(values["cmd_vel_stamped"])
+        other = "false" if values["cmd_vel_stamped"] else "true"
+        self._host.network.hints[topics.CMD_VEL] = f"Set cmd_vel_stamped:={other}."
         node.create_subscription(
             Empty, topics.HEARTBEAT, lambda _: controller.heartbeat(controller.robot.now_s()), topics.OPERATOR_QOS
         )
@@ -190,6 +178,7 @@ class PolicyNode:
         if not runner.contract.command.names:
             return
         self._read_twist = convert.TwistReader(runner.contract.command.names)
+        self._unheard = node.resolve_topic_name(topics.CMD_VEL)
         node.create_subscription(
             TwistStamped if stamped else Twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS
         )
@@ -199,7 +188,9 @@ class PolicyNode:
         return f"{event}: now {self._controller.safety.mode}."
 
     def _on_twist(self, message: Twist | TwistStamped) -> None:
-        self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
+        self._unheard = ""
+        if self._read_twist is not None:
+            self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
 
     def _on_goal(self, message: PoseStamped) -> None:
         robot = self._controller.robot
@@ -232,6 +223,7 @@ class PolicyNode:
         report = self._report
         if report is None:
             return
+        self._waiting.note(waiting_text(self._controller, report, self._auto.refusal, self._unheard))
         # Of the tick, not of this moment: mode, fault and times belong together.
         mode, fault = report.mode, report.fault
         text = f"{mode}" if fault is None else f"{mode}: {fault.text}"
@@ -254,6 +246,8 @@ class PolicyNode:
             "fault": "" if report.fault is None else report.fault.text,
             "fault code": "" if report.fault is None else report.fault.code,
             "command": ", ".join(f"{value:.4g}" for value in report.requested),
+            "waiting for": self._waiting.reason,
+            "does not arrive": self._host.network.trouble,
         }
         for name, timing in self._recent.summary().items():
             for statistic in ("p50", "p99", "max"):
@@ -291,14 +285,13 @@ def main(arguments: list[str]) -> int:
     """Run the node until it is stopped.
 
     Returns:
-        0; 1 if the robot was damped at the end, or if a callback failed.
+        0; 1 if the robot was damped at the end, if a callback failed, or if the recording is not whole.
 
     Raises:
         GantryError: If parameters, bundle or robot are refused; nothing has been sent.
     """
     with NodeHost(NAME, arguments) as host, stop_on_signals(host.stop):
         values = host.declare(PARAMETERS)
-        positive(values, "diagnostics_rate_hz")
         bundle = load_named_bundle(values)
         spec = robot_spec(values["robot"] or bundle.contract.robot)
         runner = PolicyRunner(bundle, spec)
@@ -318,6 +311,9 @@ def main(arguments: list[str]) -> int:
             robot.close()
             if recorder is not None:
                 recorder.close()
+        if recorder is not None and recorder.failure is not None:
+            host.node.get_logger().error(recorder.failure)
+            code = code or 1
         if values["statistics"]:
             _write_statistics(values["statistics"], controller, recorder, node.damped)
         return code

@@ -27,6 +27,7 @@ from gantry_deploy.ros_messages import BASE_FRAME
 from gantry_deploy.safety import Mode
 from gantry_deploy.surroundings import STOP_GO
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.stamps import StampGate, StampVerdict
 from gantry_ros import convert_car, convert_map, topics
 from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.ros_robot import RosRobot
@@ -92,6 +93,7 @@ class RosRoad(RoadView):
         self._refused = 0
         self._told: Route | None = None
         self._map_text = ""
+        self._gates: dict[str, StampGate] = {}
 
     def open(self) -> None:
         """Listen from now on for what the policy needs, once the robot is connected and its frame is known."""
@@ -167,7 +169,7 @@ class RosRoad(RoadView):
         self.set_goal((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad))
 
     def _on_objects(self, message: PointCloud2) -> None:
-        stamp_s = self._stamp_s(message.header.stamp)
+        stamp_s = self._stamp_s("objects", message.header.stamp)
         objects, kinds = convert_car.objects_of(message, self._odom_frame(message))
         self.set_objects(objects, stamp_s, kinds)
 
@@ -182,7 +184,7 @@ class RosRoad(RoadView):
             self._host.node.get_logger().info(text)
 
     def _on_scan(self, message: LaserScan) -> None:
-        stamp_s = self._stamp_s(message.header.stamp)
+        stamp_s = self._stamp_s("scan", message.header.stamp)
         frames, name = self._robot.frames, message.header.frame_id
         pose = None if frames.same(name, convert_car.SCAN_FRAME) else frames.pose(name)
         if pose is None:
@@ -195,22 +197,26 @@ class RosRoad(RoadView):
     def _on_stop_line(self, message: PointCloud2) -> None:
         self._robot.frames.require(message.header.frame_id, BASE_FRAME, "Stop lines are told")
         line = convert_car.stop_line_of(message)
-        self.set_stop_line(*(line or (np.inf, STOP_GO)), self._stamp_s(message.header.stamp))
+        self.set_stop_line(*(line or (np.inf, STOP_GO)), self._stamp_s("stop_line", message.header.stamp))
 
     def _odom_frame(self, message: Any) -> str:
         """The odometry's frame, by the name that a message in it calls it."""
         return self._robot.frames.told(message.header.frame_id, self._robot.odom_frame)
 
-    def _stamp_s(self, stamp: Time) -> float:
-        """A stamp on the local monotonic clock.
+    def _stamp_s(self, name: str, stamp: Time) -> float:
+        """A stamp on the local monotonic clock, at most now.
 
         Raises:
-            RobotError: If there is none, since nothing would grow old then.
+            RobotError: If there is none, since nothing would grow old then, or if it is from the future, as every stamp
+                is while a simulated clock stands still.
         """
         if stamp.sec == 0 and stamp.nanosec == 0:
             raise RobotError("it has no stamp, so that nobody could tell its age.")
-        age_s = 1e-9 * (self._host.node.get_clock().now().nanoseconds - 1_000_000_000 * stamp.sec - stamp.nanosec)
-        return time.monotonic() - age_s
+        clock_s, gate = 1e-9 * self._host.node.get_clock().now().nanoseconds, self._gates.setdefault(name, StampGate())
+        stamp_s = stamp.sec + 1e-9 * stamp.nanosec
+        if (verdict := gate.judge(stamp_s, clock_s)) in (StampVerdict.AHEAD, StampVerdict.NO_TIME):
+            raise RobotError(f"it {gate.text(verdict, stamp_s, clock_s)}.")
+        return time.monotonic() - max(0.0, clock_s - stamp_s)
 
 
 class RouteEnd:

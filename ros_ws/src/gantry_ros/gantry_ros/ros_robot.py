@@ -30,6 +30,7 @@ from gantry_ros.host import NodeHost
 from gantry_ros.listening import Listener
 from gantry_ros.map_inbox import MapInbox
 from gantry_ros.state_topics import StateTopics
+from gantry_ros.waiting import WaitReason
 
 OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
@@ -96,6 +97,7 @@ class RosRobot:
             [topics.JOINT_STATES, *([topics.IMU] if legs else [])], [topics.ODOM, topics.FOOT_CONTACTS] if legs else []
         )
         self._listener: Listener | None = None
+        self._late: WaitReason | None = None
         self._cameras: tuple[str, ...] = ()
         self._connect_timeout_s = connect_timeout_s
         self._discovery_s = discovery_s
@@ -126,7 +128,7 @@ class RosRobot:
         node = self._host.node
         self._listener = Listener(node)
         self._guard = CommandGuard(node, self._command_topics(), self._watched_topics())
-        subscriptions = [*self._told.open(self._listener), *self._guard.subscriptions]
+        subscriptions = [*self._told.open(self._host, self._listener), *self._guard.subscriptions]
         if self._follows_map:
             subscriptions.append(
                 self._listener.listen(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
@@ -144,7 +146,8 @@ class RosRobot:
             self.close()
             raise
         self._publisher = self._make_publisher(self._guard)
-        for look in (self._guard.look, self._listener.look):
+        self._late = self._host.wait_reason("Readings are old")
+        for look in (self._guard.look, self._listener.look, self._look_late):
             self._entities.append(("timer", self._host.create_timer(LOOK_PERIOD_S, look)))
 
     def now_s(self) -> float:
@@ -245,8 +248,8 @@ class RosRobot:
         """Messages received per topic, those that repeated the one before, and others who command the robot or speak
         for it."""
         guard, listener = self._guard, self._listener
-        commanding = {} if guard is None else {"other commanders": len(guard.others), "foreign commands": guard.foreign}
-        return {**self._told.statistics(), **commanding, **({} if listener is None else listener.values())}
+        others = {} if guard is None else guard.values()
+        return {**self._told.statistics(), **others, **({} if listener is None else listener.values())}
 
     def follow_map(self) -> None:
         """Listen for the elevation map of a mapping node from :meth:`connect` on."""
@@ -326,6 +329,10 @@ class RosRobot:
         """
         self._refuse_second_voice()
         return self._told.complete()
+
+    def _look_late(self) -> None:
+        if self._late is not None:
+            self._late.note(self._told.late_text())
 
     def _refuse_second_voice(self) -> None:
         if self._listener is not None:

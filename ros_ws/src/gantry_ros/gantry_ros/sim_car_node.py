@@ -77,8 +77,10 @@ class SimCarNode(SimNode):
         if not isinstance(robot, RoadTeller):
             raise GantryError(f"Backend '{values['backend']}' tells of no road; expected one like '{ROAD}'.")
         self._teller: RoadTeller = robot
-        self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"])
+        refuse_two = values["refuse_two_commanders"]
+        self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"], refuse_two)
         super().__init__(host, values, robot, self._orders)
+        host.network.hints[topics.DRIVE_TWIST] = "The parameter drive_message chooses between Twist and TwistStamped."
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
         self._set_fault("" if self._drill is not None else fault)
@@ -123,6 +125,8 @@ class SimCarNode(SimNode):
         odometry = convert.odometry_message(state, stamp)
         if odometry is None:
             raise RobotError(f"Backend '{self._backend_name}' tells no place and velocity of the car.")
+        if self._body is not None:
+            self._body.publish(state, stamp)
         if self._fault != "no_joints":
             self._joints.publish(joints)
         self._odom.publish(odometry)

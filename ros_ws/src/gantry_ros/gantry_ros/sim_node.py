@@ -27,14 +27,24 @@ from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.state import RobotState
+from gantry_hardware.text import names_text
 from gantry_ros import convert, topics
+from gantry_ros.body_publisher import BodyPublisher
+from gantry_ros.commanders import Commanders
 from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
+from gantry_ros.listening import NUMBER, publisher_names
 
 SHARED_PARAMETERS = (
     Parameter(
         "realtime_priority", 0, "SCHED_FIFO priority of the stepping loop, 1 to 99; 0 for the default scheduler."
     ),
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
+    Parameter(
+        "refuse_two_commanders", True, "Obey neither while two send commands; false obeys both, as many robots do."
+    ),
+    Parameter(
+        "publish_body", True, "Publish robot_description, tf and tf_static; false where robot_state_publisher does."
+    ),
 )
 """Of every such node, which also has ``backend``, ``rate_hz``, ``statistics`` and :func:`fault_parameter`."""
 
@@ -43,29 +53,41 @@ MAX_LAG_S = 0.1
 
 
 class Inputs(ABC):
-    """Whom a simulated robot obeys: its newest command, until that is too old.
+    """Whom a simulated robot obeys: its newest command, until that is too old, and nobody while two command it.
 
     Args:
         node: To listen with.
-        watchdog_s: A command that is older counts no more.
+        watchdog_s: A command that is older counts no more; a commander that was heard within this time is alive, and
+            no other one is obeyed.
         what: What it is told, for example "joint command".
         alone: What it does when it hears nothing any more, for example "damping".
+        refuse_two: Whether it refuses two commanders, and does then what it does alone; many robots obey both.
     """
 
-    def __init__(self, node: Node, watchdog_s: float, what: str, alone: str) -> None:
+    def __init__(self, node: Node, watchdog_s: float, what: str, alone: str, refuse_two: bool = True) -> None:
         self.activity = f"waiting for {what}s"
         """Whom the robot obeys now."""
+        self.commanders = Commanders(watchdog_s)
+        """Who commands it."""
+        self.two_commanders = 0
+        """How often it was told two things at once."""
+        self._refuse_two = refuse_two
         self.refused = 0
         """Commands that were none."""
         self.watchdog_trips = 0
         """How often it was left without a command."""
         self._node, self._watchdog_s, self._what, self._alone = node, watchdog_s, what, alone
+        self._topics: list[str] = []
         self._lock = threading.Lock()
 
     @property
     def lost(self) -> bool:
-        """Whether it was left without a command, and still is."""
-        return self.activity == f"{self._alone}: no {self._what}"
+        """Whether it was left without a command, or with two commanders, and still is."""
+        return self.activity in (f"{self._alone}: no {self._what}", f"{self._alone}: two commanders")
+
+    def torn(self, now_s: float) -> bool:
+        """Whether two commanders are refused now; ``now_s`` is the local monotonic time."""
+        return self._refuse_two and self.commanders.two(now_s)
 
     def reset(self) -> None:
         """Forget every command."""
@@ -76,18 +98,27 @@ class Inputs(ABC):
     @abstractmethod
     def _forget(self) -> None: ...
 
-    def _note(self, *, lost: bool, farewell: str) -> bool:
-        """Whether it is news that commands arrive, or are lost; says so.
+    def _note(self, *, lost: bool, farewell: str, torn: bool = False) -> bool:
+        """Whether it is news that commands arrive, are lost, or come from two; says so.
 
         Args:
             lost: The newest command is too old.
+            torn: There are two commanders.
             farewell: What it asked for, "stop", if it left nothing to do: who sends that before he leaves, has left on
                 purpose.
         """
         activity = f"{self._alone}: no {self._what}" if lost else "commanded"
+        if torn:
+            activity = f"{self._alone}: two commanders"
         if activity == self.activity:
             return False
         self.activity, log = activity, self._node.get_logger()
+        if torn:
+            self.two_commanders += 1
+            log.error(
+                f"Two send {self._what}s: {self._commander_names()}. {self._alone.capitalize()}, obeying neither."
+            )
+            return True
         self.watchdog_trips += lost
         silence = f"No {self._what} for {self._watchdog_s:g} s"
         if not lost:
@@ -98,17 +129,32 @@ class Inputs(ABC):
             log.warning(f"{silence}: {self._alone}.")
         return True
 
-    def _listen(self, kind: Any, topic: str, take: Callable[[Any], None]) -> None:
-        """Hand messages on, and count those that are refused with a RobotError."""
+    def _commander_names(self) -> str:
+        return names_text(name for topic in self._topics for name in publisher_names(self._node, topic))
 
-        def callback(message: Any) -> None:
+    def _listen(self, kind: Any, topic: str, take: Callable[[Any], None], way: str = "") -> None:
+        """Hand messages on, and count those that are refused with a RobotError.
+
+        Args:
+            kind: Message class.
+            topic: Where they come.
+            take: Takes those that are to be obeyed.
+            way: Which way of commanding the topic belongs to; one commander uses one.
+        """
+        resolved = self._node.resolve_topic_name(topic)
+        self._topics.append(resolved)
+
+        def callback(message: Any, info: Any) -> None:
+            if not self.commanders.hear(resolved, way, info[NUMBER], time.monotonic()) and self._refuse_two:
+                return
             try:
                 take(message)
             except RobotError as error:
                 self.refused += 1
                 self._node.get_logger().error(f"Refused: {error}", throttle_duration_sec=1.0)
 
-        self._node.create_subscription(kind, topic, callback, topics.READER_QOS)
+        hear: Any = callback
+        self._node.create_subscription(kind, topic, hear, topics.STATE_QOS)
 
 
 class SimNode(ABC):
@@ -141,9 +187,11 @@ class SimNode(ABC):
         self._steps, self._wall_s, self._overruns = 0, 0.0, 0
         self._last: list[tuple[Publisher, Any]] = []
         self._last_stamp_s = -math.inf
+        self._waiting = host.wait_reason("The robot stays at its start", settle_s=5.0)
         node = host.node
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        self._body = BodyPublisher(node, robot) if values["publish_body"] else None
         node.create_service(Trigger, "reset", answer(self._reset))
         host.create_timer(1.0 / positive(values, "diagnostics_rate_hz"), self._report)
         node.add_on_set_parameters_callback(self._on_parameters)
@@ -166,6 +214,7 @@ class SimNode(ABC):
             "simulated_s": self._steps * self._period_s,
             "overruns": self._overruns,
             "watchdog_trips": self._inputs.watchdog_trips,
+            "two_commanders": self._inputs.two_commanders,
             "refused_commands": self._inputs.refused,
         }
 
@@ -246,10 +295,14 @@ class SimNode(ABC):
             "backend": self._backend_name,
             "fault injected": self.faults[self._fault],
             "watchdog trips": inputs.watchdog_trips,
+            "two commanders": inputs.two_commanders,
             "refused commands": inputs.refused,
             "overruns": self._overruns,
+            "does not arrive": self._host.network.trouble,
             **self._values(),
         }
+        idle = inputs.activity.startswith("waiting")
+        self._waiting.note(f"{inputs.activity}. {self._host.network.trouble}" if idle else "")
         stamp, name = node.get_clock().now().to_msg(), self._robot.spec.name
         self._diagnostics.publish(
             convert.diagnostics_message(stamp, node.get_name(), name, inputs.activity, values, error=inputs.lost)

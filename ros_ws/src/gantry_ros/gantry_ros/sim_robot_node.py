@@ -31,6 +31,7 @@ from gantry_ros.command_inputs import CommandInputs
 from gantry_ros.depth_publisher import depth_publisher
 from gantry_ros.host import NodeHost, Parameter, positive
 from gantry_ros.scene_publisher import scene_publisher
+from gantry_ros.second_commander import SecondCommanderLog
 from gantry_ros.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 
 NAME = "sim_robot_node"
@@ -82,7 +83,8 @@ class SimRobotNode(SimNode):
         if is_car(spec):
             raise GantryError(f"Robot '{spec.name}' is a car; start sim_car_node.")
         robot = make_backend(values["backend"], spec, **backend_options(values["options"]))
-        self._commands = CommandInputs(node, spec, positive(values, "watchdog_s"))
+        self._commands = CommandInputs(node, spec, positive(values, "watchdog_s"), values["refuse_two_commanders"])
+        self._second = SecondCommanderLog()
         super().__init__(host, values, robot, self._commands)
         self._scene = scene_publisher(node, robot, positive(values, "picture_rate_hz"))
         self._pictures: dict[str, Picture] = {}
@@ -96,7 +98,10 @@ class SimRobotNode(SimNode):
         self._set_fault(values["fault"])
 
     def _obey(self, state: RobotState | None) -> None:
-        command = self._commands.choose(time.monotonic(), None if state is None else state.joint_pos_rad)
+        now_s, inputs, activity = time.monotonic(), self._commands, self._commands.activity
+        command = inputs.choose(now_s, None if state is None else state.joint_pos_rad)
+        second_s, torn = inputs.commanders.second_s, inputs.torn(now_s)
+        self._second.note(self._robot.now_s(), state, command, second_s=second_s, two=torn, activity=activity)
         if command is not None:
             self._robot.write(command)
 
@@ -120,6 +125,8 @@ class SimRobotNode(SimNode):
         repeated: list[tuple[Publisher, Any]] = [(self._joints, joints)]
         if self._imu is not None:
             repeated.append((self._imu, self._publish_base(self._imu, state, stamp)))
+        if self._body is not None:
+            self._body.publish(state, stamp, odometry=fault != "no_odom")
         # Last, so that whoever waits for joints finds the rest of the same reading already there.
         self._joints.publish(joints)
         return repeated
@@ -136,6 +143,10 @@ class SimRobotNode(SimNode):
         if self._fault != "no_imu":
             imu.publish(reading)
         return reading
+
+    def statistics(self) -> dict[str, Any]:
+        """How long the loop ran, and what second commanders did, on the robot's clock; plain data for JSON."""
+        return {**super().statistics(), "second_commanders": self._second.report()}
 
     def _values(self) -> dict[str, object]:
         return {} if self._scene is None else self._scene.values()

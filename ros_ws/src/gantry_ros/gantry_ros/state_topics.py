@@ -17,6 +17,7 @@ from gantry_hardware.errors import RobotError
 from gantry_ros import topics
 from gantry_ros.host import NodeHost
 from gantry_ros.listening import Listener
+from gantry_ros.state_stamps import StateStamps
 
 _KINDS: dict[str, Any] = {
     topics.JOINT_STATES: JointState,
@@ -44,9 +45,12 @@ class StateTopics:
         self._newest: dict[str, tuple[Any, float]] = {}
         self._received: dict[str, int] = {}
         self._repeated = 0
+        self._stamps: dict[str, StateStamps] = {}
+        self._host: NodeHost | None = None
 
-    def open(self, listener: Listener) -> list[Subscription]:
+    def open(self, host: NodeHost, listener: Listener) -> list[Subscription]:
         """Listen; returns the subscriptions, to be taken down with the node's others."""
+        self._host = host
         subscriptions = []
         for topic in (*self.required, *self.optional):
             kind = _KINDS.get(topic, Image)
@@ -101,10 +105,24 @@ class StateTopics:
             self._received[topic] = self._received.get(topic, 0) + 1
 
     def statistics(self) -> dict[str, int]:
-        """Messages received per topic, and those that repeated the one before."""
+        """Messages received per topic, those that repeated the one before, those whose stamps are not believed, and
+        how late they come by their own clock."""
         with self._arrived:
             counts = {f"received {topic}": count for topic, count in self._received.items()}
-            return {**counts, "repeated messages": self._repeated}
+            refused = sum(stamps.refused for stamps in self._stamps.values())
+            late = {f"late {topic} ms": round(1e3 * item.late_s) for topic, item in self._stamps.items() if item.late_s}
+            return {**counts, "repeated messages": self._repeated, "stamps not believed": refused, **late}
+
+    def late_text(self) -> str:
+        """Which readings come late by their own clock, and why that may be; empty if none does."""
+        late = [f"{topic} by {item.late_s:.2f} s" for topic, item in self._stamps.items() if item.late_s > 0.0]
+        if not late:
+            return ""
+        return (
+            f"The stamps fall behind this machine's clock: {', '.join(late)}. What the robot reports is that old: a "
+            "link that is clogged, or a simulator that is slower than real time and whose /clock is not used "
+            "(use_sim_time)."
+        )
 
     def clear(self) -> None:
         """Forget everything."""
@@ -113,6 +131,7 @@ class StateTopics:
 
     def _handler(self, topic: str) -> Any:
         last: list[tuple[int, int]] = [(0, 0)]
+        stamps = self._stamps[topic] = StateStamps()
 
         def handle(message: Any) -> None:
             received_s = time.monotonic()
@@ -125,10 +144,23 @@ class StateTopics:
                     self._repeated += 1
                     return
                 last[0] = stamp
+                source_s = self._source_clock_s(received_s)
+                if stamp != (0, 0) and source_s is not None:
+                    if not stamps.judge(stamp[0] + 1e-9 * stamp[1], source_s):
+                        return
+                    received_s -= stamps.late_s
                 self._newest[topic] = (message, received_s)
                 self._arrived.notify_all()
 
         return handle
+
+    def _source_clock_s(self, received_s: float) -> float | None:
+        """A clock that runs as the stamps do: ROS time where it is simulated, None while that stands still."""
+        assert self._host is not None
+        if not self._host.network.simulated:
+            return received_s
+        now_ns = self._host.node.get_clock().now().nanoseconds
+        return 1e-9 * now_ns if now_ns > 0 and not self._host.network.clock_trouble else None
 
     def _missing(self, newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in self.required if topic not in newest]

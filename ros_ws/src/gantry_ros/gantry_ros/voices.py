@@ -20,7 +20,8 @@ HOLD_S = 1.0
 """For so long after two were heard in turn they count as two; both may be silent for a moment."""
 INFINITE = float("inf")
 _PERIODS = 3.0
-_LEAST_GAP, _GAP_FACTOR, _FASTEST_HZ = 8.0, 4.0, 20_000.0
+_LEAST_GAP, _FASTEST_HZ = 2000.0, 20_000.0
+# Messages that may have been lost, or have waited on a busy machine, and the fastest publisher.
 _NO_NUMBER = 2**63
 """A middleware that counts no messages says the largest number there is."""
 
@@ -41,9 +42,8 @@ class _Stream:
     def gap(self, number: int, now_s: float) -> float:
         """How many messages later a number would be; infinite if it cannot be this publisher's, as it is not later, or
         later than so many can have been sent meanwhile."""
-        gap, passed_s = number - self.number, now_s - self.last_s
-        rate_hz = _FASTEST_HZ if not self.period_s else min(_GAP_FACTOR / self.period_s, _FASTEST_HZ)
-        return gap if 0 < gap <= _LEAST_GAP + rate_hz * passed_s else INFINITE
+        gap = number - self.number
+        return gap if 0 < gap <= _LEAST_GAP + _FASTEST_HZ * (now_s - self.last_s) else INFINITE
 
     def take(self, number: int, now_s: float) -> None:
         """Its next message."""
@@ -85,6 +85,8 @@ class Voice:
         if current is None:
             self._current = _Stream(number, now_s, now_s)
             return True
+        if other is not None and now_s - other.last_s > HOLD_S + self._quiet(other):
+            other = self._other = None  # Long gone: no number is taken for one of its any more.
         own, foreign = current.gap(number, now_s), INFINITE if other is None else other.gap(number, now_s)
         if own <= foreign and own < INFINITE:
             self._compare(current, other, now_s)
