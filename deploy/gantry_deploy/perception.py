@@ -107,8 +107,10 @@ class MapLook:
 class MapSource(Protocol):
     """Gives a control loop the contract's window."""
 
-    look: MapLook | None
-    """What the last window was; None before the first, and of a source whose map has no age."""
+    @property
+    def look(self) -> MapLook | None:
+        """What the last window was; None before the first, and of a source whose map has no age."""
+        ...
 
     def update(self, now_s: float) -> None:
         """Take in what has come; called every tick, and never fails."""

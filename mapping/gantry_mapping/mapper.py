@@ -204,9 +204,9 @@ def _check_tensor(path: str, what: str, tensor: ort.NodeArg, shapes: tuple[tuple
     Raises:
         MappingError: With both sides.
     """
-    told = tuple(tensor.shape or ())
+    told: tuple[int | str | None, ...] = tuple(tensor.shape or ())
     free = [
-        (not isinstance(told[0], int) or told[0] == 1)
+        (not isinstance(next(iter(told)), int) or next(iter(told)) == 1)
         and all(not isinstance(size, int) or size == wanted for size, wanted in zip(told[1:], shape, strict=True))
         for shape in shapes
         if len(told) == 1 + len(shape)

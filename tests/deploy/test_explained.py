@@ -41,7 +41,7 @@ class Walker(MockRobot):
     def read(self):
         state = super().read()
         if not self.odometry:
-            return state
+            return replace(state, pos_base_in_world_m=None, lin_vel_base_in_base_m_s=None)
         return replace(state, pos_base_in_world_m=self.place, quat_base_to_odom_wxyz=self.turn)
 
     @property
