@@ -151,4 +151,5 @@ SPEC = RobotSpec(
     mass_kg=TRUNK_KG + 2 * (LEG_KG + ARM_KG),
     source="Unitree's published description, via mjlab's unitree_g1 (model BSD-3-Clause, code Apache-2.0)",
     hold_gains=tuple(_hold_gains(joint) for joint in JOINTS),
+    damp_gains_nm_s_rad=tuple(_hold_gains(joint)[1] for joint in JOINTS),
 )
