@@ -137,7 +137,7 @@ def parse_key_value(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value, for example delay_s=0.01")
     try:
         return key, json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # ValueError also for a whole number of thousands of digits
         return key, value
 
 
