@@ -21,6 +21,7 @@ from gantry_deploy.road_view import SurroundingsSource, require_surroundings
 from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
 from gantry_deploy.stopping import make_postures
+from gantry_deploy.target_steps import TargetSteps
 from gantry_deploy.ticks import TickRecorder, TickReport
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.backend import Robot, SharedRobot
@@ -83,6 +84,7 @@ class Controller:
             ("period", "jitter", "busy", "read", "map", "safety", "observe", "infer", "step", "write")
         )
         self._postures = make_postures(robot.spec, runner, safety, 1.0 / self.rate_hz)
+        self._target_steps = TargetSteps(robot.spec, safety.config.max_target_step_rad)
         self._asked = Asked(None if runner is None else runner.contract, safety.config.command_timeout_s)
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
@@ -338,7 +340,7 @@ class Controller:
         mode = Mode.DAMP if self.safety.mode is Mode.DAMP else self._mode
         if mode is Mode.POLICY and step is not None:
             self._postures.release()
-            return mode, step.target
+            return mode, self._target_steps.limit(step.target, self._sent)
         if mode in (Mode.STAND, Mode.PASSIVE):
             return mode, self._postures.command(mode, self._state, now_s)
         return Mode.DAMP, self._brake()

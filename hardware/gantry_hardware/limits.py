@@ -29,7 +29,8 @@ def gain_limits(spec: RobotSpec) -> tuple[FloatArray, FloatArray]:
     """
     stiffness = np.maximum(spec.array("stiffness_nm_rad"), spec.hold_stiffness_nm_rad)
     damping = np.maximum(spec.array("damping_nm_s_rad"), spec.hold_damping_nm_s_rad)
-    return MAX_GAIN_RATIO * stiffness, MAX_GAIN_RATIO * damping
+    # What the robot is let down with is in order, however large it is.
+    return MAX_GAIN_RATIO * stiffness, np.maximum(MAX_GAIN_RATIO * damping, spec.damp_damping_nm_s_rad)
 
 
 class CommandLimiter:

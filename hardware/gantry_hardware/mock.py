@@ -14,6 +14,9 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
+KEPT_COMMANDS = 1000
+"""Of what was sent, at least so many commands are kept and at most twice as many."""
+
 
 class MockRobot:
     """A backend for tests of everything above the motors.
@@ -92,8 +95,8 @@ class MockRobot:
         limited, self.clamped = self._limiter.clamp(command)
         self._pos = np.where(limited.stiffness_nm_rad > 0.0, limited.pos_rad, self._pos)
         self.commands.append(limited)
-        if len(self.commands) > 20_000:
-            del self.commands[:10_000]
+        if len(self.commands) > 2 * KEPT_COMMANDS:
+            del self.commands[:KEPT_COMMANDS]
         return limited
 
     def close(self) -> None:

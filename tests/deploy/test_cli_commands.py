@@ -229,3 +229,21 @@ def test_stopping_the_process_ends_the_run_in_order(bundle, number):
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "Interrupted.\n")
     assert out.endswith(f"DAMP: stopped by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}\n")
+
+
+def test_a_recording_that_is_lost_is_an_exit_code_and_the_last_line(bundle, tmp_path, capsys):
+    """A full disk stops the recording, not the robot; who looks at the exit code or the end of the output sees it."""
+    full = tmp_path / "full.mcap"
+    full.symlink_to("/dev/full")
+    report = tmp_path / "report.json"
+    args = ("run", bundle, "--backend", "mock", "--duration", "1", "--json", report)
+    code, out, _ = run(capsys, *args, "--record", full)
+    assert code == 1
+    last = out.strip().splitlines()[-1]
+    assert last.startswith("completed, but the recording is NOT complete: The recording")
+    assert "No space left on device" in last
+    written = json.loads(report.read_text())
+    assert written["completed"] is True
+    assert "No space left on device" in written["recording"]["failure"]
+    code, out, _ = run(capsys, *args, "--record", tmp_path / "kept.mcap")
+    assert (code, out.strip().splitlines()[-1]) == (0, "completed")

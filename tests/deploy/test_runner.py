@@ -261,3 +261,53 @@ def test_the_runtime_sees_what_was_recorded(tmp_path):
         np.testing.assert_allclose(
             np.delete(step.observation, last_action), np.delete(expected, last_action), atol=1e-5
         )
+
+
+def spoilt(change):
+    """The small policy with its graph changed; sizes, contract and hash fit."""
+    model = onnx.load_from_string(linear_model(SMALL))
+    change(model.graph)
+    return model.SerializeToString()
+
+
+def endless(graph):
+    """The action goes through a loop of 2^62 turns."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", [name], [name + "2"]) for name in ("go", "value")],
+        "body",
+        [info("i", 7, []), info("go", 9, []), info("value", 1, None)],
+        [info("go2", 9, []), info("value2", 1, None)],
+    )
+    constants = (helper.make_tensor("trips", 7, [], [2**62]), helper.make_tensor("yes", 9, [], [True]))
+    graph.initializer.extend(constants)
+    graph.node[-1].output[0] = "early"
+    graph.node.append(helper.make_node("Loop", ["trips", "yes", "early"], [graph.output[0].name], body=body))
+
+
+def grows(graph):
+    """What is added to the action is as large as the observation says."""
+    nodes = [
+        helper.make_node("ReduceMax", ["observation"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["whole"], to=7),
+        helper.make_node("Reshape", ["whole", "one"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        helper.make_node("ReduceSum", ["zeros"], ["nothing"], keepdims=0),
+        helper.make_node("Add", ["early", "nothing"], [graph.output[0].name]),
+    ]
+    graph.initializer.append(helper.make_tensor("one", 7, [1], [1]))
+    graph.node[-1].output[0] = "early"
+    graph.node.extend(nodes)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (endless, r"policy\.onnx has a node 'Loop' with a graph inside, expected none that repeats"),
+        (grows, r"policy\.onnx has a node ConstantOfShape whose output's shape follows from what the network is given"),
+    ],
+)
+def test_a_policy_that_could_hold_up_the_loop_is_refused(tmp_path, change, text):
+    bundle = tiny_bundle(tmp_path / "bundle", SMALL)
+    with pytest.raises(PolicyError, match=text):
+        PolicyRunner(replace(bundle, model_bytes=spoilt(change)), SPEC)
