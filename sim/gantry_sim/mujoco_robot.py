@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.perception import DepthFrame
-from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.errors import RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
 from gantry_sim.motorised import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
+from gantry_sim.option_checks import TERRAIN_CHECKS, check_numbers
 from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.sensor_noise import SensorNoise
 
@@ -77,6 +78,8 @@ class MujocoRobot:
         GantryError: If a number makes no sense.
     """
 
+    OPTION_CHECKS = TERRAIN_CHECKS
+
     def __init__(
         self,
         spec: RobotSpec,
@@ -99,7 +102,7 @@ class MujocoRobot:
         camera_delay_s: float = 0.02,
         camera_noise: float = 0.0,
     ) -> None:
-        _check_numbers(timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction)
+        check_numbers(timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction)
         self.spec = spec
         self.noise = noise if isinstance(noise, SensorNoise) else SensorNoise.usual(noise)
         self.realtime = realtime
@@ -389,11 +392,3 @@ class MujocoRobot:
     def _require_connection(self) -> None:
         if not self._connected:
             raise RobotError(f"The MuJoCo robot '{self.spec.name}' is not connected; call connect() first.")
-
-
-def _check_numbers(timestep_s: float, **at_least_zero: float) -> None:
-    for name, value in at_least_zero.items():
-        if not value >= 0.0:
-            raise GantryError(f"MuJoCo robot: '{name}' is {value}, expected a number >= 0.")
-    if not timestep_s > 0.0:
-        raise GantryError(f"MuJoCo robot: 'timestep_s' is {timestep_s}, expected a number > 0.")

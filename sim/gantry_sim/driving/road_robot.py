@@ -36,6 +36,7 @@ from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.option_checks import ROAD_CHECKS
 
 STEP_S = 0.02
 """About the physics step."""
@@ -74,6 +75,8 @@ class RoadRobot:
         UnknownNameError: If there is no such task, split or model.
         GantryError: If the robot is no car, the task no driving task, or a number makes no sense.
     """
+
+    OPTION_CHECKS = ROAD_CHECKS
 
     def __init__(
         self,
