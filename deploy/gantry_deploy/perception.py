@@ -256,7 +256,7 @@ class OwnMap:
         cfg = replace(cfg, nominal_base_height_m=self._cutter.nominal_base_height_m)
         self.live = LiveMapping(cfg, mapper)
         """The pipeline and its counts."""
-        self._failures = 0
+        self._failures, self._said = 0, ""
         self._newest: tuple[float, MapSnapshot | None] = (-math.inf, None)
 
     def update(self, now_s: float) -> None:
@@ -267,11 +267,16 @@ class OwnMap:
                 self.live.add_depth(frame.stamp_s, frame.depth_m, frame.camera)
             self.live.pass_time(now_s)
         except GantryError as error:
-            self._failures += 1
-            _LOG.error("The map took no frame: %s", error)
-        except Exception:  # A blind robot stops by its rules; one whose loop has died does not.
-            self._failures += 1
-            _LOG.exception("The map broke")
+            self._failed(f"The map took no frame: {error}")
+        except Exception as error:  # A blind robot stops by its rules; one whose loop has died does not.
+            self._failed(f"The map broke: {type(error).__name__}: {error}", error)
+
+    def _failed(self, text: str, error: Exception | None = None) -> None:
+        """Count a failure, and say it once: what fails in one tick fails in the next."""
+        self._failures += 1
+        if text != self._said:
+            self._said = text
+            _LOG.error(text, exc_info=error)
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
         """See :class:`MapSource`."""
