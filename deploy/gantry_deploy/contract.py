@@ -39,6 +39,7 @@ from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.structured import from_plain
+from gantry_hardware.text import MOST_NAMES, names_text
 
 __all__ = [
     "BODY_POSE",
@@ -157,7 +158,7 @@ class PolicyContract:
         _require_length("action.scale", self.action.scale, actions)
         _require_length("action.offset_rad", self.action.offset_rad, actions)
         if self.arm is not None:
-            self.arm.check_joints(self.joint_names)
+            self.arm.checknames_text(self.joint_names)
         for name in ("lower", "upper", "max_rate"):
             _require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
         if self.gait is not None:
@@ -347,14 +348,14 @@ def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by
     """
     if tuple(expected) == tuple(found):
         return
-    sides = f"\n  {expected_by}: {', '.join(expected)}\n  {found_in}: {', '.join(found)}"
+    sides = f"\n  {expected_by}: {names_text(expected)}\n  {found_in}: {names_text(found)}"
     if sorted(expected) == sorted(found):
         raise ContractError(f"Same joints, other order.{sides}")
     missing = [name for name in expected if name not in found]
     if missing:
-        raise ContractError(f"{unknown_name_text(f'joint in {found_in}', missing[0], found)}{sides}")
+        raise ContractError(f"{unknown_name_text(f'joint in {found_in}', missing[0], found[:MOST_NAMES])}{sides}")
     extra = [name for name in found if name not in expected]
-    raise ContractError(f"{found_in} has joints that {expected_by} does not know: {', '.join(extra)}.{sides}")
+    raise ContractError(f"{found_in} has joints that {expected_by} does not know: {names_text(extra)}.{sides}")
 
 
 def _require(holds: bool, what: str, value: object, expected: str) -> None:

@@ -84,13 +84,15 @@ def require_options(name: str, options: Iterable[str], purpose: str) -> None:
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a backend does not have, or plain values of a type that they do not take.
+    """Refuse options that a backend does not have, plain values of a type that they do not take, and names that it
+    knows by heart and are none: a backend may have an attribute ``OPTION_CHECKS``, option -> function that raises.
 
     Raises:
-        UnknownNameError: If there is no such backend or option.
+        UnknownNameError: If there is no such backend or option, or what an option names does not exist.
         RobotError: If a value is of another type, or the backend cannot be loaded.
     """
-    parameters = _parameters(_load(_entry(name)))
+    backend = _load(_entry(name))
+    parameters = _parameters(backend)
     if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         for option in options:
             if option not in parameters:
@@ -99,6 +101,9 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         expected = _expected(parameters[option].annotation) if option in parameters else {}
         if expected and isinstance(value, _PLAIN) and not any(fits(value) for fits in expected.values()):
             raise RobotError(f"Option '{option}' of backend '{name}' is {value!r}, expected {' or '.join(expected)}.")
+        check = getattr(backend, "OPTION_CHECKS", {}).get(option)
+        if check is not None and value is not None:
+            check(value)
 
 
 _PLAIN = (str, int, float, list, dict, type(None))

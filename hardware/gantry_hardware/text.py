@@ -6,6 +6,8 @@ import unicodedata
 
 NAME_LIMIT = 60
 """Characters of a name or a short text that are shown."""
+MOST_NAMES = 64
+"""Names that a message lists; no robot has as many joints."""
 LINE_LIMIT = 1000
 """Characters of a whole message that are shown."""
 PATH_LIMIT = 300
@@ -63,7 +65,7 @@ def printable_lines(text: str, limit: int = 10 * LINE_LIMIT) -> str:
     return "\n".join(printable(line, limit) for line in text.split("\n"))
 
 
-def names_text(names: object, limit: int = NAME_LIMIT, most: int = 12) -> str:
+def names_text(names: object, limit: int = NAME_LIMIT, most: int = MOST_NAMES) -> str:
     """Names in a message, comma between them, each cut, and only so many of them.
 
     Args:

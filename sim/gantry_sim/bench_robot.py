@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from gantry_deploy.kinematics import ArmKinematics
 from gantry_deploy.pictures import Picture
 from gantry_hardware.chain import Chain
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.mujoco_robot import MujocoRobot
+from gantry_sim.option_checks import BENCH_CHECKS, require_bench_task
 from gantry_sim.sensor_noise import SensorNoise
 from gantry_sim.shots import SceneCameras
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
@@ -64,8 +65,7 @@ class Bench:
     """
 
     def __init__(self, task: str, chain: Chain, seed: int, vary: bool) -> None:
-        if task not in LAYOUTS:
-            raise UnknownNameError("manipulation task", task, LAYOUTS)
+        require_bench_task(task)
         # Loads torch, for training's own rules of where things lie and when a task is done.
         from gantry_sim.tasks.manipulation.rules import RULES
 
@@ -178,6 +178,8 @@ class BenchRobot(MujocoRobot):
         UnknownNameError: If there is no such task, or the robot has no model.
         GantryError: If the robot is no arm, or a number makes no sense.
     """
+
+    OPTION_CHECKS = BENCH_CHECKS
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
 from gantry_sim.motorised import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
+from gantry_sim.option_checks import TERRAIN_CHECKS
 from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.robot_options import check_options
 from gantry_sim.sensor_noise import SensorNoise
@@ -80,6 +81,7 @@ class MujocoRobot:
 
     simulated = True
     """Moves no robot of metal."""
+    OPTION_CHECKS = TERRAIN_CHECKS
 
     def __init__(
         self,

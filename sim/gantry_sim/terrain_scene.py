@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.terrains import TESTS, test_terrains, training_kinds, training_mix
+from gantry_sim.option_checks import require_difficulty
+from gantry_sim.terrain_names import terrain_name
+from gantry_sim.terrains import TESTS, test_terrains, training_mix
 from gantry_sim.terrains.grid import DEFAULT_SIZE_M
 from gantry_sim.terrains.tile import GOAL_PATCH, GROUND_GROUP
 
@@ -33,21 +34,7 @@ class TerrainCfg:
     """Length and width."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.difficulty <= 1.0:
-            raise GantryError(f"The terrain's difficulty is {self.difficulty}, expected 0 to 1.")
-
-
-def terrain_name(text: str) -> str:
-    """The only terrain whose name is, or begins with, ``text``.
-
-    Raises:
-        UnknownNameError: If there is none, or several.
-    """
-    names = (*training_kinds(), *TESTS)
-    found = [name for name in names if name == text] or [name for name in names if name.startswith(text)]
-    if len(found) != 1:
-        raise UnknownNameError("terrain", text, names)
-    return found[0]
+        require_difficulty(self.difficulty)
 
 
 def add_terrain(scene: mujoco.MjSpec, robot: str, cfg: TerrainCfg) -> None:

@@ -394,3 +394,17 @@ def test_a_network_that_is_none_is_refused_before_anything_moves(bundle, tmp_pat
     write_bundle(tmp_path / "b", **parts, mapper_bytes=b"network")
     with pytest.raises(MappingError, match=r"Cannot load the mapper 'mapper\.onnx'"):
         loop_on(Seeing(SPEC), load_bundle(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("error", [ValueError("a lens cap"), RobotError("no picture")])
+def test_a_camera_that_fails_in_every_tick_is_said_once(error, caplog):
+    class Broken(Seeing):
+        def read_depth(self):
+            raise error
+
+    source = make_map_source(CONTRACT, Broken(SPEC))
+    for tick in range(50):
+        source.update(0.02 * tick)
+    assert len(caplog.records) == 1
+    assert str(error) in caplog.text
+    assert source.statistics()["map failures"] == 50

@@ -111,6 +111,8 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
         find_launch("sim_map_walk").nodes({**given, "options": "[1]"})
     with pytest.raises(GantryError, match="'terrain_difficulty' is 'hard', expected a number"):
         find_launch("sim_map_walk").nodes({**given, "terrain_difficulty": "hard"})
+    with pytest.raises(GantryError, match=r"Unknown terrain 'flat'.*t1_stones"):
+        find_launch("sim_map_walk").nodes({**given, "terrain": "flat"})
 
 
 def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles):

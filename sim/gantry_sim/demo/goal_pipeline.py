@@ -33,7 +33,8 @@ from gantry_sim.motorised import SceneIndex, ground_height_m, robot_with_motors
 from gantry_sim.replay import Poses, film, frame_times
 from gantry_sim.run_folder import write_json
 from gantry_sim.run_place import read_run_file
-from gantry_sim.terrain_scene import TerrainCfg, terrain_name
+from gantry_sim.terrain_names import terrain_name
+from gantry_sim.terrain_scene import TerrainCfg
 from gantry_sim.terrains import TESTS, training_kinds
 
 FLAT = "flat"

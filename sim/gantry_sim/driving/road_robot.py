@@ -37,6 +37,7 @@ from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
 from gantry_sim.robot_options import check_options
+from gantry_sim.option_checks import ROAD_CHECKS
 
 STEP_S = 0.02
 """About the physics step."""
@@ -78,6 +79,7 @@ class RoadRobot:
 
     simulated = True
     """Moves no robot of metal."""
+    OPTION_CHECKS = ROAD_CHECKS
 
     def __init__(
         self,

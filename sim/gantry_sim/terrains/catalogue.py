@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.terrain_names import TESTS
 from gantry_sim.terrains import climb, dense, held_out, sparse
 from gantry_sim.terrains.held_out import HeldOutCfg
 from gantry_sim.terrains.tile import GoalTerrainCfg
@@ -24,9 +25,6 @@ SHARES: MappingProxyType[str, float] = MappingProxyType(
     {kind: 0.05 for kinds in GROUPS.values() for kind in kinds} | {"climb_up": 0.20, "stones": 0.30}
 )
 """Share of the robots on each training terrain (paper, table of training terrains)."""
-
-TESTS: tuple[str, ...] = ("t1_stones", "t2_course", "t3_parkour", "t4_debris")
-"""Held-out test terrains."""
 
 ANYMAL_LEG_M = 0.634
 """ANYmal's thigh and shank: 0.285 and sqrt(0.08795^2 + 0.33797^2) m in the public description."""

@@ -29,7 +29,7 @@ from gantry_ros import convert, convert_map, topics
 from gantry_ros.availability import child_environment
 from gantry_ros.host import NodeHost
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """How long to wait for what must come; long, because only a failure ever waits that long."""
 POLL_S = 0.01
 """How often a condition is looked at."""
