@@ -155,6 +155,21 @@ def cloud_of(snapshot):
     }
 
 
+def transforms_of(stamp, parents, children, *parts):
+    """A message of frames as a dictionary."""
+    rows = [row for part in parts for row in zip(part.pos_m.tolist(), part.quat_wxyz.tolist(), strict=True)]
+    return {
+        "transforms": [
+            {
+                "header": {"stamp": stamp, "frame_id": parent},
+                "child_frame_id": child,
+                "transform": {"translation": xyz(pos), "rotation": {**xyz(quat[1:]), "w": quat[0]}},
+            }
+            for parent, child, (pos, quat) in zip(parents, children, rows, strict=True)
+        ]
+    }
+
+
 def encoder_cases(n):
     """Of each message type what our encoder wrote, and the message as a dictionary for the other one."""
     rng = np.random.default_rng(n)
@@ -178,7 +193,6 @@ def encoder_cases(n):
     pairs = [{"key": key, "value": value} for key, value in values.items()]
     layout = {"dim": [{"label": "label", "size": n, "stride": n}], "data_offset": 0}
     frames = Frames(tuple(names), ("",) * n, rng.normal(size=(n, 3)), rng.normal(size=(n, 4)))
-    linked = {"header": {"stamp": stamp, "frame_id": "odom"}, "child_frame_id": "base_link"}
     base = Frames(("odom",), ("base_link",), np.array([a]), np.array([quat]))
     encoded = {
         "sensor_msgs/msg/JointState": ros_messages.joint_state(stamp_ns, names, pos, vel, effort),
@@ -202,17 +216,7 @@ def encoder_cases(n):
             "pose": {"position": xyz(a), "orientation": orientation},
         },
         "std_msgs/msg/String": {"data": "Ünicode" * n},
-        "tf2_msgs/msg/TFMessage": {
-            "transforms": [
-                {
-                    "header": {"stamp": stamp, "frame_id": name},
-                    "child_frame_id": "",
-                    "transform": {"translation": xyz(pos), "rotation": {**xyz(turn[1:]), "w": turn[0]}},
-                }
-                for name, pos, turn in zip(names, frames.pos_m.tolist(), frames.quat_wxyz.tolist(), strict=True)
-            ]
-            + [{**linked, "transform": {"translation": xyz(a), "rotation": orientation}}]
-        },
+        "tf2_msgs/msg/TFMessage": transforms_of(stamp, (*names, "odom"), ("",) * n + ("base_link",), frames, base),
         "std_msgs/msg/Float32MultiArray": {"layout": layout, "data": np.float32(pos).tolist()},
         "sensor_msgs/msg/PointCloud2": {**headers["odom"], **cloud_of(level_map(n + 1))},
         "diagnostic_msgs/msg/DiagnosticArray": {**headers[""], "status": [{**status, "values": pairs}]},
@@ -399,11 +403,6 @@ def test_a_report_that_cannot_be_encoded_ends_the_recording_not_the_loop(bundle,
     assert len(read_recording(tmp_path / "run.mcap")["/joint_states"]["time_s"]) == len(reports)
 
 
-class Ended(BaseException):
-    """Ends a thread past everything that catches errors."""
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("lossless", [False, True])
 def test_a_recorder_whose_thread_died_neither_blocks_nor_keeps_silent(bundle, tmp_path, monkeypatch, lossless):
     _, reports = drive(bundle, None, seconds=0.1)
@@ -412,7 +411,7 @@ def test_a_recorder_whose_thread_died_neither_blocks_nor_keeps_silent(bundle, tm
 
     def die(*_):
         gate.wait()
-        raise Ended
+        raise SystemExit  # Past everything that catches errors.
 
     monkeypatch.setattr(recorder, "_write", die)
     for report in reports[:4]:
@@ -457,9 +456,9 @@ def test_a_topic_is_there_from_its_first_message_on_with_its_quality_of_service(
     assert min(counts.values()) >= 1
     for channel in summary.channels.values():
         (quality,) = yaml.safe_load(channel.metadata["offered_qos_profiles"])
-        # The numbers of rmw's enumerations: keep the last one, reliable, volatile, automatic.
-        named = ("history", "depth", "reliability", "durability", "liveliness")
-        assert [quality[name] for name in named] == [1, 1, 1, 2, 1], channel.topic
+        # By rmw's numbers: keep the last one, reliable, volatile, automatic.
+        for name, number in {"history": 1, "depth": 1, "reliability": 1, "durability": 2, "liveliness": 1}.items():
+            assert quality[name] == number, channel.topic
 
 
 def test_states_that_are_not_finite_are_recorded_as_they_are(bundle, tmp_path):

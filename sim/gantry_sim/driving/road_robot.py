@@ -122,7 +122,6 @@ class RoadRobot:
         self.cars = BatchedCars(spec.car, 1, cars, seed=seed)
         self.scene = make_scene(self.cfg, self.cars, "cpu", torch.Generator().manual_seed(seed + 1), seed + 2)
         self._scanner: LidarConfig | None = None
-        self._scan_x_m = scan_x_m
         if scan_beams:
             layout = LidarLayout(scan_beams, scan_min_rad, scan_max_rad, scan_range_m, scan_x_m)
             self._scanner = scanner_of(layout, 1)
@@ -313,7 +312,7 @@ class RoadRobot:
         drive = drive_contract(self.cfg).drive
         if drive is not None and drive.lidar is not None:
             return drive.lidar.pos_x_in_base_m
-        return None if self._scanner is None else self._scan_x_m
+        return None if self._scanner is None else self._scanner.mount_m[0]
 
     def _blurred(self, objects: NDArray[np.float64]) -> NDArray[np.float64]:
         kinds, scale = self._noise
