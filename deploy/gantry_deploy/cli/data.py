@@ -108,7 +108,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     features = {}
     for name, feature in dataset.info.features.items():
         features[name] = {"dtype": feature.dtype, "shape": list(feature.shape), "names": feature.names}
-        features[name] |= {"kind": feature.kind, "unit": feature.unit}
+        features[name] |= {"kind": feature.kind, "unit": feature.unit, "units": list(feature.units)}
         features[name] |= {key: stats[name][key] for key in ("min", "max", "mean", "std") if key in stats.get(name, {})}
     return {
         "path": str(dataset.folder),
@@ -160,7 +160,8 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
         ]
         names = "" if dataset.info.features[name].is_image else ", ".join(feature["names"] or ())
         shape = "x".join(map(str, feature["shape"]))
-        table.add_row(Text(name), feature["dtype"], shape, feature["unit"], *ends, Text(names))
+        unit = ", ".join(dict.fromkeys(filter(None, feature["units"]))) or feature["unit"]
+        table.add_row(Text(name), feature["dtype"], shape, Text(unit), *ends, Text(names))
     console.print(table)
 
 
