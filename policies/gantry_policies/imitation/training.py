@@ -127,7 +127,7 @@ class BcTrainer:
         """
         cfg, threads = self.cfg, torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        self._log = MetricsLog(self.run_dir, self._rows)
+        self._log = MetricsLog(self.run_dir, self._rows, self.step)
         tell = on_progress or (lambda progress: None)
         try:
             with saving_on_error(self._save_rest):

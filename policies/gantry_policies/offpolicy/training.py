@@ -154,7 +154,7 @@ class Trainer:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        self._log = MetricsLog(self.run_dir, self.course.rows)
+        self._log = MetricsLog(self.run_dir, self.course.rows, self.collector.env_steps)
         tell = on_progress or (lambda progress: None)
         finished = True
         try:
@@ -367,6 +367,7 @@ class Trainer:
         numbers = {name: float(value) for name, value in metrics.items()}
         if evaluation is None and self.collector.success_rate is not None:
             numbers["success_in_training"] = self.collector.success_rate
+            numbers["return_in_training"] = self.collector.mean_return
         return TrainingProgress(
             phase=phase,
             env_steps=self.collector.env_steps,

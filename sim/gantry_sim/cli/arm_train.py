@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import UsageError, counted
 from gantry_deploy.locate import find_run, near_miss
 from gantry_sim.cli.common import ProgressBar, bar, clock
-from gantry_sim.cli.way_back import way_back
+from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.run_place import RunError, require_fresh
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         scores = score_source(open_arm_source(folder), args.episodes, on_progress=ProgressBar("evaluate").share)
         write_json(folder / EVALUATION_FILE, {**result, **scores})
         result["evaluation"] = scores
+        log_scores(folder, scores, trained.env_steps or trained.steps)
         print(f"{counted(args.episodes, 'held-out episode')}, seed {scores['seed']}, with 95 % intervals:")
         print("\n".join(score_lines(scores)))
         if run.has_contract:

@@ -26,7 +26,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
-from gantry_sim.cli.way_back import way_back
+from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.run_place import LENGTH_FIELDS, SCRIPTS, RunError, require_fresh, require_teacher, trained_task
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
@@ -204,6 +204,7 @@ def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner)
         result["evaluation"] = evaluate_run(
             cfg, folder, policy_of(runner), episodes=args.episodes, on_progress=ProgressBar("evaluate").share
         )
+        log_scores(folder, result["evaluation"], runner.env_steps)
         for model in ("training_model", "full_model"):
             scores = result["evaluation"][model]
             number = counted(args.episodes, "held-out episode")
