@@ -91,15 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for."""
-    if args.backend is not None:
-        choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
+    _check(args)
     bundle = open_bundle(args)
     contract = bundle.contract
     args.backend = args.backend or _usual_backend(contract)
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
-    if not args.duration > 0:
-        raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
     options = _options(args, contract)
@@ -150,6 +147,14 @@ def run(args: argparse.Namespace) -> int:
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can be refused before anything is loaded."""
+    if args.backend is not None:
+        choose("robot backend", args.backend, backend_names())
+    if not args.duration > 0:
+        raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
 
 
 def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> UsageError:
