@@ -52,7 +52,7 @@ def test_the_help_of_a_command_loads_no_simulator(command):
         (("train", "drive-lane", "--preset", "gpu-bew"), "Did you mean 'gpu-bev'?"),
         (("train", "yam-lift", "--preset", "rlpx"), "Did you mean 'rlpd'?"),
         (("sweep", "velocity-flat-go3", "--output", "x"), "Did you mean 'velocity-flat-g"),
-        (("collect", "yam-lifd", "--output", "x"), "Did you mean 'yam-lift'?"),
+        (("collect", "yam-lifd", "--episodes", "2", "--output", "x"), "Did you mean 'yam-lift'?"),
         (("eval", "pretrained:go2-walc"), "Did you mean 'go2-walk'?"),
         (("play", "pretrained:go2-walk", "--second", "3"), "Did you mean '--seconds'?"),
         (("bench", "metadrve"), "Did you mean 'metadrive'?"),

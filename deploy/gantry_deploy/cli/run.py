@@ -94,14 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for."""
-    if args.backend is not None:
-        choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
+    _check(args)
     bundle = open_bundle(args)
     contract = bundle.contract
     args.backend = args.backend or _usual_backend(contract)
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
-    finite("--duration", args.duration, MIN_DURATION_S, MAX_DURATION_S, UsageError)
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
     options = _options(args, contract)
@@ -153,6 +151,13 @@ def run(args: argparse.Namespace) -> int:
     _print_summary(result)
     emit_result(args, result)
     return 0 if session.completed and lost is None else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can be refused before anything is loaded."""
+    if args.backend is not None:
+        choose("robot backend", args.backend, backend_names())
+    finite("--duration", args.duration, MIN_DURATION_S, MAX_DURATION_S, UsageError)
 
 
 def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> UsageError:

@@ -36,8 +36,8 @@ from gantry_sim.driving.road_scene import RoadScene
 from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
-from gantry_sim.robot_options import check_options
 from gantry_sim.option_checks import ROAD_CHECKS
+from gantry_sim.robot_options import check_options
 
 STEP_S = 0.02
 """About the physics step."""
