@@ -16,7 +16,7 @@ MAX_ARRAYS = 4096
 _MAX_DIMENSIONS = 8
 _MAX_NAME = 100
 _MAGIC = b"\x93NUMPY"
-_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
+_LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4}
 """Bytes of the header's length, by version of the format."""
 _HEADER = re.compile(
     rb"\{ *'descr': *'([<>|=]?(?:b1|[iu][1248]|f[248]))', *'fortran_order': *(True|False), *"
@@ -50,7 +50,7 @@ def read_npz(data: bytes, max_bytes: int) -> dict[str, np.ndarray]:
 
 def _read_array(name: str, data: bytes) -> np.ndarray:
     """One array; a header that claims more or less than the data holds is refused before anything is allocated."""
-    version = tuple(data[len(_MAGIC) : len(_MAGIC) + 2])
+    version = data[len(_MAGIC) : len(_MAGIC) + 2]
     if not data.startswith(_MAGIC) or version not in _LENGTH_BYTES:
         raise ValueError(f"'{name}' is no array of the format 1.0 or 2.0")
     begin = len(_MAGIC) + 2 + _LENGTH_BYTES[version]
