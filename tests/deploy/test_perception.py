@@ -27,7 +27,7 @@ from gantry_deploy.perception import (
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Mode, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
