@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check format clean
+.PHONY: help setup demo test test-fast test-lowest check format clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.gantry-installed
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install everything into it
 
@@ -27,6 +27,9 @@ test: $(STAMP)  ## all tests
 test-fast: $(STAMP)  ## the tests that take a few seconds each at most
 	@scripts/test.sh $(BIN)/python --fast
 
+test-lowest:  ## tests of robots and datasets, with the lowest versions that pyproject.toml allows
+	@scripts/test_lowest.sh
+
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -38,5 +41,5 @@ format: $(STAMP)  ## format the code and sort imports
 	@$(BIN)/ruff format .
 
 clean:  ## remove .venv, build outputs and caches; runs and recordings stay
-	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-lowest build dist .pytest_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

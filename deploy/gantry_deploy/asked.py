@@ -3,13 +3,19 @@ object belongs, which stays for good."""
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.goals import Goal
+from gantry_hardware.bounds import finite
 from gantry_hardware.state import RobotState
+
+MAX_COMMAND = 1e6
+"""Largest number of a command or goal, in any unit."""
 
 
 class Asked:
@@ -27,6 +33,7 @@ class Asked:
         self.nothing = np.zeros(3 if contract is None else len(contract.command.names))
         """Shape (c,), the command that asks for nothing."""
         self.nothing.setflags(write=False)
+        self._lock = threading.Lock()
         # One attribute, so that a reader never sees one thread's command with another one's stamp.
         self._newest: tuple[NDArray[np.float64], float] | Goal = (self.nothing, -np.inf)
 
@@ -35,7 +42,11 @@ class Asked:
         values = np.array(command, dtype=np.float64)
         if values.shape != self.nothing.shape:
             raise SafetyError(f"The command has shape {values.shape}, expected {self.nothing.shape}.")
-        self._newest = (values, stamp_s)
+        # What is not finite is the judge's to see; what is too large for the policy's arithmetic asks for as much as
+        # there is, as anything does that is beyond what the policy was trained for.
+        limited = np.where(np.isfinite(values), np.clip(values, -MAX_COMMAND, MAX_COMMAND), values)
+        with self._lock:
+            self._newest = (limited, stamp_s)
 
     def set_goal(self, goal: Goal | None) -> None:
         """See :meth:`gantry_deploy.loop.Controller.set_goal`."""
@@ -44,9 +55,10 @@ class Asked:
             return
         if not self._takes_goals:
             raise SafetyError(f"The policy takes no goals: its command is not '{BODY_POSE}'.")
-        if not np.isfinite((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad)).all():
-            raise SafetyError(f"{goal} is not finite.")
-        self._newest = goal
+        for name, value in vars(goal).items():
+            finite(f"The goal's {name}", value, -MAX_COMMAND, MAX_COMMAND, SafetyError)
+        with self._lock:
+            self._newest = goal
 
     def missing(self) -> str | None:
         """What the operator must say before the policy can start, or None."""
@@ -63,8 +75,9 @@ class Asked:
 
     def drop_goal(self) -> None:
         """Forget a goal; a command stays."""
-        if isinstance(self._newest, Goal):
-            self._newest = (self.nothing, -np.inf)
+        with self._lock:  # A command that comes in between must not be forgotten for the goal that it replaced.
+            if isinstance(self._newest, Goal):
+                self._newest = (self.nothing, -np.inf)
 
     def at(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
         """The command (c,) of now, from the newest state; nothing where that cannot be told."""

@@ -120,9 +120,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "loops": loops,
         "ros": ros,
     }
-    result["aims"] = judge_aims(result, MAP_STEP_AIM_S if needs_map(bundle.contract) else STEP_AIM_S)
+    result["aims"] = aims_of(result, MAP_STEP_AIM_S if needs_map(bundle.contract) else STEP_AIM_S)
     for name, aim in result["aims"].items():
-        print(f"{'met' if aim['met'] else 'NOT met'}: {name} {aim['value']:.3f} ms, aim {aim['aim']:g} ms")
+        print(f"{name}: {aim['value']:.3f} ms; on a machine that does nothing else the aim is {aim['aim']:g} ms")
     return result
 
 
@@ -321,7 +321,7 @@ def _on_ros(bundle: Bundle, rate_hz: float, seconds: float, folder: Path, priori
     return loop
 
 
-def judge_aims(result: dict[str, Any], step_aim_s: float = STEP_AIM_S) -> dict[str, dict[str, Any]]:
+def aims_of(result: dict[str, Any], step_aim_s: float = STEP_AIM_S) -> dict[str, dict[str, Any]]:
     """The measured numbers against what they should be, in ms; aims whose numbers are missing are left out."""
     rows = [("policy step p99", result["compute"]["step"]["p99_s"], step_aim_s)]
     rows += [
@@ -329,7 +329,7 @@ def judge_aims(result: dict[str, Any], step_aim_s: float = STEP_AIM_S) -> dict[s
         for loop in result["ros"]
         if "timing" in loop and loop["rate_hz"] == JITTER_RATE_HZ
     ]
-    return {name: {"value": 1e3 * value, "aim": 1e3 * aim, "met": value <= aim} for name, value, aim in rows}
+    return {name: {"value": 1e3 * value, "aim": 1e3 * aim} for name, value, aim in rows}
 
 
 def _skipped(name: str, entry: dict[str, Any], error: GantryError) -> dict[str, Any]:

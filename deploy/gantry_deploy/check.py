@@ -48,6 +48,8 @@ from gantry_deploy.rollout import RolloutConfig, RolloutResult, run_episodes
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_mapping.errors import MappingError
+from gantry_mapping.mapper import OnnxMapper
 
 CARD_KEY = "check"
 """Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
@@ -175,6 +177,7 @@ def _contract(bundle: Bundle) -> tuple[PolicyRunner, str, None]:
 def _network(bundle: Bundle) -> tuple[None, str, float]:
     """What onnxruntime answers to recorded observations, one at a time as on the robot, with the queue of a plan."""
     golden, contract = golden_arrays(bundle), bundle.contract
+    _require_mapper(bundle)
     rows, labels = golden["observation"].astype(np.float32), action_labels(contract)
     if contract.chunk is None:
         policy = OnnxPolicy(bundle.model_bytes, contract)
@@ -194,6 +197,20 @@ def _network(bundle: Bundle) -> tuple[None, str, float]:
         difference, compare("action", np.concatenate([part for part, _ in pairs]), golden["action"], labels)
     )
     return None, f"onnxruntime and queue repeat {len(rows)} recorded {text} to within {difference:.1e}", difference
+
+
+def _require_mapper(bundle: Bundle) -> None:
+    """Refuse a mapping network that does not answer as one, or sees another grid than the policy learned with.
+
+    Raises:
+        MappingError: With what it answers.
+    """
+    if bundle.mapper_bytes is None:
+        return
+    mapper, window = OnnxMapper(bundle.mapper_bytes), bundle.contract.map_window
+    trained = None if window is None else window.mapping
+    if trained is not None and mapper.info.local_grid != trained.local_grid:
+        raise MappingError(f"The mapper sees {mapper.info.local_grid}, the policy learned with {trained.local_grid}.")
 
 
 def _observation(bundle: Bundle) -> tuple[None, str, float]:

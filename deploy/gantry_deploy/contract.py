@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from gantry_deploy.arm_spec import OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
+from gantry_deploy.arm_spec import JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
+from gantry_deploy.contract_bounds import CONTRACT_RANGES, check_command, check_joint_action, check_ranges
 from gantry_deploy.contract_parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -35,7 +36,7 @@ from gantry_deploy.step_check import check_steps
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, StepsSpec
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.limits import MAX_GAIN_RATIO, gain_limits
+from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import MOST_NAMES, names_text
@@ -126,7 +127,7 @@ class PolicyContract:
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION
-    """Where observations are normalised."""
+    """Where observations are normalised beyond their terms' scale and clip, which always come before the network."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """Thresholds of the sim-to-sim gate."""
     provenance: Provenance = field(default_factory=Provenance)
@@ -288,7 +289,7 @@ class PolicyContract:
         self._check_gains(spec)
 
     def _check_gains(self, spec: RobotSpec) -> None:
-        """Refuse gains that the robot was not made for, and joints that nothing would damp."""
+        """Refuse gains that the robot was not made for, and joints that nothing would hold or damp."""
         for name, limits in zip(("stiffness_nm_rad", "damping_nm_s_rad"), gain_limits(spec), strict=True):
             for joint, asked, allowed in zip(self.joint_names, getattr(self, name), limits, strict=True):
                 if asked > allowed * (1.0 + 1e-6):
@@ -296,69 +297,47 @@ class PolicyContract:
                         f"Joint '{joint}': the contract's {name} is {asked:g}, allowed is {allowed:g}, "
                         f"{MAX_GAIN_RATIO:g} times the robot's {allowed / MAX_GAIN_RATIO:g}."
                     )
-        for joint, asked, usual in zip(
-            self.joint_names, self.damping_nm_s_rad, spec.array("damping_nm_s_rad"), strict=True
-        ):
-            if not asked > 0.0:
-                raise ContractError(
-                    f"Joint '{joint}': the contract's damping_nm_s_rad is {asked:g}, expected more than 0; "
-                    f"the robot's is {usual:g}."
-                )
+        for name in ("stiffness_nm_rad", "damping_nm_s_rad"):
+            # A car's drive, a servo of speed, has no stiffness, and the least of it is none.
+            for joint, asked, usual in zip(self.joint_names, getattr(self, name), spec.array(name), strict=True):
+                if not asked >= MIN_GAIN_RATIO * usual:
+                    raise ContractError(
+                        f"Joint '{joint}': the contract's {name} is {asked:g}, expected {MIN_GAIN_RATIO * usual:g} or "
+                        f"more; the robot's is {usual:g}."
+                    )
 
 
 def check_numbers(contract: PolicyContract) -> None:
-    """Refuse numbers that no robot may be moved with: not finite, limits the wrong way round, feet that do not exist.
+    """Refuse numbers that no robot may be moved with: out of range, limits the wrong way round, feet that do not exist.
 
     Raises:
         ContractError: With the field, the value, and what was expected.
     """
-    plain = asdict(contract)
-    for name in ("acceptance", "provenance"):
-        plain.pop(name)
-    _require_finite("contract", plain)
-    triples = zip(contract.joint_lower_rad, contract.default_pos_rad, contract.joint_upper_rad, strict=True)
-    for joint, (lower, default, upper) in zip(contract.joint_names, triples, strict=True):
+    check_ranges(contract, ranges=CONTRACT_RANGES)
+    _require_finite("contract", asdict(contract))
+    joint_limits = list(zip(contract.joint_names, contract.joint_lower_rad, contract.joint_upper_rad, strict=True))
+    for (joint, lower, upper), default in zip(joint_limits, contract.default_pos_rad, strict=True):
         _require(lower <= default <= upper, f"default_pos_rad of '{joint}'", default, f"{lower} to {upper}")
-    for name in ("stiffness_nm_rad", "damping_nm_s_rad", "effort_limit_nm"):
-        for joint, value in zip(contract.joint_names, getattr(contract, name), strict=True):
-            _require(value >= 0.0, f"{name} of '{joint}'", value, "0 or more")
-    _require(contract.action.clip > 0.0, "action.clip", contract.action.clip, "more than 0")
-    for term in contract.observations:
-        for name in ("size", "history"):
-            value = getattr(term, name)
-            _require(value >= 1, f"{name} of observation '{term.name}'", value, "1 or more")
-        _require(term.clip is None or term.clip > 0.0, f"clip of observation '{term.name}'", term.clip, "more than 0")
-    command = contract.command
-    known = ((BODY_VELOCITY, BODY_VELOCITY_NAMES), (BODY_POSE, BODY_POSE_NAMES), (OBJECT_GOAL, OBJECT_GOAL_NAMES))
-    for kind, names in known:
-        if command.kind == kind:
-            _require(command.names == names, "command.names", command.names, str(names))
-    if command.carrot is not None:
-        for name, value in asdict(command.carrot).items():
-            _require(value > 0.0, f"command.carrot.{name}", value, "more than 0")
-    elif command.kind == BODY_POSE:
-        _require(contract.gait is None, "command.carrot", None, "one, since a gait needs a velocity")
-    for name, lower, upper in zip(command.names, command.lower, command.upper, strict=True):
-        # Zero is what a lost operator's command becomes, and a range without it would make that a motion. The place of
-        # an object is no motion, and is never forgotten.
-        holds = lower <= upper if command.kind == OBJECT_GOAL else lower <= 0.0 <= upper
-        _require(holds, f"command '{name}'", f"{lower} to {upper}", "a range with 0 in it")
+    if contract.action.kind == JOINT_TARGET:
+        limits = {name: (lower, upper) for name, lower, upper in joint_limits}
+        check_joint_action(contract.action, limits, relative=contract.arm is not None and contract.arm.relative)
+    check_command(contract.command, has_gait=contract.gait is not None)
     if contract.gait is not None:
-        _require(contract.gait.frequency_hz > 0.0, "gait.frequency_hz", contract.gait.frequency_hz, "more than 0")
-        _require(0.0 < contract.gait.duty < 1.0, "gait.duty", contract.gait.duty, "between 0 and 1")
-        if contract.gait.steps is not None and contract.map_window is not None:
-            parts = contract.gait.steps, contract.gait, contract.action, contract.map_window
-            check_steps(*parts, contract.stiffness_nm_rad)
-        feet = len(contract.gait.foot_offset)
-        for joint, foot in zip(contract.joint_names, contract.gait.joint_foot, strict=True):
-            _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")
-        if contract.gait.balance is not None:
-            for joint, axis in zip(contract.joint_names, contract.gait.balance.joint_axis, strict=True):
-                _require(0 <= axis <= 1, f"gait.balance.joint_axis of '{joint}'", axis, "0 or 1")
-        if contract.gait.ground is not None:
-            for name in ("rise_m", "drop_m", "deep_m", "level_tilt", "level_rate_s", "level_m"):
-                value = getattr(contract.gait.ground, name)
-                _require(value >= 0.0, f"gait.ground.{name}", value, "0 or more")
+        _check_gait(contract, contract.gait)
+
+
+def _check_gait(contract: PolicyContract, gait: GaitSpec) -> None:
+    """Refuse a gait whose feet do not exist, or whose swing moves a joint by more than its range."""
+    if gait.steps is not None and contract.map_window is not None:
+        check_steps(gait.steps, gait, contract.action, contract.map_window, contract.stiffness_nm_rad)
+    feet = len(gait.foot_offset)
+    limits = zip(contract.joint_lower_rad, contract.joint_upper_rad, strict=True)
+    numbers = zip(contract.joint_names, gait.joint_foot, gait.joint_gain, limits, strict=True)
+    for joint, foot, gain, (lower, upper) in numbers:
+        _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")
+        swing = abs(gait.amplitude_rad * gain)
+        what = f"gait.amplitude_rad times joint_gain of '{joint}'"
+        _require(swing <= upper - lower, what, swing, f"at most {upper - lower:g}, its range")
 
 
 def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:

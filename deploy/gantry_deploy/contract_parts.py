@@ -28,7 +28,7 @@ class ObservationTerm:
     size: int
     """Numbers in one frame of the term, before history."""
     scale: float = 1.0
-    """Factor applied after the clip."""
+    """Factor applied after the clip, before the network: its input is scale * clip(value)."""
     clip: float | None = None
     """Values are limited to [-clip, clip] before scaling; None for no limit."""
     history: int = 1

@@ -21,6 +21,7 @@ from gantry_deploy.road_view import SurroundingsSource, require_surroundings
 from gantry_deploy.runner import PolicyRunner, PolicyStep
 from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyMachine
 from gantry_deploy.stopping import make_postures
+from gantry_deploy.target_steps import TargetSteps
 from gantry_deploy.ticks import TickRecorder, TickReport
 from gantry_deploy.timing import TimingLog
 from gantry_hardware.backend import Robot, SharedRobot
@@ -83,6 +84,7 @@ class Controller:
             ("period", "jitter", "busy", "read", "map", "safety", "observe", "infer", "step", "write")
         )
         self._postures = make_postures(robot.spec, runner, safety, 1.0 / self.rate_hz)
+        self._target_steps = TargetSteps(robot.spec, safety.config.max_target_step_rad)
         self._asked = Asked(None if runner is None else runner.contract, safety.config.command_timeout_s)
         self._heartbeat_s: float | None = None
         self._finding: Fault | None = None
@@ -165,7 +167,8 @@ class Controller:
         parts = (read_done - begin, mapped - read_done, judged - mapped, done - chosen, done - begin)
         self._note_timing(step, period_s, dict(zip(("read", "map", "safety", "write", "busy"), parts, strict=True)))
         fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
-        report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin)
+        look = None if step is None or self.map_source is None else self.map_source.look
+        report = TickReport(now_s, mode, fault, state, requested, step, sent, period_s, done - begin, look)
         if self.recorder is not None:
             self.recorder.record(report)
         return report
@@ -337,7 +340,7 @@ class Controller:
         mode = Mode.DAMP if self.safety.mode is Mode.DAMP else self._mode
         if mode is Mode.POLICY and step is not None:
             self._postures.release()
-            return mode, step.target
+            return mode, self._target_steps.limit(step.target, self._sent)
         if mode in (Mode.STAND, Mode.PASSIVE):
             return mode, self._postures.command(mode, self._state, now_s)
         return Mode.DAMP, self._brake()
@@ -379,7 +382,8 @@ class Controller:
                 self.robot.refuse_other_commanders()
             except RobotError as error:
                 return str(error)
-        return None
+        # Looking takes time, in which the loop goes on judging.
+        return None if self._finding is None else self._finding.text
 
     def _refuse_start(self) -> str | None:
         if self.runner is None:

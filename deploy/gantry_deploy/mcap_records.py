@@ -33,7 +33,7 @@ _FOOTER = struct.Struct("<QQI")
 _CHUNK = struct.Struct("<QQQII")
 
 
-class _Damage(Exception):
+class _DamageError(Exception):
     """What is wrong at a place of the file."""
 
 
@@ -45,10 +45,9 @@ class McapRecords:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        self.complete = False
-        """Whether the file was finished and every checksum in it is right; known after the last record."""
         self.damage = ""
-        """Why it is not: the place, and what was found there."""
+        """The first place where the file is not as it was written, and what was found there. Empty, after the last
+        record, if it was finished and every checksum in it is right."""
         self.position = 0
         """Where the record begins that is being read, in bytes."""
         self._stream = stream
@@ -65,21 +64,20 @@ class McapRecords:
         try:
             yield from self._data_section()
             self._index()
-            self.complete = True
-        except _Damage as damage:
-            self.damage = self.place(str(damage))
+        except _DamageError as damage:
+            self.note(str(damage))
         except OSError:
             raise
         except Exception as error:  # Whatever a parser raises on bytes that it does not expect.
-            self.damage = self.place(f"{type(error).__name__}: {error}")
+            self.note(f"{type(error).__name__}: {error}")
 
-    def place(self, what: str) -> str:
-        """A line that says where the record is that is being read, and what is wrong with it."""
-        return f"at byte {self.position} of {self._size}: {what}"
+    def note(self, what: str) -> None:
+        """Remember what is wrong with the record that is being read, unless an earlier one was wrong already."""
+        self.damage = self.damage or f"at byte {self.position} of {self._size}: {what}"
 
     def _data_section(self) -> Iterator[McapRecord]:
         if self._read(len(MCAP0_MAGIC)) != MCAP0_MAGIC:
-            raise _Damage("it does not begin as an MCAP file does")
+            raise _DamageError("it does not begin as an MCAP file does")
         while True:
             opcode, payload = self._head(), self._payload()
             if opcode == Opcode.DATA_END:
@@ -88,15 +86,24 @@ class McapRecords:
             if opcode == Opcode.CHUNK:
                 yield from _chunk_records(payload)
             elif opcode == Opcode.METADATA:
-                yield Metadata.read(ReadDataStream(BytesIO(payload)))
+                yield from self._metadata(payload)
             elif opcode == Opcode.ATTACHMENT:
                 _require_checksum("attachment", struct.unpack("<I", payload[-4:])[0], zlib.crc32(payload[:-4]))
             elif opcode not in _SKIPPED and opcode < _PRIVATE_OPCODES:
-                raise _Damage(f"a record of type {opcode:#04x}, which has no place there")
+                raise _DamageError(f"a record of type {opcode:#04x}, which has no place there")
+
+    def _metadata(self, payload: bytes) -> Iterator[McapRecord]:
+        """A description; where it cannot be read, that is noted, and its length still says where the next record is."""
+        try:
+            record = Metadata.read(ReadDataStream(BytesIO(payload)))
+        except Exception as error:
+            self.note(f"metadata that cannot be read ({type(error).__name__}: {error})")
+        else:
+            yield record
 
     def _end_of_data(self, payload: bytes) -> None:
         if len(payload) != 4:
-            raise _Damage(f"the end of the data has {len(payload)} bytes, expected 4")
+            raise _DamageError(f"the end of the data has {len(payload)} bytes, expected 4")
         # Of all bytes before, most of which have passed a chunk's checksum.
         _require_checksum("whole data section", struct.unpack("<I", payload)[0], self._crc_before)
 
@@ -107,22 +114,22 @@ class McapRecords:
             if opcode == Opcode.FOOTER:
                 break
             if not Opcode.HEADER <= opcode < Opcode.DATA_END and opcode < _PRIVATE_OPCODES:
-                raise _Damage(f"a record of type {opcode:#04x} in the index")
+                raise _DamageError(f"a record of type {opcode:#04x} in the index")
             self._payload()
         if self._length != _FOOTER.size:
-            raise _Damage(f"the footer has {self._length} bytes, expected {_FOOTER.size}")
+            raise _DamageError(f"the footer has {self._length} bytes, expected {_FOOTER.size}")
         footer = self._payload()
         summary_start, _, crc = _FOOTER.unpack(footer)
         if self._read(len(MCAP0_MAGIC)) != MCAP0_MAGIC:
-            raise _Damage("it does not end as an MCAP file does")
+            raise _DamageError("it does not end as an MCAP file does")
         if summary_start == 0:
-            raise _Damage("it has no index: its writer ended it early, as on a full disk")
+            raise _DamageError("it has no index: its writer ended it early, as on a full disk")
         if summary_start != begin:
-            raise _Damage(f"the footer says that the index is at byte {summary_start}, and it is at {begin}")
+            raise _DamageError(f"the footer says that the index is at byte {summary_start}, and it is at {begin}")
         checked = zlib.crc32(_HEAD.pack(Opcode.FOOTER, _FOOTER.size) + footer[:16], self._crc_before)
         _require_checksum("index", crc, checked)
         if rest := self._size - self._stream.tell():
-            raise _Damage(f"{rest} bytes follow its end")
+            raise _DamageError(f"{rest} bytes follow its end")
 
     def _head(self) -> int:
         """The type of the next record, whose length is kept."""
@@ -130,19 +137,21 @@ class McapRecords:
         self._crc_before = self._crc
         head = self._read(_HEAD.size)
         if len(head) < _HEAD.size:
-            raise _Damage("it ends there, without an index: its writer was killed, or it was cut")
+            raise _DamageError("it ends there, without an index: its writer was killed, or it was cut")
         opcode, self._length = _HEAD.unpack(head)
         rest = self._size - self._stream.tell()
         if opcode == 0:
-            raise _Damage("no record but zeros, as after a power cut")
+            raise _DamageError("no record but zeros, as after a power cut")
         if self._length > rest:
-            raise _Damage(f"a record of {self._length} bytes where {rest} are left: its writer was killed, or it was cut")
+            raise _DamageError(
+                f"a record of {self._length} bytes where {rest} are left: its writer was killed, or it was cut"
+            )
         return opcode
 
     def _payload(self) -> bytes:
         data = self._read(self._length)
         if len(data) < self._length:
-            raise _Damage("it ends in the middle of a record")
+            raise _DamageError("it ends in the middle of a record")
         return data
 
     def _read(self, count: int) -> bytes:
@@ -156,11 +165,11 @@ def _chunk_records(payload: bytes) -> Iterator[McapRecord]:
     data, position = _unpacked(payload), 0
     while position < len(data):
         if position + _HEAD.size > len(data):
-            raise _Damage("a chunk ends in the middle of a record")
+            raise _DamageError("a chunk ends in the middle of a record")
         opcode, length = _HEAD.unpack_from(data, position)
         position += _HEAD.size
         if length > len(data) - position:
-            raise _Damage("a chunk ends in the middle of a record")
+            raise _DamageError("a chunk ends in the middle of a record")
         record = ReadDataStream(BytesIO(data[position : position + length]))
         position += length
         if opcode == Opcode.MESSAGE:
@@ -176,13 +185,13 @@ def _unpacked(payload: bytes) -> bytes:
     _, _, size, crc, name_length = _CHUNK.unpack_from(payload)
     begin = _CHUNK.size + name_length + 8
     if begin > len(payload) or struct.unpack_from("<Q", payload, begin - 8)[0] != len(payload) - begin:
-        raise _Damage("the parts of a chunk do not add up to its length")
+        raise _DamageError("the parts of a chunk do not add up to its length")
     compression, packed = payload[_CHUNK.size : begin - 8], payload[begin:]
     if size > LARGEST_CHUNK_BYTES:
-        raise _Damage(f"a chunk that says that it holds {size} bytes, expected {LARGEST_CHUNK_BYTES} at most")
+        raise _DamageError(f"a chunk that says that it holds {size} bytes, expected {LARGEST_CHUNK_BYTES} at most")
     data = _decompressed(compression, packed, size)
     if len(data) != size:
-        raise _Damage(f"a chunk holds {len(data)} bytes, expected {size}")
+        raise _DamageError(f"a chunk holds {len(data)} bytes, expected {size}")
     _require_checksum("chunk", crc, zlib.crc32(data))
     return data
 
@@ -195,14 +204,14 @@ def _decompressed(compression: bytes, packed: bytes, size: int) -> bytes:
 
         return lz4.frame.LZ4FrameDecompressor().decompress(packed, max_length=size + 1)
     if compression != b"zstd":
-        raise _Damage(f"a chunk is compressed by {compression!r}, which is not known")
+        raise _DamageError(f"a chunk is compressed by {compression!r}, which is not known")
     # Its own word for its size would be believed otherwise, whatever it is.
     if (told := zstandard.frame_content_size(packed)) not in (-1, size):
-        raise _Damage(f"a chunk unpacks to {told} bytes, expected {size}")
+        raise _DamageError(f"a chunk unpacks to {told} bytes, expected {size}")
     return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
 
 
 def _require_checksum(what: str, told: int, found: int) -> None:
     """Refuse what differs from its checksum; 0 stands for none."""
     if told not in (0, found):
-        raise _Damage(f"the checksum of its {what} is {found:#010x}, expected {told:#010x}")
+        raise _DamageError(f"the checksum of its {what} is {found:#010x}, expected {told:#010x}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from gantry_deploy.contract import METADATA_KEY, NORMALIZATION, PolicyContract
+from gantry_deploy.contract_differences import contract_differences, listed
 from gantry_deploy.errors import PolicyError
 from gantry_mapping.network import Network
 
@@ -177,7 +177,7 @@ class OnnxPolicy:
 class OnnxBase(OnnxPolicy):
     """The network that plans what a residual policy corrects: the same inputs, and all that it plans.
 
-    It carries no contract of this policy, since the contract holds its hash; one of its own is not looked at.
+    The contract that it carries lacks the hash of this very file, which the policy's own has; it is not looked at.
     """
 
     FILE = "base.onnx"
@@ -194,15 +194,11 @@ def _check_metadata(metadata: dict[str, str], contract: PolicyContract) -> None:
         found = ", ".join(sorted(metadata)) or "(nothing)"
         raise PolicyError(f"policy.onnx carries no contract: its metadata lacks '{METADATA_KEY}' and holds {found}.")
     inside = PolicyContract.from_json(metadata[METADATA_KEY])
-    if inside == contract:
-        return
-    for field in fields(PolicyContract):
-        theirs, ours = getattr(inside, field.name), getattr(contract, field.name)
-        if theirs != ours:
-            raise PolicyError(
-                f"policy.onnx carries another contract than contract.json; they differ in '{field.name}'."
-                f"\n  policy.onnx: {theirs}\n  contract.json: {ours}"
-            )
+    if found := contract_differences(inside, contract, ignoring=()):
+        raise PolicyError(
+            f"policy.onnx carries another contract than contract.json; they differ in '{found[0].name}'."
+            f"{listed(found, 'in policy.onnx', 'in contract.json')}"
+        )
 
 
 def _check_tensor(tensor: ort.NodeArg, what: str, expected: tuple[int, ...], kind: str) -> None:

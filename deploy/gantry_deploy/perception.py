@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from gantry_deploy.actions import decoder_inputs
 from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.repeated_log import Repeated
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.state import RobotState
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
-from gantry_mapping.live import LiveMapping
+from gantry_mapping.live import LiveMapping, Outcome
 from gantry_mapping.mapper import Mapper, OnnxMapper
 from gantry_mapping.pipeline import VARIANCE_RANGE_M2, MappingPipeline
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
@@ -93,8 +94,23 @@ class MapLimits:
     """After this long, the policy is asked to stay where it is."""
 
 
+@dataclass(frozen=True)
+class MapLook:
+    """What a policy was shown of a map in one tick."""
+
+    age_s: float
+    """Time since the newest frame in the map became known; infinite before the first."""
+    blind: str = ""
+    """Why it was shown unseen ground instead; empty if it saw the map."""
+
+
 class MapSource(Protocol):
     """Gives a control loop the contract's window."""
+
+    @property
+    def look(self) -> MapLook | None:
+        """What the last window was; None before the first, and of a source whose map has no age."""
+        ...
 
     def update(self, now_s: float) -> None:
         """Take in what has come; called every tick, and never fails."""
@@ -109,7 +125,8 @@ class MapSource(Protocol):
         ...
 
     def newest(self) -> MapSnapshot | None:
-        """The map around the robot as of its newest frame, for recordings; the same object until there is news."""
+        """The map around the robot for recordings; the same object until a number in it changes by a new message or
+        frame. News of the ground has another stamp, too: a map that is sent again may merely have become less sure."""
         ...
 
     def statistics(self) -> dict[str, object]:
@@ -233,11 +250,15 @@ class WindowCutter:
         self.unseen.setflags(write=False)
         self.blind = 0
         """Windows that were unseen because the map was stale or the pose unknown."""
+        self.look: MapLook | None = None
+        """What the last window was."""
 
     def cut(self, pipeline: MappingPipeline | None, state: RobotState, age_s: float) -> FloatArray:
         """The window (rows, cols, channels) of a map whose newest frame is ``age_s`` old."""
         pose = state.pose_in_world
-        if pipeline is None or pose is None or not age_s <= self.limits.stale_s:
+        reason = "no map" if pipeline is None else "" if age_s <= self.limits.stale_s else "the map is too old"
+        self.look = MapLook(age_s, reason or ("no pose" if pose is None else ""))
+        if pipeline is None or pose is None or self.look.blind:
             self.blind += 1
             return self.unseen
         pos, quat = pose
@@ -256,31 +277,36 @@ class OwnMap:
         cfg = replace(cfg, nominal_base_height_m=self._cutter.nominal_base_height_m)
         self.live = LiveMapping(cfg, mapper)
         """The pipeline and its counts."""
-        self._failures, self._said = 0, ""
-        self._newest: tuple[float, MapSnapshot | None] = (-math.inf, None)
+        self.cfg = cfg
+        """How the map is made and looked at."""
+        self._failures = 0
+        self._trouble = Repeated(_LOG)
+        self._newest: tuple[tuple[float, int], MapSnapshot | None] = ((-math.inf, 0), None)
 
     def update(self, now_s: float) -> None:
         """See :class:`MapSource`."""
         try:
             for frame in self._robot.read_depth():
-                self.live.add_pose(frame.stamp_s, frame.pos_base_in_world_m, frame.quat_base_to_world_wxyz)
-                self.live.add_depth(frame.stamp_s, frame.depth_m, frame.camera)
+                self.live.add_pose(frame.stamp_s, frame.pos_base_in_world_m, frame.quat_base_to_world_wxyz, now_s)
+                self.live.add_depth(frame.stamp_s, frame.depth_m, frame.camera, now_s)
             self.live.pass_time(now_s)
         except GantryError as error:
-            self._failed(f"The map took no frame: {error}")
+            self._failures += 1
+            self._trouble.error(f"The map took no frame: {error}")
         except Exception as error:  # A blind robot stops by its rules; one whose loop has died does not.
-            self._failed(f"The map broke: {type(error).__name__}: {error}", error)
-
-    def _failed(self, text: str, error: Exception | None = None) -> None:
-        """Count a failure, and say it once: what fails in one tick fails in the next."""
-        self._failures += 1
-        if text != self._said:
-            self._said = text
-            _LOG.error(text, exc_info=error)
+            self._failures += 1
+            self._trouble.error(f"The map broke: {type(error).__name__}: {error}", trace=True)
+        else:
+            self._trouble.over()
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
         """See :class:`MapSource`."""
         return self._cutter.cut(self.live.pipeline, state, now_s - self.live.newest_frame_s)
+
+    @property
+    def look(self) -> MapLook | None:
+        """See :class:`MapSource`."""
+        return self._cutter.look
 
     def lost(self, now_s: float) -> bool:
         """See :class:`MapSource`."""
@@ -288,8 +314,10 @@ class OwnMap:
 
     def newest(self) -> MapSnapshot | None:
         """See :class:`MapSource`."""
-        if self._newest[0] != self.live.newest_frame_s:
-            self._newest = (self.live.newest_frame_s, self.live.snapshot(NEWEST_EXTENT_M))
+        # A frame of another camera may be older than the newest one.
+        state = self.live.newest_frame_s, self.live.counts[Outcome.FUSED]
+        if self._newest[0] != state:
+            self._newest = (state, self.live.snapshot(NEWEST_EXTENT_M))
         return self._newest[1]
 
     def statistics(self) -> dict[str, object]:
@@ -308,7 +336,10 @@ class ReceivedMap:
     def __init__(self, contract: PolicyContract, robot: MappedRobot, cfg: MappingCfg, limits: MapLimits) -> None:
         self._cutter = WindowCutter(contract, limits)
         self._robot = robot
-        self._cfg = replace(cfg, cameras=(), nominal_base_height_m=self._cutter.nominal_base_height_m)
+        self.cfg = replace(cfg, cameras=(), nominal_base_height_m=self._cutter.nominal_base_height_m)
+        """How the map is looked at."""
+        self._trouble = Repeated(_LOG)
+        self._read: MapSnapshot | None = None
         self._pipeline: MappingPipeline | None = None
         self._snapshot: MapSnapshot | None = None
         self._received_s = -math.inf
@@ -320,22 +351,31 @@ class ReceivedMap:
         if newest is None:
             return
         snapshot, self._received_s = newest
-        if snapshot is self._snapshot:
+        if snapshot is self._read:
             return
+        self._read = snapshot
+        self._maps += 1
+        if self._snapshot is not None and snapshot.is_same(self._snapshot):
+            return  # Sent again: nothing in it is news.
         self._snapshot = snapshot
         try:
             if self._pipeline is None or self._pipeline.map.cells != snapshot.cells or self._resolution_changed():
-                self._pipeline = MappingPipeline(cfg_of(self._cfg, snapshot), None, np.zeros((1, 1)))
+                self._pipeline = MappingPipeline(cfg_of(self.cfg, snapshot), None, np.zeros((1, 1)))
             load_snapshot(self._pipeline.map, snapshot)
-            self._maps += 1
+            self._trouble.over()
         except GantryError as error:
             self._pipeline = None
             self._failures += 1
-            _LOG.error("A map was not taken: %s", error)
+            self._trouble.error(f"A map was not taken: {error}")
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
         """See :class:`MapSource`."""
         return self._cutter.cut(self._pipeline, state, now_s - self._received_s)
+
+    @property
+    def look(self) -> MapLook | None:
+        """See :class:`MapSource`."""
+        return self._cutter.look
 
     def lost(self, now_s: float) -> bool:
         """See :class:`MapSource`."""

@@ -22,8 +22,9 @@ from mcap.writer import CompressionType, Writer
 from gantry_deploy import ros_messages
 from gantry_deploy.contract import OBJECT_GOAL, PolicyContract
 from gantry_deploy.errors import RecordingError
+from gantry_deploy.explained import look_values, map_metadata
 from gantry_deploy.loop import TickReport
-from gantry_deploy.perception import MapSource
+from gantry_deploy.perception import MapSource, OwnMap
 from gantry_deploy.record_sink import Sink
 from gantry_deploy.recorded_frames import RecordedFrames
 from gantry_deploy.recording import FORMAT, METADATA, Recording, read_recording, sealed
@@ -35,6 +36,8 @@ from gantry_mapping.snapshot import MapSnapshot
 __all__ = ["Recorder", "Recording", "read_recording"]
 
 _LOG = logging.getLogger("gantry.record")
+LOST_RECORDING = "ended early after"
+"""Part of the message that tells of a recording that is not whole."""
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_S = 0.2
 """How often what waits for the recorder's thread looks whether it lives."""
@@ -60,11 +63,13 @@ TOPICS: dict[str, str] = {
     "/robot_description": "std_msgs/msg/String",
 }
 """Topics of a recording and their types, each there from its first message on. What nodes publish has the name and the
-type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded. ``/joint_command`` is what was sent: five numbers per joint in ``position``,
-each named ``<joint>/<interface>``. ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and
-``/policy/command`` the same after shaping. ``/elevation_map`` is the map that the policy looked at, once per news.
-``/object_goal`` and ``/object_pose`` are an arm's, and ``/policy/base_action`` is what a residual policy corrected.
-``/tf`` are the base and the links at :data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
+type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/gantry`` is only recorded.
+``/joint_command`` is what was sent: five numbers per joint in ``position``, each named ``<joint>/<interface>``.
+``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and ``/policy/command`` that, shaped.
+``/elevation_map`` is the map that the policy looked at, whenever a number of it has changed; its stamp is that of its
+newest frame, and ``/gantry/status`` says in each tick how old that was. ``/object_goal`` and ``/object_pose`` are an
+arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/tf`` are the base and the links at
+:data:`gantry_deploy.recorded_frames.RATE_HZ`. Pictures are not recorded."""
 
 _SAID_ONCE = ("/tf_static", "/robot_description")
 _RELIABLE = 1
@@ -191,16 +196,19 @@ class Recorder:
 
     def _work(self) -> None:
         """Body of the thread: write until closed; after a failure only empty the queue."""
-        with contextlib.closing(self._sink):
-            self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
-            while (item := self._queue.get()) is not None:
+        try:
+            with contextlib.closing(self._sink):
+                self._guarded(lambda: self._writer.start(profile="ros2", library="gantry"))
+                while (item := self._queue.get()) is not None:
+                    if self.failure is None:
+                        self._guarded(lambda item=item: self._write(*item))
+                    else:
+                        self.dropped += 1
                 if self.failure is None:
-                    self._guarded(lambda item=item: self._write(*item))
-                else:
-                    self.dropped += 1
-            if self.failure is None:
-                self._guarded(self._finish)
-            self._guarded(self._sink.to_disk)
+                    self._guarded(self._finish)
+                self._sink.to_disk()
+        except OSError as error:  # Of a disk that took what was written and then lost it.
+            self._fail(f"{error.strerror or error}")
         self._ended = True
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -223,8 +231,10 @@ class Recorder:
         self._writer.finish()
 
     def _fail(self, reason: str) -> None:
+        if self.failure is not None:
+            return
         self.failure = (
-            f"The recording {self.path} ended early after {self._reports} ticks: {reason}. The robot is not affected."
+            f"The recording {self.path} {LOST_RECORDING} {self._reports} ticks: {reason}. The robot is not affected."
         )
         _LOG.error(self.failure)
 
@@ -238,10 +248,16 @@ class Recorder:
         messages = self._frames.first(now_ns) if first else {}
         messages |= self._messages(report, now_ns)
         if news is not None:
-            messages["/elevation_map"] = ros_messages.elevation_map(now_ns, news)
+            messages["/elevation_map"] = ros_messages.elevation_map(self._map_stamp_ns(news, now_ns), news)
         for topic, data in messages.items():
             self._writer.add_message(self._channel(topic), now_ns, data, now_ns, self._reports)
         self._reports += 1
+
+    def _map_stamp_ns(self, news: MapSnapshot, now_ns: int) -> int:
+        """The map's own stamp; one that was received has that of its maker's clock already."""
+        if not abs(news.stamp_s) < 2.0**31:
+            return now_ns
+        return self._ns(news.stamp_s) if isinstance(self._map_source, OwnMap) else round(news.stamp_s * 1e9)
 
     def _channel(self, topic: str) -> int:
         """The topic's channel, described when its first message comes."""
@@ -261,6 +277,7 @@ class Recorder:
             "joint_names": ",".join(self._spec.joint_names),
             "clock_offset_ns": str(self._clock_offset_ns),
             "contract": "" if self._contract is None else self._contract.to_json(),
+            **map_metadata(self._map_source),
         }
 
     def _messages(self, report: TickReport, now_ns: int) -> dict[str, bytes]:
@@ -326,6 +343,7 @@ class Recorder:
             "observe_s": "nan" if step is None else repr(step.observe_s),
             "infer_s": "nan" if step is None else repr(step.infer_s),
             "dropped": str(self.dropped),
+            **look_values(report.look),
         }
         message = report.mode.value if fault is None else fault.text
         return ros_messages.diagnostics(now_ns, level, "gantry", message, self._spec.name, values)

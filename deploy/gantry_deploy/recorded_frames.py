@@ -1,6 +1,6 @@
 """What a viewer needs beside a recording's numbers: the robot's description, and where its links are.
 
-The base is told in the odometry's frame, each link in that of the link before it, as ``robot_state_publisher`` tells them.
+The base is told in the odometry's frame, each link in that of the link before it, as ``robot_state_publisher`` does.
 """
 
 from __future__ import annotations

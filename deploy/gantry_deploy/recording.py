@@ -1,4 +1,4 @@
-"""A recording read back as arrays, up to the first damage: its writer may have been killed, its disk may have failed."""
+"""A recording read back as arrays, up to the first damage: its writer may have been killed, or its disk have failed."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ class Recording:
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
     ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the odometry's frame,
-    once per new frame.
+    whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was news of the ground.
     ``/goal_command``: data (T, 4), :func:`gantry_deploy.commands.goal_command`, of a policy that walks to goals.
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
-    ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,).
+    ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,); map (T,), what
+    the policy was shown of a map: ``seen``, ``blind: `` and why, or empty where it looked at none; and map_age_s (T,).
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
     """
 
@@ -67,6 +68,8 @@ class Recording:
     """Why it is not complete: where in the file, and what was found there. Empty if it is."""
     topics: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Arrays by topic and field."""
+    info: dict[str, str] = field(default_factory=dict)
+    """The metadata as they are in the file."""
 
     def __getitem__(self, topic: str) -> dict[str, np.ndarray]:
         """Arrays of a topic.
@@ -102,7 +105,9 @@ def read_recording(path: str | Path) -> Recording:
         raise RecordingError(f"{path} is no recording of Gantry: {reader.damage or 'it lacks the metadata'}.")
     recording = _recording(path, reader, reader.info)
     if recording.damage:
-        _LOG.warning(f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}.")
+        _LOG.warning(
+            f"The recording {path} is not complete, {recording.duration_s:.2f} s are read: {recording.damage}."
+        )
     return recording
 
 
@@ -122,6 +127,7 @@ def _recording(path: Path, reader: _Reader, info: dict[str, str]) -> Recording:
         complete=not reader.damage,
         damage=reader.damage,
         topics=reader.arrays(offset_ns),
+        info=dict(info),
     )
 
 
@@ -155,17 +161,14 @@ class _Reader:
         self._decoders = DecoderFactory()
 
     def read(self, stream: BinaryIO) -> None:
-        records, broken = McapRecords(stream), ""
+        records = McapRecords(stream)
         for record in records:
-            if isinstance(record, Metadata):
-                broken = broken or self._metadata(record, records)
-                continue
             try:
-                self._take(record)
+                self._take(record, records)
             except Exception as error:  # Whatever a decoder raises on a message that is none.
-                self.damage = records.place(f"a record that cannot be read ({type(error).__name__}: {error})")
-                return
-        self.damage = records.damage or broken
+                records.note(f"a record that cannot be read ({type(error).__name__}: {error})")
+                break
+        self.damage = records.damage
 
     def arrays(self, clock_offset_ns: int) -> dict[str, dict[str, np.ndarray]]:
         result: dict[str, dict[str, np.ndarray]] = {}
@@ -180,21 +183,18 @@ class _Reader:
             result[topic] = columns
         return result
 
-    def _metadata(self, record: Metadata, records: McapRecords) -> str:
-        """Keep the first description of the recording that is intact, and say where one is not."""
-        if record.name != METADATA:
-            return ""
-        info = _unsealed(record.metadata)
-        self.info = self.info or info
-        return "" if info is not None else records.place("the checksum of its metadata differs")
-
-    def _take(self, record: McapRecord) -> None:
+    def _take(self, record: McapRecord, records: McapRecords) -> None:
         if isinstance(record, Message):
             self._message(record)
         elif isinstance(record, Schema):
             self._schemas[record.id] = record
         elif isinstance(record, Channel):
             self._channels[record.id] = record
+        elif isinstance(record, Metadata) and record.name == METADATA:
+            info = _unsealed(record.metadata)
+            if info is None:
+                records.note("the checksum of its metadata differs")
+            self.info = self.info or info
 
     def _message(self, message: Message) -> None:
         channel = self._channels.get(message.channel_id)
@@ -289,13 +289,17 @@ def _object_pose(message: Any) -> Row:
 
 def _elevation_map(message: Any) -> Row:
     points = np.frombuffer(bytes(message.data), "<f4")
-    return {"points": points.reshape(message.height, message.width, len(MAP_FIELDS))}
+    return {
+        "stamp_ns": _stamp_ns(message),
+        "points": points.reshape(message.height, message.width, len(MAP_FIELDS)),
+    }
 
 
 def _status(message: Any) -> Row:
     values = {pair.key: pair.value for pair in message.status[0].values}
-    row: Row = {name: values.get(name, "") for name in ("mode", "fault_code", "fault")}
-    return row | {name: float(values.get(name, "nan")) for name in ("period_s", "busy_s", "observe_s", "infer_s")}
+    row: Row = {name: values.get(name, "") for name in ("mode", "fault_code", "fault", "map")}
+    times = ("period_s", "busy_s", "observe_s", "infer_s", "map_age_s")
+    return row | {name: float(values.get(name, "nan")) for name in times}
 
 
 _ROWS: dict[str, Callable[[Any], Row]] = {

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.driving import ROUTE_TERMS
 from gantry_deploy.errors import ContractError, SurroundingsError
-from gantry_deploy.lidar_scan import ScanPooling
+from gantry_deploy.lidar_scan import GAP_RAD, ScanPooling, bridged
 from gantry_deploy.route import locate
 from gantry_deploy.safety_config import age_text
 from gantry_deploy.surroundings import OBJECT_FIELDS, STOP_GO, Surroundings
@@ -149,12 +149,13 @@ class RoadView:
 
     Args:
         contract: Has a drive.
+        scan_gap_rad: A hole in the scan up to this wide takes the nearer of its edges.
 
     Raises:
         ContractError: If it has none.
     """
 
-    def __init__(self, contract: PolicyContract) -> None:
+    def __init__(self, contract: PolicyContract, scan_gap_rad: float = GAP_RAD) -> None:
         if contract.drive is None:
             raise ContractError(f"The contract for '{contract.robot}' drives no car.")
         self._drive = contract.drive
@@ -167,6 +168,7 @@ class RoadView:
         self._along: FloatArray = np.zeros(0)
         self._place_m: float | None = None
         self._pooling: tuple[tuple[int, float, float], ScanPooling] | None = None
+        self._scan_gap_rad, self._scan_text = scan_gap_rad, ""
 
     def set_route(self, route: Route) -> None:
         """The way to go from now on; the car is looked for on the whole of it once."""
@@ -238,11 +240,20 @@ class RoadView:
         values = (far, STOP_GO) if distance_m == np.inf else (distance_m, state)
         self._note("stop_line", np.array(values), stamp_s)
 
-    def set_scan(self, ranges_m: ArrayLike, angle_min_rad: float, angle_step_rad: float, stamp_s: float) -> None:
+    def set_scan(
+        self, ranges_m: ArrayLike, angle_min_rad: float, angle_step_rad: float, stamp_s: float, told: str = ""
+    ) -> None:
         """A scan (beams,) of whatever scanner covers the contract's angles.
 
+        Args:
+            ranges_m: Shape (beams,).
+            angle_min_rad: Angle of the first beam, modulo a turn.
+            angle_step_rad: From one beam to the next, negative for clockwise.
+            stamp_s: When it was measured.
+            told: What it held that was no reading, for the text if that is too much.
+
         Raises:
-            ContractError: If it does not, or the policy sees no scan.
+            ContractError: If the scanner does not cover the angles, or the policy sees no scan.
         """
         if self._drive.lidar is None:
             raise ContractError("The contract's drive has no lidar; a scan cannot be taken in.")
@@ -250,7 +261,12 @@ class RoadView:
         layout = (ranges.shape[1], angle_min_rad, angle_step_rad)
         if self._pooling is None or self._pooling[0] != layout:
             self._pooling = (layout, ScanPooling(self._drive.lidar, *layout, ranges))
-        self._note("scan", self._pooling[1](ranges)[0], stamp_s)
+        found, widest_rad = bridged(self._drive.lidar, self._pooling[1](ranges)[0], self._scan_gap_rad)
+        self._scan_text = (
+            f"is not finite: it has no reading over {widest_rad:.2f} rad, and up to {self._scan_gap_rad:g} rad are "
+            f"bridged (scan_gap_rad){'; ' if told else ''}{told}"
+        )
+        self._note("scan", found, stamp_s)
 
     def missing(self, now_s: float, max_age_s: float) -> str | None:
         """See :class:`SurroundingsSource`."""
@@ -269,6 +285,8 @@ class RoadView:
                 return f"the {what} {verb} {age_text(age_s, 'surroundings_timeout_s', max_age_s)}."
             values = self._dated[name][0]
             if not np.isfinite(values).all():
+                if name == "scan":
+                    return f"the scan {self._scan_text}."
                 count = int((~np.isfinite(values)).sum())
                 return f"the {what} {verb} not finite: {count} of {values.size} numbers."
         if "goal" in self._needs and self._goal is not None and not np.isfinite(self._goal).all():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.modes import TRANSITIONS, Event, Mode
 from gantry_deploy.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.spec import RobotSpec
@@ -33,43 +34,6 @@ __all__ = [
     "is_arm",
     "is_car",
 ]
-
-
-class Mode(enum.StrEnum):
-    """What the controller sends."""
-
-    PASSIVE = "PASSIVE"
-    STAND = "STAND"
-    POLICY = "POLICY"
-    DAMP = "DAMP"
-
-
-class Event(enum.StrEnum):
-    """What may happen to a mode: requests of the operator, and faults."""
-
-    STAND = "stand"
-    START = "start"
-    STOP = "stop"
-    ESTOP = "estop"
-    RESET = "reset"
-    FAULT = "fault"
-
-
-TRANSITIONS: dict[tuple[Mode, Event], Mode] = {
-    (Mode.PASSIVE, Event.STAND): Mode.STAND,
-    (Mode.STAND, Event.START): Mode.POLICY,
-    (Mode.POLICY, Event.STOP): Mode.STAND,
-    (Mode.STAND, Event.STOP): Mode.PASSIVE,
-    (Mode.DAMP, Event.RESET): Mode.PASSIVE,
-    (Mode.PASSIVE, Event.ESTOP): Mode.DAMP,
-    (Mode.STAND, Event.ESTOP): Mode.DAMP,
-    (Mode.POLICY, Event.ESTOP): Mode.DAMP,
-    (Mode.DAMP, Event.ESTOP): Mode.DAMP,
-    (Mode.STAND, Event.FAULT): Mode.DAMP,
-    (Mode.POLICY, Event.FAULT): Mode.DAMP,
-    (Mode.DAMP, Event.FAULT): Mode.DAMP,
-}
-"""All there is. A fault in PASSIVE changes nothing, because nothing is powered; it keeps STAND from being granted."""
 
 
 class FaultCode(enum.StrEnum):
@@ -171,7 +135,10 @@ class SafetyMachine:
         return [event.value for (mode, event) in TRANSITIONS if mode is self._mode and event is not Event.FAULT]
 
     def add_guard(self, event: Event, guard: Guard) -> None:
-        """Grant ``event`` only while ``guard()`` returns None; what it returns otherwise is told to the operator."""
+        """Grant ``event`` only while ``guard()`` returns None; what it returns otherwise is told to the operator.
+
+        It is asked without the machine being locked, and may wait; a mode that changes meanwhile refuses the request.
+        """
         self._guards[event] = guard
 
     def request(self, event: str, time_s: float = 0.0) -> None:
@@ -188,14 +155,16 @@ class SafetyMachine:
         if event not in known:
             raise SafetyError(unknown_name_text("safety event", str(event), known))
         asked = Event(event)
+        guard = self._guards.get(asked)
         with self._lock:
-            target = TRANSITIONS.get((self._mode, asked))
-            if target is None:
-                raise SafetyError(
-                    f"'{event}' is not possible in {self._mode}{self._because()}. "
-                    f"Possible now: {', '.join(self.allowed_events())}."
-                )
-            refusal = self._guards[asked]() if asked in self._guards else None
+            self._target(asked)
+            entries = self._entries
+        # A guard may wait for others to answer; an emergency stop and the judge must not wait with it.
+        refusal = None if guard is None else guard()
+        with self._lock:
+            target = self._target(asked)
+            if refusal is None and guard is not None and entries != self._entries:
+                refusal = "the mode changed while it was looked whether it is possible; ask again."
             if refusal is not None:
                 raise SafetyError(f"'{event}' is refused in {self._mode}: {refusal}")
             if asked is Event.ESTOP and self._fault is None:
@@ -271,6 +240,20 @@ class SafetyMachine:
         if target.is_finite():
             return None
         return Fault(FaultCode.NAN_COMMAND, "The policy's joint targets are not finite.", now_s)
+
+    def _target(self, asked: Event) -> Mode:
+        """Where a request leads from the present mode.
+
+        Raises:
+            SafetyError: If it is not possible.
+        """
+        target = TRANSITIONS.get((self._mode, asked))
+        if target is None:
+            raise SafetyError(
+                f"'{asked.value}' is not possible in {self._mode}{self._because()}. "
+                f"Possible now: {', '.join(self.allowed_events())}."
+            )
+        return target
 
     def _go(self, mode: Mode) -> None:
         if mode is not self._mode:

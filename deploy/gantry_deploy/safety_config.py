@@ -51,6 +51,10 @@ class SafetyConfig:
     """Time in which STAND moves from the measured pose to the default pose."""
     stand_tolerance_rad: float = 0.7
     """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
+    max_target_step_rad: float = 2.0
+    """Largest change of a joint's target in one control step under the policy, and never more than three quarters of
+    the joint's range; what it wants beyond that comes in the next ones. Legs of shipped policies change theirs by up to
+    0.8 rad, when they begin or step far, and by 1.4 rad when they stumble."""
     arm_speed_rad_s: float = 0.5
     """An arm's joints move no faster than this on the way to the standing pose, however long it takes."""
     surroundings_timeout_s: float = 0.3
@@ -81,6 +85,7 @@ RANGES: dict[str, Range] = {
     "max_missed_deadlines": Range(0, 1000),
     "stand_duration_s": Range(0.05, 60.0),
     "stand_tolerance_rad": Range(0.01, math.pi),
+    "max_target_step_rad": Range(0.01, 10.0),
     "arm_speed_rad_s": Range(0.01, 10.0),
     "surroundings_timeout_s": Range(0.01, 5.0),
 }

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.perception import MapLook
 from gantry_deploy.runner import PolicyStep
 from gantry_deploy.safety import Fault, Mode
 from gantry_hardware.state import JointCommand, RobotState
@@ -35,6 +36,8 @@ class TickReport:
     """Time since the last tick began, on the robot's clock; 0 for the first."""
     busy_s: float
     """Wall-clock time that the tick took, before recording."""
+    look: MapLook | None = None
+    """What the policy was shown of a map; None if it looked at none."""
 
 
 class TickRecorder(Protocol):

@@ -53,11 +53,13 @@ def read_archive(
             compressed by another method than Deflate.
         Exception: One of :data:`ZIP_ERRORS`, if the archive is damaged.
     """
-    _check_directory(data)
+    entries = _check_directory(data)
     files: dict[str, bytes] = {}
     total = claimed = 0
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
+        if len(members) != entries:
+            raise zipfile.BadZipFile(f"its directory lists {len(members)} files, its end says {entries}")
         if not all(info.filename for info in members):
             raise ArchiveError("'' is no plain file name")
         if sum(not info.filename.endswith("/") for info in members) > max_files:
@@ -76,8 +78,8 @@ def read_archive(
     return files
 
 
-def _check_directory(data: bytes) -> None:
-    """Refuse a directory that would fill the memory when it is read."""
+def _check_directory(data: bytes) -> int:
+    """Refuse a directory that would fill the memory when it is read; returns how many entries it should have."""
     # As zipfile looks for it: at the very end, or before a comment.
     place = len(data) - _END_BYTES
     if place < 0 or data[place : place + 4] != _END or data[-2:] != b"\0\0":
@@ -86,9 +88,10 @@ def _check_directory(data: bytes) -> None:
         raise zipfile.BadZipFile("File is not a zip file")
     if data[max(0, place - _LOCATOR_BYTES) : place].startswith(b"PK\x06\x07"):
         raise ArchiveError("it is of the format for more than 65535 files")
-    (size,) = struct.unpack("<L", data[place + 12 : place + 16])
+    entries, size = struct.unpack("<HL", data[place + 10 : place + 16])
     if size > MAX_DIRECTORY_BYTES:
         raise ArchiveError(f"its directory has {size} bytes, allowed are {MAX_DIRECTORY_BYTES}")
+    return entries
 
 
 def _check_member(info: zipfile.ZipInfo, files: dict[str, bytes]) -> None:

@@ -14,7 +14,11 @@ from gantry_hardware.state import JointCommand, RobotState
 
 @runtime_checkable
 class Robot(Protocol):
-    """A robot backend. ``gantry_hardware.testing.check_backend`` checks an implementation."""
+    """A robot backend. ``gantry_hardware.testing.check_backend`` checks an implementation.
+
+    A class that moves no robot of metal says so by an attribute ``simulated = True``; every other one is asked for
+    ``--yes`` before it moves (:func:`gantry_hardware.backends.moves_metal`).
+    """
 
     spec: RobotSpec
     """Joints, limits and gains; known before :meth:`connect`."""

@@ -15,13 +15,23 @@ from gantry_hardware.spec import RobotSpec
 GROUP = "gantry.backends"
 """Entry-point group: name -> callable ``(spec, **options) -> Robot``."""
 
-SIMULATED = ("mock", "mujoco", "road", "workbench")
-"""Backends that move no robot of metal. Every other one may."""
-
 
 def backend_names() -> list[str]:
     """Names in the entry-point group ``gantry.backends``, sorted."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def moves_metal(name: str) -> bool:
+    """Whether a backend may move a robot of metal: every one may whose class does not say ``simulated = True``.
+
+    Args:
+        name: A name of :func:`backend_names`.
+
+    Raises:
+        UnknownNameError: If there is no such backend.
+        RobotError: If it cannot be loaded.
+    """
+    return getattr(_load(_entry(name)), "simulated", False) is not True
 
 
 def make_backend(name: str, spec: RobotSpec, **options: Any) -> Robot:

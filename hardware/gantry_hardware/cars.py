@@ -14,9 +14,9 @@ Sources:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 COMMONROAD = "CommonRoad: Vehicle Models (Althoff and Würsching, 2020), parameter set"
@@ -36,10 +36,7 @@ class WheelSpec:
     """Share of the engine's torque at the front axle, 0 to 1."""
 
     def __post_init__(self) -> None:
-        for name in ("radius_m", "inertia_kg_m2"):
-            _expect(f"Wheel's {name}", getattr(self, name), "a number > 0", lambda value: value > 0.0)
-        for name in ("brake_share_front", "drive_share_front"):
-            _expect(f"Wheel's {name}", getattr(self, name), "a number in [0, 1]", lambda value: 0.0 <= value <= 1.0)
+        check_fields(self, _WHEEL_RANGES, "Wheel's ")
 
 
 @dataclass(frozen=True)
@@ -92,35 +89,42 @@ class CarSpec:
     """Of cars whose wheels are published; the drift model needs them."""
 
     def __post_init__(self) -> None:
-        may_be_zero = ("cog_height_m", "reverse_limit_m_s")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, float | int):
-                continue
-            label = f"Car '{self.name}': {field.name}"
-            if field.name == "center_x_in_base_m":
-                _expect(label, value, "a finite number", math.isfinite)
-            elif field.name in may_be_zero:
-                _expect(label, value, "a finite number >= 0", lambda number: 0.0 <= number < math.inf)
-            else:
-                _expect(label, value, "a finite number > 0", lambda number: 0.0 < number < math.inf)
+        check_fields(self, _CAR_RANGES, f"Car '{self.name}': ")
         axles_m = self.rear_axle_to_cog_m + self.front_axle_to_cog_m
         if not math.isclose(self.wheelbase_m, axles_m, rel_tol=1e-9):
             raise GantryError(
                 f"Car '{self.name}': wheelbase_m is {self.wheelbase_m}, but the axles are "
                 f"{self.rear_axle_to_cog_m} + {self.front_axle_to_cog_m} = {axles_m} m apart."
             )
-        _expect(
-            f"Car '{self.name}': steering_limit_rad",
-            self.steering_limit_rad,
-            "less than a quarter turn",
-            lambda value: value < math.pi / 2,
-        )
 
 
-def _expect(label: str, value: float, expected: str, holds: Callable[[float], bool]) -> None:
-    if not holds(value):
-        raise GantryError(f"{label} is {value}, expected {expected}.")
+_WHEEL_RANGES = {
+    "radius_m": Range(1e-3, 10.0),
+    "inertia_kg_m2": Range(1e-9, 1e4),
+    "brake_share_front": Range(0.0, 1.0),
+    "drive_share_front": Range(0.0, 1.0),
+}
+_CAR_RANGES = {
+    "length_m": Range(0.01, 100.0),
+    "width_m": Range(0.01, 20.0),
+    "wheelbase_m": Range(0.01, 100.0),
+    "rear_axle_to_cog_m": Range(1e-3, 100.0),
+    "front_axle_to_cog_m": Range(1e-3, 100.0),
+    "center_x_in_base_m": Range(-100.0, 100.0),
+    "mass_kg": Range(0.01, 1e6),
+    "yaw_inertia_kg_m2": Range(1e-6, 1e8),
+    "cog_height_m": Range(0.0, 10.0),
+    "friction": Range(1e-3, 10.0),
+    "cornering_stiffness_front": Range(0.01, 1000.0),
+    "cornering_stiffness_rear": Range(0.01, 1000.0),
+    "steering_limit_rad": Range(1e-3, 0.5 * math.pi - 1e-3),
+    "steering_rate_limit_rad_s": Range(1e-3, 100.0),
+    "accel_limit_m_s2": Range(1e-3, 100.0),
+    "brake_limit_m_s2": Range(1e-3, 100.0),
+    "speed_limit_m_s": Range(1e-3, 200.0),
+    "reverse_limit_m_s": Range(0.0, 200.0),
+    "switch_speed_m_s": Range(1e-3, 1000.0),
+}
 
 
 def _commonroad(

@@ -16,6 +16,9 @@ FloatArray = NDArray[np.float64]
 MAX_GAIN_RATIO = 5.0
 """Largest gain of a command, in units of the larger of the robot's own gain and the one it holds a pose with."""
 
+MIN_GAIN_RATIO = 0.02
+"""Smallest gain that a policy may run with, in units of the robot's own: a joint that is softer is not held at all."""
+
 _FIELDS = ("pos_rad", "vel_rad_s", "effort_nm", "stiffness_nm_rad", "damping_nm_s_rad")
 
 
@@ -26,7 +29,8 @@ def gain_limits(spec: RobotSpec) -> tuple[FloatArray, FloatArray]:
     """
     stiffness = np.maximum(spec.array("stiffness_nm_rad"), spec.hold_stiffness_nm_rad)
     damping = np.maximum(spec.array("damping_nm_s_rad"), spec.hold_damping_nm_s_rad)
-    return MAX_GAIN_RATIO * stiffness, MAX_GAIN_RATIO * damping
+    # What the robot is let down with is in order, however large it is.
+    return MAX_GAIN_RATIO * stiffness, np.maximum(MAX_GAIN_RATIO * damping, spec.damp_damping_nm_s_rad)
 
 
 class CommandLimiter:

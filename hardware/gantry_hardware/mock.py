@@ -14,6 +14,9 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
+KEPT_COMMANDS = 1000
+"""Of what was sent, at least so many commands are kept and at most twice as many."""
+
 
 class MockRobot:
     """A backend for tests of everything above the motors.
@@ -25,6 +28,9 @@ class MockRobot:
         realtime: Follow the machine's monotonic clock; otherwise :meth:`sleep_until` sets the time at once.
         joint_pos_rad: Shape (n,), pose at the start; the default pose if not given.
     """
+
+    simulated = True
+    """Moves no robot of metal."""
 
     def __init__(self, spec: RobotSpec, *, realtime: bool = False, joint_pos_rad: np.ndarray | None = None) -> None:
         self.spec = spec
@@ -89,8 +95,8 @@ class MockRobot:
         limited, self.clamped = self._limiter.clamp(command)
         self._pos = np.where(limited.stiffness_nm_rad > 0.0, limited.pos_rad, self._pos)
         self.commands.append(limited)
-        if len(self.commands) > 20_000:
-            del self.commands[:10_000]
+        if len(self.commands) > 2 * KEPT_COMMANDS:
+            del self.commands[:KEPT_COMMANDS]
         return limited
 
     def close(self) -> None:

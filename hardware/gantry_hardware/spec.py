@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -45,11 +46,25 @@ class JointSpec:
     """Rotor inertia seen at the joint, that is rotor inertia times gear ratio squared."""
 
     def __post_init__(self) -> None:
+        check_fields(self, _JOINT_RANGES, f"Joint '{self.name}': ")
         if not self.lower_rad <= self.default_rad <= self.upper_rad:
             raise GantryError(
                 f"Joint '{self.name}': default {self.default_rad} rad is outside its limits "
                 f"[{self.lower_rad}, {self.upper_rad}] rad."
             )
+
+
+_JOINT_RANGES = {
+    # A car's drive turns for ever.
+    "lower_rad": Range(-1e9, 1e9),
+    "upper_rad": Range(-1e9, 1e9),
+    "velocity_limit_rad_s": Range(1e-3, 1e4),
+    "effort_limit_nm": Range(1e-3, 1e6),
+    "default_rad": Range(-1e9, 1e9),
+    "stiffness_nm_rad": Range(0.0, 1e6),
+    "damping_nm_s_rad": Range(0.0, 1e6),
+    "armature_kg_m2": Range(0.0, 1e6),
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,11 @@ class RobotSpec:
     hold_gains: tuple[tuple[float, float], ...] = ()
     """Stiffness (N m/rad) and damping (N m s/rad) of every joint for holding a pose without a policy. Empty: the
     joints' own gains, which suffice where a robot need not balance on its ankles."""
+    central_joints: tuple[str, ...] = ()
+    """Joints in the plane of symmetry, such as a waist, which have no counterpart on the other side."""
+    damp_gains_nm_s_rad: tuple[float, ...] = ()
+    """Derivative gain of every joint for letting the robot down without a policy, position gains zero. Empty: the
+    joints' own, which belong to a position loop and let a legged robot drop onto its trunk."""
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
     mjcf: str = ""
@@ -89,6 +109,15 @@ class RobotSpec:
             raise GantryError(
                 f"Robot '{self.name}': {len(self.hold_gains)} pairs of hold gains, expected {len(self.joints)} or none."
             )
+        for name in self.central_joints:
+            if name not in self.joint_names:
+                raise GantryError(
+                    f"Robot '{self.name}': '{name}' is declared central, expected one of {', '.join(self.joint_names)}."
+                )
+        if len(self.damp_gains_nm_s_rad) not in (0, len(self.joints)):
+            found = f"{len(self.damp_gains_nm_s_rad)} damp gains"
+            raise GantryError(f"Robot '{self.name}': {found}, expected {len(self.joints)} or none.")
+        check_fields(self, _ROBOT_RANGES, f"Robot '{self.name}': ")
         if (self.kind == "car") != (self.car is not None):
             has = "a CarSpec" if self.car is not None else "no CarSpec"
             raise GantryError(
@@ -118,6 +147,11 @@ class RobotSpec:
     def hold_damping_nm_s_rad(self) -> FloatArray:
         """Shape (num_joints,), derivative gains for holding a pose without a policy."""
         return np.array([gains[1] for gains in self.hold_gains]) if self.hold_gains else self.array("damping_nm_s_rad")
+
+    @property
+    def damp_damping_nm_s_rad(self) -> FloatArray:
+        """Shape (num_joints,), derivative gains for letting the robot down without a policy."""
+        return np.array(self.damp_gains_nm_s_rad) if self.damp_gains_nm_s_rad else self.array("damping_nm_s_rad")
 
     def array(self, field: str) -> FloatArray:
         """One number of every joint in canonical order.
@@ -151,3 +185,12 @@ class RobotSpec:
         if name not in self.joint_names:
             raise UnknownNameError(f"joint of {self.name}", name, self.joint_names)
         return self.joint_names.index(name)
+
+
+_ROBOT_RANGES = {
+    "base_height_m": Range(-10.0, 10.0),
+    "fall_height_m": Range(-10.0, 10.0),
+    "mass_kg": Range(1e-3, 1e6),
+    "hold_gains": Range(0.0, 1e6),
+    "damp_gains_nm_s_rad": Range(1e-3, 1e6),
+}

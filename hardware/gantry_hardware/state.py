@@ -95,14 +95,15 @@ class JointCommand:
 
     @classmethod
     def damping(cls, spec: RobotSpec, pos_rad: FloatArray | None = None) -> JointCommand:
-        """No position term, only damping towards zero velocity: what DAMP sends. ``pos_rad`` (n,) is informative."""
+        """No position term, only damping towards zero velocity, with the gains that let this robot down slowly: what
+        DAMP sends. ``pos_rad`` (n,) is informative."""
         zeros = np.zeros(spec.num_joints)
         return cls(
             pos_rad=spec.array("default_rad") if pos_rad is None else np.asarray(pos_rad, dtype=np.float64),
             vel_rad_s=zeros,
             effort_nm=zeros,
             stiffness_nm_rad=zeros,
-            damping_nm_s_rad=spec.array("damping_nm_s_rad"),
+            damping_nm_s_rad=spec.damp_damping_nm_s_rad,
         )
 
     @classmethod

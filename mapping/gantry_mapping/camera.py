@@ -13,11 +13,25 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
+from gantry_hardware.bounds import Range, check_fields
 from gantry_mapping.errors import MappingError
 from gantry_mapping.frames import base_to_base_yaw, rotation_matrix
 from gantry_mapping.ops import namespace
 
 Array = Any
+
+_RANGES = {
+    "width": Range(1, 8192),
+    "height": Range(1, 8192),
+    "fx": Range(0.001, 1e6),
+    "fy": Range(0.001, 1e6),
+    "cx": Range(-1e5, 1e5),
+    "cy": Range(-1e5, 1e5),
+    "pos_camera_in_base_m": Range(-100.0, 100.0),
+    "quat_camera_to_base_wxyz": Range(-10.0, 10.0),
+    "min_range_m": Range(0.0, 1000.0),
+    "max_range_m": Range(0.001, 1000.0),
+}
 
 FORWARD_QUAT_WXYZ = (0.5, -0.5, 0.5, -0.5)
 """Optical frame of a camera that looks along the base's +x, to base."""
@@ -55,11 +69,7 @@ class DepthCamera:
     """Farther depths are invalid."""
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.height < 1 or not (self.fx > 0.0 and self.fy > 0.0):
-            raise MappingError(
-                f"A depth camera has {self.width} x {self.height} pixels and focal lengths {self.fx}, {self.fy}, "
-                "expected positive numbers."
-            )
+        check_fields(self, _RANGES, "A depth camera's ", MappingError)
         if not 0.0 <= self.min_range_m < self.max_range_m:
             raise MappingError(
                 f"A depth camera sees from {self.min_range_m} m to {self.max_range_m} m, expected 0 <= near < far."

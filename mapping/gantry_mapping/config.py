@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
+from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots.go2 import SPEC as GO2
 from gantry_hardware.structured import ConfigError, from_plain
+from gantry_hardware.yaml_file import YamlFileError, read_yaml
 from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
 from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
 
@@ -47,6 +46,19 @@ class WinnerTakeAllCfg:
     anti_erase_slope: float = 0.8
     """A measurement is steep where the local grid rises by more than this per metre."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, _WTA_RANGES, "wta.", ConfigError)
+
+
+_WTA_RANGES = {
+    "gate_ratio": Range(0.01, 100.0),
+    "gate_variance_m2": Range(0.0, 100.0),
+    "least_ratio": Range(0.0, 1.0),
+    "anti_erase_drop_m": Range(0.0, 100.0),
+    "anti_erase_std_m": Range(0.0, 100.0),
+    "anti_erase_slope": Range(0.0, 100.0),
+}
+
 
 PAPER_WTA = WinnerTakeAllCfg(gate_ratio=1.5, gate_variance_m2=0.04, least_ratio=0.5)
 """The paper's numbers; its code has a ratio of 1.25 for lidars."""
@@ -65,6 +77,17 @@ class KalmanCfg:
     variance_floor_m2: float = 1e-4
     """No cell becomes surer than this."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, _KALMAN_RANGES, "kalman.", ConfigError)
+
+
+_KALMAN_RANGES = {
+    "process_variance_m2_per_s": Range(0.0, 100.0),
+    "gate_sigma": Range(0.01, 1000.0),
+    "outlier_variance_m2": Range(0.0, 100.0),
+    "variance_floor_m2": Range(0.0, 100.0),
+}
+
 
 @dataclass(frozen=True)
 class SensorModelCfg:
@@ -74,6 +97,34 @@ class SensorModelCfg:
     """At range 0."""
     std_per_m: float = 0.005
     """Growth per squared metre of range, 1/m: 2 cm at 2 m."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, {"std_m": Range(1e-6, 10.0), "std_per_m": Range(0.0, 10.0)}, "sensor.", ConfigError)
+
+
+_RANGES = {
+    "map_size_m": Range(0.1, 200.0),
+    "map_resolution_m": Range(0.005, 10.0),
+    "nominal_base_height_m": Range(-10.0, 10.0),
+    "prior_variance_m2": Range(1e-6, 1e4),
+    "drift_variance_m2_per_s": Range(0.0, 100.0),
+    "stale_after_s": Range(0.001, 60.0),
+    "stale_variance_m2_per_s": Range(0.0, 100.0),
+    "recenter_fraction": Range(0.001, 0.499),
+    "past_reach_m": Range(0.0, 10.0),
+    "past_std_m": Range(1e-6, 10.0),
+    "lowest_m": Range(-1.999999, 100.0),
+    "highest_m": Range(-1.999999, 100.0),
+    "void_margin_m": Range(0.0, 10.0),
+    "min_covered_cells": Range(0, 1_000_000),
+    "spawn_floor_half_m": Range(0.0, 100.0),
+    "spawn_floor_variance_m2": Range(1e-9, 100.0),
+    "window_points": Range(1, 99),
+    "window_drop_m": Range(0.0, 10.0),
+    "seed": Range(0, 2.0**53),
+}
+MAX_MAP_CELLS = 4096
+"""Most cells along one edge of a map."""
 
 
 @dataclass(frozen=True)
@@ -141,18 +192,15 @@ class MappingCfg:
     def __post_init__(self) -> None:
         if self.fusion not in FUSIONS:
             raise UnknownNameError("fusion", self.fusion, FUSIONS)
-        positive = ("map_size_m", "map_resolution_m", "prior_variance_m2", "past_std_m")
-        for name in positive:
-            if not getattr(self, name) > 0.0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a positive number.")
-        for name in ("past_reach_m", "window_drop_m"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected 0 or more.")
-        if self.window_points < 1 or self.window_points % 2 == 0:
+        check_fields(self, _RANGES, error=ConfigError)
+        if self.map_cells > MAX_MAP_CELLS:
+            raise ConfigError(
+                f"map_size_m is {self.map_size_m:g} and map_resolution_m {self.map_resolution_m:g}: a map of "
+                f"{self.map_cells} cells along an edge, allowed are {MAX_MAP_CELLS}."
+            )
+        if self.window_points % 2 == 0:
             raise ConfigError(f"window_points is {self.window_points}, expected an odd number: one is in the middle.")
-        if not 0.0 < self.recenter_fraction < 0.5:
-            raise ConfigError(f"recenter_fraction is {self.recenter_fraction}, expected between 0 and 0.5.")
-        if not -2.0 < self.lowest_m < self.highest_m:
+        if not self.lowest_m < self.highest_m:
             raise ConfigError(
                 f"lowest_m is {self.lowest_m} and highest_m {self.highest_m}, expected -2 < lowest_m < highest_m."
             )
@@ -178,7 +226,7 @@ def load_mapping_cfg(path: str | Path) -> MappingCfg:
     """
     path = Path(path)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise ConfigError(f"Cannot read the mapping configuration '{path}': {problem}") from problem
+        data = read_yaml(path)
+    except YamlFileError as problem:
+        raise ConfigError(f"Cannot read the mapping configuration {problem}") from problem
     return from_plain(MappingCfg, {} if data is None else data, path.name, ConfigError)

@@ -7,3 +7,7 @@ from gantry_hardware.errors import GantryError
 
 class MappingError(GantryError):
     """A map, a mapper or a measurement cannot do what was asked."""
+
+
+class NotFiniteError(MappingError):
+    """A mapping network answered with numbers that are not finite."""

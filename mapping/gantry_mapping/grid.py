@@ -10,10 +10,19 @@ from typing import Any
 
 from array_api_compat import device
 
+from gantry_hardware.bounds import Range, check_fields
 from gantry_mapping.errors import MappingError
 from gantry_mapping.ops import namespace
 
 Array = Any
+
+_RANGES = {
+    "rows": Range(1, 4096),
+    "cols": Range(1, 4096),
+    "resolution_m": Range(0.001, 10.0),
+    "center_x_m": Range(-100.0, 100.0),
+    "center_y_m": Range(-100.0, 100.0),
+}
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,7 @@ class GridSpec:
     """Leftward position of the grid's centre."""
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or self.cols < 1:
-            raise MappingError(f"A grid has {self.rows} rows and {self.cols} columns, expected at least 1 of each.")
-        if not self.resolution_m > 0.0:
-            raise MappingError(f"A grid's resolution_m is {self.resolution_m}, expected a positive length.")
+        check_fields(self, _RANGES, "A grid's ", MappingError)
 
     @property
     def shape(self) -> tuple[int, int]:

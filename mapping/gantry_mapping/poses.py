@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections import deque
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gantry_hardware.stamps import MAX_AHEAD_S, RESTART_S
+
 FloatArray = NDArray[np.float64]
 Pose = tuple[FloatArray, FloatArray]
 """Position (3,) in the world, m, and orientation (4,), unit quaternion w first."""
+POSE_JUMP_M = 1.0
+"""A robot that is further from its last pose than this, and than it can have gone since, was put somewhere else, or its
+odometry has started over."""
+POSE_SPEED_M_S = 4.0
+"""How fast a robot may have gone since its last pose."""
 
 
 class PoseBuffer:
@@ -34,6 +43,11 @@ class PoseBuffer:
         """The newest pose."""
         return self._samples[-1][1:] if self._samples else None
 
+    @property
+    def max_gap_s(self) -> float:
+        """Samples further apart than this tell nothing of the time between them."""
+        return self._max_gap_s
+
     def clear(self) -> None:
         """Forget all."""
         self._samples.clear()
@@ -44,12 +58,10 @@ class PoseBuffer:
         Returns:
             Whether it was taken.
         """
-        quat = np.asarray(quat_base_to_world_wxyz, dtype=np.float64)
-        pos = np.asarray(pos_base_in_world_m, dtype=np.float64)
-        norm = float(np.linalg.norm(quat))
-        if not (stamp_s > self.newest_s and np.isfinite(pos).all() and np.isfinite(norm) and norm > 1e-6):
+        pose = pose_of(pos_base_in_world_m, quat_base_to_world_wxyz)
+        if pose is None or not stamp_s > self.newest_s:
             return False
-        self._samples.append((stamp_s, pos, quat / norm))
+        self._samples.append((stamp_s, *pose))
         return True
 
     def at(self, stamp_s: float) -> Pose | None:
@@ -68,6 +80,141 @@ class PoseBuffer:
                 return _between(sample, after, stamp_s)
             after = sample
         return None
+
+
+class PoseNews(enum.StrEnum):
+    """What became of a pose."""
+
+    TAKEN = "taken"
+    HELD = "held until the next one tells whether it was a stray"
+    STARTED_OVER = "taken: the robot or its clock has started over"
+    AHEAD = "stamped ahead of the clock"
+    NOT_NEWER = "not newer than the one before"
+    NO_POSE = "no finite pose with a time"
+    STRAY = "a stray: the next one went on as before"
+
+
+class PoseTrack:
+    """Poses in order, of which a single wrong one changes nothing.
+
+    A pose whose stamp goes back by more than a second, that lies further away than the robot can have gone, or that
+    leaps ahead where no clock bounds stamps, is held. If the next one goes on from it, the robot, its odometry or its
+    clock has started over, and is followed from the held pose on; if the next one goes on from where the robot was,
+    the held one was a stray.
+
+    Args:
+        max_ahead_s: How far a stamp may lie ahead of the clock; without one, ahead of the newest pose.
+        farthest_m: A robot that is further away than this was put there, however long it has not been heard.
+    """
+
+    def __init__(self, max_ahead_s: float = MAX_AHEAD_S, farthest_m: float = math.inf) -> None:
+        self.poses = PoseBuffer()
+        """What is believed."""
+        self.counts = dict.fromkeys(PoseNews, 0)
+        """Poses by what became of them; one that was held counts again when that is known."""
+        self.max_ahead_s = max_ahead_s
+        """How far a stamp may lie ahead."""
+        self._farthest_m = farthest_m
+        self._held: tuple[float, Pose] | None = None
+
+    @property
+    def held_s(self) -> float | None:
+        """Stamp of the pose that is held, if one is."""
+        return None if self._held is None else self._held[0]
+
+    @property
+    def now_s(self) -> float | None:
+        """The newest stamp that a pose told, as the clock of the sources where no other is known; None without any."""
+        newest_s = max(self.poses.newest_s, -math.inf if self._held is None else self._held[0])
+        return None if math.isinf(newest_s) else newest_s
+
+    def clear(self) -> None:
+        """Forget all poses; counts stay."""
+        self.poses.clear()
+        self._held = None
+
+    def add(
+        self,
+        stamp_s: float,
+        pos_base_in_world_m: ArrayLike,
+        quat_base_to_world_wxyz: ArrayLike,
+        now_s: float | None = None,
+    ) -> PoseNews:
+        """Take the next pose, (3,) in m and (4,); ``now_s`` is the clock of the stamps, where it is known."""
+        pose = pose_of(pos_base_in_world_m, quat_base_to_world_wxyz)
+        if pose is None or not math.isfinite(stamp_s):
+            return self._note(PoseNews.NO_POSE)
+        if now_s is not None and stamp_s > now_s + self.max_ahead_s:
+            return self._note(PoseNews.AHEAD)
+        latest_s = math.inf if now_s is not None else self.poses.newest_s + self.max_ahead_s
+        before = self.poses.newest
+        if before is None or (
+            self.poses.newest_s < stamp_s <= latest_s and self._near(before, pose, stamp_s - self.poses.newest_s)
+        ):
+            if self._held is not None:
+                self._held = None
+                self._note(PoseNews.STRAY)
+            self.poses.add(stamp_s, *pose)
+            return self._note(PoseNews.TAKEN)
+        if self._held is not None:
+            held_s, held = self._held
+            # What comes again from where the robot was, late, is nothing that goes on from the held pose.
+            late = not held_s < stamp_s <= held_s + self.max_ahead_s and self._is_late(stamp_s)
+            if stamp_s > held_s and not late and self._near(held, pose, stamp_s - held_s):
+                news = self._follow()
+                self.poses.add(stamp_s, *pose)
+                return self._note(news)
+            if late or held_s - RESTART_S <= stamp_s <= held_s:
+                return self._note(PoseNews.NOT_NEWER)
+        elif self._is_late(stamp_s):
+            return self._note(PoseNews.NOT_NEWER)
+        self._held = (stamp_s, pose)
+        return self._note(PoseNews.HELD)
+
+    def agree(self, stamp_s: float) -> PoseNews | None:
+        """A frame of the same moment bears a held pose out; None if there is none of that moment."""
+        if self._held is None or self._held[0] != stamp_s:
+            return None
+        return self._note(self._follow())
+
+    def may_come(self, stamp_s: float) -> bool:
+        """Whether the pose of a moment may still become known."""
+        held = self._held is not None and stamp_s > self._held[0] - self.poses.max_gap_s
+        return held or stamp_s > self.poses.newest_s
+
+    def _follow(self) -> PoseNews:
+        """Go on from the held pose."""
+        assert self._held is not None
+        (held_s, held), self._held = self._held, None
+        before, dt_s = self.poses.newest, held_s - self.poses.newest_s
+        news = PoseNews.TAKEN
+        if before is None or dt_s <= 0.0 or not self._near(before, held, dt_s):
+            news = PoseNews.STARTED_OVER
+            self.poses.clear()
+        self.poses.add(held_s, *held)
+        return news
+
+    def _is_late(self, stamp_s: float) -> bool:
+        return self.poses.newest_s - RESTART_S <= stamp_s <= self.poses.newest_s
+
+    def _near(self, before: Pose, pose: Pose, dt_s: float) -> bool:
+        """Whether a robot can have gone from one pose to another in a time."""
+        reach_m = min(POSE_JUMP_M + POSE_SPEED_M_S * dt_s, max(POSE_JUMP_M, self._farthest_m))
+        return float(np.linalg.norm(pose[0] - before[0])) <= reach_m
+
+    def _note(self, news: PoseNews) -> PoseNews:
+        self.counts[news] += 1
+        return news
+
+
+def pose_of(pos_base_in_world_m: ArrayLike, quat_base_to_world_wxyz: ArrayLike) -> Pose | None:
+    """A pose with a unit quaternion; None where a number is not finite or there is no orientation."""
+    quat = np.asarray(quat_base_to_world_wxyz, dtype=np.float64)
+    pos = np.asarray(pos_base_in_world_m, dtype=np.float64)
+    norm = float(np.linalg.norm(quat))
+    if not (np.isfinite(pos).all() and np.isfinite(norm) and norm > 1e-6):
+        return None
+    return pos, quat / norm
 
 
 def _between(

@@ -47,6 +47,16 @@ class MapSnapshot:
         """S, cells along one edge."""
         return self.elevation_m.shape[0]
 
+    def is_same(self, other: MapSnapshot) -> bool:
+        """Whether it is another one again, stamp and every number."""
+        return (
+            self.stamp_s == other.stamp_s
+            and self.resolution_m == other.resolution_m
+            and self.corner_in_world_m == other.corner_in_world_m
+            and np.array_equal(self.elevation_m, other.elevation_m)
+            and np.array_equal(self.variance_m2, other.variance_m2)
+        )
+
     def seen_share(self, prior_variance_m2: float) -> float:
         """Share of the cells that are surer than half the prior."""
         return float(np.mean(self.variance_m2 < 0.5 * prior_variance_m2))

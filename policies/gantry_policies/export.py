@@ -15,12 +15,23 @@ from gantry_deploy.bundle_files import NAMES, foreign_names, holds_bundle
 from gantry_deploy.contract import METADATA_KEY, PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.golden import pack_golden
-from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, OBSERVATION, OnnxPolicy
+from gantry_deploy.onnx_policy import ATTENTION_OUTPUT, BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.export import to_onnx
 from gantry_policies.networks.model import ExportedPolicy
 
+POLICY_ROLE, BASE_ROLE = "policy", "base"
+"""Roles of a bundle's networks, as their metadata name them."""
+ROLE_KEY = "gantry_role"
+"""Key of the role in an ONNX file's ``metadata_props``."""
+ACTION = "action"
+"""Name of a network's first output."""
+_ROLES = {
+    POLICY_ROLE: f"The contract is in the metadata under '{METADATA_KEY}', as JSON.",
+    BASE_ROLE: f"It plans what policy.onnx corrects. The contract is in the metadata under '{METADATA_KEY}', as JSON, "
+    "without this file's own hash.",
+}
 MAX_DIFFERENCE = 1e-5
 """Largest difference between onnxruntime and torch that an export tolerates."""
 MIN_OBSERVATIONS = 1000
@@ -70,7 +81,7 @@ def export_bundle(
         outputs = graph(torch.from_numpy(observations))
     expected, *shown = (part.numpy() for part in (outputs if attention else (outputs,)))
     inputs = {OBSERVATION: torch.zeros(1, contract.observation_size)}
-    model_bytes = onnx_bytes(graph, contract, inputs, ["action", ATTENTION_OUTPUT] if attention else ["action"])
+    model_bytes = onnx_bytes(graph, contract, inputs, [ACTION, ATTENTION_OUTPUT] if attention else [ACTION])
     difference = compare(model_bytes, contract, observations, expected, *shown)
     if not difference <= MAX_DIFFERENCE:
         raise PolicyError(
@@ -142,17 +153,19 @@ def refuse_foreign_files(folder: Path) -> None:
 
 def onnx_bytes(
     net: torch.nn.Module,
-    contract: PolicyContract | None,
+    contract: PolicyContract,
     inputs: Mapping[str, torch.Tensor],
-    outputs: Sequence[str] = ("action",),
+    outputs: Sequence[str] = (ACTION,),
+    role: str = POLICY_ROLE,
 ) -> bytes:
     """A module as an ONNX file.
 
     Args:
         net: On the CPU, in evaluation mode; takes the inputs in their order.
-        contract: Goes into the file's metadata; None for a network without one.
+        contract: Goes into the file's metadata; that of a base without the base's own hash.
         inputs: An example of each input, by name.
         outputs: Names of the outputs.
+        role: What the network is for: :data:`POLICY_ROLE` or :data:`BASE_ROLE`.
 
     Raises:
         PolicyError: If torch cannot express the network in ONNX.
@@ -161,8 +174,31 @@ def onnx_bytes(
         model = to_onnx(net, tuple(inputs.values()), list(inputs), list(outputs))
     except MappingError as error:
         raise PolicyError(str(error)) from error
-    if contract is not None:
+    for key, value in ((ROLE_KEY, role), (METADATA_KEY, contract.to_json())):
         entry = model.metadata_props.add()
-        entry.key, entry.value = METADATA_KEY, contract.to_json()
+        entry.key, entry.value = key, value
+    model.doc_string = f"Network '{role}' of a policy of Gantry for robot '{contract.robot}'. {_ROLES[role]}"
+    for tensor in (*model.graph.input, *model.graph.output):
+        tensor.doc_string = tensor_text(tensor.name, contract, role)
     onnx.checker.check_model(model)
     return model.SerializeToString()
+
+
+def tensor_text(name: str, contract: PolicyContract, role: str) -> str:
+    """What an input or output of a network is, for programs that know nothing of Gantry."""
+    if name == OBSERVATION:
+        terms = ", ".join(f"{term.name} ({term.size * term.history})" for term in contract.observations)
+        return (
+            "One row: the terms of the contract in order, each the frames of its history, oldest first. Each number is "
+            "scale * clip(value, -clip, clip) of its signal in SI units, with the term's scale and clip; all further "
+            f"normalisation is inside the graph. Terms and their numbers: {terms}."
+        )
+    if name.startswith(IMAGE_PREFIX):
+        return "Picture of a camera, RGB, channels first, 0 to 255, as the camera gives it."
+    if name == BASE_ACTION:
+        return "What base.onnx planned for this very step, before any clip."
+    if name == ATTENTION_OUTPUT:
+        return "Weights on the cells of the map window, which add up to 1; for people."
+    if contract.chunk is not None and (role == BASE_ROLE or not contract.chunk.residual):
+        return f"A plan: actions of the next {contract.chunk.steps} steps, before the clip of the contract's action."
+    return "The action of this step, before the clip of the contract's action."

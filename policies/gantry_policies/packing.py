@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -41,8 +42,14 @@ class RasterPacking:
         }
         return TensorDict(kept, batch_size=observations.batch_size, device=observations.device)
 
+    def groups(self, groups: Iterable[str]) -> list[str]:
+        """Names under which a rollout keeps what some observation groups hold."""
+        return [part for group in groups for part in ((group, RASTER) if group == self.group else (group,))]
+
     def unpack(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The same numbers as before."""
+        """The same numbers as before; without the packed group, what there is stays as it is."""
+        if RASTER not in observations:
+            return dict(observations)
         found = dict(observations)
         rest, raster = found.pop(self.group), found.pop(RASTER)
         picture = raster.to(rest.dtype) * (1.0 / RASTER_STEPS)

@@ -8,7 +8,7 @@ the loss form of this prior).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from torch import Tensor
 from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
 from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_names, robot_spec
+from gantry_policies.sides import partners, sign_of_joint
 
 MIRRORED_STEPS = ("front_foot_y_m", "rear_foot_y_m", "lin_vel_y_m_s", "ang_vel_z_rad_s", "base_roll_rad")
 """Numbers of an action of steps that change sign in a mirror."""
@@ -43,34 +45,37 @@ class MirrorMap:
         return cls(tuple(range(len(sign))), sign)
 
 
-def swap_side(name: str) -> str:
-    """The name of the same part on the other side; central parts keep theirs."""
-    for left, right in (("left", "right"), ("FL", "FR"), ("RL", "RR")):
-        if name.startswith(left):
-            return right + name[len(left) :]
-        if name.startswith(right):
-            return left + name[len(right) :]
-    return name
-
-
-def mirror_names(names: tuple[str, ...], sign: tuple[float, ...]) -> MirrorMap:
+def mirror_names(names: tuple[str, ...], sign: tuple[float, ...], central: Collection[str] = ()) -> MirrorMap:
     """The map of a vector with one entry per named part.
 
+    Args:
+        names: Of the parts; sides are found by :func:`gantry_policies.sides.partners`.
+        sign: Factor on each entry.
+        central: Parts that lie in the plane of symmetry.
+
     Raises:
-        GantryError: If a part has no counterpart.
+        GantryError: If a part has no counterpart and is not central.
     """
-    for name in names:
-        if swap_side(name) not in names:
-            raise GantryError(f"'{name}' has no mirrored part '{swap_side(name)}' among {', '.join(names)}.")
-    return MirrorMap(tuple(names.index(swap_side(name)) for name in names), sign)
+    return MirrorMap(tuple(map(names.index, partners(names, central))), sign)
 
 
-def mirror_joints(names: tuple[str, ...]) -> MirrorMap:
-    """The map of joint vectors: sides swap, and axes along x (roll, abduction) and z (yaw) change sign."""
-    flips = ("_hip_joint", "roll", "yaw")
-    quadruped = names[0].split("_")[0] in ("FR", "FL", "RR", "RL")
-    flips = flips if quadruped else ("roll", "yaw")
-    return mirror_names(names, tuple(-1.0 if any(part in name for part in flips) else 1.0 for name in names))
+def mirror_joints(names: tuple[str, ...], central: Collection[str] = ()) -> MirrorMap:
+    """The map of joint vectors: sides swap, and axes along x (roll, abduction) and z (yaw) change sign.
+
+    Args:
+        names: Of the joints.
+        central: Joints that lie in the plane of symmetry, such as a waist.
+
+    Raises:
+        GantryError: If a joint has no counterpart and is not central, or its axis cannot be told from its name.
+    """
+    others = partners(names, central)
+    return MirrorMap(tuple(map(names.index, others)), tuple(map(sign_of_joint, names)))
+
+
+def central_joints(robot: str) -> tuple[str, ...]:
+    """Joints that a registered robot declares to lie in its plane of symmetry; none for a robot that is not known."""
+    return robot_spec(robot).central_joints if robot in robot_names() else ()
 
 
 def mirror_window(window: MapWindow) -> MirrorMap:
@@ -96,7 +101,7 @@ def mirror_window(window: MapWindow) -> MirrorMap:
 def mirror_action(contract: PolicyContract) -> MirrorMap:
     """The map of the policy's action: of joints, or of steps."""
     if contract.action.kind != STEP_TARGET:
-        return mirror_joints(contract.joint_names)
+        return mirror_joints(contract.joint_names, central_joints(contract.robot))
     return MirrorMap.signs(*(-1.0 if name in MIRRORED_STEPS else 1.0 for name in STEP_NAMES))
 
 
@@ -106,7 +111,7 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
     Raises:
         GantryError: If a term's mirror image is not known.
     """
-    joints = mirror_joints(contract.joint_names)
+    joints = mirror_joints(contract.joint_names, central_joints(contract.robot))
     maps = {
         "base_lin_vel": MirrorMap.signs(1, -1, 1),
         "base_ang_vel": MirrorMap.signs(-1, 1, -1),

@@ -93,7 +93,8 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._memory = None  # a gigabyte
         try:
             if self._memory is not None:
-                seen = {group: self.storage.observations[group].flatten(0, 1) for group in self.actor.obs_groups}
+                groups = self.actor.obs_groups if self._packing is None else self._packing.groups(self.actor.obs_groups)
+                seen = {group: self.storage.observations[group].flatten(0, 1) for group in groups}
                 self._memory.add(seen, self._guidance)
                 self._recalled = torch.zeros(len(self._guidance.actions), dtype=torch.long, device=self.device)
             return super().update()
@@ -102,7 +103,7 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     def _ask(self) -> Guidance:
         observations = self.storage.observations.flatten(0, 1)
-        parts = [self.teacher(rows) for rows in observations.split(TEACHER_ROWS)]
+        parts = [self.teacher(self._unpacked(rows)) for rows in observations.split(TEACHER_ROWS)]
         actions = torch.cat([part.actions for part in parts]).detach()
         embedding = tuple(torch.cat(piece).detach() for piece in zip(*(part.embedding for part in parts), strict=True))
         actions = self._checked(actions, self.storage.actions.flatten(0, 1).shape)
@@ -110,6 +111,13 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._check_embedding(embedding)
             return Guidance(actions, embedding)
         return Guidance(actions)
+
+    def _unpacked(self, observations: TensorDict) -> TensorDict:
+        """Rows of a rollout as the environment gave them, which is how a teacher reads them while it acts."""
+        if self._packing is None:
+            return observations
+        found = self._packing.unpack(dict(observations.items()))
+        return TensorDict(found, batch_size=observations.batch_size, device=observations.device)
 
     def _checked(self, actions: Tensor, expected: tuple[int, ...]) -> Tensor:
         """A teacher's actions, if they can be taken."""

@@ -1,10 +1,12 @@
-"""The learning curve of a run as CSV and for TensorBoard; a resumed run continues both."""
+"""The learning curve of a run for TensorBoard, which all trainers write by one class, and as CSV."""
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +31,11 @@ class TrainingLog:
     def __init__(self, run_dir: Path | None, iteration: int, env_steps: int) -> None:
         self._file: Any = None
         self._writer: Any = None
-        self._board: _Board | None = None
+        self._board: Board | None = None
         if run_dir is None:
             return
         run_dir.mkdir(parents=True, exist_ok=True)
-        self._board = _Board(run_dir / BOARD_FOLDER, env_steps)
+        self._board = Board(run_dir, env_steps)
         path = run_dir / CURVE_FILE
         kept = _rows_until(path, iteration)
         part = path.with_suffix(".part")
@@ -73,14 +75,21 @@ class TrainingLog:
                     continue
 
 
-class _Board:
+class Board:
     """Scalars in TensorBoard's format, written by the calling thread, so that a full disk is reported and not printed.
 
     Whatever a killed session logged after the checkpoint that is continued from is hidden by a session that starts at
-    ``env_steps + 1``. TensorBoard reads the files of a folder in the order of their names.
+    ``step + 1``. TensorBoard reads the files of a folder in the order of their names.
+
+    Args:
+        run_dir: Folder of the run.
+        step: Step that is continued from.
+
+    Raises:
+        OSError: If the file cannot be written.
     """
 
-    def __init__(self, folder: Path, env_steps: int) -> None:
+    def __init__(self, run_dir: Path, step: int) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -88,12 +97,13 @@ class _Board:
         events: Any = event_pb2
         summaries: Any = summary_pb2
         self._event, self._summary = events.Event, summaries.Summary
-        folder.mkdir(exist_ok=True)
+        folder = run_dir / BOARD_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
         stamp = f"{time.time_ns() // 1_000_000_000:010d}.{time.time_ns() % 1_000_000_000:09d}"
         self._file = (folder / f"events.out.tfevents.{stamp}.gantry").open("wb")
         self._records = RecordWriter(self._file)
         self._add(file_version="brain.Event:2")
-        self._add(step=env_steps + 1, session_log=events.SessionLog(status=events.SessionLog.START))
+        self._add(step=step + 1, session_log=events.SessionLog(status=events.SessionLog.START))
         self._file.flush()
 
     def write(self, scalars: dict[str, float], step: int) -> None:
@@ -108,6 +118,36 @@ class _Board:
 
     def _add(self, **fields: Any) -> None:
         self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def log_evaluation(run_dir: Path, scores: Mapping[str, Any], step: int) -> None:
+    """Add what an evaluation gave to the curves of a run, as ``eval/...``.
+
+    Args:
+        run_dir: Folder of the run.
+        scores: Numbers by name, nested as they may be; what is no number is left out.
+        step: Step of the training that was evaluated.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    board = Board(run_dir, step)
+    try:
+        board.write(flat_numbers("eval", scores), step)
+    finally:
+        board.close()
+
+
+def flat_numbers(name: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """Finite numbers of nested mappings by path; ``mean`` stands for the thing itself."""
+    found: dict[str, float] = {}
+    for key, value in values.items():
+        path = name if key == "mean" else f"{name}/{key}"
+        if isinstance(value, Mapping):
+            found |= flat_numbers(path, value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[path] = float(value)
+    return found
 
 
 def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, parse_numbers, result_so_far
+from gantry_sim.tasks.names import task_names
 
 RATIO_AIM, RATIO_ENVS = 25.0, 256
 """Whole environment steps of the CPU backend over mjlab as it ships, at so many environments."""
@@ -36,6 +37,7 @@ def _sim_arguments(parser: argparse.ArgumentParser) -> None:
 def _sim(args: argparse.Namespace) -> dict[str, Any]:
     if not args.seconds > 0 or args.repeats < 1 or args.iterations < 0:
         raise UsageError("--seconds and --repeats take numbers above 0, --iterations 0 or more.")
+    choose("task", args.task, task_names())
     from gantry_sim.bench_sim import bench_sim, format_bench
     from gantry_sim.tasks.registry import find_task
 

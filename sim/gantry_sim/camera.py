@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
+from gantry_sim import drawing
 from gantry_sim.looks import MAX_PICTURE_PX, VISUAL_GROUP
 
 COLLISION_GROUP = 3
@@ -155,6 +156,8 @@ def drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tup
     Raises:
         GantryError: If there is none.
     """
+    if drawing.trouble:
+        raise GantryError(f"Cannot draw off screen here: {drawing.trouble} Everything but pictures works without it.")
     try:
         if sys.platform.startswith("linux") and os.environ.get("MUJOCO_GL", "egl") == "egl":
             from mujoco.egl import GLContext

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy import explained
 from gantry_deploy.bundle import Bundle
 from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.commands import goal_command
@@ -20,7 +21,7 @@ from gantry_deploy.goals import Goal
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.metrics import goal_reached
 from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.perception import CHANNELS, TERM, OwnMap, make_map_source
+from gantry_deploy.perception import CHANNELS, TERM, MapLook, OwnMap, make_map_source
 from gantry_deploy.report.gaze import GazeWalk, Moment
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyMachine
@@ -93,6 +94,9 @@ class TrueMap:
         ground: Cells, in the world.
         ground_in_world_m: Shape (rows, cols), their heights; not finite where there is nothing.
     """
+
+    look: MapLook | None = None
+    """None: the truth has no age."""
 
     def __init__(self, contract: PolicyContract, ground: GridSpec, ground_in_world_m: FloatArray) -> None:
         self._window = _window_of(contract)
@@ -333,13 +337,10 @@ def map_columns(contract: PolicyContract) -> tuple[slice, float]:
     Raises:
         ContractError: If there is none.
     """
-    start = 0
-    for term in contract.observations:
-        if term.name == TERM:
-            newest = start + (term.history - 1) * term.size
-            return slice(newest, newest + term.size), term.scale
-        start += term.size * term.history
-    raise ContractError(f"The policy has no observation '{TERM}', so there is no attention to show.")
+    found = explained.map_columns(contract)
+    if found is None:
+        raise ContractError(f"The policy has no observation '{TERM}', so there is no attention to show.")
+    return found
 
 
 def _pose(state: RobotState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -11,26 +11,12 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract_differences import NOT_OF_A_TASK, contract_differences
 from gantry_policies.checkpoint import load_newest
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.runner import CHECKPOINTS
 from gantry_policies.teachers import PolicyTeacher, Teacher, ToldTeacher
 from gantry_sim.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunCfg, RunError, read_run
-
-_SAME = (
-    "robot",
-    "joint_names",
-    "rate_hz",
-    "default_pos_rad",
-    "stiffness_nm_rad",
-    "damping_nm_s_rad",
-    "observations",
-    "map_window",
-    "action",
-    "command",
-    "gait",
-)
-"""What a teacher's actions are worthless without."""
 
 
 def load_teacher(cfg: RunCfg) -> Teacher | None:
@@ -123,7 +109,5 @@ def _other(run: Path, what: str, theirs: object, mine: object) -> RunError:
 
 
 def _check_same(run: Path, found: PolicyContract, expected: PolicyContract) -> None:
-    for name in _SAME:
-        theirs, mine = getattr(found, name), getattr(expected, name)
-        if theirs != mine:
-            raise _other(run, name, theirs, mine)
+    for item in contract_differences(found, expected, ignoring=NOT_OF_A_TASK):
+        raise _other(run, item.name, item.theirs, item.mine)

@@ -23,8 +23,9 @@ from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.camera import TrackingCamera
 from gantry_sim.motorised import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
-from gantry_sim.option_checks import TERRAIN_CHECKS, check_numbers
+from gantry_sim.option_checks import TERRAIN_CHECKS
 from gantry_sim.robot_camera import DepthNoise, DepthSensor, head_camera
+from gantry_sim.robot_options import check_options
 from gantry_sim.sensor_noise import SensorNoise
 
 __all__ = ["MujocoRobot", "SensorNoise"]
@@ -78,6 +79,8 @@ class MujocoRobot:
         GantryError: If a number makes no sense.
     """
 
+    simulated = True
+    """Moves no robot of metal."""
     OPTION_CHECKS = TERRAIN_CHECKS
 
     def __init__(
@@ -102,7 +105,12 @@ class MujocoRobot:
         camera_delay_s: float = 0.02,
         camera_noise: float = 0.0,
     ) -> None:
-        check_numbers(timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction)
+        check_options(
+            timestep_s=timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction,
+            added_mass_kg=added_mass_kg, terrain_difficulty=terrain_difficulty, camera_rate_hz=camera_rate_hz,
+            camera_delay_s=camera_delay_s, camera_noise=camera_noise,
+            noise=0.0 if isinstance(noise, SensorNoise) else noise,
+        )  # fmt: skip
         self.spec = spec
         self.noise = noise if isinstance(noise, SensorNoise) else SensorNoise.usual(noise)
         self.realtime = realtime

@@ -31,19 +31,6 @@ def require_difficulty(difficulty: float) -> None:
         raise GantryError(f"The terrain's difficulty is {difficulty}, expected 0 to 1.")
 
 
-def check_numbers(timestep_s: float, **at_least_zero: float) -> None:
-    """Refuse numbers with which MuJoCo cannot step.
-
-    Raises:
-        GantryError: Naming the first.
-    """
-    for name, value in at_least_zero.items():
-        if not value >= 0.0:
-            raise GantryError(f"MuJoCo robot: '{name}' is {value}, expected a number >= 0.")
-    if not timestep_s > 0.0:
-        raise GantryError(f"MuJoCo robot: 'timestep_s' is {timestep_s}, expected a number > 0.")
-
-
 def _require_driving_task(task: str) -> None:
     if task and task not in task_names():
         raise UnknownNameError("task", task, task_names())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +17,7 @@ from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.whole_files import write_whole
+from gantry_sim.machine_record import machine_record
 from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
     BUNDLE_FOLDER,
     EVALUATION_FILE,
@@ -133,11 +133,7 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
     record = cfg.as_dict() | {
         "git_commit": git_commit(),
         "created_utc": _now_utc(),
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "cpus": torch.get_num_threads(),
-        },
+        "machine": machine_record(),
         "packages": {name: version(name) for name in packages},
         "sessions": [_session(0)],
     }

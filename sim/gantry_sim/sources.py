@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from gantry_deploy.bundle import CARD, MAPPER, Bundle, load_bundle
+from gantry_deploy.contract_differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
@@ -18,20 +20,6 @@ from gantry_hardware.structured import from_plain
 from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
-
-_SAME = (
-    "observations",
-    "action",
-    "gait",
-    "joint_names",
-    "default_pos_rad",
-    "rate_hz",
-    "stiffness_nm_rad",
-    "damping_nm_s_rad",
-    "effort_limit_nm",
-    "command",
-)
-"""What of a contract makes other episodes, or a policy that means something else."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +93,17 @@ def trained_env(bundle: Bundle, task: Task) -> Any:
     if not isinstance(training, dict) or "env" not in training:
         raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
     env = from_plain(type(preset), training["env"], f"{where}.env", BundleError)
-    return env if bundle.mapper_bytes is None else task.use_mapper(env, _mapper_file(bundle))
+    if bundle.mapper_bytes is None:
+        return env
+    return task.use_mapper(env, Path(_unpacked(bundle.mapper_bytes).name) / MAPPER)
 
 
-def _mapper_file(bundle: Bundle) -> Path:
-    """The bundle's mapping network as a file, unpacked beside other temporary files if the bundle is a zip."""
-    if bundle.path.is_dir():
-        return bundle.path / MAPPER
-    assert bundle.mapper_bytes is not None
-    path = Path(tempfile.mkdtemp(prefix="gantry-mapper-")) / MAPPER
-    path.write_bytes(bundle.mapper_bytes)
-    return path
+@lru_cache
+def _unpacked(mapper_bytes: bytes) -> tempfile.TemporaryDirectory[str]:
+    """A folder with a mapping network as a file, once per network, which goes when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="gantry-mapper-")
+    (Path(folder.name) / MAPPER).write_bytes(mapper_bytes)
+    return folder
 
 
 def onnx_policy(bundle: Bundle) -> Policy:
@@ -131,21 +119,10 @@ def onnx_policy(bundle: Bundle) -> Policy:
 
 def _check_same(bundle: Bundle, task: Task, env_cfg: Any) -> None:
     mine, theirs = task.contract(env_cfg), bundle.contract
-    found = [line for name in _SAME for line in differences(getattr(theirs, name), getattr(mine, name), name)]
-    if found:
+    if found := contract_differences(theirs, mine, ignoring=NOT_OF_A_TASK):
         raise GantryError(
-            f"The bundle differs from what task '{task.name}' has today:\n  "
-            + "\n  ".join(found)
-            + f"\nGive the folder of its training, or a bundle that task '{task.name}' was trained for anew; "
+            f"The bundle differs from what task '{task.name}' has today:"
+            f"{listed(found, 'in the bundle', 'today')}\n"
+            f"Give the folder of its training, or a bundle that task '{task.name}' was trained for anew; "
             "'gantry check' asks nothing of the task."
         )
-
-
-def differences(bundle: Any, task: Any, name: str) -> list[str]:
-    """Where two values differ, one line for each number that does: dataclasses are compared field by field."""
-    if bundle == task:
-        return []
-    if is_dataclass(bundle) and type(bundle) is type(task):
-        parts = [(field.name, getattr(bundle, field.name), getattr(task, field.name)) for field in fields(bundle)]
-        return [line for part, theirs, mine in parts for line in differences(theirs, mine, f"{name}.{part}")]
-    return [f"{name} is {bundle}, today {task}"]

@@ -18,6 +18,7 @@ from typing import Any
 from gantry_deploy.metrics import rate_interval
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
+from gantry_hardware.one_process import require_one_process
 from gantry_policies.runner import CHECKPOINTS
 from gantry_sim.run_folder import require_seeds, write_json
 from gantry_sim.run_place import read_run_file
@@ -119,6 +120,7 @@ def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -
         GantryError: If a run fails; what was done is kept.
         KeyboardInterrupt: If a run was interrupted.
     """
+    require_one_process()
     hold_plan(cfg, output)
     runs = planned_runs(cfg, output)
     for number, run in enumerate(runs, start=1):

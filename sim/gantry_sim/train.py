@@ -18,6 +18,7 @@ from gantry_deploy.contract import Provenance
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_policies.checkpoint import list_checkpoints, load_newest
 from gantry_policies.export import export_bundle
+from gantry_policies.memory import explaining_memory
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.runner import CHECKPOINTS, Progress, Runner
@@ -67,28 +68,39 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
             )
         # An environment without mjlab's managers brings its own way of being trained in.
         vec_env = env if isinstance(env, VecEnv) else GantryVecEnv(env, cfg.task.metrics)
-        mirror = cfg.task.mirror(cfg.preset.env)
+        # A robot whose sides nothing tells can be trained without mirroring.
+        mirror = None if cfg.preset.learner.mirror == "none" else cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
         teacher = load_teacher(cfg)
         return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)
 
 
 def train(
-    cfg: RunCfg, folder: Path, *, resume: bool = False, on_progress: Callable[[Progress], None] | None = None
+    cfg: RunCfg,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> tuple[Runner, bool]:
-    """Train a run to its end; Ctrl-C ends it after the current iteration, checkpoint written.
+    """Train a run to its end; Ctrl-C ends it after the current iteration or, where that takes long, between two of its
+    steps, checkpoint written.
 
     Args:
         cfg: The run.
         folder: Its folder; no other process may train in it.
         resume: Continue from the newest checkpoint, or from the beginning if the run was ended before its first one.
         on_progress: Called after every iteration.
+        on_step: Called after every step of a rollout with its number and how many there are.
 
     Returns:
         The runner, and whether the training is complete.
+
+    Raises:
+        OutOfMemoryError: If there is not enough memory.
     """
     check_run(cfg)
-    with hold_run(folder):
+    with hold_run(folder), explaining_memory("a smaller env.num_envs or learner.steps_per_env helps"):
         begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))
         if begun:
             load_newest(folder / CHECKPOINTS)  # says that none can be read before anything is built
@@ -98,7 +110,7 @@ def train(
         if resume:
             add_session(folder, runner.iteration)
         with stop_on_interrupt(runner.stop):
-            return runner, runner.train(on_progress)
+            return runner, runner.train(on_progress, on_step)
 
 
 def remove_untrained(folder: Path, *, created: bool) -> None:

@@ -1,8 +1,8 @@
 """Descriptions of robots as URDF, made from their MuJoCo models: ``python -m gantry_sim.urdf`` writes them all.
 
-Links are the model's bodies, the base being ``base_link``, and fixed links at the soles of the feet, at the IMU and at an
-arm's end effector. Shapes stand in for meshes, which are not shipped: what the model draws as simple shapes, else what it
-collides with, else a mesh's box.
+Links are the model's bodies, the base being ``base_link``, and fixed links at the soles of the feet, at the IMU and at
+an arm's end effector. Shapes stand in for meshes, which are not shipped: what the model draws in simple shapes, else
+what it collides with, else a mesh's box.
 """
 
 from __future__ import annotations

@@ -30,12 +30,14 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         env.episode_length_buf = spread  # else all environments would end their first episode together
 
     def step_metrics(self) -> dict[str, torch.Tensor]:
-        """Means over the environments, of the step just taken."""
+        """Means over the environments, of the step just taken, those of every term of the reward per second."""
         env = self.gantry_env
         own = {
             "reward_per_s": env.reward_buf.mean() / env.step_dt,
             "falls_per_step": env.reset_terminated.float().mean(),
         }
+        terms = zip(env.reward_manager.active_terms, env.reward_manager._step_reward.mean(dim=0), strict=True)
+        own |= {f"reward_term/{name}": value for name, value in terms}
         return own | (self._metrics(env) if self._metrics else {})
 
     def training_state(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.bench_ros import wait_for_policy
-from gantry_deploy.bench_runtime import bundle_at_rate, judge_aims, measure_loop, measure_step, measure_timer
+from gantry_deploy.bench_runtime import aims_of, bundle_at_rate, measure_loop, measure_step, measure_timer
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.runner import PolicyRunner
@@ -78,15 +78,15 @@ def result(step_ms, ros):
     return {"compute": {"step": {"p99_s": step_ms * 1e-3}}, "ros": ros}
 
 
-def test_aims_are_judged_in_milliseconds_and_skipped_loops_left_out():
+def test_aims_are_told_in_milliseconds_and_skipped_loops_left_out():
     loops = [
         {"rate_hz": 50.0, "timing": {"jitter": {"p99_s": 0.0025}}},
         {"rate_hz": 200.0, "timing": {"jitter": {"p99_s": 0.1}}},
         {"rate_hz": 50.0, "skipped": "no ROS"},
     ]
-    assert judge_aims(result(0.4, loops)) == {
-        "policy step p99": {"value": pytest.approx(0.4), "aim": 0.5, "met": True},
-        "ROS 2 jitter p99 at 50 Hz": {"value": pytest.approx(2.5), "aim": 2.0, "met": False},
+    assert aims_of(result(0.4, loops)) == {
+        "policy step p99": {"value": pytest.approx(0.4), "aim": 0.5},
+        "ROS 2 jitter p99 at 50 Hz": {"value": pytest.approx(2.5), "aim": 2.0},
     }
 
 

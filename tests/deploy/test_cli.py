@@ -15,7 +15,15 @@ import pytest
 
 from gantry_deploy.cli import discovery
 from gantry_deploy.cli import main as cli
-from gantry_deploy.cli.command import Command, add_json_option, choose, jsonable, parse_key_value, parse_numbers
+from gantry_deploy.cli.command import (
+    Command,
+    add_json_option,
+    choose,
+    jsonable,
+    parse_key_value,
+    parse_numbers,
+    result_so_far,
+)
 from gantry_deploy.cli.parser import GantryParser, join_negative_lists
 from gantry_hardware.errors import GantryError, UnknownNameError
 
@@ -70,6 +78,24 @@ def _refuse(args: argparse.Namespace) -> int:
     raise GantryError("The gate is closed; expected an open one.")
 
 
+def _add_steer_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--command", help="an option that is called as the word that chooses commands")
+    sub = parser.add_subparsers(dest="subcommand", parser_class=GantryParser)
+    sub.add_parser("left").add_argument("--degrees", type=float)
+
+
+def _count(args: argparse.Namespace) -> dict:
+    found: list[int] = []
+    with result_so_far(args, lambda: {"found": found} if found else None):
+        found.extend(range(int(args.who)))
+        signal.raise_signal(getattr(signal, args.title or "SIGINT"))
+    return {"found": found}
+
+
+def _exhaust(args: argparse.Namespace) -> int:
+    raise MemoryError
+
+
 def _need_torch(args: argparse.Namespace) -> int:
     raise ModuleNotFoundError("No module named 'torch'", name="torch.onnx")
 
@@ -86,6 +112,9 @@ RECORD = Command("record", "fail after Ctrl-C", _no_arguments, _record)
 STOP_LATER = Command("stop-later", "have a handler of its own", _no_arguments, _stop_later)
 LAPSE = Command("lapse", "have a fault", _no_arguments, _lapse)
 NEED_TORCH = Command("need-torch", "import torch late", _no_arguments, _need_torch)
+STEER = Command("steer", "have an option --command and words of its own", _add_steer_arguments, lambda args: 0)
+COUNT = Command("count", "be stopped with something found", _add_greet_arguments, _count)
+EXHAUST = Command("exhaust", "need more memory than there is", _no_arguments, _exhaust)
 VERDICT = Command("verdict", "say no", _no_arguments, lambda args: cli.EXIT_NO)
 MISNAMED = Command("other", "has another name than its entry point", _no_arguments, lambda args: 0)
 NOT_A_COMMAND = 3
@@ -113,6 +142,9 @@ def registered(monkeypatch, tmp_path):
         "lapse": "cli_samples:LAPSE",
         "need-torch": "cli_samples:NEED_TORCH",
         "verdict": "cli_samples:VERDICT",
+        "steer": "cli_samples:STEER",
+        "count": "cli_samples:COUNT",
+        "exhaust": "cli_samples:EXHAUST",
         "misnamed": "cli_samples:MISNAMED",
         "three": "cli_samples:NOT_A_COMMAND",
         "exploding": "explodes:COMMAND",
@@ -173,13 +205,18 @@ def test_json_into_a_missing_folder_is_refused_before_the_work(registered, capsy
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("gret",), "Error: Unknown command 'gret'. Did you mean 'greet'? Available: absent, exploding, greet"),
+        (("gret",), "Error: Unknown command 'gret'. Did you mean 'greet'? Available: absent, count"),
         (("greet", "you", "--devise", "cpu"), "Unknown option of 'gantry greet' '--devise'. Did you mean '--device'?"),
         (("greet", "you", "--device", "cdua"), "Unknown --device 'cdua'. Did you mean 'cuda'? Available: cpu, cuda."),
         (("greet", "you", "--dev", "cpu"), "Unknown option of 'gantry greet' '--dev'."),
         (("greet",), "The following arguments are required: who. See 'gantry greet --help'."),
         (("greet", "you", "them"), "Unexpected argument 'them'. See 'gantry greet --help'."),
         (("greet", "you", "--times", "x"), "Argument --times: invalid int value: 'x'. See 'gantry greet --help'."),
+        (("steer", "--comand=1"), "Unknown option of 'gantry steer' '--comand'. Did you mean '--command'?"),
+        (("steer", "--command", "1", "--comand"), "Unknown option of 'gantry steer' '--comand'."),
+        (("steer", "left", "--degree=1"), "Unknown option of 'gantry steer left' '--degree'. Did you mean"),
+        (("steer", "--command", "1", "left", "on"), "Unexpected argument 'on'. See 'gantry steer left --help'."),
+        (("exhaust",), "Error: There is not enough memory."),
         (("--vresion",), "Unknown option of 'gantry' '--vresion'. Did you mean '--version'?"),
         (("refuse",), "Error: The gate is closed; expected an open one."),
         (("exploding",), "Command 'exploding' is not available: 'explodes:COMMAND' failed to load"),
@@ -209,6 +246,22 @@ def test_what_goes_wrong_after_ctrl_c_is_said_too(registered, capsys):
     assert run(capsys, "record") == (130, "", "Error: The recording could not be closed.\nInterrupted.\n")
     code, _, err = run(capsys, "--traceback", "swallow")
     assert (code, "in _swallow" in err) == (130, True)
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_what_was_found_before_ctrl_c_is_written(registered, capsys, tmp_path, number):
+    target = tmp_path / "found.json"
+    code, _, err = run(capsys, "count", "3", "--title", number, "--json", str(target))
+    assert (code, err) == (130, "Interrupted.\n")
+    assert json.loads(target.read_text()) == {"found": [0, 1, 2], "interrupted": True}
+    code, out, _ = run(capsys, "count", "2", "--json", "-")
+    assert (code, json.loads(out)["found"]) == (130, [0, 1])
+
+
+def test_nothing_is_written_where_nothing_was_found(registered, capsys, tmp_path):
+    target = tmp_path / "found.json"
+    assert run(capsys, "count", "0", "--json", str(target))[0] == 130
+    assert not target.exists()
 
 
 def test_who_handles_ctrl_c_himself_is_not_interrupted(registered, capsys):

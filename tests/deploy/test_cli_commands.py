@@ -192,7 +192,10 @@ def test_a_fault_is_told_and_is_exit_code_1(tmp_path, contract, capsys):
         (("--safety", "max_tilt_rad=steep"), "Safety setting max_tilt_rad is 'steep', expected a number from 0.05 to"),
         (("--safety", "limit_ticks=true"), "Safety setting limit_ticks is True, expected a whole number from 1 to 50."),
         (("--command", "0.5,0"), "--command 0.5,0 has 2 numbers, expected 3: lin_vel_x_base_m_s"),
-        (("--duration", "0"), "--duration is 0.0, expected more than 0 seconds."),
+        (("--duration", "0"), "--duration is 0.0, expected a number from 0.001 to 2.592e+06."),
+        (("--duration", "inf"), "--duration is inf, expected a number from"),
+        (("--duration", "nan"), "--duration is nan, expected a number from"),
+        (("--duration", "1e308"), "--duration is 1e+308, expected a number from"),
         (("--record", "no/such.mcap"), "Argument --record: folder 'no' does not exist."),
         (("--record", "run.txt"), "Argument --record: 'run.txt' does not end in .mcap."),
         (("--mapping", "no.yaml"), "--mapping: there is no file no.yaml."),
@@ -226,3 +229,21 @@ def test_stopping_the_process_ends_the_run_in_order(bundle, number):
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "Interrupted.\n")
     assert out.endswith(f"DAMP: stopped by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}\n")
+
+
+def test_a_recording_that_is_lost_is_an_exit_code_and_the_last_line(bundle, tmp_path, capsys):
+    """A full disk stops the recording, not the robot; who looks at the exit code or the end of the output sees it."""
+    full = tmp_path / "full.mcap"
+    full.symlink_to("/dev/full")
+    report = tmp_path / "report.json"
+    args = ("run", bundle, "--backend", "mock", "--duration", "1", "--json", report)
+    code, out, _ = run(capsys, *args, "--record", full)
+    assert code == 1
+    last = out.strip().splitlines()[-1]
+    assert last.startswith("completed, but the recording is NOT complete: The recording")
+    assert "No space left on device" in last
+    written = json.loads(report.read_text())
+    assert written["completed"] is True
+    assert "No space left on device" in written["recording"]["failure"]
+    code, out, _ = run(capsys, *args, "--record", tmp_path / "kept.mcap")
+    assert (code, out.strip().splitlines()[-1]) == (0, "completed")

@@ -149,7 +149,11 @@ def test_a_misspelt_joint_is_refused_with_the_near_miss():
         ),
         (
             {"damping_nm_s_rad": (1.0, 1.0, 1.0, 0.0)},
-            "'right_knee_joint': the contract's damping_nm_s_rad is 0, expected more than 0; the robot's is 1",
+            "'right_knee_joint': the contract's damping_nm_s_rad is 0, expected 0.02 or more; the robot's is 1",
+        ),
+        (
+            {"stiffness_nm_rad": (30.0, 0.0, 30.0, 30.0)},
+            "'left_knee_joint': the contract's stiffness_nm_rad is 0, expected 0.6 or more; the robot's is 30",
         ),
     ],
 )

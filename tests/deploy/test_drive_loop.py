@@ -184,6 +184,24 @@ def test_an_emergency_stop_in_a_curve(moving):
     assert moving.loop.safety.fault.code == "operator_stop"
 
 
+def test_a_hole_in_the_scan_is_bridged_or_told_with_what_it_held():
+    """181 beams of a degree; the contract's shares are wider."""
+    view = RoadView(CONTRACT, scan_gap_rad=0.3)
+    scan = np.full(181, 4.0)
+    scan[80:95] = np.nan
+    view.set_scan(scan, -0.5 * math.pi, math.radians(1.0), 0.0, "of its 181 ranges 15 are 0")
+    view.set_route(curved_route(25.0, SPEED))
+    view.set_goal((0.0, 0.0, 0.0))
+    view.set_objects(np.zeros((0, 7)), 0.0)
+    view.set_stop_line(np.inf, 0.0, 0.0)
+    assert view.missing(0.0, 1.0) is None
+    scan[60:120] = np.nan
+    view.set_scan(scan, -0.5 * math.pi, math.radians(1.0), 0.0, "of its 181 ranges 60 are 0")
+    told = view.missing(0.0, 1.0)
+    assert "no reading over 1." in told
+    assert "up to 0.3 rad are bridged (scan_gap_rad); of its 181 ranges 60 are 0" in told
+
+
 @pytest.mark.parametrize("what", ["object", "scan"])
 def test_numbers_that_are_none_brake(moving, what):
     if what == "object":

@@ -16,7 +16,7 @@ from gantry_deploy.drive import DriveDecoder
 from gantry_deploy.drive_spec import LidarLayout
 from gantry_deploy.driving import DRIVING_TERMS, OBJECT_NUMBERS, term_sizes
 from gantry_deploy.errors import ContractError
-from gantry_deploy.lidar_scan import ScanPooling
+from gantry_deploy.lidar_scan import ScanPooling, bridged
 from gantry_deploy.observations import TERMS, ObservationBuilder, Signals, make_term
 from gantry_deploy.route import locate
 from gantry_deploy.surroundings import Surroundings, surroundings_row
@@ -291,6 +291,55 @@ def test_the_small_cars_scanner_pools_as_in_training():
     np.testing.assert_array_equal(coarse(np.array([[3.0, 5.0, 7.0]])), [[3.0, 5.0, 5.0, 7.0]])
     with pytest.raises(ContractError, match=r"covers -1.571 to 1.571 rad, the contract's scan -2.350 to 2.350"):
         ScanPooling(layout, 181, -math.pi / 2, math.pi / 180, ranges)
+
+
+@pytest.mark.parametrize("first_rad", [0.0, 3.0, -3.1, 6.2, -6.2])
+@pytest.mark.parametrize("clockwise", [False, True])
+def test_a_scanner_of_a_whole_turn_is_read_wherever_it_begins(first_rad, clockwise):
+    """Each beam reads 1 m and its angle's place between -pi and pi, which tells what belongs where."""
+    layout = LidarLayout(90, -2.0, 2.0, 30.0)
+    step = (-1.0 if clockwise else 1.0) * 2.0 * math.pi / 720
+    angles = first_rad + step * np.arange(720)
+    ranges = 10.0 + np.arctan2(np.sin(angles), np.cos(angles))
+    found = ScanPooling(layout, 720, first_rad, step, ranges)(ranges[None])[0]
+    lower = 10.0 - 2.0 + 4.0 / 90 * np.arange(90)
+    assert ((found >= lower - 1e-9) & (found < lower + 2.0 * math.pi / 720)).all()
+
+
+@pytest.mark.parametrize(
+    ("beams", "first", "step"),
+    [(271, -135.0, 1.0), (360, 0.0, 1.0), (1081, -135.0, 0.25), (9, 1000.0, 0.5), (3, math.inf, 0.5)],
+)
+def test_angles_that_are_no_radians_are_refused(beams, first, step):
+    with pytest.raises(ContractError, match="Are they degrees"):
+        ScanPooling(LidarLayout(3, -1.5, 1.5, 10.0), beams, first, step, np.zeros(1))
+
+
+def test_a_scanner_that_looks_backward_is_refused_with_what_it_leaves_out():
+    layout = LidarLayout(108, -2.35, 2.35, 30.0)
+    with pytest.raises(ContractError, match=r"covers 0\.000 to 4\.000 rad, .* -2\.2\d\d to 0\.000 rad are left out"):
+        ScanPooling(layout, 401, 0.0, 0.01, np.zeros(1))
+
+
+def test_a_scan_of_a_million_ranges_is_pooled_without_a_table_of_all_pairs():
+    ranges = np.full((1, 1_000_000), 5.0)
+    found = ScanPooling(LidarLayout(108, -2.35, 2.35, 30.0), 1_000_000, -2.35, 4.7e-6, ranges)(ranges)
+    np.testing.assert_array_equal(found, np.full((1, 108), 5.0))
+
+
+def test_small_holes_take_the_nearer_edge_and_large_ones_stay():
+    nan, layout = np.nan, LidarLayout(8, -1.6, 1.6, 10.0)  # 0.4 rad each
+    scan = np.array([nan, 4.0, nan, 3.0, nan, nan, 5.0, nan])
+    found, widest = bridged(layout, scan, 0.5)
+    np.testing.assert_array_equal(found, [4.0, 4.0, 3.0, 3.0, nan, nan, 5.0, 5.0])
+    assert widest == pytest.approx(0.8)
+    np.testing.assert_array_equal(bridged(layout, scan, 0.8)[0], [4.0, 4.0, 3.0, 3.0, 3.0, 3.0, 5.0, 5.0])
+    np.testing.assert_array_equal(bridged(layout, scan, 0.0)[0], scan)
+    ring = LidarLayout(4, -math.pi, math.pi, 10.0)  # 1.6 rad each: the last is beside the first
+    np.testing.assert_array_equal(bridged(ring, np.array([nan, 4.0, 3.0, nan]), 3.2)[0], [3.0, 4.0, 3.0, 3.0])
+    np.testing.assert_array_equal(bridged(ring, np.array([nan, 4.0, 3.0, nan]), 1.6)[0], [nan, 4.0, 3.0, nan])
+    blind = np.full(8, nan)
+    np.testing.assert_array_equal(bridged(layout, blind, 9.0)[0], blind)
 
 
 def random_world(rng, rows):

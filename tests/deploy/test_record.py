@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from mcap.reader import make_reader
 from mcap.writer import MCAP0_MAGIC
 from mcap_ros2._dynamic import serialize_dynamic
@@ -95,7 +96,9 @@ def test_every_number_comes_back(bundle, tmp_path):
     for name in ("period_s", "busy_s"):
         np.testing.assert_array_equal(status[name], [getattr(report, name) for report in reports])
     np.testing.assert_allclose(status["time_s"], [report.time_s for report in reports], atol=1e-8)
-    np.testing.assert_allclose(recording["/imu/data"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8)
+    np.testing.assert_allclose(
+        recording["/imu/data"]["stamp_s"], [report.state.stamp_s for report in reports], atol=1e-8
+    )
 
 
 def test_other_readers_find_standard_messages_in_order(bundle, tmp_path):
@@ -152,6 +155,21 @@ def cloud_of(snapshot):
     }
 
 
+def transforms_of(stamp, parents, children, *parts):
+    """A message of frames as a dictionary."""
+    rows = [row for part in parts for row in zip(part.pos_m.tolist(), part.quat_wxyz.tolist(), strict=True)]
+    return {
+        "transforms": [
+            {
+                "header": {"stamp": stamp, "frame_id": parent},
+                "child_frame_id": child,
+                "transform": {"translation": xyz(pos), "rotation": {**xyz(quat[1:]), "w": quat[0]}},
+            }
+            for parent, child, (pos, quat) in zip(parents, children, rows, strict=True)
+        ]
+    }
+
+
 def encoder_cases(n):
     """Of each message type what our encoder wrote, and the message as a dictionary for the other one."""
     rng = np.random.default_rng(n)
@@ -175,7 +193,6 @@ def encoder_cases(n):
     pairs = [{"key": key, "value": value} for key, value in values.items()]
     layout = {"dim": [{"label": "label", "size": n, "stride": n}], "data_offset": 0}
     frames = Frames(tuple(names), ("",) * n, rng.normal(size=(n, 3)), rng.normal(size=(n, 4)))
-    linked = {"header": {"stamp": stamp, "frame_id": "odom"}, "child_frame_id": "base_link"}
     base = Frames(("odom",), ("base_link",), np.array([a]), np.array([quat]))
     encoded = {
         "sensor_msgs/msg/JointState": ros_messages.joint_state(stamp_ns, names, pos, vel, effort),
@@ -199,17 +216,7 @@ def encoder_cases(n):
             "pose": {"position": xyz(a), "orientation": orientation},
         },
         "std_msgs/msg/String": {"data": "Ünicode" * n},
-        "tf2_msgs/msg/TFMessage": {
-            "transforms": [
-                {
-                    "header": {"stamp": stamp, "frame_id": name},
-                    "child_frame_id": "",
-                    "transform": {"translation": xyz(pos), "rotation": {**xyz(turn[1:]), "w": turn[0]}},
-                }
-                for name, pos, turn in zip(names, frames.pos_m.tolist(), frames.quat_wxyz.tolist(), strict=True)
-            ]
-            + [{**linked, "transform": {"translation": xyz(a), "rotation": orientation}}]
-        },
+        "tf2_msgs/msg/TFMessage": transforms_of(stamp, (*names, "odom"), ("",) * n + ("base_link",), frames, base),
         "std_msgs/msg/Float32MultiArray": {"layout": layout, "data": np.float32(pos).tolist()},
         "sensor_msgs/msg/PointCloud2": {**headers["odom"], **cloud_of(level_map(n + 1))},
         "diagnostic_msgs/msg/DiagnosticArray": {**headers[""], "status": [{**status, "values": pairs}]},
@@ -394,6 +401,64 @@ def test_a_report_that_cannot_be_encoded_ends_the_recording_not_the_loop(bundle,
     assert "ended early after" in recorder.failure
     assert recorder.dropped == 1
     assert len(read_recording(tmp_path / "run.mcap")["/joint_states"]["time_s"]) == len(reports)
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_recorder_whose_thread_died_neither_blocks_nor_keeps_silent(bundle, tmp_path, monkeypatch, lossless):
+    _, reports = drive(bundle, None, seconds=0.1)
+    recorder = Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, queue_size=3, lossless=lossless)
+    gate = threading.Event()
+
+    def die(*_):
+        gate.wait()
+        raise SystemExit  # Past everything that catches errors.
+
+    monkeypatch.setattr(recorder, "_write", die)
+    for report in reports[:4]:
+        recorder.record(report)
+    gate.set()
+    recorder._thread.join()
+    for report in reports[:10]:
+        recorder.record(report)  # The queue is full, and nothing empties it any more.
+    recorder.close()
+    assert "its thread died" in recorder.failure
+    assert recorder.dropped >= 10
+
+
+def test_a_recording_is_on_the_disk_when_it_is_closed(bundle, tmp_path, monkeypatch):
+    """Both the file and its name in the folder; a disk that then refuses has lost it, which is said."""
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda number: (synced.append(os.readlink(f"/proc/self/fd/{number}")), fsync(number))
+    )
+    with Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, lossless=True) as recorder:
+        drive(bundle, recorder, seconds=0.1)
+        assert synced == [], "the loop never waits for it"
+    assert synced == [str(tmp_path / "run.mcap"), str(tmp_path)]
+    assert recorder.failure is None
+
+    def refuse(number):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with Recorder(tmp_path / "run.mcap", CONTRACT, SPEC, lossless=True) as recorder:
+        drive(bundle, recorder, seconds=0.1)
+    assert "Input/output error" in recorder.failure
+
+
+def test_a_topic_is_there_from_its_first_message_on_with_its_quality_of_service(bundle, tmp_path):
+    with Recorder(tmp_path / "run.mcap", None, SPEC, lossless=True) as recorder:
+        drive(bundle, recorder, seconds=0.1)
+    with (tmp_path / "run.mcap").open("rb") as stream:
+        summary = make_reader(stream).get_summary()
+    counts = summary.statistics.channel_message_counts
+    assert set(counts) == set(summary.channels)
+    assert min(counts.values()) >= 1
+    for channel in summary.channels.values():
+        (quality,) = yaml.safe_load(channel.metadata["offered_qos_profiles"])
+        # By rmw's numbers: keep the last one, reliable, volatile, automatic.
+        for name, number in {"history": 1, "depth": 1, "reliability": 1, "durability": 2, "liveliness": 1}.items():
+            assert quality[name] == number, channel.topic
 
 
 def test_states_that_are_not_finite_are_recorded_as_they_are(bundle, tmp_path):

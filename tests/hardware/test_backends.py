@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import types
+from importlib.metadata import EntryPoint
+
 import numpy as np
 import pytest
 
 from gantry_deploy.testing import tiny_robot
-from gantry_hardware import JointCommand, RobotError, UnknownNameError
-from gantry_hardware.backends import backend_names, check_options, make_backend, require_options
+from gantry_hardware import JointCommand, RobotError, UnknownNameError, backends
+from gantry_hardware.backends import backend_names, check_options, make_backend, moves_metal, require_options
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.testing import ConformanceError, check_backend
 
@@ -168,3 +172,37 @@ def test_a_backend_that_lacks_an_option_is_answered_with_those_that_have_it():
     require_options("mujoco", ("noise", "friction"), "The gate")
     with pytest.raises(RobotError, match=r"The gate needs .* 'mock' has no noise, friction\. Available: mujoco\."):
         require_options("mock", ("noise", "friction", "realtime"), "The gate")
+
+
+class Elsewhere(MockRobot):
+    """A simulator that another package offers."""
+
+
+class Metal(MockRobot):
+    simulated = False
+
+
+class Vague(MockRobot):
+    simulated = "perhaps"
+
+
+@pytest.mark.parametrize(("robot", "metal"), [(Elsewhere, False), (Metal, True), (Vague, True), (connected, True)])
+def test_a_backend_says_itself_whether_it_moves_metal(monkeypatch, robot, metal):
+    """Any package's simulator runs without --yes; what says nothing is taken for a robot of metal."""
+    monkeypatch.setitem(sys.modules, "elsewhere", types.SimpleNamespace(Robot=robot))
+    entry = EntryPoint("elsewhere", "elsewhere:Robot", backends.GROUP)
+    monkeypatch.setattr(backends, "entry_points", lambda group: [entry])
+    assert moves_metal("elsewhere") is metal
+    with pytest.raises(UnknownNameError, match="Did you mean 'elsewhere'"):
+        moves_metal("elsewher")
+
+
+def test_the_backends_of_the_house():
+    expected = {"mock": False, "mujoco": False, "road": False, "workbench": False, "ros": True}
+    found = {}
+    for name in expected:
+        try:
+            found[name] = moves_metal(name)
+        except RobotError:  # not installed here
+            assert name != "mock"
+    assert found == {name: expected[name] for name in found}

@@ -1,12 +1,15 @@
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.limits import clamp_command
 from gantry_hardware.robots import robot_names, robot_spec
 from gantry_hardware.robots.g1 import FAST, SMALL, STRONG, TINY
+from gantry_hardware.robots.go2 import SPEC as GO2
+from gantry_hardware.spec import JointSpec
 from gantry_hardware.state import JointCommand
 
 ROBOTS = ("go1", "go2", "g1")
@@ -103,3 +106,34 @@ def test_holding_the_weight_needs_less_than_the_motors_have(name):
     share = 4 if spec.kind == "quadruped" else 2
     lever_m = 0.213 * math.sin(0.9) if spec.kind == "quadruped" else 0.3 * math.sin(0.669)
     assert spec.mass_kg * 9.81 / share * lever_m < 0.5 * joint.effort_limit_nm
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1e308])
+def test_no_number_of_a_robot_is_absurd(value):
+    for item in fields(JointSpec):
+        if item.name != "name":
+            with pytest.raises(GantryError, match=f"{item.name} is .*, expected"):
+                replace(GO2.joints[0], **{item.name: value})
+    for name in ("base_height_m", "fall_height_m", "mass_kg"):
+        with pytest.raises(GantryError, match=f"'go2': {name} is .*, expected"):
+            replace(GO2, **{name: value})
+    with pytest.raises(GantryError, match=r"hold_gains\[0\]\[1\] is"):
+        replace(GO2, hold_gains=((1.0, value),) * 12)
+    with pytest.raises(GantryError, match=r"damp_gains_nm_s_rad\[0\] is"):
+        replace(GO2, damp_gains_nm_s_rad=(value,) * 12)
+
+
+@pytest.mark.parametrize("name", robot_names())
+def test_damping_is_within_what_the_limits_let_through(name):
+    spec = robot_spec(name)
+    damping = JointCommand.damping(spec)
+    assert (damping.stiffness_nm_rad == 0.0).all()
+    assert (damping.damping_nm_s_rad >= spec.array("damping_nm_s_rad")).all()
+    limited, changed = clamp_command(spec, damping)
+    assert changed == []
+    assert np.array_equal(limited.damping_nm_s_rad, damping.damping_nm_s_rad)
+
+
+def test_damp_gains_are_one_for_each_joint():
+    with pytest.raises(GantryError, match="3 damp gains, expected 12 or none"):
+        replace(GO2, damp_gains_nm_s_rad=(1.0,) * 3)

@@ -41,7 +41,7 @@ def test_the_papers_grids():
 
 
 def test_refusals_name_the_value():
-    with pytest.raises(MappingError, match="0 rows and 3 columns"):
+    with pytest.raises(MappingError, match="rows is 0, expected a number from 1"):
         GridSpec(0, 3, 0.1)
     with pytest.raises(MappingError, match=r"-0\.1"):
         GridSpec(1, 3, -0.1)

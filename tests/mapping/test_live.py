@@ -11,8 +11,8 @@ from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation_map import ElevationMap
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
-from gantry_mapping.live import LiveMapping, Outcome, intrinsics_of, stride_for
-from gantry_mapping.poses import PoseBuffer
+from gantry_mapping.live import CloudFrame, LiveMapping, Outcome, intrinsics_of, stride_for
+from gantry_mapping.poses import PoseBuffer, PoseNews
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot, snapshot_of
 
 CAMERA = DepthCamera.from_fov(64, 48, math.radians(90), pos_camera_in_base_m=(0.3, 0.0, 0.1), pitch_down_rad=0.7)
@@ -106,7 +106,7 @@ def test_whatever_is_wrong_with_a_frame_is_counted_and_the_map_stays():
     live.add_depth(0.48, floor_depth(), camera=1)
     live.add_depth(0.9, floor_depth(floor=-0.3))  # waits for a pose that never comes
     live.add_depth(1.0, floor_depth(floor=-0.3))
-    counts = {outcome.name: count for outcome, count in live.counts.items()}
+    counts = {outcome.name: count for outcome, count in live.counts.items() if count}
     assert counts == {"FUSED": 1, "EMPTY": 2, "NO_POSE": 1, "NO_CAMERA": 1, "WRONG_SIZE": 1, "OLD": 1}
     np.testing.assert_array_equal(live.pipeline.map.layers()[0], before)
     assert live.newest_frame_s == 0.4
@@ -136,6 +136,176 @@ def test_a_robot_that_starts_over_gets_a_new_map(stamp_s, x):
     assert live.snapshot(2.0) is None
     live.add_depth(stamp_s, floor_depth())
     assert live.last_outcome is Outcome.FUSED
+
+
+@pytest.mark.parametrize("clocked", [True, False], ids=["a clock", "no clock"])
+@pytest.mark.parametrize("wrong_s", [1800.0, 0.8, -3600.0, 2.0**31, -(2.0**31), math.nan, math.inf])
+@pytest.mark.parametrize("source", ["picture", "pose"])
+def test_one_wrong_stamp_costs_one_message(source, wrong_s, clocked):
+    live = LiveMapping(CFG)
+    fused = []
+    for k in range(60):  # poses at 50 Hz, a picture after every third
+        now_s = 1000.0 + 0.02 * k
+        clock = {"now_s": now_s} if clocked else {}
+        off_s = {name: wrong_s if name == source and k == 31 else 0.0 for name in ("picture", "pose")}
+        live.add_pose(now_s + off_s["pose"], np.array([0.0, 0.0, HEIGHT]), LEVEL, **clock)
+        if k % 3 == 1:
+            live.add_depth(now_s - 0.005 + off_s["picture"], floor_depth(), **clock)
+            fused.append(live.counts[Outcome.FUSED])
+    assert live.newest_frame_s == pytest.approx(now_s - 0.025 if k % 3 == 2 else now_s - 0.005)
+    assert fused[-1] == len(fused) - (source == "picture")  # the poses beside a wrong one are near enough
+    assert live.track.counts[PoseNews.STARTED_OVER] == 0
+
+
+@pytest.mark.parametrize("clocked", [True, False], ids=["a clock", "no clock"])
+def test_a_camera_whose_clock_is_set_right_is_followed_at_once(clocked):
+    live = LiveMapping(CFG)
+    for k in range(60):
+        now_s = 1000.0 + 0.02 * k
+        clock = {"now_s": now_s} if clocked else {}
+        live.add_pose(now_s, np.array([0.0, 0.0, HEIGHT]), LEVEL, **clock)
+        if k % 3 == 1:
+            live.add_depth(now_s - 0.005 + (3600.0 if k < 30 else 0.0), floor_depth(), **clock)
+    assert live.counts[Outcome.FUSED] == 10
+    # Before the clock of the poses is known, the first picture may wait for a pose of its time.
+    assert live.counts[Outcome.AHEAD] + live.counts[Outcome.NO_POSE] == 10
+    assert live.newest_frame_s == pytest.approx(1000.0 + 0.02 * 58 - 0.005)
+
+
+def test_all_clocks_that_are_set_back_are_followed_from_the_second_pose_on():
+    live = LiveMapping(CFG)
+    for start_s in (5000.0, 20.0):
+        for k in range(30):
+            live.add_pose(start_s + 0.02 * k, np.array([0.0, 0.0, HEIGHT]), LEVEL)
+            if k % 3 == 1:
+                live.add_depth(start_s + 0.02 * k - 0.005, floor_depth())
+    assert live.counts[Outcome.FUSED] == 20
+    assert live.track.counts[PoseNews.STARTED_OVER] == 1
+    assert live.newest_frame_s == pytest.approx(20.0 + 0.02 * 28 - 0.005)
+
+
+def test_a_robot_whose_clock_is_behind_by_a_constant_is_mapped_for():
+    live = LiveMapping(CFG)
+    for k in range(10):
+        live.add_pose(0.02 * k, np.array([0.0, 0.0, HEIGHT]), LEVEL, now_s=1.7e9 + 0.02 * k)
+        live.add_depth(0.02 * k, floor_depth(), now_s=1.7e9 + 0.02 * k)
+    assert live.counts[Outcome.FUSED] == 10
+
+
+def test_a_stray_pose_costs_no_ground_and_a_robot_elsewhere_loses_it():
+    live = LiveMapping(CFG)
+    stand(live, 0.5)
+    live.add_depth(0.5, floor_depth())
+    before = live.pipeline.map.layers()[1].copy()
+    live.add_pose(0.55, np.array([5.0, 0.0, HEIGHT]), LEVEL)
+    assert live.snapshot(2.0) is None
+    live.add_pose(0.6, np.array([0.0, 0.0, HEIGHT]), LEVEL)
+    assert live.track.counts[PoseNews.STRAY] == 1
+    assert live.snapshot(2.0) is not None
+    np.testing.assert_allclose(live.pipeline.map.layers()[1], before, atol=1e-4)
+    for stamp_s in (0.65, 0.7):
+        live.add_pose(stamp_s, np.array([5.0, 0.0, HEIGHT]), LEVEL)
+    assert live.track.counts[PoseNews.STARTED_OVER] == 1
+    np.testing.assert_array_equal(live.newest_pose[0], [5.0, 0.0, HEIGHT])
+    live.add_depth(0.7, floor_depth())
+    assert live.last_outcome is Outcome.FUSED
+
+
+def test_one_late_pose_keeps_the_map():
+    live = LiveMapping(CFG)
+    stand(live, 3.0)
+    live.add_depth(3.0, floor_depth())
+    live.add_pose(1.5, np.array([0.0, 0.0, HEIGHT]), LEVEL)
+    live.add_pose(3.05, np.array([0.0, 0.0, HEIGHT]), LEVEL)
+    assert live.snapshot(2.0) is not None
+    assert live.newest_frame_s == 3.0
+
+
+@pytest.mark.parametrize(("gap_s", "moved_m", "kept"), [(0.5, 1.0, True), (0.5, 2.9, True), (0.02, 1.2, False)])
+def test_a_robot_may_have_gone_on_while_its_odometry_was_silent(gap_s, moved_m, kept):
+    live = LiveMapping(CFG)
+    stand(live, 0.5)
+    live.add_depth(0.5, floor_depth())
+    for k in (0, 1):
+        stamp_s = 0.5 + gap_s + 0.02 * k
+        live.add_pose(stamp_s, np.array([moved_m, 0.0, HEIGHT]), LEVEL, now_s=stamp_s)
+    assert (live.track.counts[PoseNews.STARTED_OVER] == 0) is kept
+
+
+def test_a_gap_in_poses_and_pictures_is_gone_over_without_a_clock_too():
+    live = LiveMapping(CFG)
+    stand(live, 0.5)
+    live.add_depth(0.5, floor_depth())
+    stand(live, 20.5, start_s=20.0)
+    live.add_depth(20.5, floor_depth())
+    assert live.last_outcome is Outcome.FUSED
+    assert live.track.counts[PoseNews.STARTED_OVER] == 0
+
+
+def test_the_reason_of_a_refusal_has_both_sides():
+    live = LiveMapping(CFG)
+    stand(live, 0.5)
+    live.add_depth(0.5, np.zeros((24, 32)))
+    assert "32 x 24 pixels for a camera of 64 x 48" in live.last_text
+    live.add_depth(1800.0, floor_depth(), now_s=0.5)
+    assert "1.8e+03 s ahead of the clock, allowed are 0.5 s" in live.last_text
+    live.add_depth(0.2, floor_depth(), camera=2)
+    assert "camera 2 of a setup with 1" in live.last_text
+
+
+def test_a_mapper_that_answers_nan_fuses_nothing():
+    answers = iter([np.nan, 0.0, np.inf, -0.4])
+
+    def mapper(z):
+        mean = np.where(z > -1.9, z, -2.0)[:, 0]
+        value = next(answers)
+        return mean + (value if value != -0.4 else 0.0), np.full_like(mean, 1000.0 if value == 0.0 else -4.0)
+
+    live = LiveMapping(CFG, mapper)
+    stand(live, 1.0)
+    for stamp_s in (0.1, 0.2, 0.3):
+        live.add_depth(stamp_s, floor_depth())
+        assert live.last_outcome is Outcome.NOT_FINITE
+        assert live.newest_frame_s == -math.inf
+    live.add_depth(0.4, floor_depth())
+    assert live.last_outcome is Outcome.FUSED
+    assert np.isfinite(live.pipeline.map.layers()[0]).all()
+
+
+def test_clouds_in_a_sensors_frame_and_in_the_world_give_the_map_of_the_base():
+    rng = np.random.default_rng(4)
+    points = np.stack([rng.uniform(0.3, 1.2, 4000), rng.uniform(-0.5, 0.5, 4000), np.full(4000, -HEIGHT)], axis=-1)
+    turn = np.array([math.cos(0.4), 0.0, 0.0, math.sin(0.4)])
+    pos = np.array([1.0, -2.0, HEIGHT])
+    cos, sin = math.cos(0.8), math.sin(0.8)
+    rotation = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+    # The sensor looks backward, 0.2 m ahead of the base and 0.1 m above it.
+    backward = points * [-1.0, -1.0, 1.0] + [0.2, 0.0, -0.1]
+    lidar = CloudFrame((0.2, 0.0, 0.1), (0.0, 0.0, 0.0, 1.0))
+    clouds = {
+        "base": (points, {"in_base": True}),
+        "sensor": (backward, {"frame": lidar}),
+        "world": (points @ rotation.T + pos, {"frame": CloudFrame(in_world=True)}),
+    }
+    maps = []
+    for cloud, how in clouds.values():
+        live = LiveMapping(CFG)
+        live.add_pose(0.0, pos, turn)
+        live.add_points(0.0, cloud, **how)
+        assert live.last_outcome is Outcome.FUSED
+        maps.append(live.snapshot(4.0))
+    assert maps[0].seen_share(CFG.prior_variance_m2) > 0.02
+    for other in maps[1:]:
+        np.testing.assert_allclose(other.elevation_m, maps[0].elevation_m, atol=1e-6)
+
+
+def test_points_at_the_origin_of_their_sensor_are_no_returns():
+    for how in ({"in_base": True}, {"frame": CloudFrame((0.2, 0.0, 0.1))}, {}):
+        live = LiveMapping(CFG)
+        live.add_pose(0.0, np.array([0.0, 0.0, HEIGHT]), LEVEL)
+        live.add_points(0.0, np.array([[0.0, 0.0, 0.0]] * 50 + [[np.inf, 0.0, 0.0], [np.nan] * 3]), **how)
+        assert live.last_outcome is Outcome.EMPTY
+        live.add_points(0.1, np.zeros((0, 3)), **how)
 
 
 def test_points_of_the_same_frame_give_the_same_map():

@@ -10,7 +10,15 @@ from onnx import TensorProto, helper
 from gantry_mapping.config import SensorModelCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import GridSpec
-from gantry_mapping.mapper import METADATA_KEY, VOID_LOG_VARIANCE, MapperInfo, OnnxMapper, PassThrough
+from gantry_mapping.mapper import (
+    METADATA_KEY,
+    VOID_LOG_VARIANCE,
+    MapperInfo,
+    OnnxMapper,
+    PassThrough,
+    trial_grid,
+    turned_by,
+)
 from gantry_mapping.rasterize import EMPTY_Z_M
 
 GRID = GridSpec(3, 2, 0.5, 1.0, 0.0)
@@ -62,6 +70,75 @@ def test_refusals():
         OnnxMapper(b"no network")
     with pytest.raises(MappingError, match=r"Cannot load the mapper 'absent\.onnx'"):
         OnnxMapper("absent.onnx")
+
+
+SQUARE, OBLONG = GridSpec(12, 12, 0.08), GridSpec(12, 9, 0.08)
+
+
+def network(kind, grid):
+    """A mapper whose answer is its input, but for what the kind says."""
+    number = TensorProto.FLOAT16 if kind == "half precision" else TensorProto.FLOAT
+    shape = {"five cells": ["N", 1, 5, 5], "batch of two": [2, 1, *grid.shape], "flat": ["N", *grid.shape]}
+    told = shape.get(kind, ["N", 1, *grid.shape])
+    z = helper.make_tensor_value_info("z", number, told)
+    mean, log_variance = (helper.make_tensor_value_info(name, number, None) for name in ("mean", "log"))
+    make = helper.make_node
+    level = [make("Sub", ["z", "z"], ["zero"]), make("Identity", ["zero"], ["log"])]
+    rows_back = {"starts": [-1], "ends": [-1000], "axes": [2], "steps": [-1]}
+    values = [helper.make_tensor(name, TensorProto.INT64, [1], data) for name, data in rows_back.items()]
+    nodes = {
+        "not a number": [*level, make("Div", ["zero", "zero"], ["mean"])],
+        "not a number where empty": [*level, make("Add", ["z", "two"], ["over"]),
+                                     make("Div", ["over", "over"], ["one"]),
+                                     make("Add", ["z", "one"], ["more"]), make("Sub", ["more", "one"], ["mean"])],
+        "infinite variance": [make("Identity", ["z"], ["mean"]), make("Mul", ["z", "large"], ["log"])],
+        "exchanged": [*level[:1], make("Transpose", ["z"], ["mean"], perm=[0, 1, 3, 2]),
+                      make("Transpose", ["zero"], ["log"], perm=[0, 1, 3, 2])],
+        "backward": [*level, make("Slice", ["z", *rows_back], ["mean"])],
+    }.get(kind, [*level, make("Identity", ["z"], ["mean"])])  # fmt: skip
+    values += [helper.make_tensor(name, number, [], [value]) for name, value in (("two", 2.0), ("large", -1e3))]
+    graph = helper.make_graph(nodes, "mapper", [z], [mean, log_variance], values)
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(built, {METADATA_KEY: MapperInfo(grid).to_json()})
+    return built.SerializeToString()
+
+
+@pytest.mark.parametrize("grid", [SQUARE, OBLONG], ids=["square", "oblong"])
+def test_a_network_that_gives_back_what_it_got_is_taken(grid):
+    OnnxMapper(network("as it is", grid))
+
+
+@pytest.mark.parametrize(
+    ("kind", "grid", "reason"),
+    [
+        ("half precision", SQUARE, r"tensor\(float16\) .* expected tensor\(float\)"),
+        ("not a number", SQUARE, "144 of 144 numbers of the mean are not finite"),
+        ("not a number where empty", SQUARE, "of the mean are not finite"),
+        ("infinite variance", SQUARE, "of the log variance are not finite"),
+        ("exchanged", SQUARE, "rows and columns exchanged"),
+        ("exchanged", OBLONG, r"shape \(1, 1, 9, 12\), expected \(1, 12, 9\)|shape \('N', 1, 9, 12\), expected"),
+        ("backward", SQUARE, "rows reversed"),
+        ("backward", OBLONG, "rows reversed"),
+        ("five cells", SQUARE, r"\('N', 1, 5, 5\), expected tensor\(float\) of shape \(N, 1, 12, 12\)"),
+        ("batch of two", SQUARE, r"\(2, 1, 12, 12\), expected"),
+        ("flat", SQUARE, r"\('N', 12, 12\), expected"),
+    ],
+)
+def test_a_network_that_does_not_answer_as_a_mapper_is_refused_when_it_is_loaded(kind, grid, reason):
+    with pytest.raises(MappingError, match=reason):
+        OnnxMapper(network(kind, grid))
+
+
+@pytest.mark.parametrize("grid", [SQUARE, OBLONG], ids=["square", "oblong"])
+def test_every_turn_of_the_trial_grid_is_told_from_the_grid_itself(grid):
+    straight = trial_grid(*grid.shape)
+    noise = np.random.default_rng(0).normal(0.0, 0.02, straight.shape)
+    assert turned_by(straight, straight + noise) == ""
+    assert turned_by(straight, np.zeros_like(straight)) == ""
+    for k in range(8):
+        turned = np.rot90(straight, k % 4)[:: 1 if k < 4 else -1]
+        if k and turned.shape == straight.shape:
+            assert turned_by(straight, turned + noise), k
 
 
 def test_the_checker_accepts_the_tests_own_network():

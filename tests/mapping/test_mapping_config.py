@@ -1,12 +1,24 @@
 """Mapping configurations from YAML."""
 
+from dataclasses import fields, replace
+from typing import get_args, get_type_hints
+
 import pytest
 import yaml
 
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots.go2 import SPEC
 from gantry_hardware.structured import ConfigError
-from gantry_mapping.config import GO2_FULL, GO2_SMALL, MappingCfg, load_mapping_cfg
+from gantry_mapping.camera import REALSENSE_LIKE
+from gantry_mapping.config import (
+    GO2_FULL,
+    GO2_SMALL,
+    KalmanCfg,
+    MappingCfg,
+    SensorModelCfg,
+    WinnerTakeAllCfg,
+    load_mapping_cfg,
+)
 from gantry_mapping.grid import GridSpec
 
 
@@ -38,13 +50,31 @@ def test_cameras_in_full(tmp_path):
         ("fusoin: wta", "Unknown field in map.yaml 'fusoin'. Did you mean 'fusion'"),
         ("kalman: {gate: 1}", "Unknown field in map.yaml.kalman 'gate'"),
         ("map_size_m: big", "map.yaml.map_size_m is 'big', expected float"),
-        ("map_size_m: -1", "map_size_m is -1.0, expected a positive number"),
+        ("map_size_m: -1", "map_size_m is -1.0, expected a number from 0.1 to 200"),
         ("local_grid: {rows: 5}", "map.yaml.local_grid lacks fields"),
-        ("recenter_fraction: 0.7", "expected between 0 and 0.5"),
+        ("recenter_fraction: 0.7", "recenter_fraction is 0.7, expected a number from 0.001 to 0.499"),
         ("window_points: 2", "window_points is 2, expected an odd number"),
-        ("past_reach_m: .inf", "past_reach_m is inf, expected 0 or more"),
-        ("window_drop_m: -1", "window_drop_m is -1.0, expected 0 or more"),
+        ("window_drop_m: -1", "window_drop_m is -1.0, expected a number from 0 to 10"),
+        ("past_reach_m: .inf", "map.yaml, line 1: 'past_reach_m' is .inf, expected a finite number"),
+        ("kalman:\n  gate_m: .nan", "map.yaml, line 2: 'kalman.gate_m' is .nan"),
+        ("map_size_m: 4\nmap_size_m: 8", "map.yaml, line 2: 'map_size_m' is there twice, first in line 1"),
+        ("cameras: [{width: 1, width: 2}]", "map.yaml, line 1: 'cameras[0].width' is there twice"),
+        ("a: " + "[" * 100000, "line 1: more than 32 lists and mappings inside one another"),
+        ("a: &a [*a]", "more than 32 lists and mappings"),
+        (
+            "a: &a [1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+            "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]",
+            "more than 100000 values",
+        ),
+        ("map_size_m: 4\n---\nmap_size_m: 8", "line 3: a second document begins"),
+        ("map_size_m: !!python/object:os.system 1", "no YAML"),
+        ("map_size_m: 2026-13-77", "no YAML"),
         ("lowest_m: -3", "lowest_m is -3.0"),
+        ("{lowest_m: 0.5, highest_m: 0.4}", "expected -2 < lowest_m < highest_m"),
+        ("{map_size_m: 100, map_resolution_m: 0.01}", "a map of 10000 cells along an edge, allowed are 4096"),
+        ("kalman: {gate_sigma: 1.0e+300}", "kalman.gate_sigma is 1e+300, expected a number from"),
+        ("wta: {least_ratio: 1.0e+300}", "wta.least_ratio is 1e+300, expected a number from"),
+        ("sensor: {std_m: -1}", "sensor.std_m is -1.0, expected a number from"),
         ("- 1", "expected an object"),
         ("a: [", "Cannot read the mapping configuration"),
     ],
@@ -65,3 +95,24 @@ def test_no_file_and_no_such_fusion(tmp_path):
 def test_presets():
     assert (GO2_FULL.map_cells, GO2_SMALL.map_cells) == (200, 100)
     assert GO2_FULL.nominal_base_height_m == SPEC.base_height_m
+
+
+def numeric_fields(cls):
+    hints = get_type_hints(cls)
+    for item in fields(cls):
+        kinds = {hints[item.name], *get_args(hints[item.name])}
+        if kinds & {int, float}:
+            yield item.name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300, -1e300])
+@pytest.mark.parametrize(
+    "part",
+    [GO2_FULL, WinnerTakeAllCfg(), KalmanCfg(), SensorModelCfg(), GO2_FULL.local_grid, REALSENSE_LIKE],
+    ids=lambda part: type(part).__name__,
+)
+def test_every_number_is_finite_and_bounded(part, value):
+    for name in numeric_fields(type(part)):
+        old = getattr(part, name)
+        with pytest.raises(GantryError, match=f"{name}.* is .*, expected"):
+            replace(part, **{name: (value, *old[1:]) if isinstance(old, tuple) else value})

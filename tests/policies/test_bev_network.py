@@ -15,13 +15,13 @@ from gantry_deploy.observations import make_term
 from gantry_deploy.testing_drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_policies.config import PpoCfg
+from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.export import compare, onnx_bytes
 from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
 from gantry_policies.packing import RasterPacking
 from gantry_policies.runner import Runner
-from gantry_policies.teachers import make_actor
+from gantry_policies.teachers import Guidance, PolicyTeacher, make_actor
 
 TINY = BevNetCfg(first_channels=2, most_channels=4, rest=(8,), both=(16,))
 
@@ -83,7 +83,8 @@ def runner(**learner):
         "critic_hidden": (16,),
         "distribution": "beta",
     } | learner
-    return Runner(Pictures(), PpoCfg(**options), None, "cpu", None, 1, layout())
+    teacher = options.pop("teacher", None)
+    return Runner(Pictures(), PpoCfg(**options), None, "cpu", None, 1, layout(), teacher)
 
 
 def test_convolutions_are_carls_at_its_size_and_fewer_at_smaller_ones():
@@ -144,6 +145,51 @@ def test_learning_from_bytes_is_learning_from_floats():
         learner.alg.update()
         found.append(torch.cat([values.detach().flatten() for values in learner.alg._parameters]))
     torch.testing.assert_close(found[0], found[1], atol=0.0, rtol=0.0)
+
+
+class SeesItAll:
+    """A teacher that notes what it is shown, and answers with the mean of the picture."""
+
+    def __init__(self):
+        self.sizes, self.seen = set(), []
+
+    def __call__(self, observations):
+        self.sizes.add(tuple(sorted((str(name), row.shape[-1]) for name, row in observations.items())))
+        self.seen.append(observations["actor"].clone())
+        lit = layout().raster(observations["actor"]).mean((1, 2, 3))
+        return Guidance(torch.stack((lit, -lit), dim=1))
+
+
+@pytest.mark.parametrize("remembered", [0, 3])
+def test_a_teacher_is_shown_the_same_picture_while_it_acts_and_while_it_is_asked(remembered):
+    """Rollouts keep the raster as bytes beside the rest; neither a teacher nor what is remembered may notice."""
+    teacher = SeesItAll()
+    guide = GuideCfg(imitation_iterations=4, remembered_rollouts=remembered, teacher_drives=0.5, embedding_weight=0.0)
+    learner = runner(teacher=teacher, guide=guide, total_steps=16 * 8 * 3)
+    assert learner.train()
+    assert len(teacher.sizes) == 1
+    assert dict(next(iter(teacher.sizes)))["actor"] == layout().size
+    assert set(torch.cat(teacher.seen)[:, 1:65].unique().tolist()) == {0.0, float(200 * torch.tensor(1.0 / 255.0))}
+    memory = learner.alg._memory
+    if remembered:
+        kept = learner.alg._packing.unpack(memory.observations)["actor"]
+        assert torch.equal(teacher(TensorDict({"actor": kept}, [len(kept)])).actions, memory.guidance.actions)
+        assert kept.shape == (3 * 16 * 8, layout().size)
+
+
+def test_a_trained_policy_teaches_through_the_columns_that_it_was_trained_on():
+    """The teacher saw one number less, which lies before the raster in what the student sees."""
+    seen = replace(contract(), observations=contract().observations[1:])
+    cfg = PpoCfg(1, network="bev", critic_network="bev", bev=TINY, hidden=(16,), distribution="beta")
+    actor = make_actor(cfg, ObservationLayout.from_contract(seen), 2)
+    teacher = PolicyTeacher(actor, "actor", torch.arange(1, layout().size))
+    guide = GuideCfg(imitation_iterations=2, remembered_rollouts=2, embedding_weight=0.0)
+    learner = runner(teacher=teacher, guide=guide, total_steps=16 * 8)
+    learner._collect(learner.env.get_observations())
+    stored = learner.alg._packing.unpack(dict(learner.alg.storage.observations.flatten(0, 1).items()))
+    expected = teacher(TensorDict(stored, [16 * 8])).actions
+    assert torch.equal(learner.alg._ask().actions, expected)
+    assert torch.isfinite(torch.tensor(list(learner.alg.update().values()))).all()
 
 
 def test_what_only_the_picture_tells_is_learned():

@@ -19,7 +19,6 @@ from gantry_policies.symmetry import (
     mirror_joints,
     mirror_names,
     mirror_window,
-    swap_side,
 )
 from gantry_sim.quiet import quietly
 from gantry_sim.tasks.locomotion.ground import SCAN_SENSOR
@@ -30,11 +29,76 @@ def apply(mirror, values):
     return values[..., list(mirror.source)] * torch.tensor(mirror.sign)
 
 
-def test_names_of_the_other_side():
-    pairs = {"FL_hip_joint": "FR_hip_joint", "RR": "RL", "left_knee_joint": "right_knee_joint", "waist_yaw_joint": None}
-    for name, other in pairs.items():
-        assert swap_side(name) == (other or name)
-        assert swap_side(swap_side(name)) == name
+FOURS = {
+    "Unitree": ("FL_hip_joint", "FR_hip_joint", "RL_hip_joint", "RR_hip_joint"),
+    "ANYmal": ("LF_HAA", "RF_HAA", "LH_HAA", "RH_HAA"),
+    "Spot": ("fl_hx", "fr_hx", "hl_hx", "hr_hx"),
+    "with dots": ("fl.hx", "fr.hx", "hl.hx", "hr.hx"),
+    "side first": ("LF_haa", "RF_haa", "LR_haa", "RR_haa"),
+    "in the middle": ("leg_FL_roll", "leg_FR_roll", "leg_RL_roll", "leg_RR_roll"),
+    "words": ("front_left_hip", "front_right_hip", "rear_left_hip", "rear_right_hip"),
+}
+TWOS = {
+    "left and right": ("left_hip_roll_joint", "right_hip_roll_joint"),
+    "last": ("hip_roll_L", "hip_roll_R"),
+    "last, small": ("hip_roll_l", "hip_roll_r"),
+    "first": ("l_hip_yaw", "r_hip_yaw"),
+    "first, capital": ("L_hip_yaw", "R_hip_yaw"),
+    "in the middle": ("leg_left_roll_joint", "leg_right_roll_joint"),
+    "capitals": ("LEFT_HIP_YAW", "RIGHT_HIP_YAW"),
+    "no separator": ("LHipYaw", "RHipYaw"),
+    "capitalised": ("LeftHipYaw", "RightHipYaw"),
+    "told twice": ("left_leg_roll_l", "right_leg_roll_r"),
+}
+
+
+@pytest.mark.parametrize("names", [*FOURS.values(), *TWOS.values()], ids=[*FOURS, *TWOS])
+def test_sides_are_told_by_every_common_way_of_naming(names):
+    """Neighbours are each other's images; every joint here turns about x or z, so its angle changes sign."""
+    expected = tuple(place + 1 if place % 2 == 0 else place - 1 for place in range(len(names)))
+    assert mirror_joints(names) == MirrorMap(expected, (-1.0,) * len(names))
+    turned = names[::-1]
+    assert mirror_joints(turned).source == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "match"),
+    [
+        (("left_knee", "right_knee", "waist_yaw"), r"No mirrored part is known for 'waist_yaw' among .*central_joints"),
+        (("hip_yaw_1", "hip_yaw_2"), "known for 'hip_yaw_1', 'hip_yaw_2' among hip_yaw_1, hip_yaw_2"),
+        (("FL_knee", "FR_knee", "RL_knee"), "known for 'RL_knee'"),
+        (("left_knee", "right_knees"), "known for 'left_knee', 'right_knees'"),
+        (("LR_knee", "RR_knee", "RL_knee", "LL_knee"), "'RR_knee' .either LR_knee or RL_knee."),
+        (("joint1", "joint2"), "learner.mirror=none turns mirroring off"),
+    ],
+)
+def test_joints_of_unknown_names_are_no_centre(names, match):
+    with pytest.raises(GantryError, match=match):
+        mirror_joints(names)
+
+
+def test_a_joint_whose_axis_the_name_does_not_tell_is_refused():
+    with pytest.raises(GantryError, match=r"Whether the joint 'L_joint' changes its sign .*learner\.mirror=none"):
+        mirror_joints(("L_joint", "R_joint"))
+    assert mirror_joints(("LF_KFE", "RF_KFE")).sign == (1.0, 1.0)
+
+
+def test_central_joints_are_declared_and_exist():
+    assert mirror_joints(("left_knee", "waist_yaw", "right_knee"), ("waist_yaw",)) == MirrorMap((2, 1, 0), (1, -1, 1))
+    with pytest.raises(GantryError, match="'waist' is declared central, but is none of left_knee"):
+        mirror_joints(("left_knee", "right_knee"), ("waist",))
+    with pytest.raises(GantryError, match="Robot 'go2': 'waist' is declared central"):
+        replace(robot_spec("go2"), central_joints=("waist",))
+
+
+def test_a_robot_whose_names_tell_nothing_is_refused_with_its_contract():
+    """Half of every minibatch would be wrong: velocities mirrored, joints not."""
+    task = find_task("velocity-flat-go2")
+    contract = task.contract(task.preset("cpu").env)
+    strange = replace(contract, robot="mydog", joint_names=tuple(f"joint{number}" for number in range(12)))
+    for mirror in (mirror_action, mirror_actor):
+        with pytest.raises(GantryError, match="No mirrored part is known for 'joint0'"):
+            mirror(strange)
 
 
 def test_joints_of_a_quadruped_by_hand():
@@ -54,12 +118,12 @@ def test_joints_of_a_humanoid_by_hand():
         "right_hip_roll_joint",
         "waist_yaw",
     )
-    mirrored = apply(mirror_joints(names), torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
+    mirrored = apply(mirror_joints(names, ("waist_yaw",)), torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert mirrored.tolist() == [3.0, -4.0, 1.0, -2.0, -5.0]
 
 
 def test_a_part_without_a_counterpart_is_refused():
-    with pytest.raises(GantryError, match=r"'FL' has no mirrored part 'FR' among FL, RL, RR"):
+    with pytest.raises(GantryError, match=r"No mirrored part is known for 'FL' among FL, RL, RR"):
         mirror_names(("FL", "RL", "RR"), (1.0, 1.0, 1.0))
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gantry_bringup.config_file import ConfigFileError, Section, check_config, read_sections
+from gantry_bringup.config_file import ConfigFileError, Section, check_config, check_parameters, read_sections
 from gantry_bringup.description import find_launch
 from gantry_deploy.cli.main import main
+from gantry_ros.__main__ import EXECUTABLES
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "ros"
 NAMES = ("policy_node", "/policy_node", "/left/policy_node", "left/policy_node", "/**/policy_node", "/*/policy_node")
@@ -43,6 +44,34 @@ def write(tmp_path):
         ("- 1\n", "line 1: the file is a list, expected sections 'NODE:'"),
         ("hello\n", "line 1: the file is 'hello', expected sections 'NODE:'"),
         ("---\n", "the file is empty, expected sections 'NODE:'"),
+        ("", "the file is empty, expected sections 'NODE:'"),
+        ("# all of it is commented out\n", "the file is empty, expected sections 'NODE:'"),
+        (
+            section("/**/policy_node") + section("/**/policy_node"),
+            "line 4: '/../policy_node' is there twice, first in .*1",
+        ),
+        (
+            section("policy_node") + section("/policy_node"),
+            "line 4: section '/policy_node' begins again, first in line 1",
+        ),
+        (
+            section("/**/policy_node", "    robot: go2\n    robot: go1\n"),
+            "line 4: '.*robot' is there twice, first in line 3",
+        ),
+        (
+            section("/**/policy_node", "    safety.max_tilt_rad: 1.0\n    safety: {max_tilt_rad: 2.0}\n"),
+            "line 4: parameter 'safety.max_tilt_rad' of .* is there twice, first in line 3",
+        ),
+        (
+            section("/**/policy_node", "    safety: {max_tilt_rad: .inf}\n"),
+            "line 3: '.*max_tilt_rad' is .inf, expected a",
+        ),
+        (section("/**/policy_node", "    cpu: .nan\n"), "line 3: '.*cpu' is .nan, expected a finite number"),
+        (section("/**/policy_node", "    cpu: -Infinity\n"), "line 3: '.*cpu' is -Infinity, expected a finite number"),
+        (section("/**/policy_node", "    cpu: 1e999\n"), "line 3: '.*cpu' is 1e999, expected a finite number"),
+        (section("/**/policy_node", f"    cpu: {'[' * 100000}\n"), "line 3: more than 32 lists and mappings inside"),
+        (section("/**/policy_node", "    ? [1]\n    : 1\n"), "line 3: a key is a list or a mapping"),
+        (section("/**/policy_node", "    cpu: " + "9" * 2**20), "it has more than 1048576 bytes"),
         ("ros__parameters:\n  robot: go2\n", "line 1: ros__parameters is in no section, expected 'NODE:' above it"),
         ("# limits\n/**/policy_node:\n", "line 2: section '/\\*\\*/policy_node' has no ros__parameters"),
         ("/**/policy_node: {}\n", "line 1: section '/\\*\\*/policy_node' has no ros__parameters"),
@@ -56,7 +85,7 @@ def write(tmp_path):
         (section("/**/policy_node", "    - robot\n"), "is a list, expected 'NAME: VALUE'"),
         (
             section("/**/policy_node", "    safety:\n      max_tilt_rad:\n"),
-            "line 4: parameter 'max_tilt_rad' has no value",
+            "line 4: parameter 'safety.max_tilt_rad' has no value",
         ),
         (
             section("/**/policy_node", "    robot: &dog go2\n    record: *dog\n"),
@@ -81,9 +110,6 @@ def test_what_would_be_refused_or_ignored_is_told_with_its_line(write, text, tol
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "# nothing yet\n",
-        "{}\n",
         "/**/policy_node:\n  ros__parameters: {}\n",
         section("/**/drive_node") + section("/**/policy_node", "    safety:\n      max_tilt_rad: 1.0\n    robot: ''\n"),
         section("/right/policy_node") + section("/left/policy_node"),
@@ -168,3 +194,52 @@ def test_ros_refuses_it_as_well(write, text):
         NodeHost("policy_node", ["--ros-args", "--params-file", path])
     with pytest.raises(ConfigFileError):
         read_sections(path)
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("    robot: 2\n", "line 3: parameter 'robot' is '2', expected a text"),
+        ("    cpu: 1.5\n", "line 3: parameter 'cpu' is '1.5', expected a whole number"),
+        ("    cpu: true\n", "parameter 'cpu' is 'true', expected a whole number"),
+        ("    auto_start: 1\n", "parameter 'auto_start' is '1', expected true or false"),
+        ("    auto_start: 'true'\n", "parameter 'auto_start' is 'true', expected true or false"),
+        (
+            "    safety:\n      max_tilt_rad: big\n",
+            "line 4: parameter 'safety.max_tilt_rad' is 'big', expected a number",
+        ),
+        ("    safety.max_tilt_rad: [1.0]\n", "parameter 'safety.max_tilt_rad' is a list, expected a number"),
+        ("    safety.max_tilt: 1.0\n", "line 3: Unknown parameter of policy_node 'safety.max_tilt'. Did you mean"),
+    ],
+)
+def test_what_a_node_would_refuse_at_last_is_told_before_anything_starts(write, parameters, told):
+    pytest.importorskip("rclpy")
+    path = write(section("/**/policy_node", parameters))
+    with pytest.raises(ConfigFileError, match=told) as caught:
+        check_parameters(path, {"/left/policy_node": "policy_node"})
+    assert str(caught.value).startswith(f"Argument 'config': {path}")
+
+
+@pytest.mark.ros
+def test_whole_numbers_and_powers_of_ten_are_numbers_and_others_sections_are_theirs(write):
+    pytest.importorskip("rclpy")
+    good = "    safety.max_tilt_rad: 1\n    map_stale_s: 5e-1\n    use_sim_time: false\n    bundle: '7'\n"
+    path = write(section("/**/policy_node", good) + section("/**/somebody", "    cpu: none of ours\n"))
+    check_parameters(path, {"/policy_node": "policy_node"})
+
+
+@pytest.mark.ros
+def test_the_command_refuses_them_as_well(write, capsys):
+    pytest.importorskip("rclpy")
+    path = write(section("/**/policy_node", "    cpu: fast\n"))
+    assert main(["launch", "robot", "bundle:=b", f"config:={path}"]) == 2
+    assert "parameter 'cpu' is 'fast', expected a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_what_ships_is_what_the_nodes_take(path):
+    pytest.importorskip("rclpy")
+    names = {f"/{name}": name for name in EXECUTABLES}
+    check_parameters(str(path), names)

@@ -22,6 +22,7 @@ from gantry_deploy.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD, ROAD_BROKEN
 from gantry_hardware.cars import car_spec  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_ros import car_commands, convert_car  # noqa: E402
+from gantry_ros.frames import SensorPose  # noqa: E402
 
 BMW = car_spec("bmw_320i")
 STAMP = Time(sec=12, nanosec=500_000_000)
@@ -173,6 +174,69 @@ def test_ranges_that_cannot_be_are_told_apart_from_no_return():
     np.testing.assert_array_equal(convert_car.scan_ranges(scan), expected)
     with pytest.raises(RobotError, match="A scan has 0 ranges"):
         convert_car.scan_ranges(LaserScan(angle_increment=0.1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"range_max": 0.0}, "range_max is 0 m and its range_min 0.1 m"),
+        ({"range_max": 0.1}, "range_max is 0.1 m"),
+        ({"range_max": math.nan}, "range_max is nan m"),
+        ({"range_min": math.nan}, "range_min nan m"),
+        ({"range_min": -math.inf}, "range_min -inf m"),
+        ({"angle_increment": 0.0}, "steps of 0.0 rad"),
+        ({"angle_increment": math.nan}, "steps of nan rad"),
+        ({"angle_increment": math.inf}, "steps of inf rad"),
+        ({"angle_min": math.nan}, "from nan rad"),
+        ({"angle_max": 2.5}, "end at 1 rad, angle_max says 2.5 rad"),
+        ({"angle_increment": -0.5}, "end at -3 rad, angle_max says 1 rad"),
+    ],
+)
+def test_a_scan_whose_numbers_contradict_each_other_is_refused(fields, reason):
+    scan = LaserScan(range_min=0.1, range_max=10.0, angle_min=-1.0, angle_max=1.0, angle_increment=0.5)
+    scan.ranges = [3.0] * 5
+    np.testing.assert_array_equal(convert_car.scan_ranges(scan), [3.0] * 5)
+    for name, value in fields.items():
+        setattr(scan, name, value)
+    with pytest.raises(RobotError) as refused:
+        convert_car.scan_ranges(scan)
+    assert reason in str(refused.value)
+
+
+def test_zero_is_no_reading_whatever_the_smallest_range_is():
+    scan = LaserScan(range_min=0.0, range_max=10.0, angle_increment=0.5)
+    scan.ranges = [0.0, -0.0, 3.0, math.nan]
+    np.testing.assert_array_equal(convert_car.scan_ranges(scan), [math.nan, math.nan, 3.0, math.nan])
+    assert convert_car.scan_text(scan) == "of its 4 ranges 2 are 0, 1 are not a number"
+    scan.range_min, scan.ranges = 0.5, [0.25, 0.0, 3.0]
+    assert convert_car.scan_text(scan) == "of its 3 ranges 1 are 0, 1 are below its range_min of 0.5 m"
+    scan.ranges = [3.0, math.inf]
+    assert convert_car.scan_text(scan) == ""
+
+
+def test_a_scan_of_ours_comes_back_as_it_was():
+    ranges = np.array([0.0, 2.0, 10.0])
+    back = convert_car.scan_ranges(convert_car.scan_message(ranges, -0.5, 0.5, STAMP, 10.0))
+    np.testing.assert_array_equal(back, [-np.inf, 2.0, 10.0])
+
+
+def test_a_scanner_that_is_turned_or_hangs_upside_down_tells_its_angles_in_the_base():
+    scan = LaserScan(range_max=10.0, angle_min=-1.0, angle_max=1.0, angle_increment=0.5)
+    assert convert_car.scan_angles(scan, None, 0.3) == (-1.0, 0.5)
+    turned = SensorPose((0.3, 0.0, 0.1), 0.0, 0.0, 0.5 * math.pi)
+    assert convert_car.scan_angles(scan, turned, 0.3) == (pytest.approx(0.5 * math.pi - 1.0), 0.5)
+    hanging = SensorPose((0.3, 0.0, 0.1), math.pi, 0.0, 0.0)
+    assert convert_car.scan_angles(scan, hanging, 0.3) == (pytest.approx(1.0), -0.5)
+    for pose in (SensorPose((0.3, 0.0, 0.1), 0.0, 0.5, 0.0), SensorPose((-0.3, 0.0, 0.1), 0.0, 0.0, 0.0)):
+        with pytest.raises(RobotError, match=r"expected x 0\.3 m, y 0 m, level or upside down"):
+            convert_car.scan_angles(scan, pose, 0.3)
+
+
+def test_a_path_whose_poses_are_in_another_frame_is_refused():
+    message = convert_car.path_message(ROUTE, STAMP, "odom")
+    message.poses[1].header.frame_id = "map"
+    with pytest.raises(RobotError, match="in frame 'map', expected 'odom'"):
+        convert_car.route_of_path(message, "odom", 6.0, 3.0)
 
 
 @pytest.mark.parametrize(("steering", "speed"), [(0.3, 5.0), (-0.2, 10.0), (0.25, -2.0)])

@@ -14,7 +14,7 @@ pytest.importorskip("rclpy")
 from builtin_interfaces.msg import Time  # noqa: E402
 from geometry_msgs.msg import PoseStamped  # noqa: E402
 from rclpy.serialization import deserialize_message, serialize_message  # noqa: E402
-from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField  # noqa: E402
+from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField, RegionOfInterest  # noqa: E402
 
 from gantry_deploy.goals import Goal  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
@@ -69,6 +69,118 @@ def test_a_calibration_survives_the_wire_and_an_empty_one_is_refused():
     assert convert_map.intrinsics(raw) == (4, 2, 3.0, 3.5, 1.5, 0.5)
     with pytest.raises(MappingError, match="not calibrated"):
         convert_map.intrinsics(CameraInfo(width=4, height=2))
+
+
+def full(**changes):
+    """A sensor of 96 x 54 pixels, rectified."""
+    message = CameraInfo(width=96, height=54, p=[57.0, 0.0, 48.0, 0.0, 0.0, 58.0, 27.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return message
+
+
+def test_binning_and_a_region_of_interest_count():
+    assert convert_map.intrinsics(full(binning_x=2, binning_y=2)) == (48, 27, 28.5, 29.0, 24.0, 13.5)
+    assert convert_map.intrinsics(full(binning_x=1, binning_y=0)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
+    assert convert_map.intrinsics(full(binning_x=3, binning_y=2)) == (32, 27, 19.0, 29.0, 16.0, 13.5)
+    region = RegionOfInterest(x_offset=16, y_offset=7, width=64, height=40)
+    assert convert_map.intrinsics(full(roi=region)) == (64, 40, 57.0, 58.0, 32.0, 20.0)
+    assert convert_map.intrinsics(full(roi=region, binning_x=2, binning_y=2)) == (32, 20, 28.5, 29.0, 16.0, 10.0)
+    whole = RegionOfInterest(do_rectify=True)  # all zero: the whole sensor
+    assert convert_map.intrinsics(full(roi=whole)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
+    with pytest.raises(MappingError, match=r"64 x 40 pixels at 40, 7 is not part of its 96 x 54"):
+        convert_map.intrinsics(full(roi=RegionOfInterest(x_offset=40, y_offset=7, width=64, height=40)))
+
+
+def test_a_point_is_at_the_same_place_in_a_cut_and_binned_image():
+    """A point in space, by the full sensor's pixel and by that of the reduced image: cut first, then reduced."""
+    _, _, fx, fy, cx, cy = convert_map.intrinsics(full())
+    point = np.array([0.3, -0.2, 1.5])
+    u, v = fx * point[0] / point[2] + cx, fy * point[1] / point[2] + cy
+    region = RegionOfInterest(x_offset=16, y_offset=7, width=64, height=40)
+    _, _, fx, fy, cx, cy = convert_map.intrinsics(full(roi=region, binning_x=4, binning_y=2))
+    assert fx * point[0] / point[2] + cx == pytest.approx((u - 16) / 4)
+    assert fy * point[1] / point[2] + cy == pytest.approx((v - 7) / 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "reason"),
+    [
+        (
+            {"p": [0.0] * 12, "k": [3.0, 0.0, 1.0, 0.0, 3.0, 1.0, 0.0, 0.0, 1.0], "d": [0.1, 0.0]},
+            RobotError,
+            "distorts",
+        ),
+        ({"p": [0.0] * 12, "k": [3.0, 0.0, 1.0, 0.0, 3.0, 1.0, 0.0, 0.0, 1.0], "d": [np.nan]}, RobotError, "distorts"),
+        ({"p": [57.0, 9.0, 48.0, 0.0, 0.0, 58.0, 27.0, 0.0, 0.0, 0.0, 1.0, 0.0]}, MappingError, "skewed by 9"),
+        ({"p": [57.0, 0.0, np.nan, 0.0, 0.0, 58.0, 27.0, 0.0, 0.0, 0.0, 1.0, 0.0]}, MappingError, "not calibrated"),
+        ({"p": [57.0, 0.0, 48.0, 0.0, 0.0, -58.0, 27.0, 0.0, 0.0, 0.0, 1.0, 0.0]}, MappingError, "not calibrated"),
+    ],
+)
+def test_what_is_no_calibration_of_a_straight_picture_is_refused(changes, error, reason):
+    with pytest.raises(error, match=reason):
+        convert_map.intrinsics(full(**changes))
+
+
+def test_a_rectified_cameras_distortion_is_that_of_its_raw_pictures():
+    assert convert_map.intrinsics(full(d=[0.1, -0.2, 0.0, 0.0, 0.0]))[2] == 57.0
+
+
+def test_depth_in_another_unit_than_its_encoding_says_is_refused():
+    pixels = np.array([[0.0, 1500.0], [np.nan, 2500.0]], dtype="<f4")
+    message = Image(height=2, width=2, encoding="32FC1", step=8, data=array("B", pixels.tobytes()))
+    with pytest.raises(RobotError, match=r"are 1500 or more, expected metres"):
+        convert_map.depth_image(message)
+    pixels = np.array([[0.0, 1.5], [np.inf, 5000.0]], dtype="<f4")  # one wild pixel among good ones
+    message.data = array("B", pixels.tobytes())
+    assert convert_map.depth_image(message)[0, 1] == 1.5
+    message = Image(height=1, width=2, encoding="mono16", step=4, data=array("B", np.array([0, 750], "<u2").tobytes()))
+    np.testing.assert_allclose(convert_map.depth_image(message), [[0.0, 0.75]])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cloud_of_any_layout_is_read(seed):
+    """Order, offsets, types and padding of fields and rows, both byte orders, against numpy's own view."""
+    rng = np.random.default_rng(seed)
+    order = ">" if rng.random() < 0.5 else "<"
+    names = rng.permutation(["x", "y", "z", "intensity", "ring", "time"]).tolist()
+    kinds = {"intensity": ("f4", 7), "ring": ("u2", 4), "time": ("u4", 6)}
+    kinds |= {name: (("f4", 7), ("f8", 8))[int(rng.integers(2))] for name in "xyz"}
+    offsets, end = [], 0
+    for name in names:
+        end += int(rng.integers(0, 5))
+        offsets.append(end)
+        end += int(kinds[name][0][1])
+    step = end + int(rng.integers(0, 7))
+    rows, cols, pad = int(rng.integers(1, 4)), int(rng.integers(1, 6)), int(rng.integers(0, 9))
+    formats = [order + kinds[name][0] for name in names]
+    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": step})
+    points = np.zeros((rows, cols), dtype)
+    for name in names:
+        points[name] = rng.integers(0, 9, (rows, cols))
+    raw = points.view(np.uint8).reshape(rows, cols * step)
+    raw = np.concatenate([raw, np.full((rows, pad), 255, np.uint8)], axis=1)
+    message = PointCloud2(height=rows, width=cols, point_step=step, row_step=cols * step + pad)
+    message.is_bigendian, message.data = order == ">", array("B", raw.tobytes())
+    message.fields = [
+        PointField(name=name, offset=offset, datatype=kinds[name][1], count=1)
+        for name, offset in zip(names, offsets, strict=True)
+    ]
+    expected = np.stack([points[name].astype(float).ravel() for name in "xyz"], axis=-1)
+    np.testing.assert_array_equal(convert_map.cloud_points(message), expected, err_msg=f"seed {seed}")
+    message.data = message.data[: len(message.data) - pad - 1]  # a byte of the last point is missing
+    with pytest.raises(RobotError, match="bytes"):
+        convert_map.cloud_points(message)
+
+
+def test_an_empty_cloud_holds_no_point_and_one_of_integers_is_refused():
+    message = convert_map.map_message(MapSnapshot(np.zeros((2, 2)), np.ones((2, 2)), (0.0, 0.0), 0.1), STAMP, "odom")
+    for height, width in ((0, 0), (1, 0), (0, 5)):
+        message.height, message.width, message.row_step, message.data = height, width, 16 * width, array("B")
+        assert convert_map.cloud_points(message).shape == (0, 3)
+    message.fields[0].datatype = PointField.INT16
+    with pytest.raises(RobotError, match="no floating-point field x"):
+        convert_map.cloud_points(message)
 
 
 @pytest.mark.parametrize("far_m", [0.0, 123.4, -2000.0])

@@ -18,15 +18,10 @@ pytest.importorskip("rclpy")
 
 from gantry_deploy.bench_ros import measure_ros_loop  # noqa: E402
 from gantry_deploy.contract import CarrotSpec  # noqa: E402
-from gantry_deploy.perception import MapLimits, WindowCutter  # noqa: E402
+from gantry_deploy.explained import explained_windows  # noqa: E402
 from gantry_deploy.recording import read_recording  # noqa: E402
-from gantry_deploy.ros_messages import map_of_points  # noqa: E402
 from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import RobotState  # noqa: E402
-from gantry_mapping.config import MappingCfg  # noqa: E402
-from gantry_mapping.pipeline import MappingPipeline  # noqa: E402
-from gantry_mapping.snapshot import cfg_of, load_snapshot  # noqa: E402
 from gantry_ros.availability import child_environment  # noqa: E402
 
 GO2 = robot_spec("go2")
@@ -114,40 +109,11 @@ def test_camera_mapping_policy_and_operator_cross_and_the_recording_explains_wha
     page = Path(tmp_path / "out" / "report.html").read_text()
     assert page.count("data:image/png") == 3
     recording = read_recording(walk["recording"])
-    explained = explained_windows(recording, given.contract)
-    assert len(explained) > 10
-    assert max(explained) < 1e-5
-
-
-def explained_windows(recording, contract):
-    """How far the window in an observation is from the one that the recorded map gives, at ticks where both are new."""
-    from gantry_sim.gaze import map_columns
-
-    columns, _ = map_columns(contract)
-    cutter = WindowCutter(contract, MapLimits())
-    odom, seen, maps = recording["/odom"], recording["/policy/observation"], recording["/elevation_map"]
-    differences = []
-    for time_s, points in zip(maps["time_s"], maps["points"], strict=True):
-        row, pose = np.searchsorted(seen["time_s"], time_s), np.searchsorted(odom["time_s"], time_s)
-        if row == len(seen["time_s"]) or seen["time_s"][row] != time_s:
-            continue
-        snapshot = map_of_points(points)
-        pipeline = MappingPipeline(cfg_of(MappingCfg(cameras=()), snapshot), None, np.zeros((1, 1)))
-        load_snapshot(pipeline.map, snapshot)
-        state = RobotState(
-            stamp_s=0.0,
-            joint_pos_rad=GO2.array("default_rad"),
-            joint_vel_rad_s=np.zeros(12),
-            joint_effort_nm=np.zeros(12),
-            quat_base_to_world_wxyz=odom["quat_base_to_world_wxyz"][pose],
-            ang_vel_base_in_base_rad_s=np.zeros(3),
-            lin_acc_base_in_base_m_s2=np.zeros(3),
-            pos_base_in_world_m=odom["pos_base_in_world_m"][pose],
-            lin_vel_base_in_base_m_s=np.zeros(3),
-        )
-        found = cutter.cut(pipeline, state, 0.0).ravel()
-        differences.append(float(np.abs(found - seen["data"][row][columns]).max()))
-    return differences
+    explained = explained_windows(recording)
+    assert len(explained.time_s) == len(recording["/policy/observation"]["time_s"]) > 50
+    assert explained.news.sum() > 10
+    assert explained.worst < 1e-5
+    assert (walk["explained_windows"], walk["explained_difference"]) == (len(explained.time_s), explained.worst)
 
 
 def test_the_loop_on_ros_leaves_its_statistics(tmp_path):

@@ -7,19 +7,16 @@ import math
 import os
 import py_compile
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from gantry_bringup import processes
 from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
-from gantry_bringup.processes import NodeGroup, node_command
+from gantry_bringup.processes import node_command
 from gantry_deploy.cli.main import main
 from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -50,7 +47,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
     profile = tmp_path / "dds.xml"
     profile.write_text("<profiles/>")
     config = tmp_path / "config.yaml"
-    config.write_text("")
+    config.write_text("/**:\n  ros__parameters: {}\n")
     given = {
         "bundle": "b",
         "robot": "go2",
@@ -280,98 +277,6 @@ def test_a_misspelt_launch_is_answered_with_the_near_miss(capsys):
     assert "Did you mean 'sim_walk'?" in capsys.readouterr().err
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A Python package whose executables are the sources given to it; they say "up" when they run."""
-    folder = tmp_path / "fake_nodes"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    (folder / "__main__.py").write_text("import runpy, sys; runpy.run_module('fake_nodes.' + sys.argv[1])")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-    def add(name: str, source: str) -> NodeSpec:
-        (folder / f"{name}.py").write_text(f"import os, signal, sys, time\n{source}\n")
-        return NodeSpec("fake_nodes", name, name)
-
-    return add
-
-
-POLITE = (
-    "print('up', flush=True)\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('bye')\n    sys.exit(0)"
-)
-
-
-def after(marker: Path) -> str:
-    """Source that waits until the other node has said that it is ready."""
-    return f"while not os.path.exists({str(marker)!r}):\n    time.sleep(0.01)\n"
-
-
-def ready(marker: Path) -> str:
-    """Source that tells the other node so."""
-    return f"open({str(marker)!r}, 'w').close()\n"
-
-
-def test_when_one_node_ends_all_end_and_its_exit_code_is_the_result(package, tmp_path):
-    log, marker = tmp_path / "log", tmp_path / "ready"
-    polite = (
-        f"try:\n    {ready(marker)}    print('up', flush=True)\n    time.sleep(60)\n" + POLITE.partition("60)\n")[2]
-    )
-    with log.open("w") as stream:
-        group = NodeGroup([package("stays", polite), package("fails", after(marker) + "sys.exit(3)")], stream)
-        assert group.run() == 3
-    assert group.exit_codes() == {"stays": 0, "fails": 3}
-    lines = log.read_text().splitlines()
-    assert "stays | bye" in lines
-    assert "fails | ended with 3; stopping the rest" in lines
-
-
-def test_a_node_that_ignores_every_request_is_killed(package, tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE_S", 0.3)
-    marker = tmp_path / "ready"
-    deaf = "for n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\n"
-    with (tmp_path / "log").open("w") as stream:
-        group = NodeGroup(
-            [package("deaf", deaf + ready(marker) + "time.sleep(60)"), package("ends", after(marker))], stream
-        )
-        assert group.run() == 128 + signal.SIGKILL
-    assert group.exit_codes() == {"deaf": -signal.SIGKILL, "ends": 0}
-
-
-def launcher(package_spec: NodeSpec, log: Path) -> subprocess.Popen[str]:
-    source = (
-        "import sys\nfrom gantry_bringup.description import NodeSpec\nfrom gantry_bringup.processes import NodeGroup\n"
-        f"sys.exit(NodeGroup([NodeSpec('fake_nodes', '{package_spec.executable}', 'node')]).run())"
-    )
-    with log.open("w") as stream:
-        return subprocess.Popen([sys.executable, "-c", source], stdout=stream, stderr=subprocess.STDOUT, text=True)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_node_outlives_the_launcher_however_it_ends(package, tmp_path, number):
-    log = tmp_path / "log"
-    spec = package("node", "print('pid', os.getpid(), flush=True)\n" + POLITE)
-    parent = launcher(spec, log)
-    deadline_s = time.monotonic() + 30.0
-    while "up" not in log.read_text():
-        assert time.monotonic() < deadline_s, log.read_text()
-        time.sleep(0.02)
-    pid = int(log.read_text().split("pid ")[1].split()[0])
-    assert alive(pid)
-    os.kill(parent.pid, number)
-    parent.wait(30.0)
-    while alive(pid):
-        assert time.monotonic() < deadline_s, "the node is still there"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("path", sorted(LAUNCH_FILES.glob("*.py")), ids=lambda path: path.name)
 def test_a_launch_file_compiles_and_names_a_description(path, tmp_path):
     py_compile.compile(str(path), cfile=str(tmp_path / "compiled"), doraise=True)
@@ -494,3 +399,30 @@ def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
     )
     assert "Goal reached." in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_a_recording_on_a_full_disk_fails_the_launch_and_not_the_robot(bundles, tmp_path):
+    pytest.importorskip("rclpy")
+    from gantry_ros.testing import isolated_environment
+
+    record, config = tmp_path / "walk.mcap", tmp_path / "config.yaml"
+    record.symlink_to("/dev/full")
+    config.write_text(
+        "/**/policy_node:\n  ros__parameters:\n    safety.stand_duration_s: 0.2\n    safety.state_timeout_s: 0.5\n"
+        "    safety.max_missed_deadlines: 1000\n"
+    )
+    arguments = [f"bundle:={bundles / 'good'}", "backend:=mock", "drive:=true", "profile:=1:0.5,0,0"]
+    arguments += [f"config:={config}", f"record:={record}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_walk", *arguments],
+        env={**os.environ, **isolated_environment()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Profile done." in done.stdout, done.stdout + done.stderr
+    assert f"The recording {record} ended early after 0 ticks: No space left on device." in done.stdout
+    assert done.returncode == 1
+    assert "Done: every node ended well." not in done.stdout

@@ -6,13 +6,15 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 pytestmark = [pytest.mark.ros, pytest.mark.timed]
 pytest.importorskip("rclpy")
 
-from gantry_deploy.safety import SafetyConfig  # noqa: E402
+from gantry_deploy.recording import read_recording  # noqa: E402
+from gantry_deploy.safety import Mode  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -20,48 +22,33 @@ CONTROL_PERIOD_S = 0.02
 DAMPED_WITHIN_S = 0.1
 
 
-def test_a_killed_robot_is_damped_within_two_periods_of_the_timeout(new_rig, tmp_path, bundles):
-    """A loop that is late by its making is late every time; of three losses, a busy machine spoils some, not all."""
-    timeout_s = SafetyConfig().state_timeout_s
-    limit_s = timeout_s + 2 * CONTROL_PERIOD_S
-    reactions_s, arrivals_s = [], []
-    for attempt in range(3):
-        with new_rig() as rig:
-            times_s, killed_s = lose_robot(rig, bundles / "good", tmp_path / f"statistics{attempt}.json", timeout_s)
-            braking_s = first_braking_s(rig.operator, killed_s)
-        last_state_s, found_s, sent_s = times_s
-        assert found_s - last_state_s > timeout_s
-        assert found_s < sent_s
-        reactions_s.append(sent_s - last_state_s)
-        arrivals_s.append(braking_s - killed_s)
-        if reactions_s[-1] < limit_s and arrivals_s[-1] < DAMPED_WITHIN_S:
-            break
-    assert min(reactions_s) < limit_s, "from the last state received to the first damping command sent"
-    assert min(arrivals_s) < DAMPED_WITHIN_S, "from the robot's end to the first damping command on the wire"
-
-
-def lose_robot(rig, bundle, statistics, timeout_s):
-    """Kill a walking robot.
-
-    Returns:
-        The node's own times of the last state, the fault and the first damping command; when the robot was killed.
-    """
-    with (
-        rig.robot() as robot,
-        rig.policy(bundle, safety__state_timeout_s=timeout_s, statistics=str(statistics)) as policy,
-    ):
-        rig.bring_to_policy()
+def test_a_killed_robot_is_damped_in_the_first_turn_after_the_timeout(own_rig, tmp_path, bundles):
+    """Counted in turns of the loop, which a busy machine makes fewer of; how long it took is told and not judged."""
+    timeout_s, recording, statistics = 0.5, tmp_path / "loss.mcap", tmp_path / "statistics.json"
+    given = {"safety__state_timeout_s": timeout_s, "record": str(recording), "statistics": str(statistics)}
+    with own_rig.robot() as robot, own_rig.policy(bundles / "good", **given) as policy:
+        own_rig.bring_to_policy()
         killed_s = time.monotonic()
         robot.kill()
-        values = rig.operator.wait_for("policy_node", mode="DAMP", damped_code="stale_state")
+        values = own_rig.operator.wait_for("policy_node", mode="DAMP", damped_code="stale_state")
         assert policy.stop() == 1
-    assert "ms old, allowed are 50 ms" in values["damped because"]
+    assert "ms old, allowed are 500 ms" in values["damped because"]
     assert "Mode DAMP: The robot's state is" in policy.output
     damped = json.loads(statistics.read_text())["damped"]
     assert damped["code"] == "stale_state"
     assert damped["reaction_s"] == damped["sent_s"] - damped["state_s"]
     assert float(values["damped: last state to damping sent ms"]) == pytest.approx(damped["reaction_s"] * 1e3)
-    return (damped["state_s"], damped["fault_s"], damped["sent_s"]), killed_s
+    status = read_recording(recording)["/gantry/status"]
+    turn = int(np.searchsorted(status["time_s"], damped["fault_s"] - 1e-4))
+    assert status["time_s"][turn] == pytest.approx(damped["fault_s"], abs=1e-4)
+    assert [str(mode) for mode in status["mode"][turn - 1 : turn + 1]] == [Mode.POLICY.value, Mode.DAMP.value]
+    before_s, found_s = status["time_s"][turn - 1 : turn + 1] - damped["state_s"]
+    assert before_s <= timeout_s + 1e-4, "the turn before could have known"
+    assert timeout_s < found_s + 1e-4
+    arrived_s = first_braking_s(own_rig.operator, killed_s) - killed_s
+    print(
+        f"damping sent {damped['reaction_s']:.3f} s after the last state, on the wire {arrived_s:.3f} s after the end"
+    )
 
 
 def first_braking_s(operator, after_s):

@@ -28,6 +28,7 @@ from gantry_mapping.grid import WINDOW_SMALL  # noqa: E402
 from gantry_mapping.pipeline import MappingPipeline  # noqa: E402
 from gantry_mapping.snapshot import cfg_of, load_snapshot  # noqa: E402
 from gantry_ros import convert, convert_map, topics  # noqa: E402
+from gantry_ros.depth_publisher import CAMERA_FRAME  # noqa: E402
 from gantry_ros.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
@@ -82,7 +83,7 @@ class Player:
 
     def introduce(self, node):
         """Topics overtake each other: an image that comes before its calibration cannot be used."""
-        message = convert_map.camera_info_message(CAMERA, convert_map.stamp_from_s(0.0), "eye")
+        message = convert_map.camera_info_message(CAMERA, convert_map.stamp_from_s(0.0), CAMERA_FRAME)
         repeat(lambda: self.infos.publish(message), lambda: "Camera of 48 x 27 pixels" in node.output, "the camera")
 
     def say_pose(self, stamp_s, pos, quat):
@@ -94,8 +95,8 @@ class Player:
 
     def show(self, stamp_s, image):
         stamp = convert_map.stamp_from_s(stamp_s)
-        self.infos.publish(convert_map.camera_info_message(CAMERA, stamp, "eye"))
-        self.images.publish(convert_map.depth_image_message(image, stamp, "eye"))
+        self.infos.publish(convert_map.camera_info_message(CAMERA, stamp, CAMERA_FRAME))
+        self.images.publish(convert_map.depth_image_message(image, stamp, CAMERA_FRAME))
 
     def play(self, stamp_s, pos, quat, image):
         """Send a frame and its pose, again if need be, which changes nothing; returns the map that comes of it."""
@@ -151,9 +152,9 @@ def test_clouds_make_a_map_too(rig, player):
     rays = CAMERA.rays_in_camera(np.zeros(1))
     points = (rays * depth(0).reshape(-1, 1)).astype("<f4")
     message = PointCloud2(height=1, width=len(points), point_step=12, row_step=12 * len(points))
-    message.fields = convert_map.map_message(some_map(), convert_map.stamp_from_s(0.0), "eye").fields[:3]
+    message.fields = convert_map.map_message(some_map(), convert_map.stamp_from_s(0.0), CAMERA_FRAME).fields[:3]
     message.data.frombytes(points.tobytes())
-    message.header.frame_id, message.header.stamp = "lidar", convert_map.stamp_from_s(500.0)
+    message.header.frame_id, message.header.stamp = CAMERA_FRAME, convert_map.stamp_from_s(500.0)
     with rig.process("mapping_node", input="points") as node:
 
         def play():

@@ -13,6 +13,7 @@ pytest.importorskip("rclpy")
 
 from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
 from gantry_ros import __main__ as entries  # noqa: E402
+from gantry_ros import availability  # noqa: E402
 from gantry_ros.sim_node import run_node  # noqa: E402
 
 
@@ -70,7 +71,7 @@ def test_ros_that_makes_an_error_of_its_own_of_an_interruption_was_interrupted(c
         except KeyboardInterrupt as error:
             raise GantryError("rclpy cannot load its libraries (initialization failed).") from error
 
-    monkeypatch.setattr(entries, "require_ros", load)
+    monkeypatch.setattr(availability, "require_ros", load)
     assert entries.start("policy_node", []) == 0
     assert capsys.readouterr().err == "policy_node: interrupted while loading\n"
 
@@ -79,6 +80,6 @@ def test_ros_that_cannot_be_loaded_is_refused(capsys, monkeypatch):
     def load():
         raise GantryError("ROS 2 is not installed in this Python.")
 
-    monkeypatch.setattr(entries, "require_ros", load)
+    monkeypatch.setattr(availability, "require_ros", load)
     assert entries.start("policy_node", []) == 2
     assert capsys.readouterr().err == "policy_node: ROS 2 is not installed in this Python.\n"

@@ -145,7 +145,7 @@ def test_an_environment_that_raises_is_named_once(goals):
 def test_numbers_that_are_not_finite_do_not_reach_the_learner(goals):
     env = goals(2, env_kwargs={"noise": float("nan")})
     with pytest.raises(
-        GymEnvError, match="failed in the reset of environment 0: a number of the observation is not fin"
+        GymEnvError, match=r"failed in the reset of environment 0: the observation.s .robot/pos.: number 0 is nan"
     ):
         env.reset()
     fresh = goals(1)

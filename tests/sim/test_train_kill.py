@@ -126,7 +126,9 @@ def training(tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_to_the_end(training):
-    dice = random.Random()
+    seed = int(os.environ.get("GANTRY_TEST_SEED", random.randrange(2**32)))
+    print(f"GANTRY_TEST_SEED={seed}")
+    dice = random.Random(seed)
     training.begin()
     # The first kill hits the start, when there may be no checkpoint yet: the run begins again.
     assert training.wait_until((training.folder / "config.json").exists), training.output()

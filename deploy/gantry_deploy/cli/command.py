@@ -131,7 +131,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, Enum):
         return jsonable(value.value)
     if type(value).__module__.partition(".")[0] == "numpy":  # Without importing it for a result that has none of it.
-        return jsonable(value.tolist())
+        return jsonable(getattr(value, "tolist")())  # noqa: B009 - of an array or one number of it
     if isinstance(value, (list, tuple, set, frozenset)):
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

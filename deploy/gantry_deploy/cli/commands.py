@@ -40,8 +40,8 @@ RUN = Command(
     run=later("gantry_deploy.cli.run:run"),
     description=(
         "Stand up, let the policy follow a command for a while, stand again, then damp and let go. Exit code 1 if a "
-        "fault damped the robot on the way; Ctrl-C damps it at once. A robot that is not simulated moves with --yes "
-        "only, and not while somebody else commands it."
+        "fault damped the robot on the way, or the recording ended early; Ctrl-C damps it at once. A robot that is not "
+        "simulated moves with --yes only, and not while another node commands it."
     ),
     epilog=(
         "examples:\n"

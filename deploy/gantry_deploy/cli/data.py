@@ -23,7 +23,7 @@ from gantry_deploy.cli.command import (
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.locate import near_miss
-from gantry_hardware.backends import SIMULATED, backend_names, make_backend
+from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.whole_files import write_whole
@@ -108,7 +108,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     features = {}
     for name, feature in dataset.info.features.items():
         features[name] = {"dtype": feature.dtype, "shape": list(feature.shape), "names": feature.names}
-        features[name] |= {"kind": feature.kind, "unit": feature.unit}
+        features[name] |= {"kind": feature.kind, "unit": feature.unit, "units": list(feature.units)}
         features[name] |= {key: stats[name][key] for key in ("min", "max", "mean", "std") if key in stats.get(name, {})}
     return {
         "path": str(dataset.folder),
@@ -160,7 +160,8 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
         ]
         names = "" if dataset.info.features[name].is_image else ", ".join(feature["names"] or ())
         shape = "x".join(map(str, feature["shape"]))
-        table.add_row(Text(name), feature["dtype"], shape, feature["unit"], *ends, Text(names))
+        unit = ", ".join(dict.fromkeys(filter(None, feature["units"]))) or feature["unit"]
+        table.add_row(Text(name), feature["dtype"], shape, Text(unit), *ends, Text(names))
     console.print(table)
 
 
@@ -231,7 +232,10 @@ def _show(dataset: Dataset, episode: int, key: str) -> dict[str, Any]:
 
 def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     """Send the episode's actions to a robot."""
-    from gantry_deploy.dataset.replay import joint_targets, replay_episode
+    from gantry_deploy.dataset.checksums import require_checksums
+    from gantry_deploy.dataset.motion import motion_of
+    from gantry_deploy.dataset.notes import read_notes
+    from gantry_deploy.dataset.replay import replay_episode
     from gantry_deploy.interrupts import interrupt_on_terminate
 
     backend = choose("robot backend", args.backend, backend_names())
@@ -239,13 +243,17 @@ def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     if name is None:
         raise UsageError("The dataset does not say of which robot it is; nothing is sent.")
     spec = robot_spec(name)
-    joint_targets(dataset, args.episode, spec, args.feature)  # Before anything is opened.
-    if backend not in SIMULATED and not args.yes:
+    require_checksums(args.folder)
+    motion_of(dataset, args.episode, spec, args.feature)  # Before anything is opened.
+    if not args.yes and moves_metal(backend):
         raise UsageError(
             f"Backend '{backend}' may move a real robot: it would go to the first pose and repeat the episode by "
             "itself. Give --yes if it has room and somebody is at the emergency stop."
         )
     options = dict(args.option) | ({"realtime": True} if args.real_time else {})
+    notes = read_notes(args.folder)
+    if backend == "workbench" and notes is not None:
+        options.setdefault("task", notes["task"])
     robot = make_backend(backend, spec, **options)
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
@@ -284,9 +292,10 @@ _CHECK_TEXT = (
     "every finding with its place and what to do. Exit code 1 if there is any."
 )
 _REPLAY_TEXT = (
-    "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Only actions "
-    "that are joint positions of the very robot are sent: it moves slowly to the first, then follows at the dataset's "
-    "rate, and is damped at the end."
+    "Show an episode's numbers as curves, write a film of it, or send its actions to a robot once more. Sent are joint "
+    "positions, and an arm's steps that `gantry collect` recorded, of the very robot: it moves slowly to the first "
+    "pose, then follows at the dataset's rate. At the end it is damped; an arm holds its last target. Objects lie "
+    "where the simulation lays them, not where they lay."
 )
 _REPLAY_EPILOG = (
     "examples:\n"

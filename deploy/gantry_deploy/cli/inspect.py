@@ -138,7 +138,8 @@ def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
             "robot": f"{contract.robot}, {contract.rate_hz:g} Hz" + (", fits the one installed here" if fits else ""),
             "network": f"{contract.observation_size} -> {contract.action_size}, {size_kib:.0f} KiB of ONNX"
             + (f", recurrent: {', '.join(contract.recurrent)}" if contract.recurrent else ""),
-            "normalization": contract.normalization,
+            "network input": "scale * clip(value) of each term below; further normalisation is "
+            + contract.normalization,
             "manifest": f"{len(result['files'])} files, every SHA-256 verified; {bundle.signature_text}",
             "golden data": ", ".join(f"{name} {'x'.join(map(str, s))}" for name, s in result["golden"].items()),
             **({} if fits else {"WARNING": result["robot_check"]}),

@@ -25,6 +25,7 @@ from gantry_deploy.cli.discovery import (
     load_commands,
     missing_module_text,
 )
+from gantry_deploy.cli.failures import explained
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.interrupts import EXIT_INTERRUPTED, Interrupts, remembering_interrupts
 from gantry_hardware.errors import GantryError, unknown_name_text
@@ -103,6 +104,8 @@ def _explain(error: Exception, show_traceback: bool) -> int:
         return _refuse(f"{error.strerror}{place}.", show_traceback)
     if isinstance(error, ModuleNotFoundError) and extra_of_module(error.name or "") is not None:
         return _refuse(f"{missing_module_text(error)}.", show_traceback)
+    if text := explained(error):
+        return _refuse(text, show_traceback)
     raise error
 
 

@@ -37,9 +37,13 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyMachine
 from gantry_deploy.safety_config import safety_config
 from gantry_hardware.backend import Robot
-from gantry_hardware.backends import SIMULATED, backend_names, make_backend
+from gantry_hardware.backends import backend_names, make_backend, moves_metal
+from gantry_hardware.bounds import finite
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
+
+MIN_DURATION_S, MAX_DURATION_S = 0.001, 30 * 86400.0
+"""Shortest and longest time under the policy that may be asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,22 +94,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for."""
-    if args.backend is not None:
-        choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
+    _check(args)
     bundle = open_bundle(args)
     contract = bundle.contract
     args.backend = args.backend or _usual_backend(contract)
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
-    if not args.duration > 0:
-        raise UsageError(f"--duration is {args.duration}, expected more than 0 seconds.")
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
     options = _options(args, contract)
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
     refuse_roadless(contract, backend)
-    if backend not in SIMULATED and not args.yes:
+    if not args.yes and moves_metal(backend):
         raise _asks_for_yes(backend, contract, args.duration)
     mapping = None if args.mapping is None else _mapping(args.mapping)
     robot = make_backend(backend, spec, **options)
@@ -141,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
+    lost = None if recorder is None else recorder.failure
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = robot.outcome if isinstance(robot, RoadTeller) else None
@@ -148,7 +150,14 @@ def run(args: argparse.Namespace) -> int:
         result |= {"task_done": session.done_after_s is not None, "task_done_after_s": session.done_after_s}
     _print_summary(result)
     emit_result(args, result)
-    return 0 if session.completed else 1
+    return 0 if session.completed and lost is None else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can be refused before anything is loaded."""
+    if args.backend is not None:
+        choose("robot backend", args.backend, backend_names())
+    finite("--duration", args.duration, MIN_DURATION_S, MAX_DURATION_S, UsageError)
 
 
 def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> UsageError:
@@ -283,4 +292,6 @@ def _print_summary(result: dict[str, Any]) -> None:
     recording = result["recording"]
     if recording is not None:
         print(f"recorded {recording['written']} ticks to {recording['path']}, {recording['dropped']} dropped")
-    print("completed" if result["completed"] else "NOT completed")
+    ended = "completed" if result["completed"] else "NOT completed"
+    failure = None if recording is None else recording["failure"]
+    print(ended if failure is None else f"{ended}, but the recording is NOT complete: {failure}")

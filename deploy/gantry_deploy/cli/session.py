@@ -62,7 +62,7 @@ class WalkSession:
         self._mode_since_s = 0.0
         self._mode: Mode | None = None
         self._news_s = 0.0
-        self._errors: list[tuple[float, float]] = []
+        self._error_sums, self._error_count = np.zeros(2), 0
         self._last_state: RobotState | None = None
         runner = controller.runner
         self._walks = runner is None or (runner.contract.arm is None and runner.contract.drive is None)
@@ -94,9 +94,9 @@ class WalkSession:
 
     def tracking(self) -> dict[str, float] | None:
         """Mean errors under the policy against the command as limited to the trained range; None without odometry."""
-        if not self._errors:
+        if not self._error_count:
             return None
-        planar, yaw = np.mean(np.array(self._errors), axis=0)
+        planar, yaw = self._error_sums / self._error_count
         return {"lin_vel_error_m_s": float(planar), "yaw_rate_error_rad_s": float(yaw)}
 
     def _source(self, time_s: float) -> NDArray[np.float64] | None:
@@ -158,7 +158,8 @@ class WalkSession:
             return
         velocity, yaw_rate = state.lin_vel_base_in_base_m_s, state.ang_vel_base_in_base_rad_s[2]
         planar = float(np.hypot(*(velocity[:2] - step.command[:2])))
-        self._errors.append((planar, abs(float(yaw_rate - step.command[2]))))
+        self._error_sums += (planar, abs(float(yaw_rate - step.command[2])))
+        self._error_count += 1
 
     def _tell_news(self, report: TickReport) -> None:
         if report.time_s - self._news_s < NEWS_EVERY_S:

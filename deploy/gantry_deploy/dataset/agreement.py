@@ -5,10 +5,9 @@ One comparison for every learner, for runs that are continued and for datasets t
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gantry_deploy.dataset.notes import read_notes, recorded_contract
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.json_file import as_plain
 
 _LOG = logging.getLogger("gantry.dataset")
 _COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "arm")
@@ -164,7 +164,7 @@ def _compare_notes(dataset: Dataset, expected: Expected, differences: list[str],
 
 def _meaning(contract: PolicyContract) -> dict[str, Any]:
     """What is compared of a contract, as plain data; cameras are compared by the pictures themselves."""
-    data = json.loads(contract.to_json())
+    data = as_plain(asdict(contract))
     if isinstance(data.get("arm"), dict):
         data["arm"].pop("cameras", None)
     return {name: data.get(name) for name in _COMPARED}

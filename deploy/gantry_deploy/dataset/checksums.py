@@ -71,11 +71,12 @@ class Checksums:
             return None
         data = read_json(path)
         files, before = data.get("sha256"), data.get("before", {})
-        fine = isinstance(files, dict) and all(isinstance(value, str) for value in files.values())
-        fine = fine and isinstance(before, dict) and all(isinstance(value, list) for value in before.values())
-        if not fine:
+        if not isinstance(files, dict) or not isinstance(before, dict):
             raise DatasetError(f"{path} holds something else than checksums by file.")
-        return cls(files, {name: tuple(map(str, old)) for name, old in before.items()})
+        if not all(isinstance(old, list) for old in before.values()):
+            raise DatasetError(f"{path}: before holds something else than lists of checksums by file.")
+        texts = {name: str(value) for name, value in files.items()}
+        return cls(texts, {name: tuple(map(str, old)) for name, old in before.items()})
 
     @classmethod
     def of(cls, folder: Path) -> Checksums:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gantry_deploy.dataset.features import Feature
 from gantry_deploy.dataset.layout import read_json
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.json_file import as_plain
 
 NOTES, CARD = "gantry.json", "README.md"
 NOTES_VERSION = 2
@@ -23,8 +25,8 @@ def make_notes(task: str, env: Mapping[str, Any], contract: PolicyContract) -> d
     return {
         "version": NOTES_VERSION,
         "task": task,
-        "env": json.loads(json.dumps(env)),
-        "contract": json.loads(contract.to_json()),
+        "env": as_plain(dict(env)),
+        "contract": as_plain(asdict(contract)),
         "observation": {
             "formula": "scale * clip(value - offset)",
             "numbers": [_described(part) for part in observation_numbers(contract)],
@@ -77,16 +79,28 @@ def make_card(title: str, robot: str, fps: int, features: Mapping[str, Feature],
         f"| `{name}` | {item.dtype} | {'x'.join(map(str, item.shape))} | {_names(item)} |"
         for name, item in features.items()
     ]
+    cameras = [name.rpartition(".")[2] for name, item in features.items() if item.is_image]
     return "\n".join(
         [
             *("---", "license: unknown", "task_categories:", "- robotics", "tags:", "- LeRobot", "- gantry"),
             *("configs:", "- config_name: default", "  data_files: data/*/*.parquet", "---", ""),
-            *(f"# {title}", "", f"Episodes of the task '{task}' ({title}), recorded by Gantry in simulation.", ""),
+            *(
+                f"# {title}",
+                "",
+                f"Synthetic episodes of the task '{task}', which a script demonstrated in simulation.",
+                "",
+            ),
             *(f"* Robot: `{robot}`", f"* Frames per second: {fps}", "* Format: LeRobot v3.0", "* License: unknown", ""),
             *("| feature | type | shape | names (unit) |", "|---|---|---|---|", *rows, ""),
             "Values are physical, in SI units. `gantry.json` holds the task, its configuration, the policy's contract, "
             "and how the values become a policy's numbers.",
-            "",
+            *("", "## Sensors", "", f"Simulated joint encoders. Cameras: {', '.join(cameras) or 'none'}.", ""),
+            *(
+                "## Limitations",
+                "",
+                "No frame is of a real robot. A script's motions are more alike than a person's.",
+                "",
+            ),
         ]
     )
 

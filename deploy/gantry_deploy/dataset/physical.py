@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +143,7 @@ def demo_features(contract: PolicyContract) -> dict[str, Feature]:
             )
             for name, inside in parts.items()
         },
-        ACTION: vector(action.names, kind=action_kind(contract), unit=action.units),
+        ACTION: vector(action.names, dtype="float64", kind=action_kind(contract), unit=action.units),
         **{IMAGES + item.name: camera(item.height, item.width) for item in cameras},
         **rl_features(),
         IS_DEMO: scalar("bool"),
@@ -170,24 +171,27 @@ def policy_observation(part: Numbers, values: NDArray[np.float32]) -> NDArray[np
     return shifted * np.array(part.scale, np.float32)
 
 
-def physical_action(part: Numbers, action: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A policy's action, (M, n), in physical units; what lies beyond its range is cut off, as a robot does."""
-    bound = np.float32(np.inf if part.clip is None else part.clip)
-    limited = np.clip(action.astype(np.float32), -bound, bound)
-    return np.array(part.offset, np.float32) + np.array(part.scale, np.float32) * limited
+def physical_action(part: Numbers, action: NDArray[np.float32]) -> NDArray[np.float64]:
+    """A policy's action, (M, n), in physical units; what lies beyond its range is cut off, as a robot does.
+
+    In double precision, so that :func:`policy_action` gives the same numbers again.
+    """
+    bound = np.inf if part.clip is None else part.clip
+    limited = np.clip(action.astype(np.float64), -bound, bound)
+    return np.array(part.offset) + np.array(part.scale) * limited
 
 
-def policy_action(part: Numbers, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A physical action, (M, n), as the policy would give it, in single precision.
+def policy_action(part: Numbers, values: NDArray[Any]) -> NDArray[np.float32]:
+    """A physical action, (M, n), as the policy would give it.
 
     Values are not compared with the range, which :func:`out_of_range` does, and rounding beyond it is cut off.
     """
-    found = (values.astype(np.float32) - np.array(part.offset, np.float32)) / np.array(part.scale, np.float32)
-    bound = np.float32(np.inf if part.clip is None else part.clip)
-    return np.clip(found, -bound, bound)
+    bound = np.inf if part.clip is None else part.clip
+    found = (values.astype(np.float64) - np.array(part.offset)) / np.array(part.scale)
+    return np.clip(found, -bound, bound).astype(np.float32)
 
 
-def out_of_range(part: Numbers, values: NDArray[np.float32]) -> tuple[int, int] | None:
+def out_of_range(part: Numbers, values: NDArray[Any]) -> tuple[int, int] | None:
     """Row and column of the first physical action, (M, n), that the policy could not give; None if there is none."""
     lower, upper = part.range
     slack = RANGE_TOLERANCE * np.maximum(upper - lower, np.abs(np.array(part.offset))) if part.clip is not None else 0.0

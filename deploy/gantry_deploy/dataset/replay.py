@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.dataset.features import ACTION, JOINT_POSITION_TARGET
+from gantry_deploy.dataset.checksums import require_checksums
+from gantry_deploy.dataset.features import ACTION
+from gantry_deploy.dataset.motion import motion_of
 from gantry_deploy.dataset.reader import Dataset
-from gantry_deploy.errors import DatasetError
 from gantry_hardware.backend import Robot
-from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.errors import RobotError
 from gantry_hardware.state import JointCommand, RobotState
 
 APPROACH_S, APPROACH_SPEED = 2.0, 0.2
@@ -45,35 +45,6 @@ class Replayed:
         return int((np.abs(self.asked_rad - self.sent_rad) > 1e-6).any(axis=1).sum())
 
 
-def joint_targets(dataset: Dataset, episode: int, spec: RobotSpec, key: str = ACTION) -> FloatArray:
-    """An episode's actions as joint positions of a robot, (frames, n) rad in the robot's joint order.
-
-    Raises:
-        UnknownNameError: If there is no such feature.
-        DatasetError: If the actions are not joint positions of this robot, or there is no such episode.
-    """
-    if dataset.robot_type != spec.name:
-        raise DatasetError(f"The dataset is of robot '{dataset.robot_type}', and this is '{spec.name}'.")
-    if key not in dataset.features:
-        raise UnknownNameError("feature", key, dataset.features)
-    feature = dataset.features[key]
-    if (feature.kind, feature.unit) != (JOINT_POSITION_TARGET, "rad"):
-        raise DatasetError(
-            f"'{key}' is of kind '{feature.kind or 'unknown'}' in '{feature.unit or 'an unknown unit'}'; only "
-            f"'{JOINT_POSITION_TARGET}' in 'rad' is sent to a robot, and the dataset's info.json must say so."
-        )
-    if feature.names is None or sorted(feature.names) != sorted(spec.joint_names):
-        raise DatasetError(
-            f"'{key}' is of the joints {', '.join(feature.names or ()) or '(unnamed)'}, and '{spec.name}' has "
-            f"{', '.join(spec.joint_names)}."
-        )
-    order = [feature.names.index(name) for name in spec.joint_names]
-    targets = dataset.frames(episode, [key])[key].astype(np.float64)[:, order]
-    if not np.isfinite(targets).all():
-        raise DatasetError(f"'{key}' of episode {episode} is not finite; 'gantry data check' says where.")
-    return targets
-
-
 def replay_episode(
     dataset: Dataset,
     episode: int,
@@ -82,39 +53,50 @@ def replay_episode(
     key: str = ACTION,
     on_frame: Callable[[int, RobotState], None] | None = None,
 ) -> Replayed:
-    """Send an episode's actions to a robot: slowly to the first pose, then frame by frame, and damp at the end.
+    """Send an episode's actions to a robot: slowly to the first pose, then frame by frame; then damp, or hold an arm.
 
     Args:
         dataset: Where the episode is.
         episode: Its number.
         robot: Connected, of the dataset's robot; somebody watches it if it is real.
-        key: The feature that is sent; joint positions, by its kind, unit and names.
+        key: The feature that is sent; joint positions or an arm's steps, see :func:`motion_of`.
         on_frame: Told each frame's number and the state before its action.
 
     Raises:
-        DatasetError: If the actions are not joint positions of this robot; nothing has moved.
+        DatasetError: If the actions are not such of this robot, or files have changed; nothing has moved.
         RobotError: If the robot's readings grow old or are not numbers; it has been damped.
     """
-    targets = joint_targets(dataset, episode, robot.spec, key)
-    times, sent, measured = [], [], []
+    require_checksums(dataset.folder)
+    motion = motion_of(dataset, episode, robot.spec, key)
+    times, asked, sent, measured = [], [], [], []
+    last = motion.first_rad
     try:
-        _approach(robot, targets[0], 1.0 / dataset.fps)
+        _approach(robot, motion.first_rad, 1.0 / dataset.fps)
+        motion.begin(_checked_state(robot).joint_pos_rad)
         start_s = robot.now_s()
-        for frame, target in enumerate(targets):
+        for frame in range(motion.frames):
             robot.sleep_until(start_s + frame / dataset.fps)
             state = _checked_state(robot)
             if on_frame is not None:
                 on_frame(frame, state)
-            command = robot.write(JointCommand.position(robot.spec, target))
+            last = motion.target(frame, state.joint_pos_rad)
+            command = robot.write(JointCommand.position(robot.spec, last))
             times.append(robot.now_s() - start_s)
             measured.append(state.joint_pos_rad)
-            sent.append(target if command is None else command.pos_rad)
-        robot.sleep_until(start_s + len(targets) / dataset.fps)
+            asked.append(last)
+            sent.append(last if command is None else command.pos_rad)
+        robot.sleep_until(start_s + motion.frames / dataset.fps)
     finally:
         # Also when Ctrl-C ends it; a robot that does not answer any more cannot be told.
         with contextlib.suppress(RobotError):
-            robot.write(JointCommand.damping(robot.spec, targets[-1]))
-    return Replayed(np.array(times), targets, np.array(sent), np.array(measured))
+            _end(robot, last)
+    return Replayed(np.array(times), np.array(asked), np.array(sent), np.array(measured))
+
+
+def _end(robot: Robot, last_rad: FloatArray) -> None:
+    """Damp a robot that stands, and let an arm hold its last target: without stiffness it would fall."""
+    hold = robot.spec.chain is not None
+    robot.write((JointCommand.position if hold else JointCommand.damping)(robot.spec, last_rad))
 
 
 def _approach(robot: Robot, target: FloatArray, dt_s: float) -> None:

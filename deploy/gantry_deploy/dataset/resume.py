@@ -235,7 +235,6 @@ def _later_files(folder: Path, info: Info, last: EpisodeRow | None, meta_file: F
     for newest, path_of in ends:
         file = (0, 0) if newest is None else next_file(newest, info.chunks_size)
         while (folder / path_of(file)).is_file():
-            (folder / path_of(file)).unlink()
             removed.append(path_of(file))
             file = next_file(file, info.chunks_size)
     return removed

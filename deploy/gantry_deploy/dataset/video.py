@@ -238,7 +238,7 @@ def decode_image(data: bytes, size: tuple[int, int]) -> Image:
             _check_size(f"A picture of {len(data)} bytes", container.streams.video[0], size)
             for frame in container.decode(video=0):
                 return np.asarray(frame.to_ndarray(format="rgb24"), dtype=np.uint8)
-    except (OSError, ValueError, IndexError) as error:
+    except _DAMAGE as error:
         raise DatasetError(f"A picture of {len(data)} bytes cannot be decoded: {_reason(error)}.") from error
     raise DatasetError(f"A picture of {len(data)} bytes holds nothing.")
 
@@ -250,27 +250,34 @@ def _check_size(name: str, stream: Any, size: tuple[int, int]) -> None:
         raise DatasetError(f"{name} has {found} pixels, expected {expected}.")
 
 
+_DAMAGE = (av.FFmpegError, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
+"""What FFmpeg, and PyAV where a header leaves something out, raise over damaged files."""
+
+
 class _Opened:
     """Opens a video from a file or from memory; what FFmpeg has to say against it becomes one message."""
 
     def __init__(self, source: Path | bytes) -> None:
         self._source = source
+        self._name = "A video in memory" if isinstance(source, bytes) else str(source)
 
     def __enter__(self) -> Any:
-        name = "A video in memory" if isinstance(self._source, bytes) else str(self._source)
+        name = self._name
         try:
             self._container: Any = av.open(io.BytesIO(self._source) if isinstance(self._source, bytes) else name, "r")
         except FileNotFoundError as error:
             raise DatasetError(f"{name} does not exist.") from error
-        except (OSError, ValueError) as error:
+        except _DAMAGE as error:
             raise DatasetError(f"{name} is no video: {_reason(error)}.") from error
         if not self._container.streams.video:
             self._container.close()
             raise DatasetError(f"{name} holds no video.")
         return self._container
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         self._container.close()
+        if error is not None and isinstance(error, _DAMAGE):
+            raise DatasetError(f"{self._name} is damaged: {_reason(error)}.") from error
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:
@@ -280,6 +287,6 @@ def _packets(container: Any, stream: Any) -> Iterator[Any]:
             yield packet
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """What FFmpeg said, without its error number and the name of a file in memory."""
     return str(getattr(error, "strerror", None) or error)

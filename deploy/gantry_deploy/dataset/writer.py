@@ -290,9 +290,9 @@ class DatasetWriter:
 
 def _is_unused(folder: Path) -> bool:
     """Whether a folder holds nothing but what a writer left that was killed before its dataset began."""
-    own = {NOTES, CARD, CHECKSUMS}
-    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()]
-    return all(name in own or name.endswith(TEMPORARY) for name in names)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    done = {name for name in names if not name.endswith(TEMPORARY)}
+    return not done or (CHECKSUMS in done and done <= {NOTES, CARD, CHECKSUMS})  # Checksums come first.
 
 
 def _added_columns(length: int, fps: int, episode: int, start: int, task: int) -> dict[str, Any]:

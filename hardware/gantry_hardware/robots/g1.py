@@ -152,4 +152,6 @@ SPEC = RobotSpec(
     source="Unitree's published description, via mjlab's unitree_g1 (model BSD-3-Clause, code Apache-2.0)",
     hold_gains=tuple(_hold_gains(joint) for joint in JOINTS),
     mjcf="mjlab:asset_zoo/robots/unitree_g1/xmls/g1.xml",
+    central_joints=tuple(joint.name for joint in WAIST),
+    damp_gains_nm_s_rad=tuple(_hold_gains(joint)[1] for joint in JOINTS),
 )

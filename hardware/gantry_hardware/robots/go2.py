@@ -7,6 +7,9 @@ Gains: with a leg's inertia of about 0.04 kg m^2 at the hip, 40 N m/rad puts the
 sqrt(40 / 0.04) / 2 pi = 5 Hz, soft enough to land on, and 1 N m s/rad damps it at 1 / (2 sqrt(40 * 0.04)) = 0.4.
 In the default pose a leg carries 15.2 kg * 9.81 m/s^2 / 4 = 37 N on a lever of 0.213 m * sin(0.9) = 0.167 m, that is
 6.2 N m or 0.16 rad of sag at the calf, more as the leg folds and the lever grows.
+
+Letting the robot down: 1 N m s/rad would let those 6.2 N m fold the calf at 6 rad/s, and the trunk would hit the ground
+with 0.85 m/s after 0.4 s. With 5 N m s/rad it sinks at some 0.3 m/s and lies still after 1.7 s (MuJoCo).
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ STIFFNESS_NM_RAD = 40.0
 """Proportional gain of every joint, derived above."""
 DAMPING_NM_S_RAD = 1.0
 """Derivative gain of every joint, derived above."""
+DAMP_NM_S_RAD = 5.0
+"""Derivative gain of every joint for letting the robot down, derived above."""
 HIP_EFFORT_NM = 23.7
 """Torque limit of hip and thigh."""
 CALF_EFFORT_NM = 45.43
@@ -65,4 +70,5 @@ SPEC = RobotSpec(
     mass_kg=6.921 + 4 * (0.678 + 1.152 + 0.241352),
     source="Unitree's published description, via MuJoCo Menagerie unitree_go2 (BSD-3-Clause)",
     mjcf="gantry_sim:assets/go2.xml",
+    damp_gains_nm_s_rad=(DAMP_NM_S_RAD,) * 12,
 )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gantry_deploy.dataset.checksums import require_checksums
 from gantry_deploy.dataset.features import ACTION, IMAGES
 from gantry_deploy.dataset.features import STATE as STATE_FEATURE
 from gantry_deploy.dataset.reader import Dataset
@@ -127,7 +128,9 @@ def load_chunks(
     cameras: Sequence[str] | None = None,
     action_key: str = ACTION,
 ) -> ChunkData:
-    """Episodes of a LeRobot v3 dataset, whoever wrote it.
+    """Episodes of a LeRobot v3 dataset, whoever wrote it, with its values as they are.
+
+    Nothing is compared with a task, and nothing converted to a policy's numbers: `gantry train` does both.
 
     Args:
         dataset: The dataset or its folder.
@@ -140,10 +143,11 @@ def load_chunks(
 
     Raises:
         UnknownNameError: If there is no such feature or camera.
-        DatasetError: If it is no dataset, or there is no such episode.
+        DatasetError: If it is no dataset, has changed since it was written, or there is no such episode.
         GantryError: If a feature is no vector of numbers, or there is no episode.
     """
     data = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    require_checksums(data.folder)
     features = _camera_features(data, cameras)
     chosen = list(range(data.num_episodes)) if episodes is None else list(episodes)
     if not chosen:

@@ -22,7 +22,7 @@ from gantry_deploy.bundle import write_bundle
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
-from gantry_policies.export import MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
+from gantry_policies.export import BASE_ROLE, MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
 from gantry_policies.imitation.policy import BcPolicy
 from gantry_policies.offpolicy.env import STATE
 
@@ -73,7 +73,7 @@ def export_chunks(
         if residual is None:
             net, inputs, expected = planner, rows, plans
         else:
-            base_bytes = onnx_bytes(planner, None, _first(rows))
+            base_bytes = onnx_bytes(planner, contract, _first(rows), role=BASE_ROLE)
             _compare(OnnxBase(base_bytes, contract), rows, plans)
             contract = _with_base(contract, base_bytes)
             net, inputs = _Corrector(residual, list(rows)), {**rows, BASE_ACTION: torch.from_numpy(queued)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -27,7 +28,7 @@ from gantry_policies.imitation.data import ChunkData, Chunks, Shuffle
 from gantry_policies.imitation.policy import BcPolicy, make_base, save_policy
 from gantry_policies.offpolicy.augment import shifted
 from gantry_policies.offpolicy.env import STATE, StepEnv
-from gantry_policies.offpolicy.evaluation import Evaluation, evaluate
+from gantry_policies.offpolicy.evaluation import Evaluation, StoppedError, evaluate
 from gantry_policies.offpolicy.metrics_log import MetricsLog
 from gantry_policies.rescue import all_finite, saving_on_error
 
@@ -126,7 +127,7 @@ class BcTrainer:
         """
         cfg, threads = self.cfg, torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        self._log = MetricsLog(self.run_dir, self._rows)
+        self._log = MetricsLog(self.run_dir, self._rows, self.step)
         tell = on_progress or (lambda progress: None)
         try:
             with saving_on_error(self._save_rest):
@@ -170,10 +171,14 @@ class BcTrainer:
         """
         if self._eval_env is None:
             raise GantryError("There are no environments to evaluate in; the training was made without eval_env.")
+        return self._evaluated(lambda: False, episodes)
+
+    def _evaluated(self, is_stopped: Callable[[], bool], episodes: int | None = None) -> Evaluation:
+        assert self._eval_env is not None
         # Whatever the environments draw from torch's global generator must not change what is learned.
         with torch.random.fork_rng():
             base = make_base(self.policy, self._eval_env.num_envs, device=self._device)
-            return evaluate(self._eval_env, base, episodes or self.cfg.eval_episodes)
+            return evaluate(self._eval_env, base, episodes or self.cfg.eval_episodes, is_stopped)
 
     @torch.no_grad()
     def validate(self) -> float | None:
@@ -303,8 +308,9 @@ class BcTrainer:
         if self.run_dir is not None:
             save_policy(self.policy, self.run_dir, self.step, self._provenance)
         if self._eval_env is not None:
-            done = BcProgress(self.step, self.cfg.steps, self._wall_s, {}, self.evaluate())
-            self._write(done, tell)
+            with contextlib.suppress(StoppedError):
+                done = BcProgress(self.step, self.cfg.steps, self._wall_s, {}, self._evaluated(lambda: self._stop))
+                self._write(done, tell)
 
     def _write(self, progress: BcProgress, tell: Callable[[BcProgress], None]) -> None:
         evaluated = progress.evaluation

@@ -66,16 +66,24 @@ class Collector:
         self._base_action: Tensor | None = None
         self._succeeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self._recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
+        self._earned = torch.zeros(env.num_envs, device=env.device)
+        self._returns: deque[float] = deque(maxlen=RECENT_EPISODES)
 
     @property
     def success_rate(self) -> float | None:
         """Share of the last finished episodes that succeeded at some step, exploration included; None before any."""
         return sum(self._recent) / len(self._recent) if self._recent else None
 
+    @property
+    def mean_return(self) -> float:
+        """Mean sum of rewards of the last finished episodes, not discounted; 0 before any."""
+        return sum(self._returns) / len(self._returns) if self._returns else 0.0
+
     def reset(self) -> None:
         """New episodes everywhere; what is stored next does not follow what was stored last."""
         self.replay.end_episodes()
         self._succeeded.zero_()
+        self._earned.zero_()
         if self.base is not None:
             self.base.reset()
         self._obs = self.env.reset()
@@ -128,12 +136,14 @@ class Collector:
             inside: Whether to ask the environments for their state; not where they have broken down.
         """
         state: dict[str, Any] = {"env_steps": self.env_steps, "recent": list(self._recent), "inside": None}
+        state["returns"] = list(self._returns)
         whole = inside and isinstance(self.env, Resumable) and (self.base is None or isinstance(self.base, Resumable))
         if self._obs is not None and whole:
             state["inside"] = {
                 "obs": self._obs,
                 "base_action": self._base_action,
                 "succeeded": self._succeeded,
+                "earned": self._earned,
                 "env": self.env.training_state() if isinstance(self.env, Resumable) else None,
                 "base": self.base.training_state() if isinstance(self.base, Resumable) else None,
             }
@@ -143,6 +153,7 @@ class Collector:
         """Put it back; environments that do not offer their state begin new episodes."""
         self.env_steps = state["env_steps"]
         self._recent = deque(state["recent"], maxlen=RECENT_EPISODES)
+        self._returns = deque(state.get("returns", []), maxlen=RECENT_EPISODES)
         inside = state["inside"]
         if inside is None:
             self.replay.end_episodes()
@@ -152,6 +163,7 @@ class Collector:
         wanted = inside["base_action"]
         self._base_action = None if wanted is None else wanted.to(self.learner.device)
         self._succeeded = inside["succeeded"].to(self.env.device)
+        self._earned = inside.get("earned", self._earned).to(self.env.device)
         if isinstance(self.env, Resumable):
             self.env.restore_training_state(inside["env"])
         if isinstance(self.base, Resumable):
@@ -197,6 +209,9 @@ class Collector:
 
     def _count(self, step: EnvStep) -> None:
         self._succeeded |= step.success
+        self._earned += step.reward.to(self._earned.device)
         for index in (step.terminated | step.truncated).nonzero().squeeze(1).tolist():
             self._recent.append(bool(self._succeeded[index]))
             self._succeeded[index] = False
+            self._returns.append(float(self._earned[index]))
+            self._earned[index] = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,8 +54,14 @@ class _Episode:
     total: float
 
 
+class StoppedError(Exception):
+    """An evaluation was left, because a stop was asked for."""
+
+
 @torch.no_grad()
-def evaluate(env: StepEnv, policy: ActingPolicy, episodes: int) -> Evaluation:
+def evaluate(
+    env: StepEnv, policy: ActingPolicy, episodes: int, is_stopped: Callable[[], bool] = lambda: False
+) -> Evaluation:
     """Run whole episodes from a reset; afterwards the environments are in the middle of others.
 
     Every environment runs its own share of the episodes. Taking the first ones to finish would favour quick ones.
@@ -63,9 +70,11 @@ def evaluate(env: StepEnv, policy: ActingPolicy, episodes: int) -> Evaluation:
         env: N environments.
         policy: Who acts.
         episodes: How many to count.
+        is_stopped: Asked before every step; true to leave.
 
     Raises:
         GantryError: If episodes last longer than the environment says they may.
+        StoppedError: If it was left.
     """
     count = env.num_envs
     wanted = [episodes // count + (index < episodes % count) for index in range(count)]
@@ -75,6 +84,8 @@ def evaluate(env: StepEnv, policy: ActingPolicy, episodes: int) -> Evaluation:
     first, total = torch.full_like(steps, -1), torch.zeros(count, device=env.device)
     done: list[_Episode] = []
     for _ in range(env.max_episode_steps * max(wanted)):
+        if is_stopped():
+            raise StoppedError
         step = env.step(policy.act(obs))
         steps += 1
         total += step.reward

@@ -319,6 +319,11 @@ class Learner:
         return torch.optim.AdamW(self._parameters[name], learning_rate, weight_decay=weight_decay, fused=True)
 
 
+def rounds_products() -> bool:
+    """Whether :func:`fast_products` rounds on this machine's CPU, so that a seed comes out otherwise than elsewhere."""
+    return getattr(torch.backends.mkldnn, "matmul", None) is not None and bool(torch.cpu._is_amx_tile_supported())
+
+
 @contextlib.contextmanager
 def fast_products() -> Iterator[None]:
     """Let oneDNN multiply float32 matrices, which is two to three times as fast as MKL on CPUs that are not Intel's.

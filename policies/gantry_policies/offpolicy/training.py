@@ -20,11 +20,12 @@ from gantry_policies.offpolicy.collecting import Collector, Resumable
 from gantry_policies.offpolicy.config import TrainCfg
 from gantry_policies.offpolicy.demos import Demo, demo_action_rows, demo_buffer, demo_states
 from gantry_policies.offpolicy.env import STATE, StepEnv
-from gantry_policies.offpolicy.evaluation import Evaluation, evaluate
+from gantry_policies.offpolicy.evaluation import Evaluation, StoppedError, evaluate
 from gantry_policies.offpolicy.learner import Learner
 from gantry_policies.offpolicy.metrics_log import MetricsLog
 from gantry_policies.offpolicy.policy import LearnedPolicy
 from gantry_policies.offpolicy.replay import ReplayBuffer
+from gantry_policies.offpolicy.requirements import require_parts
 from gantry_policies.offpolicy.saving import CHECKPOINTS as CHECKPOINTS
 from gantry_policies.offpolicy.saving import Saver
 from gantry_policies.rescue import all_finite, saving_on_error
@@ -110,7 +111,7 @@ class Trainer:
         learn_threads: int = 1,
     ) -> None:
         require_one_process()
-        _check(cfg, env, base, demos, eval_env, eval_base)
+        require_parts(cfg, env, base, demos, eval_env, eval_base)
         self.cfg = cfg
         self.run_dir = run_dir
         residual = cfg.learner.actor.residual
@@ -153,7 +154,7 @@ class Trainer:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        self._log = MetricsLog(self.run_dir, self.course.rows)
+        self._log = MetricsLog(self.run_dir, self.course.rows, self.collector.env_steps)
         tell = on_progress or (lambda progress: None)
         finished = True
         try:
@@ -185,10 +186,14 @@ class Trainer:
         Args:
             episodes: How many; as configured if None.
         """
-        result = evaluate(self._eval_env, self._policy, episodes or self.cfg.eval_episodes)
-        if self._eval_env is self.collector.env:
-            self.collector.reset()
-        return result
+        return self._evaluated(episodes or self.cfg.eval_episodes)
+
+    def _evaluated(self, episodes: int, is_stopped: Callable[[], bool] = lambda: False) -> Evaluation:
+        try:
+            return evaluate(self._eval_env, self._policy, episodes, is_stopped)
+        finally:
+            if self._eval_env is self.collector.env:
+                self.collector.reset()
 
     def save_checkpoint(self) -> Path | None:
         """Write everything that an exact continuation needs: networks, buffers, counters, random generators; nothing
@@ -312,20 +317,36 @@ class Trainer:
         base = self.collector.base if self.cfg.learner.actor.residual else None
         return demo_buffer(self._demonstrated, self.learner.action_scaler, base, self.learner.device)
 
-    def _evaluations(self, phase: str) -> Iterator[TrainingProgress]:
+    def _evaluations(self, phase: str) -> Iterator[TrainingProgress | None]:
         course, every = self.course, self.cfg.eval_every_steps
         steps = self.collector.env_steps
         if not every or steps < course.next_evaluation:
             return
         # A policy that has not learned since the first evaluation need not be looked at again.
-        first, learned = course.next_evaluation == 0, self.learner.actor_updates > self.cfg.pretrain_updates
+        due, learned = course.next_evaluation, self.learner.actor_updates > self.cfg.pretrain_updates
         course.next_evaluation = (steps // every + 1) * every
-        if not first and not learned:
+        if due != 0 and not learned:
             return
         began = time.perf_counter()
-        result = self.evaluate()
+        result = self._look()
         course.wall_s -= time.perf_counter() - began
-        yield self._progress(phase, {}, result)
+        if result is None:
+            course.next_evaluation = due  # for the continuation
+            yield None
+        else:
+            yield self._progress(phase, {}, result)
+
+    def _look(self) -> Evaluation | None:
+        """An evaluation, None if it was left; its own environments are then as they were before."""
+        env = self._eval_env
+        own = env if env is not self.collector.env and isinstance(env, Resumable) else None
+        before = None if own is None else own.training_state()
+        try:
+            return self._evaluated(self.cfg.eval_episodes, lambda: self._stop)
+        except StoppedError:
+            if own is not None and before is not None:
+                own.restore_training_state(before)
+            return None
 
     def _learn(self, update: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         if self._threads != 1:
@@ -346,6 +367,7 @@ class Trainer:
         numbers = {name: float(value) for name, value in metrics.items()}
         if evaluation is None and self.collector.success_rate is not None:
             numbers["success_in_training"] = self.collector.success_rate
+            numbers["return_in_training"] = self.collector.mean_return
         return TrainingProgress(
             phase=phase,
             env_steps=self.collector.env_steps,
@@ -370,25 +392,3 @@ class Trainer:
             }
         )
         tell(progress)
-
-
-def _check(
-    cfg: TrainCfg,
-    env: StepEnv,
-    base: BasePolicy | None,
-    demos: Sequence[Demo],
-    eval_env: StepEnv | None,
-    eval_base: BasePolicy | None,
-) -> None:
-    actor = cfg.learner.actor
-    if base is None and actor.residual:
-        raise GantryError("train.learner.actor.residual is on, which needs a base policy, but there is none.")
-    if base is None and cfg.warmup == "base_noise" and cfg.warmup_steps:
-        raise GantryError("train.warmup is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")
-    if cfg.pretrain_updates and not demos:
-        raise GantryError(f"train.pretrain_updates is {cfg.pretrain_updates}, but there are no demonstrations.")
-    if actor.residual and eval_env is not None and eval_base is None:
-        raise GantryError("Environments for evaluation need a base of their own (eval_base), with queues of its own.")
-    for who, where in ((base, env), (eval_base, eval_env)):
-        if who is not None and where is not None and who.num_envs != where.num_envs:
-            raise GantryError(f"A base acts for {who.num_envs} environments, expected {where.num_envs}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,38 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.contract import PolicyContract
-from gantry_deploy.dataset.features import (
-    ACTION,
-    DONE,
-    IMAGES,
-    IS_DEMO,
-    REWARD,
-    STATE,
-    SUCCESS,
-    TRUNCATED,
-    Feature,
-    camera,
-    rl_features,
-    scalar,
-    vector,
+from gantry_deploy.dataset.agreement import Expected, first_difference, require_agreement
+from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, IS_DEMO, REWARD, SUCCESS, TRUNCATED, Feature
+from gantry_deploy.dataset.layout import INFO, json_bytes
+from gantry_deploy.dataset.notes import CARD, NOTES, make_card, make_notes, read_notes
+from gantry_deploy.dataset.physical import (
+    action_numbers,
+    demo_features,
+    observation_numbers,
+    physical_action,
+    physical_features,
 )
+from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.recorder import StepRecorder
 from gantry_deploy.dataset.writer import DatasetWriter
 from gantry_deploy.errors import DatasetError
-from gantry_deploy.golden import action_labels, observation_labels
-from gantry_hardware.json_file import as_plain
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, EnvStep, Observation, StepEnv
 from gantry_policies.offpolicy.env import STATE as STATE_KEY
 from gantry_sim.arm.acting import ExpertActor
-from gantry_sim.run_files import EVALUATION_SEED, write_json
-from gantry_sim.run_place import RunError, read_run_file
+from gantry_sim.run_files import EVALUATION_SEED
+from gantry_sim.run_place import RunError
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.torch_threads import torch_threads
-
-NOTES = "gantry.json"
-"""Beside a dataset's own folders: the task and the environments that it was recorded in."""
-AXES = ("x", "y", "z")
-TURNS = ("rx", "ry", "rz")
 
 
 @dataclass(frozen=True)
@@ -106,12 +96,12 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
     """
     if cfg.seed == EVALUATION_SEED:
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
-    require_same_notes(cfg, folder)
+    contract = cfg.task.contract(cfg.env)
+    features, fps = demo_features(contract), whole_rate(contract.rate_hz)
+    require_same_recording(cfg, folder, contract)
     with torch_threads(1):
-        contract = cfg.task.contract(cfg.env)
-        features, rate = demo_features(contract), round(contract.rate_hz)
-        with DatasetWriter(folder, rate, features, cfg.task.robot, resume=True) as writer:
-            write_json(folder / NOTES, _notes(cfg))
+        beside = _beside(cfg, contract, features, fps)
+        with DatasetWriter(folder, fps, features, cfg.task.robot, resume=True, beside=beside) as writer:
             done = Collected(writer.num_episodes, writer.num_frames, writer.num_episodes)
             if done.episodes >= cfg.episodes:
                 return done
@@ -119,59 +109,53 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
             seed = int(np.random.SeedSequence((cfg.seed, done.episodes)).generate_state(1)[0])
             env = cfg.task.make_env(replace(cfg.env, num_envs=count), seed)
             try:
-                _record(cfg, env, writer, done, seed, on_progress)
+                _record(cfg, env, writer, done, seed, contract, on_progress)
             finally:
                 env.close()
             return done
 
 
-def require_same_notes(cfg: CollectCfg, folder: Path) -> None:
+def whole_rate(rate_hz: float) -> int:
+    """A control rate as frames per second.
+
+    Raises:
+        DatasetError: If it is no whole number, which is all that LeRobot can store.
+    """
+    if rate_hz != round(rate_hz):
+        raise DatasetError(f"env.rate_hz is {rate_hz:g}; a dataset holds a whole number of frames per second.")
+    return round(rate_hz)
+
+
+def require_same_recording(cfg: CollectCfg, folder: Path, contract: PolicyContract) -> None:
     """Refuse to continue a dataset of another task, or of one that is configured in another way.
 
     Raises:
         DatasetError: With both sides.
     """
-    try:
-        found = read_run_file(folder / NOTES)
-    except (OSError, ValueError):
-        return  # Not ours; whether its features fit is for the writer to say.
-    wanted = as_plain(_notes(cfg))
-    for name, value in wanted.items():
-        if name == "env" and isinstance(found.get(name), dict):
-            for field, inner in value.items():
-                if found[name].get(field) != inner:
-                    raise DatasetError(
-                        f"'{folder}' was recorded with env.{field} {found[name].get(field)}, not {inner}; name another "
-                        "folder."
-                    )
-        elif found.get(name) != value:
-            raise DatasetError(f"'{folder}' holds {name} '{found.get(name)}', not '{value}'; name another folder.")
+    if not (folder / INFO).is_file():
+        return
+    dataset = Dataset(folder)
+    notes = read_notes(folder)
+    if notes is None:
+        raise DatasetError(f"'{folder}' holds a dataset that Gantry did not collect ({NOTES} is missing in it).")
+    wanted = make_notes(cfg.task.name, _env_notes(cfg), contract)
+    for name in ("task", "env"):
+        if found := first_difference(notes[name], wanted[name], name):
+            raise DatasetError(f"'{folder}' was recorded with another configuration: {found}. Name another folder.")
+    require_agreement(dataset, Expected.of(cfg.task.name, contract))
 
 
-def demo_features(contract: PolicyContract) -> dict[str, Feature]:
-    """What a frame of a demonstration holds, by the contract of the policies that learn from it."""
-    cameras = () if contract.arm is None else contract.arm.cameras
-    return {
-        STATE: vector(observation_labels(contract)),
-        ACTION: vector(_action_names(contract), kind=contract.action.kind),
-        **{IMAGES + item.name: camera(item.height, item.width) for item in cameras},
-        **rl_features(),
-        IS_DEMO: scalar("bool"),
-    }
-
-
-def _action_names(contract: PolicyContract) -> list[str]:
-    """Names of an action's numbers: those of the joints, or of the end effector's axes, turns and gripper."""
-    count = contract.action_size
-    if count == len(contract.joint_names) or contract.arm is None:
-        return action_labels(contract)
-    return [*(*AXES, *TURNS)[: count - 1], "gripper"] if contract.arm.gripper_joint else [*(*AXES, *TURNS)[:count]]
-
-
-def _notes(cfg: CollectCfg) -> dict[str, Any]:
+def _env_notes(cfg: CollectCfg) -> dict[str, Any]:
     env = asdict(cfg.env)
     env.pop("num_envs", None)
-    return {"task": cfg.task.name, "env": env}
+    return env
+
+
+def _beside(cfg: CollectCfg, contract: PolicyContract, features: Mapping[str, Feature], fps: int) -> dict[str, bytes]:
+    """Notes and card of a new dataset."""
+    notes = make_notes(cfg.task.name, _env_notes(cfg), contract)
+    card = make_card(cfg.task.summary, cfg.task.robot, fps, features, cfg.task.name)
+    return {NOTES: json_bytes(notes), CARD: card.encode()}
 
 
 def _record(
@@ -180,6 +164,7 @@ def _record(
     writer: DatasetWriter,
     done: Collected,
     seed: int,
+    contract: PolicyContract,
     on_progress: Callable[[Collected], None],
 ) -> None:
     count, missing = env.num_envs, cfg.episodes - writer.num_episodes
@@ -187,6 +172,7 @@ def _record(
     recorder = StepRecorder(writer, count, cfg.task.summary, only_successes=cfg.only_successes)
     expert = ExpertActor(cfg.task.expert(env, cfg.badness, seed), count)
     began = time.perf_counter()
+    frames = _Frames(contract)
     obs = env.reset()
     expert.reset()
     lucky = np.zeros(count, dtype=bool)
@@ -195,7 +181,7 @@ def _record(
         step = env.step(action)
         ended, counts = (step.terminated | step.truncated).cpu().numpy(), shares > 0
         lucky |= step.success.cpu().numpy()
-        recorder.record_steps(_frames(obs, action.cpu().numpy(), step, ended), ended, counts)
+        recorder.record_steps(frames(obs, action.cpu().numpy(), step, ended), ended, counts)
         kept = ended & counts & (lucky | (not cfg.only_successes))
         shares[kept] -= 1
         done.tried += int((ended & counts).sum())
@@ -210,22 +196,32 @@ def _record(
         obs = step.obs
 
 
-def _frames(
-    obs: Observation, action: NDArray[np.float32], step: EnvStep, ended: NDArray[np.bool_]
-) -> dict[str, NDArray[Any]]:
-    """One step of all environments, by feature."""
-    images = {
-        IMAGES + key.removeprefix(IMAGE_PREFIX): value.permute(0, 2, 3, 1).cpu().numpy()
-        for key, value in obs.items()
-        if key.startswith(IMAGE_PREFIX)
-    }
-    return {
-        STATE: obs[STATE_KEY].cpu().numpy(),
-        ACTION: action,
-        **images,
-        REWARD: step.reward.cpu().numpy(),
-        DONE: ended,
-        TRUNCATED: step.truncated.cpu().numpy(),
-        SUCCESS: step.success.cpu().numpy(),
-        IS_DEMO: np.ones(len(ended), dtype=bool),
-    }
+class _Frames:
+    """Turns steps of all environments into frames of physical values.
+
+    Args:
+        contract: Of the task's policies.
+    """
+
+    def __init__(self, contract: PolicyContract) -> None:
+        self._observation, self._action = observation_numbers(contract), action_numbers(contract)
+
+    def __call__(
+        self, obs: Observation, action: NDArray[np.float32], step: EnvStep, ended: NDArray[np.bool_]
+    ) -> dict[str, NDArray[Any]]:
+        """One step of all environments, by feature."""
+        images = {
+            IMAGES + key.removeprefix(IMAGE_PREFIX): value.permute(0, 2, 3, 1).cpu().numpy()
+            for key, value in obs.items()
+            if key.startswith(IMAGE_PREFIX)
+        }
+        return {
+            **physical_features(self._observation, obs[STATE_KEY].cpu().numpy()),
+            ACTION: physical_action(self._action, action),
+            **images,
+            REWARD: step.reward.cpu().numpy(),
+            DONE: ended,
+            TRUNCATED: step.truncated.cpu().numpy(),
+            SUCCESS: step.success.cpu().numpy(),
+            IS_DEMO: np.ones(len(ended), dtype=bool),
+        }

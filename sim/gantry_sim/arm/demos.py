@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gantry_deploy.dataset.agreement import Agreement, Expected, first_difference, require_agreement
+from gantry_deploy.dataset.checksums import require_checksums
 from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, SUCCESS
+from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action, policy_observation
 from gantry_deploy.dataset.reader import Dataset
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.whole_files import whole_file
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
 from gantry_policies.offpolicy.env import IMAGE_PREFIX, Observation
 from gantry_policies.offpolicy.env import STATE as STATE_KEY
-from gantry_sim.arm.run_cfg import DEMOS_FILE, Spaces
+from gantry_sim.arm.run_cfg import DEMOS_FILE, ArmRun
 from gantry_sim.run_place import RunError
+
+_LOG = logging.getLogger("gantry.dataset")
 
 
 @dataclass(frozen=True)
@@ -38,22 +48,30 @@ class DemoSet:
     """Whether each ended for good, as success does; out of time otherwise."""
     succeeded: tuple[bool, ...]
     """Whether each succeeded."""
+    described: dict[str, Any] | None = None
+    """What task, robot, rate and numbers they are of, by :meth:`Expected.described`; None if that is not known."""
 
-    def require(self, spaces: Spaces, source: object) -> None:
+    def require(self, expected: Expected, source: object) -> None:
         """Refuse demonstrations of something else.
 
         Args:
-            spaces: Of the environment.
+            expected: By the task.
             source: Where they come from, for the message.
 
         Raises:
             GantryError: With both sides.
         """
+        if self.described is None:
+            _LOG.warning("'%s' does not say of which task its demonstrations are; only sizes were compared.", source)
+        elif found := first_difference(self.described, expected.described()):
+            raise GantryError(f"The demonstrations in '{source}' do not fit the task '{expected.task}': {found}.")
         mine = {key: tuple(value.shape[1:]) for key, value in self.obs.items()}
-        if Spaces(mine, self.action.shape[1]) != spaces:
+        images = {IMAGE_PREFIX + name: (3, *size) for name, size in expected.cameras.items()}
+        wanted = {STATE_KEY: (sum(part.size for part in expected.observation),), **images}
+        if mine != wanted or self.action.shape[1] != expected.action.size:
             raise GantryError(
                 f"The demonstrations in '{source}' observe {mine} and act with {self.action.shape[1]} numbers; the "
-                f"task observes {spaces.obs_shapes} and acts with {spaces.action_size}."
+                f"task observes {wanted} and acts with {expected.action.size}."
             )
 
     def chunks(self, episodes: Sequence[int] | None = None) -> ChunkData:
@@ -89,6 +107,8 @@ class DemoSet:
         arrays = {f"obs:{key}": value.numpy() for key, value in self.obs.items()}
         arrays |= {"action": self.action.numpy(), "reward": self.reward.numpy()}
         arrays |= {name: np.array(getattr(self, name)) for name in ("lengths", "terminated", "succeeded")}
+        if self.described is not None:
+            arrays["described"] = np.array(json.dumps(self.described))
         path = folder / DEMOS_FILE
         try:
             with whole_file(path) as file:
@@ -116,47 +136,75 @@ def load_demos(folder: Path) -> DemoSet | None:
             lengths=tuple(arrays["lengths"].tolist()),
             terminated=tuple(arrays["terminated"].tolist()),
             succeeded=tuple(arrays["succeeded"].tolist()),
+            described=_described(arrays),
         )
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"Cannot read '{path}': {reason}.") from error
 
 
-def read_dataset(folder: Path, cameras: Sequence[str]) -> DemoSet:
-    """Every episode of a LeRobot dataset.
+def _described(arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
+    """What was noted of demonstrations in their copy."""
+    return parse_json_object(str(arrays["described"]), "described") if "described" in arrays else None
+
+
+def expected_demos(run: ArmRun) -> Expected:
+    """What the demonstrations of a run must be."""
+    if run.has_contract:
+        return Expected.of(run.task.name, run.contract())
+    shapes, size = run.spaces.obs_shapes, run.spaces.action_size
+    state = math.prod(shapes.get(STATE_KEY, (0,)))
+    return Expected(
+        run.task.name,
+        robot="",
+        rate_hz=run.spaces.rate_hz,
+        observation=(Numbers(STATE, (), (), (1.0,) * state, (0.0,) * state),),
+        action=Numbers(ACTION, (), (), (1.0,) * size, (0.0,) * size, clip=1.0),
+        cameras={
+            key.removeprefix(IMAGE_PREFIX): (shape[1], shape[2])
+            for key, shape in shapes.items()
+            if key.startswith(IMAGE_PREFIX)
+        },
+    )
+
+
+def read_dataset(folder: Path, expected: Expected) -> DemoSet:
+    """Every episode of a LeRobot dataset, in the numbers of the task's policies.
 
     One that does not say what its steps earned is taken for successful demonstrations: its last steps earn 1 and end
     the episodes for good.
 
     Args:
         folder: Of the dataset.
-        cameras: Names of the cameras to read, ``front`` for ``observation.images.front``.
+        expected: What the task takes; physical values are converted to the policy's numbers by it.
 
     Raises:
-        DatasetError: If it is no dataset.
-        UnknownNameError: If it lacks a feature that learning needs, or a camera.
-        GantryError: If it holds no episode.
+        DatasetError: If it is no dataset, has changed since it was written, or is of something else than the task.
+        GantryError: If it holds no episode, or an action that the task does not allow.
     """
+    require_checksums(folder)
     data = Dataset(folder)
     if not data.num_episodes:
         raise GantryError(f"The dataset '{folder}' holds no episode.")
-    for key in (STATE, ACTION, *(IMAGES + name for name in cameras)):
-        if key not in data.features:
-            raise UnknownNameError(f"feature in '{folder}'", key, data.features)
-    columns: dict[str, list[np.ndarray]] = {key: [] for key in (STATE, ACTION, REWARD, *cameras)}
+    agreement = require_agreement(data, expected)
+    names = [name for name, _ in agreement.observation]
+    keys = list(dict.fromkeys([*names, agreement.action[0]]))
+    optional = [key for key in (REWARD, SUCCESS) if key in data.features]
+    columns: dict[str, list[np.ndarray]] = {key: [] for key in (STATE, ACTION, REWARD, *expected.cameras)}
     terminated, succeeded = [], []
     for row in data.episodes:
-        frames = data.frames(row.index, [key for key in (STATE, ACTION, REWARD, SUCCESS) if key in data.features])
+        frames = data.frames(row.index, [*keys, *optional])
         ended = bool(data.terminations(row.index)[-1]) if DONE in data.features else True
         frames.setdefault(REWARD, np.arange(row.length) == row.length - 1)
-        for key in (STATE, ACTION, REWARD):
-            columns[key].append(frames[key].reshape(row.length, -1))
-        for name in cameras:
+        columns[STATE].append(_observation(expected, agreement, frames, row.index, folder))
+        columns[ACTION].append(_action(expected, agreement, frames, row.index, folder))
+        columns[REWARD].append(frames[REWARD].reshape(row.length, -1))
+        for name in expected.cameras:
             columns[name].append(data.images(row.index, IMAGES + name).transpose(0, 3, 1, 2))
         terminated.append(ended)
         succeeded.append(bool(np.any(frames[SUCCESS])) if SUCCESS in frames else ended)
     obs = {STATE_KEY: _numbers(columns[STATE])}
-    obs |= {IMAGE_PREFIX + name: torch.from_numpy(np.concatenate(columns[name])) for name in cameras}
+    obs |= {IMAGE_PREFIX + name: torch.from_numpy(np.concatenate(columns[name])) for name in expected.cameras}
     return DemoSet(
         obs=obs,
         action=_numbers(columns[ACTION]),
@@ -164,7 +212,45 @@ def read_dataset(folder: Path, cameras: Sequence[str]) -> DemoSet:
         lengths=tuple(row.length for row in data.episodes),
         terminated=tuple(terminated),
         succeeded=tuple(succeeded),
+        described=expected.described(),
     )
+
+
+def _observation(
+    expected: Expected, agreement: Agreement, frames: dict[str, np.ndarray], episode: int, folder: Path
+) -> np.ndarray:
+    """An episode's state as the policy sees it, (T, s)."""
+    parts = []
+    for part, (name, places) in zip(expected.observation, agreement.observation, strict=True):
+        values = frames[name][:, places]
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            label = part.names[column] if part.names else f"number {places[column]}"
+            raise GantryError(
+                f"'{label}' of '{name}' is {values[row, column]} in frame {row} of episode {episode} of '{folder}', "
+                "expected a finite number."
+            )
+        parts.append(policy_observation(part, values))
+    return np.concatenate(parts, axis=1)
+
+
+def _action(
+    expected: Expected, agreement: Agreement, frames: dict[str, np.ndarray], episode: int, folder: Path
+) -> np.ndarray:
+    """An episode's actions as the policy would give them, (T, n)."""
+    part, (name, places) = expected.action, agreement.action
+    values = frames[name][:, places]
+    if (wrong := out_of_range(part, values)) is not None:
+        row, column = wrong
+        lower, upper = part.range
+        label, unit = (part.names[column] if part.names else f"number {places[column]}"), ""
+        if part.units:
+            unit = f" {part.units[column]}"
+        raise GantryError(
+            f"'{label}' of '{name}' is {values[row, column]:g}{unit} in frame {row} of episode {episode} of "
+            f"'{folder}', and the task '{expected.task}' takes {lower[column]:g} to {upper[column]:g}{unit}."
+        )
+    return policy_action(part, values)
 
 
 def _numbers(parts: list[np.ndarray]) -> Tensor:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import platform
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import torch
 
 from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract_differences import NOT_OF_A_TASK, contract_differences
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
@@ -26,6 +25,7 @@ from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE
 from gantry_sim.arm.presets import ArmPreset, BcPreset, Method, RlPreset, find_method, preset_of
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.gym.task import find_any_task
+from gantry_sim.machine_record import machine_record
 from gantry_sim.run_files import git_commit, hold_run, require_seed, write_json
 from gantry_sim.run_place import ARM_FILES, RunError, read_run_file, require_fresh, trained_task
 from gantry_sim.tasks.manipulation.registry import ArmTask
@@ -34,8 +34,6 @@ from gantry_sim.tasks.names import is_arm_task
 BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = ARM_FILES
 """In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
 whatever becomes of theirs, and the contract of its policy."""
-_SAME = ("robot", "joint_names", "rate_hz", "observations", "action", "command", "arm")
-"""What of a contract makes a policy mean something else."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class Spaces:
     """Shape of one observation, by key."""
     action_size: int
     """Numbers of an action."""
+    rate_hz: float = field(default=0.0, compare=False)
+    """Control rate; 0 if it is not known here."""
 
 
 def _spaces_of(contract: PolicyContract) -> Spaces:
@@ -116,7 +116,7 @@ class ArmRun:
             return _spaces_of(self.contract())
         env = self.task.make_env(replace(self.preset.env, num_envs=1), self.seed)
         try:
-            return Spaces(dict(env.obs_shapes), env.action_size)
+            return Spaces(dict(env.obs_shapes), env.action_size, round(1.0 / env.dt_s, 6))
         finally:
             env.close()
 
@@ -180,11 +180,7 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
     record = run.as_dict() | {
         "git_commit": git_commit(),
         "created_utc": _now_utc(),
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "cpus": torch.get_num_threads(),
-        },
+        "machine": machine_record(),
         "packages": _versions("gantry-rl", "torch", "mujoco", "mjlab", "gymnasium"),
         "sessions": [session_of(0)],
     }
@@ -247,8 +243,9 @@ def add_arm_session(folder: Path, progress: int) -> None:
 
 
 def session_of(progress: int) -> dict[str, Any]:
-    """What is noted when a training begins or goes on after some steps or updates."""
-    return {"progress": progress, "git_commit": git_commit(), "started_utc": _now_utc()}
+    """What is noted when a training begins or goes on after some steps or updates, the machine included."""
+    made = {"git_commit": git_commit(), "started_utc": _now_utc(), "machine": machine_record()}
+    return {"progress": progress, **made}
 
 
 def _plain(name: str) -> str:
@@ -276,27 +273,9 @@ def require_same_task(found: PolicyContract, expected: PolicyContract, source: o
     Raises:
         RunError: With the first difference.
     """
-    for name in _SAME:
-        theirs, mine = getattr(found, name), getattr(expected, name)
-        if theirs != mine:
-            inner = _first_difference(theirs, mine)
-            raise RunError(f"'{source}' was trained with another {name} than this task has: {inner}.")
-
-
-def _first_difference(theirs: Any, mine: Any) -> str:
-    """The part that differs, since whole terms of a contract fill a page."""
-    if isinstance(theirs, tuple) and isinstance(mine, tuple):
-        if len(theirs) == len(mine):
-            pairs: Iterable[tuple[Any, Any]] = zip(theirs, mine, strict=True)
-            return next(_first_difference(a, b) for a, b in pairs if a != b)
-        names = [", ".join(str(getattr(item, "name", item)) for item in part) for part in (theirs, mine)]
-        return f"{names[0]} there, {names[1]} here"
-    if is_dataclass(theirs) and type(theirs) is type(mine):
-        for item in fields(theirs):
-            a, b = getattr(theirs, item.name), getattr(mine, item.name)
-            if a != b:
-                return f"{item.name}: {_first_difference(a, b)}"
-    return f"{theirs} there, {mine} here"
+    for item in contract_differences(found, expected, ignoring=NOT_OF_A_TASK):
+        name = item.name.partition(".")[0].partition("[")[0]
+        raise RunError(f"'{source}' was trained with another {name} than this task has: {item.text()}.")
 
 
 def with_seed(preset: ArmPreset, seed: int) -> ArmPreset:

@@ -54,6 +54,8 @@ class Trained:
     """Environment steps so far."""
     wall_s: float
     """Time to learn so far."""
+    steps: int = 0
+    """Updates of a run that only cloned."""
 
     def actor(self, env: StepEnv) -> ActingPolicy:
         """Who acts in some environments: the policy as it is, without exploring."""
@@ -79,7 +81,7 @@ def open_trained(folder: Path) -> Trained:
                 f"'{folder}' is at update {state['step']} of {run.preset.bc.steps}. Finish it with: gantry train "
                 f"--resume {folder}"
             )
-        return Trained(run, load_policy(folder).policy, None, 0, float(state["wall_s"]))
+        return Trained(run, load_policy(folder).policy, None, 0, float(state["wall_s"]), state["step"])
     learner = Learner(run.preset.train.learner, run.spaces.obs_shapes, run.spaces.action_size)
     learner.load_state_dict(state["learner"])
     cloned = open_base(folder / BASE_FOLDER, run) if run.preset.train.learner.actor.residual else None

@@ -13,14 +13,16 @@ from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import split_episodes
 from gantry_policies.imitation.policy import make_base
 from gantry_policies.imitation.training import BcProgress, BcTrainer
+from gantry_policies.memory import explaining_memory
 from gantry_policies.offpolicy.config import TrainCfg
 from gantry_policies.offpolicy.env import StepEnv
 from gantry_policies.offpolicy.evaluation import Evaluation
+from gantry_policies.offpolicy.replay import require_replay_memory
 from gantry_policies.offpolicy.training import CHECKPOINTS, Trainer, TrainingProgress
 from gantry_sim.arm.bases import open_base
-from gantry_sim.arm.demos import DemoSet, load_demos
+from gantry_sim.arm.demos import DemoSet, expected_demos, load_demos
 from gantry_sim.arm.presets import BcPreset
-from gantry_sim.arm.run_cfg import BASE_FOLDER, ArmRun, add_arm_session, check_arm_run
+from gantry_sim.arm.run_cfg import BASE_FOLDER, DEMOS_FILE, ArmRun, add_arm_session, check_arm_run
 from gantry_sim.interrupts import stop_on_interrupt
 from gantry_sim.run_files import EVALUATION_SEED, hold_run
 from gantry_sim.run_place import RunError
@@ -75,10 +77,10 @@ def train_arm(run: ArmRun, folder: Path, *, resume: bool = False, on_progress: O
         on_progress: Called with every row of metrics.
 
     Raises:
-        GantryError: If something does not fit, or the training diverges.
+        GantryError: If something does not fit, the memory is not enough, or the training diverges.
     """
     check_arm_run(run)
-    with hold_run(folder):
+    with hold_run(folder), explaining_memory(_memory_setting(run)):
         trainer = build_trainer(run, folder)
         if resume and list_checkpoints(folder / CHECKPOINTS):
             trainer.resume()
@@ -100,6 +102,25 @@ def train_arm(run: ArmRun, folder: Path, *, resume: bool = False, on_progress: O
         return Outcome(finished or is_late, last[0] if last else None)
 
 
+def require_room(run: ArmRun) -> None:
+    """Refuse a replay buffer that does not fit into memory, before anything is written.
+
+    Raises:
+        OutOfMemoryError: With what is needed and what is available.
+    """
+    if isinstance(run.preset, BcPreset):
+        return
+    cfg, spaces = run.preset.train, run.spaces
+    residual = cfg.learner.actor.residual
+    require_replay_memory(cfg.capacity, spaces.obs_shapes, spaces.action_size, residual, run.device)
+
+
+def _memory_setting(run: ArmRun) -> str:
+    if isinstance(run.preset, BcPreset):
+        return "a smaller bc.batch_size helps, or fewer demonstrations"
+    return "a smaller train.capacity, env.num_envs or train.learner.batch_size helps"
+
+
 def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
     """The learner of a run, with its environments.
 
@@ -108,6 +129,8 @@ def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
     """
     torch.manual_seed(run.seed)
     demos = load_demos(folder)
+    if demos is not None:
+        demos.require(expected_demos(run), folder / DEMOS_FILE)
     with torch_threads(1):
         if isinstance(run.preset, BcPreset):
             return _bc_trainer(run, run.preset.bc, folder, demos)

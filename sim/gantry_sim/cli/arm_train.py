@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, counted
 from gantry_deploy.locate import find_run, near_miss
 from gantry_sim.cli.common import ProgressBar, bar, clock
+from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.run_place import RunError, require_fresh
 
 if TYPE_CHECKING:
@@ -68,9 +67,11 @@ def _begin(args: argparse.Namespace) -> tuple[ArmRun, Path]:
     """Make a new run with its own copies of what it learns from."""
     from gantry_sim.arm.bases import copy_base
     from gantry_sim.arm.run_cfg import create_arm_run, read_arm_run
+    from gantry_sim.arm.training import require_room
 
     run = _described(args)
     demos = _demonstrations(args, run)
+    require_room(run)
     folder = create_arm_run(run, args.run_dir)
     if demos is not None:
         demos.save(folder)
@@ -112,20 +113,17 @@ def _described(args: argparse.Namespace) -> ArmRun:
 
 def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
     """What a new run learns from; it is read, and found to fit, as its base is, before anything is written."""
-    from gantry_policies.offpolicy.env import IMAGE_PREFIX
     from gantry_sim.arm.bases import open_base
-    from gantry_sim.arm.demos import load_demos, read_dataset
+    from gantry_sim.arm.demos import expected_demos, load_demos, read_dataset
 
     if args.base is not None:
         open_base(args.base, run)
     if args.demos is not None:
-        keys = run.spaces.obs_shapes
-        cameras = [key.removeprefix(IMAGE_PREFIX) for key in keys if key.startswith(IMAGE_PREFIX)]
-        demos = read_dataset(args.demos, cameras)
+        demos = read_dataset(args.demos, expected_demos(run))
     else:
         demos = None if args.base is None else load_demos(args.base)
     if demos is not None:
-        demos.require(run.spaces, run.demos)
+        demos.require(expected_demos(run), run.demos or run.base)
     return demos
 
 
@@ -137,29 +135,13 @@ def train(args: argparse.Namespace) -> int | dict[str, Any]:
     word = "Resuming" if resume else "Training"
     print(f"{word} {run.task.name} ({run.preset_name}, seed {run.seed}) in {folder}", flush=True)
     display = ArmDisplay(run.minutes)
-    with _way_back(folder):
+    with way_back(folder):
         outcome = train_arm(run, folder, resume=resume, on_progress=display.update)
         display.close()
         if not outcome.complete:
             print("Stopped; nothing is lost.", file=sys.stderr)
             raise KeyboardInterrupt
         return _finish(args, folder)
-
-
-@contextlib.contextmanager
-def _way_back(folder: Path) -> Iterator[None]:
-    """Tell whoever is thrown out how to come back in."""
-    from gantry_policies.checkpoint import CheckpointError, UnusableCheckpointError, list_checkpoints
-    from gantry_policies.offpolicy.training import CHECKPOINTS, DivergedError
-
-    try:
-        yield
-    except UnusableCheckpointError:  # it would only say so again
-        raise
-    except (KeyboardInterrupt, CheckpointError, DivergedError):
-        if list_checkpoints(folder / CHECKPOINTS):
-            print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)
-        raise
 
 
 def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -183,6 +165,7 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         scores = score_source(open_arm_source(folder), args.episodes, on_progress=ProgressBar("evaluate").share)
         write_json(folder / EVALUATION_FILE, {**result, **scores})
         result["evaluation"] = scores
+        log_scores(folder, scores, trained.env_steps or trained.steps)
         print(f"{counted(args.episodes, 'held-out episode')}, seed {scores['seed']}, with 95 % intervals:")
         print("\n".join(score_lines(scores)))
         if run.has_contract:

@@ -118,10 +118,30 @@ class ProgressBar:
         self._title = title
         self._live = sys.stderr.isatty()
         self._shown = 0.0
+        self._done = 0
+        """Iterations that were shown or passed over."""
+        self._last = time.monotonic()
+        """When the last iteration ended."""
+
+    def step(self, number: int, count: int) -> None:
+        """Show where an iteration is that takes long.
+
+        Args:
+            number: Step of its rollout, from 1.
+            count: How many there are.
+        """
+        now = time.monotonic()
+        if now - max(self._last, self._shown) < 10.0:
+            return
+        self._shown = now
+        text = f"{self._title}: step {number} of {count} in iteration {self._done + 1}"
+        sys.stderr.write(f"\r\x1b[2K{text}" if self._live else text + "\n")
+        sys.stderr.flush()
 
     def update(self, progress: Progress) -> None:
         """Show an iteration."""
-        now = time.monotonic()
+        now = self._last = time.monotonic()
+        self._done = progress.iteration
         last = progress.iteration == progress.iterations
         if not last and now - self._shown < (0.2 if self._live else 10.0):
             return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
+from gantry_hardware.one_process import require_one_process
 from gantry_sim.cli.common import ProgressBar, add_set_option, assignments, whole
 from gantry_sim.run_files import write_json
 from gantry_sim.run_place import LOCK_FILE
@@ -169,14 +170,16 @@ def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_mapping.learn.train import MapTraining
+    from gantry_policies.memory import explaining_memory
     from gantry_sim.run_folder import hold_run
 
+    require_one_process()
     resume = args.resume is not None
     cfg, folder, rasters = configure(args)
     print(
         f"{'Resuming' if resume else 'Training'} a mapper in {folder}: seed {cfg.seed}, {len(rasters)} tiles of terrain"
     )
-    with hold_run(folder), _way_back(folder):
+    with hold_run(folder), _way_back(folder), explaining_memory("a smaller batch or samples.patches helps"):
         training = MapTraining(cfg, folder, rasters, resume=resume)
         limit_s = math.inf if args.minutes is None else training.wall_s + 60.0 * args.minutes
         complete = training.run(_Report().update, limit_s)
@@ -303,12 +306,15 @@ class _Report:
 
 @contextlib.contextmanager
 def _way_back(folder: Path) -> Iterator[None]:
-    """Tell whoever interrupts how to come back in."""
+    """Tell how the training is continued before an error or an interruption goes on."""
+    from gantry_mapping.errors import MappingError
     from gantry_mapping.learn.train import CHECKPOINT
 
     try:
         yield
-    except KeyboardInterrupt:
+    except MappingError:  # it says what is wrong with the training itself
+        raise
+    except BaseException:
         if (folder / CHECKPOINT).exists():
             print(f"Continue with: gantry map train --resume {folder}", file=sys.stderr)
         raise

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
 from gantry_sim.cli.common import add_set_option, changed, whole
+from gantry_sim.tasks.names import task_names
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +46,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
+    choose("task", args.task, task_names())  # A mistyped name is answered before the learning libraries are loaded.
     from gantry_hardware.errors import UnknownNameError
     from gantry_sim.run_folder import write_json
     from gantry_sim.sweep import SweepCfg, collect, planned_runs, run_sweep

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_deploy.locate import find_run
 from gantry_hardware.errors import GantryError
+from gantry_hardware.one_process import require_one_process
 from gantry_sim.cli import arm_train
 from gantry_sim.cli.common import (
     INTERVAL,
@@ -25,6 +26,7 @@ from gantry_sim.cli.common import (
     steps,
     whole,
 )
+from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.run_place import LENGTH_FIELDS, SCRIPTS, RunError, require_fresh, require_teacher, trained_task
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
@@ -108,6 +110,7 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
+    require_one_process()
     twice = args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes)
     if args.resume is not None:
         _check_resumed(args)
@@ -160,31 +163,16 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
     if slow := cfg.task.slow_start(cfg.preset.env):
         print(slow, flush=True)
+    print(f"Making {counted(cfg.preset.env.num_envs, 'environment')}.", flush=True)
     bar = ProgressBar("train")
-    with _way_back(folder), contextlib.nullcontext() if resume else _all_or_nothing(folder, created):
-        runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update)
+    with way_back(folder), contextlib.nullcontext() if resume else _all_or_nothing(folder, created):
+        runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update, on_step=bar.step)
         if not complete:
             bar.close()
             print(f"Stopped at iteration {runner.iteration} of {runner.iterations}; nothing is lost.", file=sys.stderr)
             raise KeyboardInterrupt
         print(f"Trained {runner.env_steps / 1e6:.2f} M steps in {runner.wall_s:.0f} s.")
         return _finish(args, cfg, folder, runner)
-
-
-@contextlib.contextmanager
-def _way_back(folder: Path) -> Iterator[None]:
-    """Tell whoever is thrown out how to come back in."""
-    from gantry_policies.checkpoint import CheckpointError, UnusableCheckpointError, list_checkpoints
-    from gantry_policies.runner import CHECKPOINTS, TrainingError
-
-    try:
-        yield
-    except UnusableCheckpointError:  # it would only say so again
-        raise
-    except (KeyboardInterrupt, CheckpointError, TrainingError):
-        if list_checkpoints(folder / CHECKPOINTS):
-            print(f"Continue with: gantry train --resume {folder}", file=sys.stderr)
-        raise
 
 
 @contextlib.contextmanager
@@ -216,6 +204,7 @@ def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner)
         result["evaluation"] = evaluate_run(
             cfg, folder, policy_of(runner), episodes=args.episodes, on_progress=ProgressBar("evaluate").share
         )
+        log_scores(folder, result["evaluation"], runner.env_steps)
         for model in ("training_model", "full_model"):
             scores = result["evaluation"][model]
             number = counted(args.episodes, "held-out episode")
@@ -237,7 +226,8 @@ COMMAND = Command(
     run=_run,
     description=(
         "Train a task, score the policy on held-out episodes and export its bundle, all into one run folder. Ctrl-C "
-        "saves; --resume goes on. Exit code 0 once it is trained, whatever the scores are: `gantry eval` and "
+        "saves; --resume goes on. The run folder holds curves for TensorBoard (tensorboard --logdir runs). Exit code 0 "
+        "once it is trained, whatever the scores are: `gantry eval` and "
         "`gantry check` answer whether they are good enough."
     ),
     epilog="""examples:

@@ -136,7 +136,7 @@ def trials_in_process(
                 say(f"  {in_words(len(trials), config.episodes, trials[-1])}")
         write_json(folder / TRIALS, {"episodes": [asdict(trial) for trial in trials]})
         write_json(folder / walks.STATISTICS, controller.statistics())
-        trouble = "" if safety.fault is None else safety.fault.text
+        trouble = (recorder.failure or "") if safety.fault is None else safety.fault.text
         return walks.Walk(False, folder / walks.RECORDING, not trouble, trouble, paced=paced)
 
     return walks.repeated(attempt, say)

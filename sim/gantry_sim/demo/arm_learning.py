@@ -11,7 +11,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
 from gantry_sim.arm.bases import copy_base
 from gantry_sim.arm.collect import CollectCfg, Collected, collect
-from gantry_sim.arm.demos import load_demos, read_dataset
+from gantry_sim.arm.demos import expected_demos, load_demos, read_dataset
 from gantry_sim.arm.export import export_arm_run
 from gantry_sim.arm.presets import BcPreset, RlPreset, preset_of
 from gantry_sim.arm.run_cfg import ArmRun, check_arm_run, create_arm_run, read_arm_run, with_seed
@@ -109,7 +109,7 @@ def clone(task: ArmTask, recipe: Recipe, folder: Path, display: Display) -> None
         GantryError: If something does not fit.
     """
     run = _clone_run(task, recipe, folder / DEMOS)
-    demos = read_dataset(folder / DEMOS, ())
+    demos = read_dataset(folder / DEMOS, expected_demos(run))
     base = create_arm_run(run, folder / BASE)
     demos.save(base)
     _train(base, display)

@@ -13,6 +13,7 @@ from gantry_deploy.bundle import Bundle
 from gantry_deploy.commands import goal_command
 from gantry_deploy.contract import MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.explained import MAPPING, ExplainedWindows, explained_windows
 from gantry_deploy.goals import Goal
 from gantry_deploy.metrics import goal_errors, goal_reached, has_fallen
 from gantry_deploy.onnx_policy import OnnxPolicy
@@ -76,6 +77,8 @@ class MeasuredGoalWalk:
     """Whether it fell."""
     fault: str
     """What damped the robot out of the policy; empty if nothing did."""
+    explained: ExplainedWindows | None = None
+    """What the policy was shown of the map, cut again out of the recording; None where that is not recorded."""
 
     @property
     def distance_m(self) -> float:
@@ -144,6 +147,7 @@ def measure_goal_walk(path: Path, goal: Goal, scene: mujoco.MjModel) -> Measured
         map_points=maps["points"],
         fell=bool(has_fallen(quat, _heights(scene, pos, quat), spec.fall_height_m).any()),
         fault=fault_that_ended(status),
+        explained=explained_windows(recording) if MAPPING in recording.info else None,
     )
 
 

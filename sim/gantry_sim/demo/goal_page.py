@@ -91,6 +91,9 @@ def crossing_result(crossing: Crossing) -> dict[str, Any]:
     result["blind_ticks"] = crossing.blind_ticks
     result["real_time"] = crossing.real_time
     result["rerun_difference"] = crossing.rerun
+    told = None if found is None else found.explained
+    result["explained_windows"] = None if told is None else len(told.time_s)
+    result["explained_difference"] = None if told is None else told.worst
     result["timing"] = {name: _percentiles(values) for name, values in times_of(crossing).items()}
     result["mapping_frames"] = None if crossing.mapping is None else crossing.mapping.get("frames")
     return result
@@ -245,6 +248,9 @@ def _crossing(report: Report, crossing: Crossing) -> None:
         ("share of the window that was seen, mean", f"{100.0 * float(np.mean(seen)):.0f} %"),
         ("recorded actions and those of the network run again", f"differ by {crossing.rerun:.2g} at most"),
     ]
+    if found.explained is not None and len(found.explained.time_s):
+        text = f"{len(found.explained.time_s)}, differ by {found.explained.worst:.2g} at most"
+        rows.append(("windows of the policy, and those of the recorded maps at their recorded ages", text))
     if crossing.blind_ticks is not None:
         rows.append(("ticks that were shown unseen ground, as the map was too old", str(crossing.blind_ticks)))
     if crossing.real_time is not None:

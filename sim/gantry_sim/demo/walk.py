@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import os
 import queue
@@ -24,10 +23,11 @@ from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.domains import free_domain
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.loop import Controller
-from gantry_deploy.record import Recorder
+from gantry_deploy.record import LOST_RECORDING, Recorder
 from gantry_deploy.recording import read_recording
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import FaultCode, Mode, SafetyMachine
+from gantry_deploy.with_parent import ending_with_this
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
 from gantry_hardware.robots import robot_spec
@@ -62,7 +62,6 @@ WITHOUT = " The demo goes without ROS 2 with --no-ros."
 """What a demo of velocities can do as well."""
 UNPACED = " This one did not wait for the clock, so the times between its turns are not those of a robot."
 
-_PR_SET_PDEATHSIG = 1
 _ROS_STAMP = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[\w./]+\]: ")
 Say = Callable[[str], None]
 
@@ -213,7 +212,8 @@ def walk_in_process(bundle: Path, profile: Profile, folder: Path, say: Say, *, r
         write_whole_json(folder / STATISTICS, controller.statistics())
         fault = controller.safety.fault
         trouble = "" if session.completed else refusal or (fault.text if fault is not None else "the policy stopped")
-        return Walk(False, folder / RECORDING, session.completed, trouble, paced=paced, refused=bool(refusal))
+        trouble = trouble or recorder.failure or ""
+        return Walk(False, folder / RECORDING, not trouble, trouble, paced=paced, refused=bool(refusal))
 
     return repeated(attempt, say)
 
@@ -281,6 +281,8 @@ class _Heard:
         self.completed = self.completed or (done and not self.trouble)
         if DAMPED in line and not self.completed:
             self.trouble = self.trouble or text.removeprefix(f"{DAMPED}: ")
+        if LOST_RECORDING in text:  # Of which the scores and the film are made.
+            self.completed, self.trouble = False, self.trouble or text
         # What follows the end of the profile is the stopping of the nodes, which is for the log alone.
         if told and (done or not self.completed):
             say(f"  {node.strip():<14} {text}")
@@ -290,7 +292,7 @@ class _Heard:
 def _nodes(command: list[str], domain: str) -> Iterator[queue.Queue[str | None]]:
     """Run ``gantry launch`` and yield its lines, None at their end; whatever happens, it is gone afterwards."""
     process = subprocess.Popen(
-        command,
+        ending_with_this(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -299,7 +301,6 @@ def _nodes(command: list[str], domain: str) -> Iterator[queue.Queue[str | None]]
         env={**os.environ, "ROS_DOMAIN_ID": domain},
         # Ctrl-C reaches this process alone, which then ends the launch, and that its nodes.
         start_new_session=True,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
     )
     lines: queue.Queue[str | None] = queue.Queue()
     reader = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
@@ -339,11 +340,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _end_with_parent() -> None:
-    """In the child: get SIGINT when this process dies, however it dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
 
 
 def _indent(say: Say) -> Say:

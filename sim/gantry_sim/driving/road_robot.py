@@ -37,6 +37,7 @@ from gantry_sim.driving.scene import MOVING_M_S
 from gantry_sim.driving.scenes import drive_contract, make_scene
 from gantry_sim.driving.traffic_cfg import TrafficCfg
 from gantry_sim.option_checks import ROAD_CHECKS
+from gantry_sim.robot_options import check_options
 
 STEP_S = 0.02
 """About the physics step."""
@@ -76,6 +77,8 @@ class RoadRobot:
         GantryError: If the robot is no car, the task no driving task, or a number makes no sense.
     """
 
+    simulated = True
+    """Moves no robot of metal."""
     OPTION_CHECKS = ROAD_CHECKS
 
     def __init__(
@@ -102,8 +105,10 @@ class RoadRobot:
     ) -> None:
         if spec.car is None:
             raise GantryError(f"Robot '{spec.name}' is no car: there is no road for it.")
-        if (response_s is not None and not response_s > 0.0) or not noise >= 0.0:
-            raise GantryError(f"response_s is {response_s} and noise {noise}, expected above 0 and at least 0.")
+        check_options(
+            response_s=response_s, noise=noise, route_m=route_m, scan_range_m=scan_range_m, scan_x_m=scan_x_m,
+            road_cell_m=road_cell_m, map_count=map_count, scan_beams=scan_beams,
+        )  # fmt: skip
         self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
         changes = {"map_split": split, "map_count": map_count, "robot": spec.name} | ({"model": model} if model else {})
         self.cfg = _one_car(task, changes, traffic, route_m, road_cell_m)
@@ -300,6 +305,14 @@ class RoadRobot:
             return None
         lanes = seen.route_speed_limit_m_s, seen.route_left_m, seen.route_right_m
         return Route(_row(seen.route_points_in_world_m), *map(_row, lanes))
+
+    @property
+    def scanner_x_in_base_m(self) -> float | None:
+        """How far ahead of ``base_link`` the scanner sits; None without one."""
+        drive = drive_contract(self.cfg).drive
+        if drive is not None and drive.lidar is not None:
+            return drive.lidar.pos_x_in_base_m
+        return None if self._scanner is None else self._scanner.mount_m[0]
 
     def _blurred(self, objects: NDArray[np.float64]) -> NDArray[np.float64]:
         kinds, scale = self._noise

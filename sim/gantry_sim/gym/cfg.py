@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from typing import Any
 import gymnasium
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.gym.layout import ActionLayout, GymEnvError, ObservationLayout, action_layout, observation_layout
+from gantry_sim.gym.border import GymEnvError, finite_time, require_one_environment
+from gantry_sim.gym.layout import ActionLayout, ObservationLayout, action_layout, observation_layout
 
 _STEP_TIMES = ("control_dt", "control_timestep", "dt")
 """Attributes in which environments keep the time of a step, in s: gym-hil; robosuite and ManiSkill; gymnasium."""
@@ -59,8 +61,10 @@ class GymCfg:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise GantryError(f"{name} is {value}, expected at least {least}.")
-        if self.dt_s is not None and not self.dt_s > 0.0:
+        if self.dt_s is not None and finite_time(self.dt_s) is None:
             raise GantryError(f"dt_s is {self.dt_s}, expected a time > 0 in s.")
+        if self.success_reward is not None and not math.isfinite(self.success_reward):
+            raise GantryError(f"success_reward is {self.success_reward}, expected a finite number.")
         for name in self.wrappers:
             if not all(name.partition(":")):
                 raise GantryError(f"wrappers has '{name}', expected module:NAME.")
@@ -140,6 +144,7 @@ def make_plan(cfg: GymCfg) -> GymPlan:
     """
     env = make_gym(cfg)
     try:
+        require_one_environment(env)
         return GymPlan(
             observation_layout(env.observation_space, cfg.image_px, cfg.leave_out),
             action_layout(env.action_space, cfg.action_low, cfg.action_high),
@@ -156,6 +161,8 @@ def _max_episode_steps(env: Any, cfg: GymCfg) -> int:
     steps = cfg.max_episode_steps or getattr(getattr(env, "spec", None), "max_episode_steps", None)
     if steps is None:
         raise GymEnvError("It does not say how long episodes last; give max_episode_steps.")
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Real) or not 1 <= steps < 2**31:
+        raise GymEnvError(f"Its episodes last {steps!r} steps, expected 1 or more; give max_episode_steps.")
     return int(steps)
 
 
@@ -164,13 +171,13 @@ def _step_time(env: Any, cfg: GymCfg) -> float:
         return cfg.dt_s
     inner = env.unwrapped
     for name in _STEP_TIMES:
-        value = getattr(inner, name, None)
-        if isinstance(value, numbers.Real) and 0.0 < float(value) < float("inf"):
-            return float(value)
-    rate = (getattr(env, "metadata", None) or {}).get("render_fps")
-    if not rate:
+        value = finite_time(getattr(inner, name, None))
+        if value is not None:
+            return value
+    rate = finite_time((getattr(env, "metadata", None) or {}).get("render_fps"))
+    if rate is None:
         raise GymEnvError("It does not say how long a step takes, in s; give dt_s.")
-    return 1.0 / float(rate)
+    return 1.0 / rate
 
 
 def _is_package(name: str) -> bool:

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from gantry_sim.gym import border
+from gantry_sim.gym.border import GymEnvError
 from gantry_sim.gym.cfg import GymCfg, GymPlan, make_gym
-from gantry_sim.gym.layout import STATE, GymEnvError
+from gantry_sim.gym.layout import STATE
 
 SUCCESS_KEYS = ("is_success", "success", "succeed")
 """Names under which environments say in info that a step succeeded; the first that is there counts."""
@@ -73,8 +75,8 @@ class EndlessEpisodes:
         self.episode += 1
         self.steps = 0
         with self._own_chance():
-            obs, _ = self._env.reset(seed=self._sow())
-        return self._arrays(obs)
+            obs = border.reset(self._env, self._sow())
+        return self._plan.observation.arrays(obs)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, tuple[bool, bool, bool, bool]]:
         """Apply an action, (n,) in [-1, 1].
@@ -83,34 +85,23 @@ class EndlessEpisodes:
             What it led to, the reward, and flags: terminated, truncated, success, and whether success was spoken of.
         """
         with self._own_chance():
-            obs, reward, terminated, truncated, info = self._env.step(self._plan.action.scaled(action))
+            obs, reward, terminated, truncated, info = border.step(self._env, self._plan.action.scaled(action))
         self.steps += 1
-        reward = float(reward)
-        if not np.isfinite(reward):
-            raise GymEnvError(f"the reward is {reward}, expected a finite number")
         success, known = self._success(reward, info)
-        terminated = bool(terminated) or (success and self._cfg.end_on_success)
-        truncated = not terminated and (bool(truncated) or self.steps >= self._plan.max_episode_steps)
-        return self._arrays(obs), reward, (terminated, truncated, success, known)
+        terminated = terminated or (success and self._cfg.end_on_success)
+        truncated = not terminated and (truncated or self.steps >= self._plan.max_episode_steps)
+        return self._plan.observation.arrays(obs), reward, (terminated, truncated, success, known)
 
     def close(self) -> None:
         """Release what the environment holds."""
         with self._own_chance():
             self._env.close()
 
-    def _success(self, reward: float, info: dict[str, Any]) -> tuple[bool, bool]:
+    def _success(self, reward: float, info: Mapping[str, Any]) -> tuple[bool, bool]:
         if self._cfg.success_reward is not None:
             return reward >= self._cfg.success_reward, True
-        for key in SUCCESS_KEYS:
-            if key in info:
-                return bool(np.all(info[key])), True
-        return False, False
-
-    def _arrays(self, obs: Any) -> dict[str, np.ndarray]:
-        arrays = self._plan.observation.arrays(obs)
-        if not np.isfinite(arrays[STATE]).all():
-            raise GymEnvError("a number of the observation is not finite")
-        return arrays
+        said = border.success(info, SUCCESS_KEYS)
+        return bool(said), said is not None
 
     def _sow(self) -> int:
         seed = episode_seed(self._seed, self.row, self.episode)

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import UnknownNameError
+from gantry_sim.gym import border
+from gantry_sim.gym.border import GymEnvError as GymEnvError
 
 STATE = "state"
 """Key of the numbers; as in ``gantry_policies.offpolicy.env``, which workers do not import for its torch."""
@@ -22,10 +24,6 @@ CHANNELS = (1, 3, 4)
 
 Path = tuple[str | int, ...]
 """Keys and places that lead to a part of an observation."""
-
-
-class GymEnvError(GantryError):
-    """A gymnasium environment does not exist, does not fit, or failed."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class PictureLayout:
     """Where it is."""
     order: str
     """Its axes: ``HWC``, ``CHW`` or ``HW``."""
+    given: tuple[int, ...]
+    """Shape as the environment gives it."""
     shape: tuple[int, int, int]
     """(C, H, W) as learners get it."""
 
@@ -69,11 +69,15 @@ class ObservationLayout:
         return {STATE: (size,), **{picture.key: picture.shape for picture in self.pictures}}
 
     def arrays(self, obs: Any) -> dict[str, np.ndarray]:
-        """An observation of the environment as ``state`` (s,) float32 and ``image/<name>`` (C, H, W) uint8."""
-        rows = [np.asarray(spaces.flatten(part.space, _at(obs, part.path)), np.float32) for part in self.numbers]
+        """An observation of the environment as ``state`` (s,) float32 and ``image/<name>`` (C, H, W) uint8.
+
+        Raises:
+            GymEnvError: If a part is missing, is not what its space says, or holds a number that is not finite.
+        """
+        rows = [border.row(item.space, _at(obs, item.path), _name(item.path)) for item in self.numbers]
         found = {STATE: np.concatenate(rows) if rows else np.zeros(1, np.float32)}
         for picture in self.pictures:
-            image = np.asarray(_at(obs, picture.path), np.uint8)
+            image = border.picture(_at(obs, picture.path), picture.given, _name(picture.path))
             if picture.order == "HWC":
                 image = np.moveaxis(image, -1, 0)
             elif picture.order == "HW":
@@ -110,6 +114,13 @@ def observation_layout(
         raise GymEnvError(f"leave_out is {list(leave_out)}, which leaves nothing to look at of {sorted(names)}.")
     for path, leaf in numbers:
         _require_numbers(path, leaf)
+    size = sum(spaces.flatdim(leaf) for _, leaf in numbers)
+    if size > border.LARGEST_STATE:
+        largest = max(numbers, key=lambda item: spaces.flatdim(item[1]))
+        raise GymEnvError(
+            f"Its observation has {size} numbers, of which {largest[1]} is most; expected at most "
+            f"{border.LARGEST_STATE}. leave_out=NAME leaves a part out."
+        )
     count = Counter(str(path[-1]) for path, _ in pictures if path)
     return ObservationLayout(
         tuple(NumbersLayout(path, leaf) for path, leaf in numbers),
@@ -157,25 +168,29 @@ def action_layout(
         GymEnvError: If the space is no ``Box`` or has no bounds, or those given do not fit.
     """
     if not isinstance(space, spaces.Box) or not np.prod(space.shape):
-        raise GymEnvError(f"Its action space is {space}, expected a Box; a wrapper of gymnasium may turn it into one.")
+        raise GymEnvError(
+            f"Its action space is {_short(space)}, expected a Box. A wrapper (wrappers=module:NAME) that offers a Box "
+            "turns it into one: of one number for each choice, of which the largest counts, or of all parts in a row."
+        )
     size = int(np.prod(space.shape))
+    assert space.dtype is not None
     lows, highs = (
-        _bound(name, own, given, size)
+        _bound(name, own, given, size, space)
         for name, own, given in (("action_low", space.low, low), ("action_high", space.high, high))
     )
-    if not np.isfinite([lows, highs]).all():
-        raise GymEnvError(
-            f"Its action space is {space}, which has no bounds; give action_low and action_high, {size} numbers each."
-        )
     if not (lows < highs).all():
-        raise GymEnvError(f"action_low is {lows.tolist()} and action_high {highs.tolist()}, expected smaller ones.")
+        place = int(np.flatnonzero(~(lows < highs))[0])
+        raise GymEnvError(
+            f"Number {place} of its action reaches from {lows[place]:g} to {highs[place]:g}, expected a lower bound "
+            f"below the upper one; give action_low and action_high, {size} numbers each."
+        )
     # Compared as the environment keeps them: 0.7 is beyond a bound of 0.7 in single precision.
     outside = (lows.astype(space.dtype) < space.low.ravel()) | (highs.astype(space.dtype) > space.high.ravel())
     if outside.any():
         raise GymEnvError(
-            f"action_low {lows.tolist()} and action_high {highs.tolist()} reach beyond the environment's {space}."
+            f"action_low {lows.tolist()} and action_high {highs.tolist()} reach beyond the environment's "
+            f"{_short(space)}."
         )
-    assert space.dtype is not None
     return ActionLayout(lows, highs, space.shape, np.dtype(space.dtype))
 
 
@@ -218,9 +233,12 @@ def _leaves(space: spaces.Space[Any], path: Path = ()) -> Iterator[tuple[Path, s
 
 
 def _at(obs: Any, path: Path) -> Any:
-    for part in path:
-        obs = obs[part]
-    return obs
+    return border.part(obs, path, _name(path))
+
+
+def _short(space: spaces.Space[Any]) -> str:
+    text = " ".join(str(space).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _name(path: Path) -> str:
@@ -261,12 +279,24 @@ def _picture(path: Path, leaf: spaces.Space[Any], names: Counter[str], image_px:
         )
     name = "camera" if not path else str(path[-1]) if names[str(path[-1])] == 1 else "_".join(map(str, path))
     key = IMAGE_PREFIX + name.replace("/", "_").replace(".", "_")
-    return PictureLayout(key, path, order, (size[0], image_px or size[1], image_px or size[2]))
+    return PictureLayout(key, path, order, shape, (size[0], image_px or size[1], image_px or size[2]))
 
 
-def _bound(name: str, own: np.ndarray, given: Sequence[float] | None, size: int) -> np.ndarray:
+def _bound(name: str, own: np.ndarray, given: Sequence[float] | None, size: int, space: spaces.Box) -> np.ndarray:
+    """(size,) float64: what was given, or the space's own bound where it is one."""
     if given is None:
-        return own.ravel().astype(np.float64)
+        bounds = own.ravel().astype(np.float64)
+        missing = np.flatnonzero(border.is_no_bound(bounds, np.dtype(space.dtype)))
+        if missing.size:
+            raise GymEnvError(
+                f"Its action space is {_short(space)}, which has no bounds; give action_low and action_high, {size} "
+                f"numbers each. Number {missing[0]} has {bounds[missing[0]]:g}; beyond {border.LARGEST_BOUND:g} it "
+                "counts for none."
+            )
+        return bounds
     if len(given) not in (1, size):
         raise GymEnvError(f"{name} has {len(given)} numbers, expected 1 or {size}, as many as the action.")
-    return np.broadcast_to(np.asarray(given, np.float64), (size,)).copy()
+    values = np.broadcast_to(np.asarray(given, np.float64), (size,)).copy()
+    if not np.isfinite(values).all():
+        raise GymEnvError(f"{name} is {list(given)}, expected finite numbers.")
+    return values

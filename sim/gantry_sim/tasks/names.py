@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.gym.names import is_gym_task
 
 GROUP = "gantry.tasks"
@@ -34,8 +34,14 @@ def require_task(name: str) -> str:
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
+        GantryError: If it is a task of mjlab.
     """
     known = [*task_names(), *arm_task_names()]
     if name not in known and not is_gym_task(name):
+        if name.lower().startswith(("mjlab-", "mjlab:")):
+            raise GantryError(
+                f"'{name}' is a task of mjlab, which is not trained here: it says nothing of what its observations and "
+                f"actions mean on a robot, so no bundle could be made of it. Available: {', '.join(sorted(known))}."
+            )
         raise UnknownNameError("task", name, known)
     return name

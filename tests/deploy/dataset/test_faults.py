@@ -226,3 +226,11 @@ def test_a_dataset_whose_episodes_are_gone_is_not_continued(tmp_path):
     accept_changes(tmp_path / "d")
     with pytest.raises(DatasetError, match="counts 2 episodes, and meta/episodes describes 0"):
         writer_in(tmp_path / "d", resume=True)
+
+
+def test_a_folder_with_somebody_elses_card_is_not_taken(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/README.md").write_text("mine")
+    with pytest.raises(DatasetError, match="is not empty and holds no dataset"):
+        writer_in(tmp_path / "d", beside={"README.md": b"theirs"})
+    assert (tmp_path / "d/README.md").read_text() == "mine"

@@ -79,7 +79,7 @@ def test_a_robot_that_falls_silent_is_damped(tmp_path, robot, fault):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": ""}, "is of kind 'unknown' in 'rad'; only 'target/joint/position' in 'rad' is sent"),
+        ({"kind": ""}, "is of kind 'unknown' in 'rad'; only 'target/joint/position' in 'rad'"),
         ({"unit": "deg"}, "in 'deg'"),
     ],
 )

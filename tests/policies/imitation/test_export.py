@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
 
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.chunked import ChunkedPolicy
-from gantry_deploy.contract import ChunkSpec
+from gantry_deploy.contract import ChunkSpec, PolicyContract
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.testing_arm import arm_contract_for, arm_golden, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
@@ -112,6 +113,25 @@ def test_a_residual_on_its_base(tmp_path, golden):
     assert np.abs(actions - base_actions.numpy()).max() > 0.1
     for name, values in (("base_action", base_actions), ("action", actions)):
         np.testing.assert_allclose(bundle.golden[name], values, atol=1e-5)
+
+
+def test_each_network_says_what_it_is_and_what_goes_in(tmp_path, golden):
+    policy, residual = trained_like("mlp", golden), Residual()
+    contract = replace(CONTRACT, chunk=replace(CHUNK, residual=True))
+    bundle = load_bundle(export_chunks(policy, contract, golden, tmp_path / "bundle", residual=residual))
+    for role, data, held in (("policy", bundle.model_bytes, bundle.contract), ("base", bundle.base_bytes, contract)):
+        model = onnx.load_from_string(data)
+        said = {item.key: item.value for item in model.metadata_props}
+        assert said["gantry_role"] == role
+        assert PolicyContract.from_json(said["gantry_contract"]) == held
+        assert role in model.doc_string
+        texts = {item.name: item.doc_string for item in (*model.graph.input, *model.graph.output)}
+        assert "scale * clip(value" in texts["observation"]
+        assert "channels first" in texts["image/front"]
+        assert ("base_action" in texts) == (role == "policy")
+        assert ("plan" in texts["action"]) == (role == "base")
+    assert bundle.contract.chunk.base_sha256
+    assert not contract.chunk.base_sha256
 
 
 def test_a_difference_is_refused_and_nothing_is_written(tmp_path, golden):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -188,6 +189,124 @@ def test_rows_beyond_the_checkpoint_are_left_out_and_old_buffers_removed(reach, 
     again.train()
     rows = [json.loads(line) for line in (tmp_path / METRICS_FILE).read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [20, 40, 60, 80, 100, 120]
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def swap(path):
+    path.write_bytes((path.parent / "replay_116.npz").read_bytes())
+
+
+DAMAGES = {
+    "a bit": flip,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:1000]),
+    "garbage": lambda path: path.write_bytes(b"garbage"),
+    "missing": lambda path: path.unlink(),
+    "of another step": swap,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_buffer_falls_back_to_the_pair_before(reach, make_base, demos, tmp_path, capsys, damage):
+    cfg = short_resfit(eval_every_steps=0, save_every_s=0.0)
+    make(reach, make_base, demos, cfg, tmp_path).train()
+    damage(tmp_path / "checkpoints" / "replay_120_again.npz")
+    again = make(reach, make_base, demos, cfg, tmp_path)
+    assert again.resume().name == "model_116.pt"
+    told = capsys.readouterr().err
+    assert "model_120.pt (replay_120_again.npz" in told
+    assert "Using the older model_116.pt" in told
+    assert again.train()
+    assert make(reach, make_base, demos, cfg, tmp_path).resume().name == "model_120.pt"
+
+
+def test_damaged_demonstrations_are_made_anew_or_refused(reach, make_base, demos, tmp_path, capsys):
+    cfg = short_resfit(eval_every_steps=0)
+    trainer = make(reach, make_base, demos, cfg, tmp_path)
+    trainer.train()
+    flip(tmp_path / "checkpoints" / "demos.npz")
+    again = make(reach, make_base, demos, cfg, tmp_path)
+    again.resume()
+    assert "It is made anew from the demonstrations" in capsys.readouterr().err
+    for key, values in trainer.demos._rows.items():
+        assert torch.equal(again.demos._rows[key], values)
+
+
+def test_environments_that_raise_cost_nothing_that_was_learned(reach, make_base, demos, tmp_path, capsys):
+    class Breaking(reach):
+        left = 20
+
+        def step(self, action):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError("the cable is loose")
+            return super().step(action)
+
+        def training_state(self):
+            if self.left < 0:
+                raise OSError("the cable is loose")
+            return super().training_state()
+
+    cfg = short_resfit(eval_every_steps=0)
+    trainer = make(reach, make_base, demos, cfg, tmp_path, Breaking(4))
+    with pytest.raises(OSError, match="the cable is loose"):
+        trainer.train()
+    assert "What was learned until then is saved" in capsys.readouterr().err
+    again = make(reach, make_base, demos, cfg, tmp_path)
+    assert again.resume().name == "model_80.pt"
+    assert torch.equal(weights(again), weights(trainer))
+    assert again.train()
+
+
+def test_numbers_that_are_not_finite_do_not_reach_the_buffer(reach, make_base, demos, tmp_path):
+    class Spoilt(reach):
+        def step(self, action):
+            step = super().step(action)
+            if self.time.max() > 5:
+                step.next_obs["state"][2, 1] = torch.inf
+            return step
+
+    trainer = make(reach, make_base, demos, short_resfit(eval_every_steps=0), tmp_path, Spoilt(4))
+    with pytest.raises(GantryError, match="Environment 2 gave an observation 'state' of inf at place 1 in"):
+        trainer.train()
+    assert torch.isfinite(trainer.replay.stored("state")).all()
+
+
+def test_a_stop_leaves_an_evaluation_which_the_continuation_does(reach, make_base, demos, tmp_path):
+    cfg = short_resfit()
+    looks = reach(4, 5)
+    trainer = make(reach, make_base, demos, cfg, tmp_path, eval_env=looks, eval_base=make_base(4))
+    step = looks.step
+
+    def stops(action):
+        trainer.stop()
+        return step(action)
+
+    looks.step = stops
+    assert not trainer.train()
+    assert trainer.course.next_evaluation == 0
+    seen = []
+    again = make(reach, make_base, demos, cfg, tmp_path, eval_env=reach(4, 5), eval_base=make_base(4))
+    again.resume()
+    again.train(seen.append)
+    assert [p.env_steps for p in seen if p.evaluation] == [0, 80, 120]
+
+
+def test_curves_for_tensorboard_hold_training_and_evaluations(reach, make_base, demos, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    make(reach, make_base, demos, short_resfit(), tmp_path, eval_env=reach(4, 5), eval_base=make_base(4)).train()
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"train/critic_loss", "train/return_in_training", "eval/success_once", "eval/success_once/low"} <= tags
+    rows = read_metrics(tmp_path / METRICS_FILE)
+    looks = [(row["env_steps"], row["success_once"]["mean"]) for row in rows if row["kind"] == "eval"]
+    found = [(event.step, event.value) for event in events.Scalars("eval/success_once")]
+    assert np.array(found) == pytest.approx(np.array(looks))
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(reach, make_base, demos, tmp_path):

@@ -4,13 +4,19 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 from gantry_deploy.bundle import load_bundle
+from gantry_deploy.dataset import DatasetWriter
 from gantry_deploy.dataset.reader import Dataset
+from gantry_deploy.dataset.replay import replay_episode
+from gantry_hardware.backends import make_backend
+from gantry_hardware.robots import robot_spec
 from gantry_policies.checkpoint import load_newest
 from gantry_sim.cli.arm_train import ArmDisplay
 
@@ -170,12 +176,152 @@ def test_a_mistake_is_one_message_and_nothing_is_written(tmp_path, capsys, words
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demos"]
 
 
+def rewritten(source, folder, change=lambda frame: frame, **changes):
+    """A dataset of the same frames as another program would write it."""
+    data = Dataset(source)
+    options = {"fps": data.fps, "robot_type": data.robot_type, "features": data.features, **changes}
+    with DatasetWriter(folder, **options) as writer:
+        for row in data.episodes:
+            for frame in data.iter_frames(row.index):
+                writer.add_frame(change(frame))
+            writer.end_episode(row.tasks[0])
+    return folder
+
+
+def changed_action(frame):
+    return {**frame, "action": frame["action"] * 100.0}
+
+
+def collect_push(folder):
+    assert gantry("collect", "yam-push", "--episodes", 1, "--envs", 1, "--output", folder) == 0
+
+
+@pytest.mark.parametrize("preset", ["bc", "rlpd", "wsrl"])
+def test_every_learner_refuses_demonstrations_of_another_task_rate_robot_or_range(made, tmp_path, capsys, preset):
+    cases = {
+        "push": (
+            lambda folder: gantry("collect", "yam-push", "--episodes", 1, "--envs", 1, "--output", folder),
+            "yam-push",
+        ),
+        "rate": (lambda folder: rewritten(made.demos, folder, fps=60), "rate is 60 Hz there, 20 Hz here"),
+        "robot": (lambda folder: rewritten(made.demos, folder, robot_type="so100_follower"), "'so100_follower' there"),
+        "range": (lambda folder: rewritten(made.demos, folder, changed_action), "takes -0.02 to 0.02 m"),
+    }
+    for name, (make, message) in cases.items():
+        make(tmp_path / name)
+        task = "yam-pick-place" if name == "push" else LIFT
+        assert gantry("train", task, "--preset", preset, "--demos", tmp_path / name, "--run-dir", "run") == 2
+        err = capsys.readouterr().err
+        assert message in err
+        if name == "range":
+            assert "in frame" in err
+            assert "'delta_" in err or "'gripper.pos'" in err
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_residual_does_not_take_the_demonstrations_of_another_task(made, tmp_path, capsys):
+    words = ["train", LIFT, "--preset", "resfit", "--base", made.bc, "--run-dir", "run", *sets(RESFIT)]
+    assert gantry(*words, "--demos", rewritten(made.demos, tmp_path / "rate", fps=60)) == 2
+    assert "rate is 60 Hz there, 20 Hz here" in capsys.readouterr().err
+    bc = shutil.copytree(made.bc, tmp_path / "bc")
+    with np.load(bc / "demos.npz") as file:
+        arrays = dict(file)
+    arrays["described"] = np.array(str(arrays["described"]).replace("yam-lift", "yam-push"))
+    np.savez(bc / "demos.npz", **arrays)
+    assert gantry("train", LIFT, "--preset", "resfit", "--base", bc, "--run-dir", "run", *sets(RESFIT)) == 2
+    assert "task is 'yam-push' there, 'yam-lift' here" in capsys.readouterr().err
+    assert gantry("train", "--resume", bc) == 2
+    assert "task is 'yam-push' there, 'yam-lift' here" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_was_changed_since_it_was_collected_teaches_nothing(made, tmp_path, capsys):
+    folder = shutil.copytree(made.demos, tmp_path / "demos")
+    info = json.loads((folder / "meta/info.json").read_text())
+    (folder / "meta/info.json").write_text(json.dumps(info))  # The same description in other bytes.
+    assert gantry("train", LIFT, "--demos", folder, "--run-dir", "run") == 2
+    assert "its content has changed" in capsys.readouterr().err
+    assert gantry("collect", LIFT, "--episodes", 9, "--output", folder) == 2
+    assert "its content has changed" in capsys.readouterr().err
+    assert gantry("data", "replay", folder, "--backend", "mock") == 2
+    assert gantry("data", "check", folder) == 1
+    capsys.readouterr()
+    assert gantry("data", "check", folder, "--accept-changes") == 0
+    assert "is intact" in capsys.readouterr().out
+
+
+def test_datasets_hold_physical_values_and_old_ones_are_collected_anew(made, tmp_path, capsys):
+    data = Dataset(made.demos)
+    state = data.features["observation.state"]
+    assert state.names == (*(f"joint{i}.pos" for i in range(1, 7)), "gripper.pos")
+    assert state.unit_of_each == ("rad",) * 6 + ("m",)
+    frames = data.frames(0)
+    spec = robot_spec("yam")
+    off = np.abs(frames["observation.state"][0] - spec.array("default_rad")).max()
+    assert off < 0.2, "rad where the joints are, and not relative to the default pose"
+    measured = np.diff(frames["observation.state"][:, :6], axis=0) * data.fps
+    between = 0.5 * (frames["observation.velocity"][1:, :6] + frames["observation.velocity"][:-1, :6])
+    assert np.corrcoef(measured.ravel(), between.ravel())[0, 1] > 0.9
+    ratio = float((measured * between).sum() / (between**2).sum())
+    assert 0.5 < ratio < 2.0, "rad/s, and not a fifth of it"  # At the end of a step joints are slower than within it.
+    assert np.abs(frames["action"][:, :3]).max() <= 0.02 + 1e-9
+    assert "license: unknown" in (made.demos / "README.md").read_text()
+    folder = shutil.copytree(made.demos, tmp_path / "demos")
+    notes = json.loads((folder / "gantry.json").read_text())
+    (folder / "gantry.json").write_text(json.dumps({"task": notes["task"], "env": notes["env"]}))
+    assert gantry("data", "check", folder, "--accept-changes") == 1
+    assert "older version of Gantry" in capsys.readouterr().out
+    assert gantry("train", LIFT, "--demos", folder, "--run-dir", "run") == 2
+    assert "collect it anew" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["mock", "mujoco", "workbench"])
+def test_what_collect_writes_is_replayed_through_the_policys_decoder(made, tmp_path, capsys, backend):
+    assert gantry("data", "replay", made.demos, "--backend", backend, "--json", "told.json") == 0
+    told = json.loads((tmp_path / "told.json").read_text())["robot"]
+    assert told["actions"] == Dataset(made.demos).episodes[0].length
+    assert told["mean_tracking_error_rad"] < 0.1
+
+
+def test_replayed_steps_lead_where_they_led(made):
+    robot = make_backend("mock", robot_spec("yam"))
+    robot.connect()
+    data = Dataset(made.demos)
+    replayed = replay_episode(data, 0, robot)
+    recorded = data.frames(0, ["observation.state"])["observation.state"]
+    reached = replayed.measured_rad[-1]
+    moved = np.abs(recorded[-1] - recorded[0])[:6].max()
+    assert np.abs(reached - recorded[-1])[:6].max() < 0.5 * moved  # The mock follows at once.
+    last = robot.commands[-1]
+    assert last.stiffness_nm_rad.min() > 0.0, "an arm holds at the end, where a damped one would fall"
+
+
+def test_a_full_disk_ends_collect_with_a_message(tmp_path):
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
+        "from gantry_deploy.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = ["collect", LIFT, "--episodes", "2", "--envs", "2", "--output", str(tmp_path / "d")]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("Error: ")
+    assert "could not be written: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rate_that_is_no_whole_number_is_not_rounded(tmp_path, capsys):
+    words = ["collect", LIFT, "--episodes", 1, "--output", "d", "--set", "env.rate_hz=12.5"]
+    assert gantry(*words) == 2
+    assert "env.rate_hz is 12.5; a dataset holds a whole number of frames per second" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
 def test_sources_that_do_not_fit_are_refused_with_what_differs(made, tmp_path, capsys):
     joint = ["--set", "env.action=joint"]
     assert gantry("collect", LIFT, "--episodes", 9, "--output", made.demos, *joint) == 2
-    assert "was recorded with env.action ee, not joint" in capsys.readouterr().err
+    assert "env.action is 'ee' there, 'joint' here" in capsys.readouterr().err
     assert gantry("train", LIFT, "--demos", made.demos, *joint) == 2
-    assert "act with 4 numbers; the task observes" in capsys.readouterr().err
+    assert "'action' lacks joint1.delta" in capsys.readouterr().err
     assert gantry("train", LIFT, "--preset", "resfit", "--base", made.bc, *joint) == 2
     assert "was trained with another" in capsys.readouterr().err
     assert gantry("train", "yam-push", "--preset", "resfit", "--base", made.bc) == 2

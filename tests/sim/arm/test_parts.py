@@ -1,17 +1,19 @@
 """Parts of the arms' commands: demonstrations in memory, environments that continue, the meter, comparisons."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from gantry_deploy.dataset.agreement import Expected
+from gantry_deploy.dataset.physical import Numbers
 from gantry_hardware.errors import GantryError
 from gantry_policies.offpolicy.env import STATE
 from gantry_sim.arm.acting import ExpertActor, Meter
 from gantry_sim.arm.bench import SCORED, TRAINED, BenchCfg, collect_results, planned
 from gantry_sim.arm.bench_report import bench_lines, bench_page
 from gantry_sim.arm.demos import DemoSet, load_demos
-from gantry_sim.arm.run_cfg import Spaces
 from gantry_sim.arm_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.experts import make_expert
@@ -49,7 +51,24 @@ def test_the_copy_of_a_run_holds_the_same_and_chunks_take_whole_episodes(tmp_pat
     assert chunks.lengths == [2, 3]
     assert chunks.obs[STATE].flatten().tolist() == [0.0, 1.0, 3.0, 4.0, 5.0]
     with pytest.raises(GantryError, match="acts with 2"):
-        found.require(Spaces({STATE: (1,)}, 2), "demos")
+        found.require(expected_of("task", 2), "demos")
+
+
+def expected_of(task, action_size):
+    numbers = [Numbers(name, (), (), (1.0,) * size, (0.0,) * size) for name, size in (("s", 1), ("a", action_size))]
+    return Expected(task, "yam", 20.0, (numbers[0],), numbers[1])
+
+
+def test_the_copy_of_a_run_says_of_what_its_demonstrations_are(tmp_path, caplog):
+    replace(three_episodes(), described=expected_of("push", 1).described()).save(tmp_path)
+    found = load_demos(tmp_path)
+    assert found is not None
+    found.require(expected_of("push", 1), "demos")
+    assert caplog.text == ""
+    with pytest.raises(GantryError, match="do not fit the task 'lift': task is 'push' there, 'lift' here"):
+        found.require(expected_of("lift", 1), "demos")
+    three_episodes().require(expected_of("lift", 1), "demos")
+    assert "'demos' does not say of which task its demonstrations are" in caplog.text
 
 
 def test_environments_come_back_to_the_middle_of_their_episodes_bit_by_bit():

@@ -7,13 +7,15 @@ defaults of its limits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
 import yaml
 
 from gantry_hardware.errors import GantryError, near_name, unknown_name_text
+from gantry_hardware.yaml_file import YamlFileError, compose_yaml, line_of, scalar_value
 from gantry_ros.__main__ import EXECUTABLES
 
 PARAMETERS_KEY = "ros__parameters"
@@ -37,6 +39,18 @@ class ConfigFileError(GantryError):
 
 
 @dataclass(frozen=True)
+class ParameterValue:
+    """One value in a file."""
+
+    plain: Any
+    """What YAML makes of it; a list is a list of nodes."""
+    kind: str
+    """What it is, for messages."""
+    line: int
+    """Where its name stands, from 1."""
+
+
+@dataclass(frozen=True)
 class Section:
     """Some parameters and for whom they are."""
 
@@ -44,6 +58,8 @@ class Section:
     """Full name of its nodes, with a leading slash; ``**`` stands for any namespaces, or none, ``*`` for one part."""
     line: int
     """Where it begins in its file, from 1."""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, compare=False)
+    """By name, groups joined by dots."""
 
     def applies(self, full_name: str) -> bool:
         """Whether ROS gives its parameters to the node of that full name, for example ``/left/policy_node``."""
@@ -57,7 +73,7 @@ _PATTERNS = {"**": "(/[^/]+)*", "*": "/[^/]+"}
 def check_config(path: str, full_names: Sequence[str]) -> None:
     """Refuse a parameter file that ROS would refuse, or ignore in silence.
 
-    A file without sections is an empty one, as for ROS. Sections for nodes that are not started, ours or others', are
+    Sections for nodes that are not started, ours or others', are
     none of its mistakes, so that one file serves several launches; that none is for a started one is.
 
     Args:
@@ -68,14 +84,57 @@ def check_config(path: str, full_names: Sequence[str]) -> None:
         ConfigFileError: With the line, and what was expected there.
     """
     sections = read_sections(path)
+    if not sections:
+        raise ConfigFileError(path, "the file is empty, expected sections 'NODE:'; without 'config' all is as usual.")
     for section in sections:
         node = section.name.rpartition("/")[2]
         # Others may keep their own nodes in the same file; a slip of one of ours is none of theirs.
         if node not in (*WILDCARDS, *EXECUTABLES) and near_name(node, EXECUTABLES):
             raise ConfigFileError(path, unknown_name_text("node", node, EXECUTABLES), section.line)
-    if sections and not any(section.applies(name) for section in sections for name in full_names):
+    if not any(section.applies(name) for section in sections for name in full_names):
         told = ", ".join(dict.fromkeys(section.name for section in sections))
         raise ConfigFileError(path, f"nothing in it is for what is started ({', '.join(full_names)}), but for {told}.")
+
+
+def check_parameters(path: str, full_names: Mapping[str, str]) -> None:
+    """Refuse parameters that the started nodes would refuse when they run at last: unknown ones, or of another type.
+
+    Args:
+        path: Of the file, which :func:`check_config` has passed.
+        full_names: Executable of every node by its full name; ROS 2 must be installed, and those nodes are imported.
+
+    Raises:
+        ConfigFileError: With the line.
+    """
+    from gantry_ros.host import FOREIGN_PARAMETERS  # It needs ROS 2, which a dry run does not.
+
+    for full_name, executable in full_names.items():
+        known = {item.name: item.default for item in import_module(f"gantry_ros.{executable}").PARAMETERS}
+        for section in read_sections(path):
+            for name, value in section.parameters.items() if section.applies(full_name) else ():
+                if name.startswith(FOREIGN_PARAMETERS):
+                    continue
+                if name not in known:
+                    raise ConfigFileError(
+                        path, unknown_name_text(f"parameter of {executable}", name, known), value.line
+                    )
+                if not _fits(value.plain, known[name]):
+                    wanted = _TYPES[type(known[name])]
+                    raise ConfigFileError(path, f"parameter '{name}' is {value.kind}, expected {wanted}.", value.line)
+
+
+_TYPES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text (in quotes if it looks like none)",
+}
+
+
+def _fits(value: Any, default: bool | int | float | str) -> bool:
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(default)
 
 
 def read_sections(path: str) -> list[Section]:
@@ -85,18 +144,18 @@ def read_sections(path: str) -> list[Section]:
         ConfigFileError: If it is no YAML, or not of the form ``NODE: {ros__parameters: {NAME: VALUE}}``.
     """
     try:
-        content = Path(path).read_bytes()
-        _refuse_aliases(path, content)
-        documents = list(yaml.compose_all(content, yaml.SafeLoader))
-    except OSError as error:
-        raise ConfigFileError(path, f"it cannot be read: {error.strerror}.") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigFileError(path, f"no YAML: {told}.", None if mark is None else mark.line + 1) from error
-    except yaml.YAMLError as error:
-        raise ConfigFileError(path, f"no YAML: {' '.join(str(error).split())}.") from error
-    return [section for document in documents for section in _sections(path, document, "", 1)]
+        documents = compose_yaml(path, aliases=False)
+    except YamlFileError as error:
+        raise ConfigFileError(path, error.text, error.line) from error
+    sections = [section for document in documents for section in _sections(path, document, "", 1)]
+    seen: dict[str, int] = {}
+    for section in sections:
+        if section.name in seen:
+            raise ConfigFileError(
+                path, f"section '{section.name}' begins again, first in line {seen[section.name]}.", section.line
+            )
+        seen[section.name] = section.line
+    return sections
 
 
 def _sections(path: str, node: yaml.Node, name: str, line: int) -> Iterator[Section]:
@@ -104,42 +163,52 @@ def _sections(path: str, node: yaml.Node, name: str, line: int) -> Iterator[Sect
     what = f"section '{name}'" if name else "the file"
     if not isinstance(node, yaml.MappingNode):
         missing = f"has no {PARAMETERS_KEY}" if name else f"is {_kind(node)}, expected sections 'NODE:'"
-        raise ConfigFileError(path, f"{what} {missing}.", _line(node))
+        raise ConfigFileError(path, f"{what} {missing}.", line_of(node))
     keys = [str(key.value) for key, _ in node.value]
     if name and not keys:
-        raise ConfigFileError(path, f"{what} has no {PARAMETERS_KEY}.", _line(node))
+        raise ConfigFileError(path, f"{what} has no {PARAMETERS_KEY}.", line_of(node))
     full = PARAMETERS_KEY in keys or near_name(PARAMETERS_KEY, keys) != ""
     for (key, value), text in zip(node.value, keys, strict=True):
         if text == PARAMETERS_KEY and not name:
-            raise ConfigFileError(path, f"{text} is in no section, expected 'NODE:' above it.", _line(key))
+            raise ConfigFileError(path, f"{text} is in no section, expected 'NODE:' above it.", line_of(key))
         if text == PARAMETERS_KEY:
-            _check_parameters(path, value, what)
-            yield Section(name, line)
+            yield _section(path, name, line, value, what)
         elif name and (full or not isinstance(value, yaml.MappingNode)):
             found = f"'{text}' in {what} is not below {PARAMETERS_KEY}"
-            raise ConfigFileError(path, f"{found}, where parameters belong.", _line(key))
+            raise ConfigFileError(path, f"{found}, where parameters belong.", line_of(key))
         else:
-            yield from _sections(path, value, f"{name}/{text.strip('/')}", _line(key))
+            yield from _sections(path, value, f"{name}/{text.strip('/')}", line_of(key))
 
 
-def _check_parameters(path: str, node: yaml.Node, what: str) -> None:
+def _parameters(path: str, node: yaml.Node, what: str, prefix: str = "") -> Iterator[tuple[str, ParameterValue]]:
+    """Names with their prefixes, and values with their lines."""
     if not isinstance(node, yaml.MappingNode):
         raise ConfigFileError(
-            path, f"{PARAMETERS_KEY} of {what} is {_kind(node)}, expected 'NAME: VALUE'.", _line(node)
+            path, f"{PARAMETERS_KEY} of {what} is {_kind(node)}, expected 'NAME: VALUE'.", line_of(node)
         )
     for key, value in node.value:
+        name = f"{prefix}{key.value}"
         if isinstance(value, yaml.MappingNode):
-            _check_parameters(path, value, what)
+            yield from _parameters(path, value, what, f"{name}.")
         elif _is_empty(value):
-            raise ConfigFileError(path, f"parameter '{key.value}' has no value.", _line(key))
+            raise ConfigFileError(path, f"parameter '{name}' has no value.", line_of(key))
         elif isinstance(value, yaml.SequenceNode) and len({item.tag for item in value.value}) > 1:
-            raise ConfigFileError(path, f"parameter '{key.value}' is a list of values of several types.", _line(key))
+            raise ConfigFileError(path, f"parameter '{name}' is a list of values of several types.", line_of(key))
+        else:
+            plain = scalar_value(value) if isinstance(value, yaml.ScalarNode) else value.value
+            yield name, ParameterValue(plain, _kind(value), line_of(key))
 
 
-def _refuse_aliases(path: str, content: bytes) -> None:
-    for event in yaml.parse(content, yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ConfigFileError(path, f"ROS knows no aliases such as *{event.anchor}.", event.start_mark.line + 1)
+def _section(path: str, name: str, line: int, node: yaml.Node, what: str) -> Section:
+    parameters: dict[str, ParameterValue] = {}
+    for key, value in _parameters(path, node, what):
+        if key in parameters:
+            first = parameters[key].line
+            raise ConfigFileError(
+                path, f"parameter '{key}' of {what} is there twice, first in line {first}.", value.line
+            )
+        parameters[key] = value
+    return Section(name, line, parameters)
 
 
 def _is_empty(node: yaml.Node) -> bool:
@@ -150,7 +219,3 @@ def _kind(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return "empty" if _is_empty(node) else f"'{node.value}'"
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1

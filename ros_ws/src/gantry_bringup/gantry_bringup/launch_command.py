@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
             could not hear one another; nothing has been started.
     """
     from gantry_bringup.loopback import require_loopback  # None of these is needed for `gantry --help`.
+    from gantry_bringup.parts import require_parameters
     from gantry_bringup.processes import NodeGroup, node_command
     from gantry_ros.availability import require_ros
 
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
             print(_shell_line(spec, node_command(spec)))
         return {"nodes": [{"name": spec.name, "command": node_command(spec)} for spec in specs]}
     require_ros()
+    require_parameters(specs)
     require_loopback(specs)
     group = NodeGroup(specs)
     begin_s = time.time()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gantry_bringup.config_file import check_config
+from gantry_bringup.config_file import check_config, check_parameters
 from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract import PolicyContract
@@ -84,6 +84,16 @@ class Launch:
         for path in dict.fromkeys(node.config for node in nodes if node.config):
             check_config(path, [node.full_name for node in nodes])
         return nodes
+
+
+def require_parameters(specs: Sequence[NodeSpec]) -> None:
+    """Refuse parameter files that the nodes would refuse one by one, some of them long after they have started.
+
+    Raises:
+        GantryError: With file, line and name; ROS 2 must be installed.
+    """
+    for path in dict.fromkeys(spec.config for spec in specs if spec.config):
+        check_parameters(path, {spec.full_name: spec.executable for spec in specs if spec.config == path})
 
 
 def make_node(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,15 +12,13 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gantry_bringup.parts import NodeSpec, ParameterValue
+from gantry_deploy.with_parent import ending_with_this
 from gantry_ros.availability import child_environment
 
 GRACE_S = 5.0
 """How long a node may take to end after SIGINT, and again after SIGTERM."""
 POLL_S = 0.05
 """How often the nodes are looked at."""
-_PR_SET_PDEATHSIG = 1
-# Loaded here and not in the child, which between fork and exec must not wait for a lock that a thread may hold.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def node_command(spec: NodeSpec) -> list[str]:
@@ -101,7 +97,7 @@ class NodeGroup:
 
     def _start(self, spec: NodeSpec) -> None:
         child = subprocess.Popen(
-            node_command(spec),
+            ending_with_this(node_command(spec)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -111,7 +107,6 @@ class NodeGroup:
             env={**child_environment(), "PYTHONUNBUFFERED": "1", **spec.environment},
             # Ctrl-C reaches this process alone, which then stops the nodes in order.
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         reader = threading.Thread(target=self._forward, args=(spec.name, child), daemon=True)
         reader.start()
@@ -142,14 +137,6 @@ class NodeGroup:
         width = max(len(spec.name) for spec in self._specs)
         self._stream.write(f"{name:<{width}} | {text}\n")
         self._stream.flush()
-
-
-def _end_with_parent() -> None:
-    """In the child: get SIGINT when the launching process dies, however it dies."""
-    assert _LIBC is not None
-    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
-    if os.getppid() == 1:
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _yaml(value: ParameterValue) -> str:

@@ -26,11 +26,15 @@ from gantry_deploy.ros_messages import BASE_FRAME, ODOM_FRAME, command_from_valu
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
+from gantry_ros.frames import Frames
 
 FloatArray = NDArray[np.float64]
 
 QUAT_NORM_TOLERANCE = 0.02
 """How far the norm of an orientation may be from 1; single precision and rounded digits stay far below."""
+
+LEAST_QUAT_NORM = 1e-3
+"""An orientation of an odometry with a smaller norm is none; any other is scaled to 1."""
 
 TWIST_FIELDS = {
     "lin_vel_x_base_m_s": ("linear", "x"),
@@ -125,6 +129,7 @@ def robot_state(
     stamp_s: float,
     odometry: Odometry | None = None,
     contacts: Float32MultiArray | None = None,
+    frames: Frames | None = None,
 ) -> RobotState:
     """One state out of the newest messages of its parts.
 
@@ -134,10 +139,15 @@ def robot_state(
         stamp_s: Local monotonic time at which the oldest required part was received.
         odometry: Position in the odometry frame and velocity in the base frame, where there is any.
         contacts: One number per foot, above 0.5 for contact, where it is sensed.
+        frames: Which names mean the same frame.
 
     Raises:
-        RobotError: If the IMU carries no orientation.
+        RobotError: If the IMU carries no orientation or no rotation rate, or a frame is another than the expected one.
     """
+    frames = frames or Frames()
+    frames.require(imu.header.frame_id, BASE_FRAME, "The IMU measures")
+    if odometry is not None:
+        require_odometry(odometry, frames)
     return RobotState(
         stamp_s=stamp_s,
         joint_pos_rad=joints.pos_rad,
@@ -151,6 +161,16 @@ def robot_state(
         foot_contact=None if contacts is None else np.array(contacts.data) > 0.5,
         quat_base_to_odom_wxyz=None if odometry is None else _odometry_quat_wxyz(odometry),
     )
+
+
+def require_odometry(odometry: Odometry, frames: Frames) -> None:
+    """Refuse odometry of another frame than ``odom`` or of another body than ``base_link``.
+
+    Raises:
+        RobotError: With both names.
+    """
+    frames.require(odometry.header.frame_id, ODOM_FRAME, "The odometry is told")
+    frames.require(odometry.child_frame_id, BASE_FRAME, "The odometry is of a body (child_frame_id)")
 
 
 def joint_state_message(spec: RobotSpec, state: RobotState, stamp: Time) -> JointState:
@@ -329,10 +349,11 @@ def _set_quat(message: object, quat_wxyz: FloatArray) -> None:
 
 
 def _odometry_quat_wxyz(odometry: Odometry) -> FloatArray | None:
-    """Shape (4,); None where the odometry carries no orientation, which then is taken to be the IMU's."""
+    """Shape (4,), a unit quaternion; None where the odometry carries no orientation, which then is the IMU's."""
     orientation = odometry.pose.pose.orientation
     quat_wxyz = np.array([orientation.w, orientation.x, orientation.y, orientation.z], dtype=np.float64)
-    return quat_wxyz if abs(float(np.linalg.norm(quat_wxyz)) - 1.0) <= QUAT_NORM_TOLERANCE else None
+    norm = float(np.linalg.norm(quat_wxyz))
+    return quat_wxyz if norm == 1.0 else quat_wxyz / norm if LEAST_QUAT_NORM < norm < np.inf else None
 
 
 def _imu_quat_wxyz(imu: Imu) -> FloatArray:
@@ -341,6 +362,8 @@ def _imu_quat_wxyz(imu: Imu) -> FloatArray:
     quat_wxyz = np.array([orientation.w, orientation.x, orientation.y, orientation.z], dtype=np.float64)
     if imu.orientation_covariance[0] == -1.0:
         raise RobotError("The IMU message says that it carries no orientation (covariance -1); a policy needs one.")
+    if imu.angular_velocity_covariance[0] == -1.0:
+        raise RobotError("The IMU message says that it carries no rotation rate (covariance -1); a policy needs one.")
     # Gravity in the base frame is quadratic in the quaternion, so a norm that is off tilts what the policy sees.
     if abs((norm := float(np.linalg.norm(quat_wxyz))) - 1.0) > QUAT_NORM_TOLERANCE:
         raise RobotError(f"The IMU's orientation is no unit quaternion: norm {norm:.3g}, expected 1.")

@@ -21,6 +21,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from gantry_hardware.errors import RobotError, unknown_name_text
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState
+from gantry_hardware.text import plain_text
 from gantry_ros.convert import QUAT_NORM_TOLERANCE, JointArrays
 
 FloatArray = NDArray[np.float64]
@@ -160,7 +161,7 @@ def place(message: PoseStamped, frame_id: str) -> FloatArray:
         RobotError: If it is in another frame, or not finite.
     """
     if message.header.frame_id not in ("", frame_id):
-        raise RobotError(f"A pose is given in frame '{message.header.frame_id}', expected '{frame_id}'.")
+        raise RobotError(f"A pose is given in frame {plain_text(message.header.frame_id)}, expected '{frame_id}'.")
     pos_m = np.array([message.pose.position.x, message.pose.position.y, message.pose.position.z])
     _require_finite(pos_m, "A pose's place")
     return pos_m

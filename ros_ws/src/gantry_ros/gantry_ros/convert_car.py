@@ -35,8 +35,10 @@ from gantry_deploy.surroundings import (
 from gantry_hardware.errors import RobotError
 from gantry_hardware.robots.cars import STEERING_JOINT
 from gantry_hardware.state import RobotState
-from gantry_ros.convert import QUAT_NORM_TOLERANCE
+from gantry_hardware.text import plain_text
+from gantry_ros.convert import LEAST_QUAT_NORM
 from gantry_ros.convert_map import cloud_columns
+from gantry_ros.frames import SensorPose
 
 FloatArray = NDArray[np.float64]
 
@@ -51,6 +53,12 @@ STOP_LINE_COLUMNS = ("distance", "state")
 ROAD_PERCENT = {NO_ROAD: 100, ROAD: 0, ROAD_BROKEN: 1, ROAD_SOLID: 2}
 """Numbers of an occupancy grid for the cells of a road map. Whoever takes up to 50 for free finds the same road;
 broken and solid markings are told apart by who knows that they are there."""
+SCAN_FRAME = "laser"
+"""Of scans: the scanner, x ahead, z up, as the policy's contract has it."""
+SCANNER_PLACE_M, LEVEL_RAD = 0.1, 0.1
+"""How far a scanner may sit from where the policy expects it, and how far it may be tilted."""
+ANGLE_SHARE = 0.02
+"""Share of a scan's angles by which its last one may differ from what the others say, beside two beams."""
 SLOW_M_S = 1e-3
 """Below this speed a Twist tells nothing of the steering."""
 
@@ -75,7 +83,7 @@ def require_frame(found: str, frame_id: str, what: str) -> None:
         RobotError: With both names.
     """
     if found not in ("", frame_id):
-        raise RobotError(f"{what} told in frame '{found}', expected '{frame_id}', that of the odometry.")
+        raise RobotError(f"{what} told in frame {plain_text(found)}, expected '{frame_id}', that of the odometry.")
 
 
 def car_state(odometry: Odometry, steering_rad: float, steering_rate_rad_s: float, stamp_s: float) -> RobotState:
@@ -95,8 +103,9 @@ def car_state(odometry: Odometry, steering_rad: float, steering_rate_rad_s: floa
     quat_wxyz = np.array([turn.w, turn.x, turn.y, turn.z], dtype=np.float64)
     norm = float(np.linalg.norm(quat_wxyz))
     # NaN is left to safety, which names it.
-    if abs(norm - 1.0) > QUAT_NORM_TOLERANCE:
+    if norm <= LEAST_QUAT_NORM or norm == np.inf:
         raise RobotError(f"The odometry's orientation is no unit quaternion: norm {norm:.3g}, expected 1.")
+    quat_wxyz = quat_wxyz if norm == 1.0 else quat_wxyz / norm
     pos, vel = np.zeros(2), np.zeros(2)
     pos[STEERING], vel[STEERING], vel[DRIVE] = steering_rad, steering_rate_rad_s, linear.x
     return RobotState(
@@ -140,7 +149,8 @@ def route_of_path(message: Path, frame_id: str, speed_limit_m_s: float, width_m:
         RobotError: If it is in another frame.
         SurroundingsError: If it has less than two points, or one that is not finite.
     """
-    require_frame(message.header.frame_id, frame_id, "A route is")
+    for name in {message.header.frame_id, *(pose.header.frame_id for pose in message.poses)}:
+        require_frame(name, frame_id, "A route is")
     places = [pose.pose.position for pose in message.poses]
     points = np.array([(place.x, place.y) for place in places], dtype=np.float64).reshape(-1, 2)
     ones = np.ones(len(points))
@@ -266,30 +276,82 @@ def grid_message(cells: NDArray[Any], corner_m: FloatArray, cell_m: float, stamp
 def scan_ranges(message: LaserScan) -> FloatArray:
     """Ranges (beams,), m, as REP-117 has them: infinity for no return, NaN for what cannot be believed.
 
-    Numbers below the scanner's smallest range tell nothing (many drivers send 0), those beyond its largest are none.
+    Numbers below the scanner's smallest range tell nothing, and neither does 0, which many drivers send for no reading;
+    those beyond its largest are none.
 
     Raises:
-        RobotError: If there are none, or its angles are no numbers.
+        RobotError: If there are none, its angles are no numbers or contradict each other, or its limits make no sense.
     """
-    if not len(message.ranges) or not (math.isfinite(message.angle_min) and abs(message.angle_increment) > 0.0):
+    first, step, count = message.angle_min, message.angle_increment, len(message.ranges)
+    if not count or not (math.isfinite(first) and math.isfinite(step) and abs(step) > 0.0):
+        raise RobotError(f"A scan has {count} ranges from {first} rad in steps of {step} rad.")
+    if not (message.range_max > message.range_min and math.isfinite(message.range_min)):
         raise RobotError(
-            f"A scan has {len(message.ranges)} ranges from {message.angle_min} rad in steps of "
-            f"{message.angle_increment} rad."
+            f"The scan's range_max is {message.range_max:g} m and its range_min {message.range_min:g} m, expected "
+            "range_min < range_max: its driver leaves them wrong."
+        )
+    # Some drivers do not fill in the last angle, and some tell that of the beam after the last one.
+    last, off = first + step * (count - 1), 2.0 * abs(step) + ANGLE_SHARE * abs(step) * count
+    if message.angle_max != 0.0 and not abs(math.remainder(message.angle_max - last, 2.0 * math.pi)) <= off:
+        raise RobotError(
+            f"The scan's angles contradict each other: {count} ranges from {first:g} rad in steps of {step:g} rad end "
+            f"at {last:g} rad, angle_max says {message.angle_max:g} rad."
         )
     ranges = np.array(message.ranges, dtype=np.float64)
-    below = np.isfinite(ranges) & (ranges < message.range_min)
+    below = np.isfinite(ranges) & ((ranges < message.range_min) | (ranges <= 0.0))
     beyond = np.isfinite(ranges) & (ranges > message.range_max)
     return np.where(below, np.nan, np.where(beyond, np.inf, ranges))
+
+
+def scan_text(message: LaserScan) -> str:
+    """What a scan holds that is no reading, for people; empty if all are readings."""
+    ranges = np.array(message.ranges, dtype=np.float64)
+    parts = {
+        "0": ranges == 0.0,
+        f"below its range_min of {message.range_min:g} m": np.isfinite(ranges) & (ranges < message.range_min),
+        "not a number": np.isnan(ranges),
+    }
+    parts[f"below its range_min of {message.range_min:g} m"] &= ranges != 0.0
+    told = [f"{int(found.sum())} are {what}" for what, found in parts.items() if found.any()]
+    return f"of its {len(ranges)} ranges {', '.join(told)}" if told else ""
+
+
+def scan_angles(message: LaserScan, pose: SensorPose | None, pos_x_in_base_m: float) -> tuple[float, float]:
+    """First angle and step of a scan, rad, seen from above and from ahead.
+
+    Args:
+        message: The scan.
+        pose: Where its frame sits in the base; None for where the policy expects it.
+        pos_x_in_base_m: How far ahead of the base the policy expects it.
+
+    Raises:
+        RobotError: If the scanner is tilted, or sits elsewhere.
+    """
+    if pose is None:
+        return message.angle_min, message.angle_increment
+    away_m = math.hypot(pose.pos_m[0] - pos_x_in_base_m, pose.pos_m[1])
+    roll, pitch = (abs(math.remainder(angle, 2.0 * math.pi)) for angle in (pose.roll_rad, pose.pitch_rad))
+    upright, upside_down = roll <= LEVEL_RAD, roll >= math.pi - LEVEL_RAD
+    if away_m > SCANNER_PLACE_M or pitch > LEVEL_RAD or not (upright or upside_down):
+        raise RobotError(
+            f"The scanner sits at x {pose.pos_m[0]:g} m, y {pose.pos_m[1]:g} m, rolled by {pose.roll_rad:g} rad and "
+            f"pitched by {pose.pitch_rad:g} rad; expected x {pos_x_in_base_m:g} m, y 0 m, level or upside down."
+        )
+    side = -1.0 if upside_down else 1.0
+    first = math.remainder(pose.yaw_rad + side * message.angle_min, 2.0 * math.pi)
+    return first, side * message.angle_increment
 
 
 def scan_message(
     ranges_m: FloatArray, angle_min_rad: float, angle_step_rad: float, stamp: Time, range_max_m: float
 ) -> LaserScan:
     """A scan (beams,), counter-clockwise for a positive step."""
-    message = LaserScan(header=Header(stamp=stamp, frame_id="laser"), range_min=0.0, range_max=float(range_max_m))
+    message = LaserScan(header=Header(stamp=stamp, frame_id=SCAN_FRAME), range_min=0.0, range_max=float(range_max_m))
     message.angle_min, message.angle_increment = float(angle_min_rad), float(angle_step_rad)
     message.angle_max = float(angle_min_rad + angle_step_rad * (len(ranges_m) - 1))
-    message.ranges = array("f", np.asarray(ranges_m, dtype=np.float32).tobytes())
+    ranges = np.asarray(ranges_m, dtype=np.float32)
+    # 0 is no reading to those who read scans; what touches the scanner is nearer than it can see (REP-117).
+    message.ranges = array("f", np.where(ranges <= 0.0, np.float32(-np.inf), ranges).astype(np.float32).tobytes())
     return message
 
 

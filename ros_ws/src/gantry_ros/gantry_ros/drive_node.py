@@ -15,7 +15,8 @@ from std_srvs.srv import Trigger
 from gantry_deploy.goals import Goal
 from gantry_deploy.metrics import goal_errors, goal_reached
 from gantry_hardware.errors import GantryError
-from gantry_ros import convert, convert_map, topics
+from gantry_ros import convert, convert_map, frames, topics
+from gantry_ros.frames import Frames
 from gantry_ros.host import NodeHost, Parameter, ask, positive, stop_on_signals
 from gantry_ros.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 
@@ -32,6 +33,7 @@ PARAMETERS = (
     Parameter("rate_hz", 20.0, "Rate of cmd_vel and heartbeat, Hz."),
     Parameter("wait_s", 30.0, "How long to wait for the policy to run, s."),
     Parameter("stop_at_end", True, "Ask the policy to stop after the profile."),
+    *frames.PARAMETERS,
 )
 """Every parameter of this node."""
 
@@ -65,6 +67,7 @@ class DriveNode:
         self._segments = parse_profile(values["profile"])
         self._goal = parse_goal(values["goal"]) if values["goal"] else None
         self._goal_timeout_s, self._goal_hold = values["goal_timeout_s"], values["goal_hold"]
+        self._frames = Frames.of(values)
         self._newest: Odometry | None = None
         self._policy_node = values["policy_node"]
         self._period_s = 1.0 / positive(values, "rate_hz")
@@ -146,6 +149,11 @@ class DriveNode:
         return True
 
     def _on_odometry(self, message: Odometry) -> None:
+        try:
+            convert.require_odometry(message, self._frames)
+        except GantryError as error:
+            self._host.node.get_logger().error(str(error), throttle_duration_sec=5.0)
+            return
         self._newest = message
 
     def _wait_for_policy(self) -> bool:

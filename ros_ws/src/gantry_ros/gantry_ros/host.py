@@ -34,7 +34,7 @@ JOIN_TIMEOUT_S = 5.0
 """How long the executor's thread may take to end."""
 
 # What rclpy declares by itself; everything else on the command line must be ours.
-_FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class NodeHost:
 
     def _refuse_unknown(self, known: Sequence[str]) -> None:
         for name in getattr(self.node, "_parameter_overrides", {}):
-            if name not in known and not name.startswith(_FOREIGN_PARAMETERS):
+            if name not in known and not name.startswith(FOREIGN_PARAMETERS):
                 raise GantryError(unknown_name_text(f"parameter of {self.node.get_name()}", name, known))
 
 

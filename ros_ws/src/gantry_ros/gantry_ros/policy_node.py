@@ -193,7 +193,10 @@ class PolicyNode:
             self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
 
     def _on_goal(self, message: PoseStamped) -> None:
-        frame = getattr(self._controller.robot, "odom_frame", ODOM_FRAME)
+        robot = self._controller.robot
+        frame = (
+            robot.frames.told(message.header.frame_id, robot.odom_frame) if isinstance(robot, RosRobot) else ODOM_FRAME
+        )
         try:
             goal, before = convert_map.goal(message, frame), self._controller.goal
             self._controller.set_goal(goal)
@@ -207,7 +210,10 @@ class PolicyNode:
 
     def _on_object_goal(self, message: PoseStamped) -> None:
         try:
-            place = convert_arm.place(message, BASE_FRAME)
+            robot, frame = self._controller.robot, BASE_FRAME
+            if isinstance(robot, RosRobot):
+                frame = robot.frames.told(message.header.frame_id, BASE_FRAME)
+            place = convert_arm.place(message, frame)
         except GantryError as error:
             self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
             return
@@ -279,7 +285,7 @@ def main(arguments: list[str]) -> int:
     """Run the node until it is stopped.
 
     Returns:
-        0; 1 if the robot was damped at the end, or if a callback failed.
+        0; 1 if the robot was damped at the end, if a callback failed, or if the recording is not whole.
 
     Raises:
         GantryError: If parameters, bundle or robot are refused; nothing has been sent.
@@ -305,6 +311,9 @@ def main(arguments: list[str]) -> int:
             robot.close()
             if recorder is not None:
                 recorder.close()
+        if recorder is not None and recorder.failure is not None:
+            host.node.get_logger().error(recorder.failure)
+            code = code or 1
         if values["statistics"]:
             _write_statistics(values["statistics"], controller, recorder, node.damped)
         return code

@@ -6,7 +6,7 @@ from typing import Any
 
 from gantry_deploy.safety import is_car
 from gantry_hardware.spec import RobotSpec
-from gantry_ros import arm_commands, car_commands
+from gantry_ros import arm_commands, car_commands, frames
 from gantry_ros.command_guard import DISCOVERY_S
 from gantry_ros.host import NodeHost, Parameter
 from gantry_ros.ros_car import RosCar
@@ -22,6 +22,12 @@ PARAMETERS = (
     ),
     Parameter(
         "gripper_message", arm_commands.WITH_ARM, f"An arm's gripper: {', '.join(arm_commands.GRIPPER_MESSAGES)}."
+    ),
+    *frames.PARAMETERS,
+    Parameter(
+        "map_max_latency_s",
+        0.0,
+        "A map whose newest frame is older than this by its stamp is refused, s; 0 where clocks are not synchronised.",
     ),
     Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
     Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
@@ -41,7 +47,8 @@ def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_p
     Raises:
         GantryError: If a value does not fit the robot.
     """
-    connecting = {name: values[name] for name in ("connect_timeout_s", "discovery_s", "command_message")}
+    names = ("connect_timeout_s", "discovery_s", "command_message", *(item.name for item in frames.PARAMETERS))
+    connecting = {name: values[name] for name in names}
     if is_car(spec):
         return RosCar(spec, host=host, steering=values["steering"], command_period_s=command_period_s, **connecting)
     return RosRobot(
@@ -49,6 +56,7 @@ def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_p
         host=host,
         joint_order=values["joint_order"],
         gripper_message=values["gripper_message"],
+        map_max_latency_s=values["map_max_latency_s"],
         command_period_s=command_period_s,
         **connecting,
     )

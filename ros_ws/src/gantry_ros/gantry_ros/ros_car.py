@@ -12,7 +12,7 @@ from gantry_deploy.drive_spec import DRIVE, STEERING
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros import convert_car, topics
+from gantry_ros import convert, convert_car, topics
 from gantry_ros.car_commands import (
     CAR_TOPICS,
     CarCommandWriter,
@@ -45,6 +45,8 @@ class RosCar(RosRobot):
         discovery_s: How long :meth:`connect` then looks for others who command the car.
         command_message: A name of :data:`gantry_ros.car_commands.CAR_MESSAGES`, or empty.
         command_period_s: Time between two commands.
+        same_frames: Names that mean the same frame, see :data:`gantry_ros.frames.PARAMETERS`.
+        frame_poses: Where sensors sit, likewise.
 
     Raises:
         UnknownNameError: If an option has no such value.
@@ -63,6 +65,8 @@ class RosCar(RosRobot):
         discovery_s: float = DISCOVERY_S,
         command_message: str = "",
         command_period_s: float = 0.1,
+        same_frames: str = "",
+        frame_poses: str = "",
     ) -> None:
         if spec.car is None:
             raise RobotError(f"Robot '{spec.name}' is no car.")
@@ -74,6 +78,8 @@ class RosCar(RosRobot):
             connect_timeout_s=connect_timeout_s,
             discovery_s=discovery_s,
             command_period_s=command_period_s,
+            same_frames=same_frames,
+            frame_poses=frame_poses,
         )
         self._message = chosen_car_message(command_message)
         self._car = spec.car
@@ -90,6 +96,7 @@ class RosCar(RosRobot):
         """
         newest = self._newest()
         odometry, stamp_s = newest[topics.ODOM]
+        convert.require_odometry(odometry, self.frames)
         if not self._measured:
             return convert_car.car_state(odometry, self._turned.at(time.monotonic()), 0.0, stamp_s)
         joints, joints_s = newest[topics.JOINT_STATES]

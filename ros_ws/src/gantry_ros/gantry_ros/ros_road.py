@@ -20,8 +20,10 @@ from sensor_msgs.msg import LaserScan, PointCloud2
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.drive_spec import DRIVE
 from gantry_deploy.errors import ContractError, SafetyError
+from gantry_deploy.lidar_scan import GAP_RAD
 from gantry_deploy.loop import Controller, TickReport
 from gantry_deploy.road_view import RoadView, Route, needs
+from gantry_deploy.ros_messages import BASE_FRAME
 from gantry_deploy.safety import Mode
 from gantry_deploy.surroundings import STOP_GO
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
@@ -46,6 +48,7 @@ PARAMETERS = (
     Parameter("route_message", PATH, "A car's route: 'path' (nav_msgs/Path) or 'lanes' (a table with limits)."),
     Parameter("route_speed_limit_m_s", 5.0, "Speed limit of a route that is told as a path, m/s."),
     Parameter("route_width_m", 3.5, "Width of the lane of a route that is told as a path, m."),
+    Parameter("scan_gap_rad", GAP_RAD, "A hole in a scan up to this wide takes the nearer of its edges, rad."),
     Parameter("road_markings", False, "A road map's cells of 1 and 2 percent are broken and solid lane markings."),
     Parameter(
         "route_end",
@@ -73,12 +76,14 @@ class RosRoad(RoadView):
     """
 
     def __init__(self, contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> None:
-        super().__init__(contract)
+        super().__init__(contract, values.get("scan_gap_rad", GAP_RAD))
         for name, known in (("route_message", ROUTE_MESSAGES), ("route_end", ROUTE_ENDS)):
             if values[name] not in known:
                 raise UnknownNameError(name, values[name], known)
         for name in ("route_speed_limit_m_s", "route_width_m"):
             positive(values, name)
+        if not values.get("scan_gap_rad", GAP_RAD) >= 0.0:
+            raise GantryError(f"Parameter 'scan_gap_rad' is {values['scan_gap_rad']}, expected 0 or more.")
         if not values["route_end_m"] >= 0.0:  # The route would never end.
             raise GantryError(f"Parameter 'route_end_m' is {values['route_end_m']}, expected 0 or more.")
         if unheard := [name for name in needs(contract) if name not in self._kinds(values["route_message"])]:
@@ -143,10 +148,10 @@ class RosRoad(RoadView):
 
     def _on_path(self, message: Path) -> None:
         limit, width = self._values["route_speed_limit_m_s"], self._values["route_width_m"]
-        self._tell(convert_car.route_of_path(message, self._robot.odom_frame, limit, width))
+        self._tell(convert_car.route_of_path(message, self._odom_frame(message), limit, width))
 
     def _on_lanes(self, message: PointCloud2) -> None:
-        self._tell(convert_car.route_of_lanes(message, self._robot.odom_frame))
+        self._tell(convert_car.route_of_lanes(message, self._odom_frame(message)))
 
     def _tell(self, route: Route) -> None:
         """A route that is repeated is no news: the car would be looked for on the whole of it again."""
@@ -160,17 +165,17 @@ class RosRoad(RoadView):
         self._host.node.get_logger().info(f"Route: {len(route.points_in_world_m)} points, {length_m:.1f} m.")
 
     def _on_goal(self, message: PoseStamped) -> None:
-        goal = convert_map.goal(message, self._robot.odom_frame)
+        goal = convert_map.goal(message, self._odom_frame(message))
         self.set_goal((goal.x_in_world_m, goal.y_in_world_m, goal.yaw_in_world_rad))
 
     def _on_objects(self, message: PointCloud2) -> None:
         stamp_s = self._stamp_s("objects", message.header.stamp)
-        objects, kinds = convert_car.objects_of(message, self._robot.odom_frame)
+        objects, kinds = convert_car.objects_of(message, self._odom_frame(message))
         self.set_objects(objects, stamp_s, kinds)
 
     def _on_road(self, message: OccupancyGrid) -> None:
         markings = self._values["road_markings"]
-        self.set_road(*convert_car.road_of_grid(message, self._robot.odom_frame, markings=markings))
+        self.set_road(*convert_car.road_of_grid(message, self._odom_frame(message), markings=markings))
         info = message.info
         text = f"Road map: {info.height} x {info.width} cells of {info.resolution:g} m"
         text += ", with lane markings." if markings else ", without lane markings (road_markings)."
@@ -180,12 +185,23 @@ class RosRoad(RoadView):
 
     def _on_scan(self, message: LaserScan) -> None:
         stamp_s = self._stamp_s("scan", message.header.stamp)
+        frames, name = self._robot.frames, message.header.frame_id
+        pose = None if frames.same(name, convert_car.SCAN_FRAME) else frames.pose(name)
+        if pose is None:
+            frames.require(name, convert_car.SCAN_FRAME, "Scans are taken")
         ranges = convert_car.scan_ranges(message)
-        self.set_scan(ranges, message.angle_min, message.angle_increment, stamp_s)
+        lidar = self._drive.lidar
+        angles = convert_car.scan_angles(message, pose, 0.0 if lidar is None else lidar.pos_x_in_base_m)
+        self.set_scan(ranges, *angles, stamp_s, convert_car.scan_text(message))
 
     def _on_stop_line(self, message: PointCloud2) -> None:
+        self._robot.frames.require(message.header.frame_id, BASE_FRAME, "Stop lines are told")
         line = convert_car.stop_line_of(message)
         self.set_stop_line(*(line or (np.inf, STOP_GO)), self._stamp_s("stop_line", message.header.stamp))
+
+    def _odom_frame(self, message: Any) -> str:
+        """The odometry's frame, by the name that a message in it calls it."""
+        return self._robot.frames.told(message.header.frame_id, self._robot.odom_frame)
 
     def _stamp_s(self, name: str, stamp: Time) -> float:
         """A stamp on the local monotonic clock, at most now.

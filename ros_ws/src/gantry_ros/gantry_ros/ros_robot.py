@@ -21,13 +21,14 @@ from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_hardware.text import plain_text
 from gantry_mapping.snapshot import MapSnapshot
-from gantry_ros import arm_commands, convert, convert_arm, convert_map, topics
+from gantry_ros import arm_commands, convert, convert_arm, topics
 from gantry_ros.arm_commands import ArmCommandWriter
 from gantry_ros.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
+from gantry_ros.frames import Frames
 from gantry_ros.host import NodeHost
 from gantry_ros.listening import Listener
+from gantry_ros.map_inbox import MapInbox
 from gantry_ros.state_topics import StateTopics
 from gantry_ros.waiting import WaitReason
 
@@ -54,6 +55,9 @@ class RosRobot:
             for ``joint_trajectory`` of an arm.
         gripper_message: A name of :data:`gantry_ros.arm_commands.GRIPPER_MESSAGES`, for an arm.
         command_period_s: Time between two commands, for trajectories.
+        same_frames: Names that mean the same frame, see :data:`gantry_ros.frames.PARAMETERS`.
+        frame_poses: Where sensors sit, likewise.
+        map_max_latency_s: See :class:`gantry_ros.map_inbox.MapInbox`.
 
     Raises:
         UnknownNameError: If an option has no such value.
@@ -74,6 +78,9 @@ class RosRobot:
         command_message: str = "",
         gripper_message: str = arm_commands.WITH_ARM,
         command_period_s: float = 0.05,
+        same_frames: str = "",
+        frame_poses: str = "",
+        map_max_latency_s: float = 0.0,
     ) -> None:
         if joint_order not in JOINT_ORDERS:
             raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
@@ -99,8 +106,10 @@ class RosRobot:
         self._read_joints = convert.JointStateReader(spec, by_name=joint_order == "by_name")
         self._codec = convert.CommandCodec(spec)
         self._limiter = CommandLimiter(spec)
+        self.frames = Frames(same_frames, frame_poses)
+        """Which names mean the same frame, and where sensors sit."""
         self._follows_map = False
-        self._map: tuple[MapSnapshot, float] | None = None
+        self._maps = MapInbox(self.frames, map_max_latency_s)
         self._guard: CommandGuard | None = None
         self._withholding = False
         self._publisher: Any = None
@@ -159,13 +168,15 @@ class RosRobot:
         joints, joints_s = newest[topics.JOINT_STATES]
         if is_arm(self.spec):
             seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
-            pose = None if seen is None else convert_arm.pose(seen, BASE_FRAME)
+            pose = None if seen is None else convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
             return convert_arm.arm_state(self._read_joints(joints), joints_s, pose)
         imu, imu_s = newest[topics.IMU]
         odometry, contacts = (
             self._told.fresh(topic, OPTIONAL_TIMEOUT_S) for topic in (topics.ODOM, topics.FOOT_CONTACTS)
         )
-        return convert.robot_state(self._read_joints(joints), imu, min(joints_s, imu_s), odometry, contacts)
+        return convert.robot_state(
+            self._read_joints(joints), imu, min(joints_s, imu_s), odometry, contacts, self.frames
+        )
 
     def write(self, command: JointCommand) -> JointCommand | None:
         """Publish a command within the spec's limits and return it.
@@ -206,7 +217,7 @@ class RosRobot:
                 getattr(host.node, f"destroy_{kind}")(entity)
         self._entities.clear()
         self._told.clear()
-        self._map = None
+        self._maps.newest = None
 
     def refuse_other_commanders(self) -> None:
         """Refuse as soon as another node announces joint commands, as a newcomer should before it moves anything.
@@ -269,7 +280,7 @@ class RosRobot:
 
         A map that is sent again with the stamp of the one before holds no new frame.
         """
-        return self._map
+        return self._maps.newest
 
     @property
     def odom_frame(self) -> str:
@@ -278,20 +289,15 @@ class RosRobot:
         return ODOM_FRAME if found is None or not found[0].header.frame_id else found[0].header.frame_id
 
     def _on_map(self, message: PointCloud2) -> None:
-        received_s = time.monotonic()
+        if self._host is None:
+            return
+        now_s = 1e-9 * self._host.node.get_clock().now().nanoseconds or None  # 0 while simulated time is not told.
         try:
-            if message.header.frame_id != self.odom_frame:
-                frames = plain_text(message.header.frame_id), plain_text(self.odom_frame)
-                raise RobotError(f"The map is in frame {frames[0]}, the odometry in {frames[1]}.")
-            snapshot = convert_map.map_snapshot(message)
+            self._maps.take(message, self.odom_frame, time.monotonic(), now_s)
         except GantryError as error:
-            if self._host is not None:
-                self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
+            self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
             return
         self._told.note_received(topics.ELEVATION_MAP)
-        if self._map is not None and self._map[0].stamp_s == snapshot.stamp_s:
-            received_s = self._map[1]
-        self._map = (snapshot, received_s)
 
     def _command_topics(self) -> tuple[str, ...]:
         """Where such a robot can be commanded."""

@@ -125,6 +125,8 @@ class SimCarNode(SimNode):
         odometry = convert.odometry_message(state, stamp)
         if odometry is None:
             raise RobotError(f"Backend '{self._backend_name}' tells no place and velocity of the car.")
+        if self._body is not None:
+            self._body.publish(state, stamp)
         if self._fault != "no_joints":
             self._joints.publish(joints)
         self._odom.publish(odometry)

@@ -29,6 +29,7 @@ from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.state import RobotState
 from gantry_hardware.text import names_text
 from gantry_ros import convert, topics
+from gantry_ros.body_publisher import BodyPublisher
 from gantry_ros.commanders import Commanders
 from gantry_ros.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 from gantry_ros.listening import NUMBER, publisher_names
@@ -40,6 +41,9 @@ SHARED_PARAMETERS = (
     Parameter("diagnostics_rate_hz", 5.0, "Rate of the published diagnostics, Hz."),
     Parameter(
         "refuse_two_commanders", True, "Obey neither while two send commands; false obeys both, as many robots do."
+    ),
+    Parameter(
+        "publish_body", True, "Publish robot_description, tf and tf_static; false where robot_state_publisher does."
     ),
 )
 """Of every such node, which also has ``backend``, ``rate_hz``, ``statistics`` and :func:`fault_parameter`."""
@@ -187,6 +191,7 @@ class SimNode(ABC):
         node = host.node
         self._joints = node.create_publisher(JointState, topics.JOINT_STATES, topics.WRITER_QOS)
         self._diagnostics = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
+        self._body = BodyPublisher(node, robot) if values["publish_body"] else None
         node.create_service(Trigger, "reset", answer(self._reset))
         host.create_timer(1.0 / positive(values, "diagnostics_rate_hz"), self._report)
         node.add_on_set_parameters_callback(self._on_parameters)

@@ -125,6 +125,8 @@ class SimRobotNode(SimNode):
         repeated: list[tuple[Publisher, Any]] = [(self._joints, joints)]
         if self._imu is not None:
             repeated.append((self._imu, self._publish_base(self._imu, state, stamp)))
+        if self._body is not None:
+            self._body.publish(state, stamp, odometry=fault != "no_odom")
         # Last, so that whoever waits for joints finds the rest of the same reading already there.
         self._joints.publish(joints)
         return repeated

@@ -14,6 +14,10 @@ FOOT_CONTACTS = "foot_contacts"
 """std_msgs/Float32MultiArray, one number per foot; optional."""
 JOINT_COMMAND = "joint_command"
 """sensor_msgs/JointState with ``<joint>/<interface>`` names, policy to robot."""
+ROBOT_DESCRIPTION = "robot_description"
+"""std_msgs/String of URDF, latched; of a simulated robot its node's, of a real one its driver's."""
+TF, TF_STATIC = "tf", "tf_static"
+"""tf2_msgs/TFMessage where that package is installed, by the same; ``odom`` to ``base_link`` to the links."""
 ARM_TRAJECTORY = "arm_controller/joint_trajectory"
 """trajectory_msgs/JointTrajectory of one point, policy to an arm's joint_trajectory_controller."""
 ARM_POSITIONS = "arm_controller/commands"
@@ -108,3 +112,6 @@ LATCHED_QOS = QoSProfile(
     durability=DurabilityPolicy.TRANSIENT_LOCAL,
 )
 """Of routes and goals, which are said once: whoever comes late hears them, too."""
+
+TF_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=100, reliability=ReliabilityPolicy.RELIABLE)
+"""Of moving frames, as tf2 offers and asks for it."""

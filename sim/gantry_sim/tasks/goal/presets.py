@@ -201,7 +201,7 @@ def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
         + MirrorMap.signs(1, -1, -1, 1)
         + MirrorMap.signs(1)
         + mirror_names(feet, (1.0,) * len(feet))
-        + mirror_names(shapes, (1.0,) * len(shapes))
+        + mirror_names(shapes, (1.0,) * len(shapes), robot.central_shapes(cfg.full_collisions))
         + mirror_window(teacher.map_window)
     )
     return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_action(contract)}

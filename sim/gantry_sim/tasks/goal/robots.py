@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
 from gantry_deploy.step_spec import FootholdSpec, LegSpec, PostureSpec, SteerSpec, StepsSpec, SupportSpec, SwingSpec
@@ -52,6 +53,21 @@ class Climber:
         names = [geom.name for geom in model.geoms]
         patterns, feet = self.body_patterns(full), self.foot_patterns(full)
         return tuple(name for name in names if _matches(patterns, name) and not _matches(feet, name))
+
+    def central_shapes(self, full: bool) -> tuple[str, ...]:
+        """Those of :meth:`body_shapes` on bodies in the plane of symmetry, which no joint of one side moves."""
+        model, shapes = robot_model(self.body.spec.name, visuals=False), self.body_shapes(full)
+        sided = set(self.body.spec.joint_names) - set(self.body.spec.central_joints)
+        return tuple(geom.name for geom in model.geoms if geom.name in shapes and not _moved_by(geom.parent) & sided)
+
+
+def _moved_by(body: Any) -> set[str]:
+    """Names of the joints between the world and a body."""
+    names: set[str] = set()
+    while body.name != "world":  # whose parent MuJoCo does not like to be asked for
+        names |= {joint.name for joint in body.joints}
+        body = body.parent
+    return names
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:

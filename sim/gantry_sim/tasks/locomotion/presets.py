@@ -11,7 +11,7 @@ import torch
 from gantry_deploy.contract import Acceptance
 from gantry_deploy.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_policies.config import PpoCfg
-from gantry_policies.symmetry import MirrorMap, mirror_actor, mirror_joints, mirror_names
+from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -126,7 +126,7 @@ def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
     if cfg.rough:
         critic = critic + mirror_scan()
-    return {"actor": actor, "critic": critic, "action": mirror_joints(contract.joint_names)}
+    return {"actor": actor, "critic": critic, "action": mirror_action(contract)}
 
 
 def mirror_scan() -> MirrorMap:

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Tests what runs on a robot, and datasets, with the lowest versions that pyproject.toml allows (constraints-lowest.txt).
+#
+# Arguments: Python for a new environment, its folder. Learning and simulators are left out: their lowest versions are
+# those of constraints.txt, which all other tests run with.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python="${1:-python3.11}"
+venv="${2:-.venv-lowest}"
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then "$python" -m venv --clear "$venv"; fi
+# Tests make their bundles with onnx and compare namespaces with torch, which no robot needs.
+"$venv/bin/python" -m pip install --quiet --no-compile -c constraints-lowest.txt -e '.[robot,data,gym]' \
+    pytest pytest-timeout pytest-xdist onnx torch
+exec "$venv/bin/python" -m pytest -n 2 --dist loadfile tests/hardware tests/deploy tests/mapping \
+    --ignore=tests/mapping/learn

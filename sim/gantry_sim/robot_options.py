@@ -1,0 +1,40 @@
+"""Options of a simulated robot: what their numbers may be."""
+
+from __future__ import annotations
+
+from gantry_hardware.bounds import Range, finite
+
+RANGES = {
+    "timestep_s": Range(1e-4, 0.02),
+    "delay_s": Range(0.0, 1.0),
+    "command_delay_s": Range(0.0, 1.0),
+    "friction": Range(0.0, 10.0),
+    "added_mass_kg": Range(-100.0, 1000.0),
+    "terrain_difficulty": Range(0.0, 1.0),
+    "camera_rate_hz": Range(0.1, 1000.0),
+    "camera_delay_s": Range(0.0, 10.0),
+    "camera_noise": Range(0.0, 100.0),
+    "noise": Range(0.0, 100.0),
+    "response_s": Range(0.001, 10.0),
+    "route_m": Range(0.0, 1e5),
+    "scan_range_m": Range(0.01, 1000.0),
+    "scan_x_m": Range(-100.0, 100.0),
+    "road_cell_m": Range(0.0, 100.0),
+    "map_count": Range(1, 10_000),
+    "scan_beams": Range(0, 100_000),
+}
+"""Option to what it may be."""
+
+
+def check_options(**numbers: float | None) -> None:
+    """Refuse options out of their ranges; None is one that was not given.
+
+    Args:
+        numbers: Options by their names in :data:`RANGES`.
+
+    Raises:
+        GantryError: With option, value and range.
+    """
+    for name, value in numbers.items():
+        if value is not None:
+            finite(f"The robot's option '{name}'", value, *RANGES[name])
