@@ -166,7 +166,7 @@ class PolicyContract:
         _require_length("action.scale", self.action.scale, actions)
         _require_length("action.offset_rad", self.action.offset_rad, actions)
         if self.arm is not None:
-            self.arm.checknames_text(self.joint_names)
+            self.arm.check_joints(self.joint_names)
         for name in ("lower", "upper", "max_rate"):
             _require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
         if self.gait is not None:

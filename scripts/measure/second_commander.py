@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sensor_msgs.msg import JointState
 
 from gantry_hardware.robots import robot_spec
@@ -128,7 +129,7 @@ def walk(operator: Operator, seconds: float) -> None:
 def interfere(operator: Operator, rate_hz: float, undiscovered: bool) -> None:
     """Send another pose until the policy has damped the robot, and a moment longer."""
     spec = robot_spec(ROBOT)
-    pose = [next(rad for part, rad in CROUCH_RAD.items() if part in name) for name in spec.joint_names]
+    pose = np.array([next(rad for part, rad in CROUCH_RAD.items() if part in name) for name in spec.joint_names])
     command = JointCommand.position(spec, pose)
     codec, over = convert.CommandCodec(spec), threading.Event()
     with NodeHost("second_commander") as host:
