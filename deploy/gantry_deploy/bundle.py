@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
-from gantry_deploy.npz import ZIP_ERRORS, read_npz
+from gantry_deploy.npz import ZIP_ERRORS, plain_arrays, read_npz
 from gantry_deploy.whole_files import write_all, write_whole
 
 FORMAT = 1
@@ -165,7 +165,7 @@ def write_bundle(
     folder = Path(folder)
     _check_base(folder, contract, base_bytes)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **dict(golden))
+    np.savez_compressed(buffer, **plain_arrays(golden))
     files = {MODEL: model_bytes, CONTRACT: contract.to_json().encode(), GOLDEN: buffer.getvalue()}
     card_bytes = None if card is None else json.dumps(card, indent=1).encode()
     others = {CARD: card_bytes, MAPPER: mapper_bytes, BASE: base_bytes}

@@ -6,6 +6,8 @@ import io
 import lzma
 import zipfile
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,18 @@ def read_npz(data: bytes, max_bytes: int) -> dict[str, np.ndarray]:
         if total > max_bytes:
             raise ValueError(f"it unpacks to {total} bytes, allowed are {max_bytes}")
         return {info.filename.removesuffix(".npy"): _read_array(archive.read(info)) for info in archive.infolist()}
+
+
+def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays for :func:`numpy.savez`, which before numpy 2.1 cannot be told to leave out pickle.
+
+    Raises:
+        ValueError: If one holds objects, which would need it.
+    """
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"Array '{name}' holds objects, expected numbers.")
+    return dict(arrays)
 
 
 def _read_array(data: bytes) -> np.ndarray:

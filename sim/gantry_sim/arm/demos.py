@@ -20,6 +20,7 @@ from gantry_deploy.dataset.checksums import require_checksums
 from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, SUCCESS
 from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action, policy_observation
 from gantry_deploy.dataset.reader import Dataset
+from gantry_deploy.npz import plain_arrays
 from gantry_hardware.errors import GantryError
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
@@ -112,7 +113,7 @@ class DemoSet:
         part = path.with_suffix(".part")
         try:
             with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+                np.savez(file, **plain_arrays(arrays))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, path)
