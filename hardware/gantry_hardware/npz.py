@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -70,3 +72,15 @@ def _read_array(name: str, data: bytes) -> np.ndarray:
     if dtype.kind == "b" and flat.view(np.uint8).max(initial=0) > 1:
         raise ValueError(f"'{name}' holds truths that are neither true nor false")
     return flat.reshape(shape, order="F" if order == "True" else "C").copy()
+
+
+def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays for :func:`numpy.savez`, which before numpy 2.1 cannot be told to leave out pickle.
+
+    Raises:
+        ValueError: If one holds objects, which would need it.
+    """
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"Array '{name}' holds objects, expected numbers.")
+    return dict(arrays)
