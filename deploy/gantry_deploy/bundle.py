@@ -40,7 +40,7 @@ from gantry_deploy.bundle_files import (
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.errors import BundleError
 from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.npz import ZIP_ERRORS, read_npz
+from gantry_hardware.npz import ZIP_ERRORS, plain_arrays, read_npz
 from gantry_hardware.text import names_text, path_text, plain_text
 from gantry_hardware.whole_files import write_whole
 
@@ -189,7 +189,7 @@ def write_bundle(
     folder = Path(folder)
     _check_base(folder, contract, base_bytes)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **dict(golden))
+    np.savez_compressed(buffer, **plain_arrays(golden))
     files = {MODEL: model_bytes, CONTRACT: contract.to_json().encode(), GOLDEN: buffer.getvalue()}
     others = {CARD: None if card is None else _json_bytes(card), MAPPER: mapper_bytes, BASE: base_bytes}
     files |= {name: data for name, data in others.items() if data is not None}

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from gantry_deploy.arm_spec import JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
-from gantry_deploy.contract_bounds import CONTRACT_RANGES, check_command, check_joint_action, check_ranges
+from gantry_deploy.contract_bounds import (
+    CONTRACT_RANGES,
+    MAX_RATE_HZ,
+    MIN_RATE_HZ,
+    check_command,
+    check_joint_action,
+    check_ranges,
+)
 from gantry_deploy.contract_parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -34,6 +41,7 @@ from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, LidarLayout
 from gantry_deploy.errors import ContractError
 from gantry_deploy.step_check import check_steps
 from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET, StepsSpec
+from gantry_hardware.bounds import finite
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
@@ -313,6 +321,8 @@ def check_numbers(contract: PolicyContract) -> None:
     Raises:
         ContractError: With the field, the value, and what was expected.
     """
+    if contract.drive is None:
+        finite("The contract's rate_hz", contract.rate_hz, MIN_RATE_HZ, MAX_RATE_HZ, ContractError)
     check_ranges(contract, ranges=CONTRACT_RANGES)
     _require_finite("contract", asdict(contract))
     joint_limits = list(zip(contract.joint_names, contract.joint_lower_rad, contract.joint_upper_rad, strict=True))

@@ -41,6 +41,8 @@ LEAST = 1e-6
 """Smallest number that counts as more than 0."""
 MIN_RATE_HZ, MAX_RATE_HZ = 10.0, 1000.0
 """Slower, a robot would be looked at too seldom; faster, no loop keeps up."""
+MIN_CAR_RATE_HZ = 5.0
+"""The same of a car, which falls over nothing and brakes along its way: parking is done at this rate."""
 
 _SHARE = Range(0.0, 1.0)
 _PLACE_M = Range(-10.0, 10.0)
@@ -51,7 +53,7 @@ _NOT_NEGATIVE = Range(0.0, 100.0)
 _POSITIVE = Range(LEAST, 100.0)
 
 CONTRACT_RANGES: dict[str, Range] = {
-    "rate_hz": Range(MIN_RATE_HZ, MAX_RATE_HZ),
+    "rate_hz": Range(MIN_CAR_RATE_HZ, MAX_RATE_HZ),
     # A car's drive turns for ever.
     "joint_lower_rad": _TRAVEL,
     "joint_upper_rad": _TRAVEL,

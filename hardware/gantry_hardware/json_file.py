@@ -143,7 +143,7 @@ def _parsed(data: bytes | str, what: str, max_bytes: int, allow_nan: bool, max_t
     try:
         text = data.decode() if isinstance(data, bytes) else data
         text.encode()
-    except UnicodeError as problem:
+    except (UnicodeDecodeError, UnicodeEncodeError) as problem:
         raise JsonError(f"{what} is no UTF-8 text: {problem.reason} at {problem.start}.") from problem
     hooks = _Hooks(what, allow_nan)
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ MAX_ARRAYS = 4096
 _MAX_DIMENSIONS = 8
 _MAX_NAME = 100
 _MAGIC = b"\x93NUMPY"
-_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
+_LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4}
 """Bytes of the header's length, by version of the format."""
 _HEADER = re.compile(
     rb"\{ *'descr': *'([<>|=]?(?:b1|[iu][1248]|f[248]))', *'fortran_order': *(True|False), *"
@@ -50,7 +52,7 @@ def read_npz(data: bytes, max_bytes: int) -> dict[str, np.ndarray]:
 
 def _read_array(name: str, data: bytes) -> np.ndarray:
     """One array; a header that claims more or less than the data holds is refused before anything is allocated."""
-    version = tuple(data[len(_MAGIC) : len(_MAGIC) + 2])
+    version = data[len(_MAGIC) : len(_MAGIC) + 2]
     if not data.startswith(_MAGIC) or version not in _LENGTH_BYTES:
         raise ValueError(f"'{name}' is no array of the format 1.0 or 2.0")
     begin = len(_MAGIC) + 2 + _LENGTH_BYTES[version]
@@ -70,3 +72,15 @@ def _read_array(name: str, data: bytes) -> np.ndarray:
     if dtype.kind == "b" and flat.view(np.uint8).max(initial=0) > 1:
         raise ValueError(f"'{name}' holds truths that are neither true nor false")
     return flat.reshape(shape, order="F" if order == "True" else "C").copy()
+
+
+def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays for :func:`numpy.savez`, which before numpy 2.1 cannot be told to leave out pickle.
+
+    Raises:
+        ValueError: If one holds objects, which would need it.
+    """
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"Array '{name}' holds objects, expected numbers.")
+    return dict(arrays)

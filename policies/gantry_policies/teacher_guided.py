@@ -116,7 +116,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         """Rows of a rollout as the environment gave them, which is how a teacher reads them while it acts."""
         if self._packing is None:
             return observations
-        found = self._packing.unpack(dict(observations.items()))
+        found = self._packing.unpack({str(name): observations[name] for name in observations.keys()})  # noqa: SIM118
         return TensorDict(found, batch_size=observations.batch_size, device=observations.device)
 
     def _checked(self, actions: Tensor, expected: tuple[int, ...]) -> Tensor:

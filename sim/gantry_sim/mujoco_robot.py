@@ -105,12 +105,7 @@ class MujocoRobot:
         camera_delay_s: float = 0.02,
         camera_noise: float = 0.0,
     ) -> None:
-        check_options(
-            timestep_s=timestep_s, delay_s=delay_s, command_delay_s=command_delay_s, friction=friction,
-            added_mass_kg=added_mass_kg, terrain_difficulty=terrain_difficulty, camera_rate_hz=camera_rate_hz,
-            camera_delay_s=camera_delay_s, camera_noise=camera_noise,
-            noise=0.0 if isinstance(noise, SensorNoise) else noise,
-        )  # fmt: skip
+        check_options(locals())
         self.spec = spec
         self.noise = noise if isinstance(noise, SensorNoise) else SensorNoise.usual(noise)
         self.realtime = realtime

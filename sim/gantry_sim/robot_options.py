@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gantry_hardware.bounds import Range, finite
+from gantry_sim.sensor_noise import SensorNoise
 
 RANGES = {
     "timestep_s": Range(1e-4, 0.02),
@@ -26,15 +29,16 @@ RANGES = {
 """Option to what it may be."""
 
 
-def check_options(**numbers: float | None) -> None:
-    """Refuse options out of their ranges; None is one that was not given.
+def check_options(options: Mapping[str, object]) -> None:
+    """Refuse options out of their ranges.
 
     Args:
-        numbers: Options by their names in :data:`RANGES`.
+        options: Arguments of a backend by name; those that are no names of :data:`RANGES` are left out, and so are None
+            and sensor noise that is given in full.
 
     Raises:
         GantryError: With option, value and range.
     """
-    for name, value in numbers.items():
-        if value is not None:
+    for name, value in options.items():
+        if name in RANGES and value is not None and not isinstance(value, SensorNoise):
             finite(f"The robot's option '{name}'", value, *RANGES[name])

@@ -403,6 +403,7 @@ def test_a_report_that_cannot_be_encoded_ends_the_recording_not_the_loop(bundle,
     assert len(read_recording(tmp_path / "run.mcap")["/joint_states"]["time_s"]) == len(reports)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("lossless", [False, True])
 def test_a_recorder_whose_thread_died_neither_blocks_nor_keeps_silent(bundle, tmp_path, monkeypatch, lossless):
     _, reports = drive(bundle, None, seconds=0.1)

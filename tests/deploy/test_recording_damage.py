@@ -18,7 +18,7 @@ from gantry_deploy.loop import Controller
 from gantry_deploy.record import Recorder, read_recording
 from gantry_deploy.recording import METADATA, sealed
 from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyMachine
+from gantry_deploy.safety import SafetyConfig, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 
@@ -31,16 +31,16 @@ MUTATIONS = 240
 def whole(tmp_path_factory):
     """A recording of several chunks: its bytes and what is in it."""
     folder = tmp_path_factory.mktemp("recording")
-    with Recorder(folder / "run.mcap", CONTRACT, SPEC, chunk_bytes=16 * 1024, lossless=True) as recorder:
+    with Recorder(folder / "run.mcap", CONTRACT, SPEC, chunk_bytes=4 * 1024, lossless=True) as recorder:
         robot = MockRobot(SPEC, joint_pos_rad=np.array([0.0, 0.1, 0.2, 0.3]))
         robot.connect()
         runner = PolicyRunner(tiny_bundle(folder / "bundle"), SPEC)
-        loop = Controller(robot, runner, SafetyMachine(SPEC), recorder)
+        loop = Controller(robot, runner, SafetyMachine(SPEC, SafetyConfig(stand_duration_s=0.1)), recorder)
         loop.run(0.1)
         loop.request("stand")
-        loop.run(2.1)
+        loop.run(0.2)
         loop.request("start")
-        loop.run(2.0, lambda t: (0.5, -0.1, t))
+        loop.run(0.7, lambda t: (0.5, -0.1, t))
     recording = read_recording(folder / "run.mcap")
     assert recording.complete
     assert recording.damage == ""
@@ -77,6 +77,7 @@ def outcome(path, data, reference):
     return "right" if found.complete else "partial"
 
 
+@pytest.mark.slow
 def test_two_hundred_and_forty_damaged_recordings_give_right_numbers_or_none(whole, tmp_path):
     data, reference = whole
     seed = secrets.randbits(32)
@@ -108,23 +109,23 @@ def test_two_hundred_and_forty_damaged_recordings_give_right_numbers_or_none(who
     assert counts["right"] <= MUTATIONS // 8, "nearly every byte of a file counts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Opcode.HEADER, Opcode.CHUNK, Opcode.MESSAGE_INDEX, Opcode.METADATA, Opcode.DATA_END])
 def test_a_changed_byte_anywhere_in_a_record_of_the_data_is_noticed(whole, tmp_path, kind):
     data, reference = whole
     begin, end = next((begin, end) for opcode, begin, end in records_of(data) if opcode == kind)
-    # Every byte of what is around the content, and every hundredth of it.
-    places = [*range(begin, min(begin + 60, end)), *range(begin + 60, end, max(1, (end - begin) // 100)), end - 1]
-    for at in places:
-        for bit in (0, 4, 7):
-            broken = bytearray(data)
-            broken[at] ^= 1 << bit
-            assert outcome(tmp_path / "broken.mcap", bytes(broken), reference) in ("refused", "partial"), (at, bit)
+    # Every byte of what is around the content, and every twentieth of it.
+    for at in [*range(begin, min(begin + 50, end)), *range(begin + 50, end, max(1, (end - begin) // 20)), end - 1]:
+        broken = bytearray(data)
+        broken[at] ^= 1 << (at % 8)
+        assert outcome(tmp_path / "broken.mcap", bytes(broken), reference) in ("refused", "partial"), at
 
 
+@pytest.mark.slow
 def test_a_changed_byte_anywhere_in_the_index_is_noticed_and_costs_no_number(whole, tmp_path):
     data, reference = whole
     begin = next(end for opcode, _, end in records_of(data) if opcode == Opcode.DATA_END)
-    for at in [*range(begin, len(data) - 200, 97), *range(len(data) - 200, len(data))]:
+    for at in [*range(begin, len(data) - 40, 331), *range(len(data) - 40, len(data))]:
         broken = bytearray(data)
         broken[at] ^= 0x10
         (tmp_path / "broken.mcap").write_bytes(broken)
@@ -169,7 +170,7 @@ def test_a_bad_block_in_the_middle_ends_the_recording_there(whole, tmp_path):
     found = read_recording(tmp_path / "broken.mcap")
     assert f"at byte {begin} of " in found.damage
     until_s = found["/gantry/status"]["time_s"][-1]
-    assert until_s < reference["/gantry/status"]["time_s"][-1] - 1.0
+    assert until_s < 0.8 * reference["/gantry/status"]["time_s"][-1]
 
 
 def test_either_description_of_a_recording_is_enough(whole, tmp_path):
@@ -205,7 +206,7 @@ def test_another_reader_finds_every_checksum_right(whole, tmp_path):
     data, _ = whole
     (tmp_path / "run.mcap").write_bytes(data)
     with (tmp_path / "run.mcap").open("rb") as stream:
-        assert sum(1 for _ in StreamReader(stream, validate_crcs=True).records) > 1000
+        assert sum(1 for _ in StreamReader(stream, validate_crcs=True).records) > 400
 
 
 @pytest.mark.parametrize("compression", [CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD])

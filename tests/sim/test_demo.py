@@ -28,6 +28,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros.profile import Segment as OperatorSegment
 from gantry_ros.profile import parse_profile
+from gantry_sim.demo import walk as walks
 from gantry_sim.demo.measured import measure
 from gantry_sim.demo.outcome import Gate, Outcome
 from gantry_sim.demo.pipeline import as_result, write_outcome
@@ -364,3 +365,34 @@ def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path, capsys)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Not over ROS 2: it was asked to do without." in page
     assert "It was not scored on held-out episodes" in page
+
+
+@pytest.mark.slow
+def test_a_machine_too_busy_for_ros_walks_once_more_without_the_clock(tmp_path, monkeypatch, capsys):
+    """Nodes that the clock damps in every attempt are followed by the same walk without it, and the page says so."""
+    late = "The robot's state is 63 ms old, allowed are 50 ms (safety.state_timeout_s)."
+    tiny_bundle(tmp_path / "given", contract_for(GO2))
+    out = tmp_path / "out"
+    nodes = Walk(True, out / walks.RECORDING, False, late, "7", earlier=(late,), timed_out=True)
+    monkeypatch.setattr(walks, "ros_trouble", lambda: "")
+    monkeypatch.setattr(walks, "launched", lambda *arguments: nodes)
+    words = ["demo", "--bundle", str(tmp_path / "given"), "--output", str(out), "--seconds", "4", "--no-video"]
+    main([*words, "--check-episodes", "1", "--episodes", "0", "--json", str(tmp_path / "result.json")])
+    walk = json.loads((tmp_path / "result.json").read_text())["walk"]
+    assert (walk["over_ros"], walk["completed"], walk["earlier_attempts"]) == (False, True, [late, late])
+    assert walk["ticks"] == 200 + 1
+    assert "the same walk in this process, without the clock" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "Not over ROS 2: this machine is too busy for the robot's clock" in page.replace("&#x27;", "'")
+    assert "did not wait for the clock" in page
+
+
+def test_a_walk_that_misses_something_on_a_quiet_machine_is_not_walked_again(tmp_path):
+    walk = Walk(True, tmp_path / walks.RECORDING, True)
+    assert not walks.kept_from_time(walk)
+    (tmp_path / walks.STATISTICS).write_text(json.dumps({"missed_deadlines": 0}))
+    assert not walks.kept_from_time(walk)
+    (tmp_path / walks.STATISTICS).write_text(json.dumps({"missed_deadlines": 3}))
+    assert walks.kept_from_time(walk)
+    assert not walks.kept_from_time(replace(walk, over_ros=False))
+    assert walks.kept_from_time(Walk(True, tmp_path / "none" / walks.RECORDING, False, "late", timed_out=True))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.contract import CarrotSpec
 from gantry_deploy.goals import Goal
 from gantry_deploy.loop import TickReport
 from gantry_deploy.perception import MapLimits, WindowCutter
@@ -34,9 +35,11 @@ from gantry_sim.demo.goal_pipeline import (
     in_words,
     resolve_terrain,
 )
+from gantry_sim.demo.goal_walk import goal_walk_in_process
 from gantry_sim.demo.walk import Walk
 from gantry_sim.gaze import map_columns
 from gantry_sim.motorised import ground_height_m, height_over_ground_m, robot_with_motors
+from gantry_sim.tasks.locomotion.robots import walker
 
 GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)
@@ -311,3 +314,21 @@ def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bun
     assert first["rerun_difference"] == 0.0
     assert second["distance_m"] is None
     assert second["reason"] == "nobody answered"
+
+
+@pytest.mark.slow
+def test_the_same_walk_without_the_clock_is_recorded_and_judged_as_one_over_ros(tmp_path):
+    """The policy is its gait alone, which walks where the ground is flat."""
+    body = walker("go2")
+    gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
+    command = replace(map_contract_for(GO2).command, carrot=CarrotSpec(speed_gain_s=4.0, stop_m=0.1))
+    contract = map_contract_for(GO2, gait=body.gait, command=command, **gains)
+    weight = np.zeros((contract.observation_size, contract.action_size))
+    given = tiny_bundle(tmp_path / "given", contract, weight=weight)
+    goal, said = Goal(1.2, 0.0, 0.0), []
+    walk = goal_walk_in_process(given.path, "", 0.5, goal, 13.0, tmp_path, said.append)
+    assert (walk.over_ros, walk.paced, walk.completed, walk.trouble) == (False, False, True, "")
+    found = measure_goal_walk(walk.recording, goal, robot_with_motors(GO2))
+    assert found.crossed
+    assert found.map_rate_hz > 1.0
+    assert json.loads((tmp_path / "loop.json").read_text())["missed_deadlines"] == 0

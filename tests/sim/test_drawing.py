@@ -18,6 +18,7 @@ try:
     robot.render(64, 36)
 except GantryError as error:
     print(error)
+robot.close()
 """
 
 

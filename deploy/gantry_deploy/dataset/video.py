@@ -11,6 +11,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from gantry_deploy.errors import DatasetError
@@ -250,7 +251,7 @@ def _check_size(name: str, stream: Any, size: tuple[int, int]) -> None:
         raise DatasetError(f"{name} has {found} pixels, expected {expected}.")
 
 
-_DAMAGE = (av.FFmpegError, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
+_DAMAGE = (FFmpegError, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
 """What FFmpeg, and PyAV where a header leaves something out, raise over damaged files."""
 
 

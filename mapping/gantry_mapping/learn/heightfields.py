@@ -209,7 +209,7 @@ def save_rasters(path: str | Path, rasters: Mapping[str, Heights], resolution_m:
     """Write rasters for :func:`load_rasters`; heights are kept to 1 mm at best (float16 would not keep that)."""
     arrays = {name: np.asarray(raster, dtype=np.float32) for name, raster in rasters.items()}
     with whole_file(path) as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays, **{RESOLUTION_KEY: np.float64(resolution_m)})
+        np.savez_compressed(file, **arrays, **{RESOLUTION_KEY: np.float64(resolution_m)})  # type: ignore[arg-type]
 
 
 def load_rasters(path: str | Path) -> tuple[dict[str, Heights], float]:

@@ -21,6 +21,7 @@ from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action,
 from gantry_deploy.dataset.reader import Dataset
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import parse_json_object
+from gantry_hardware.npz import plain_arrays
 from gantry_hardware.whole_files import whole_file
 from gantry_policies.imitation.data import ChunkData
 from gantry_policies.offpolicy.demos import Demo
@@ -112,7 +113,7 @@ class DemoSet:
         path = folder / DEMOS_FILE
         try:
             with whole_file(path) as file:
-                np.savez(file, allow_pickle=False, **arrays)
+                np.savez(file, **plain_arrays(arrays))
         except OSError as error:
             raise RunError(f"Cannot write '{path}': {error.strerror or error}.") from error
 

@@ -105,10 +105,7 @@ class RoadRobot:
     ) -> None:
         if spec.car is None:
             raise GantryError(f"Robot '{spec.name}' is no car: there is no road for it.")
-        check_options(
-            response_s=response_s, noise=noise, route_m=route_m, scan_range_m=scan_range_m, scan_x_m=scan_x_m,
-            road_cell_m=road_cell_m, map_count=map_count, scan_beams=scan_beams,
-        )  # fmt: skip
+        check_options(locals())
         self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
         changes = {"map_split": split, "map_count": map_count, "robot": spec.name} | ({"model": model} if model else {})
         self.cfg = _one_car(task, changes, traffic, route_m, road_cell_m)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.gym.border import GymEnvError, finite_time, require_one_environment
@@ -161,7 +161,7 @@ def _max_episode_steps(env: Any, cfg: GymCfg) -> int:
     steps = cfg.max_episode_steps or getattr(getattr(env, "spec", None), "max_episode_steps", None)
     if steps is None:
         raise GymEnvError("It does not say how long episodes last; give max_episode_steps.")
-    if isinstance(steps, bool) or not isinstance(steps, numbers.Real) or not 1 <= steps < 2**31:
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not 1 <= steps < 2**31:
         raise GymEnvError(f"Its episodes last {steps!r} steps, expected 1 or more; give max_episode_steps.")
     return int(steps)
 
