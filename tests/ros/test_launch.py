@@ -104,7 +104,7 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
     assert drive.parameters == {"goal": "4,1,0", "goal_timeout_s": 16.0, "goal_hold": True}
     flat = json.loads(find_launch("sim_map_walk").nodes({**given, "terrain": ""})[0].parameters["options"])
     assert "terrain" not in flat
-    with pytest.raises(GantryError, match="expected a JSON object"):
+    with pytest.raises(GantryError, match="JSON list, expected an object"):
         find_launch("sim_map_walk").nodes({**given, "options": "[1]"})
     with pytest.raises(GantryError, match="'terrain_difficulty' is 'hard', expected a number"):
         find_launch("sim_map_walk").nodes({**given, "terrain_difficulty": "hard"})
