@@ -8,9 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from gantry_deploy.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
 from gantry_deploy.bundle import Bundle, load_bundle, update_card
 from gantry_deploy.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode, CarRolloutResult
@@ -187,8 +184,17 @@ def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, AnyEpisod
     if not sys.stdout.isatty():
         yield lambda index, episode: print(_episode_line(index, config.episodes, episode), flush=True)
         return
-    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
+    from rich import progress as bars  # Not needed for a refusal.
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("episodes"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
         task = progress.add_task("episodes", total=config.episodes)
 
         def show(index: int, episode: AnyEpisode) -> None:
