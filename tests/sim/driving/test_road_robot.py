@@ -220,7 +220,7 @@ def test_options_are_checked():
         road(model="kinematik")
     with pytest.raises(GantryError, match="is no car"):
         make_backend("road", robot_spec("go2"))
-    with pytest.raises(GantryError, match=r"response_s is 0\.0"):
+    with pytest.raises(GantryError, match=r"option 'response_s' is 0\.0"):
         road(response_s=0.0)
 
 
