@@ -70,10 +70,10 @@ def bundle(tmp_path_factory):
     """Sees the object, waits for a goal, and lifts the cube by a plan made at its first look, then again and again."""
     goal = CommandSpec(OBJECT_GOAL, OBJECT_GOAL_NAMES, (0.2, -0.2, 0.0), (0.45, 0.2, 0.25), (0.0,) * 3)
     contract = grasping_contract(YAM, command=goal)
-    # A second plan would open the hand; its first action comes after a minute of holding.
-    chunk = replace(contract.chunk, steps=contract.chunk.steps + 1200, execute=contract.chunk.execute + 1200)
+    # A second plan would open the hand; its first action comes after 40 s of holding.
+    chunk = replace(contract.chunk, steps=contract.chunk.steps + 800, execute=contract.chunk.execute + 800)
     weight, bias = grasping_plan()
-    hold = np.tile([0.0, 0.0, 0.0, -1.0], 1200)
+    hold = np.tile([0.0, 0.0, 0.0, -1.0], 800)
     folder = tmp_path_factory.mktemp("arm") / "bundle"
     weight, bias = np.concatenate((weight, np.zeros((3, hold.size))), axis=1), np.concatenate((bias, hold))
     arm_bundle(folder, replace(contract, chunk=chunk), steps=2, weight=weight, bias=bias)
