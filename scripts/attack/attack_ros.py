@@ -231,7 +231,7 @@ def second_voice_same_pose(scene: Scene) -> str:
     """A second driver reports the default pose while the policy walks."""
     scene.walking()
     with scene.repeat(voice(scene), 200.0):
-        return scene.damped("intruder")
+        return scene.damped()
 
 
 def second_voice_other_pose(scene: Scene) -> str:
@@ -285,7 +285,7 @@ def second_commander_crouch(scene: Scene) -> str:
     """Another node commands a crouch."""
     scene.walking()
     with scene.repeat(commander(scene, crouch), 200.0):
-        return scene.damped("intruder")
+        return scene.damped()
 
 
 def second_commander_once(scene: Scene) -> str:
@@ -294,21 +294,21 @@ def second_commander_once(scene: Scene) -> str:
     speak = commander(scene, crouch)
     time.sleep(0.2)
     speak()
-    return scene.damped("intruder")
+    return scene.damped()
 
 
 def second_commander_nan(scene: Scene) -> str:
     """Another node commands NaN."""
     scene.walking()
     with scene.repeat(commander(scene, lambda name: math.nan), 100.0):
-        return scene.damped("intruder")
+        return scene.damped()
 
 
 def second_commander_huge(scene: Scene) -> str:
     """Another node commands 1e30."""
     scene.walking()
     with scene.repeat(commander(scene, lambda name: 1e30), 100.0):
-        return scene.damped("intruder")
+        return scene.damped()
 
 
 def second_commander_sim_time(scene: Scene) -> str:
@@ -316,7 +316,7 @@ def second_commander_sim_time(scene: Scene) -> str:
     _, policy = scene.walking(use_sim_time=True)
     wait_for(lambda: "/clock" in policy.output, "a word about /clock")
     with scene.repeat(commander(scene, crouch), 100.0):
-        return scene.damped("intruder")
+        return scene.damped()
 
 
 def robot_stops(scene: Scene) -> str:
