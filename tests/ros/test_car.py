@@ -284,7 +284,7 @@ def test_what_the_contract_forbids_is_refused(own_rig, bundle, bundles, tmp_path
     older.write_bytes(b"an older drive")
     assert "Did you mean 'lanes'?" in refused(own_rig, bundle, route_message="lane", record=str(older))
     assert older.read_bytes() == b"an older drive"
-    assert "'route_end_m' is -1.0, expected 0 or more" in refused(own_rig, bundle, route_end_m=-1.0)
+    assert "'route_end_m' is -1.0, expected 0 to 100000" in refused(own_rig, bundle, route_end_m=-1.0)
     if car_commands.ackermann_type() is None:
         assert "ackermann_msgs" in refused(own_rig, bundle, command_message="ackermann")
 
