@@ -9,8 +9,8 @@ python="${1:-python3.11}"
 venv="${2:-.venv-lowest}"
 
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then "$python" -m venv --clear "$venv"; fi
-# Tests make their bundles with onnx and compare namespaces with torch, which no robot needs.
+# What only tests need: networks, other namespaces, drawings, and a simulated robot.
 "$venv/bin/python" -m pip install --quiet --no-compile -c constraints-lowest.txt -e '.[robot,data,gym]' \
-    pytest pytest-timeout pytest-xdist onnx torch
+    pytest pytest-timeout pytest-xdist onnx torch matplotlib pillow imageio-ffmpeg mujoco==3.11.0
 exec "$venv/bin/python" -m pytest -n 2 --dist loadfile tests/hardware tests/deploy tests/mapping \
-    --ignore=tests/mapping/learn
+    --ignore=tests/mapping/learn -m "not slow"

@@ -53,10 +53,16 @@ def bring_to_policy(loop):
     return loop
 
 
+def simulated():
+    """The YAM in MuJoCo, whose model is mjlab's."""
+    pytest.importorskip("mjlab")
+    return make_backend("mujoco", YAM, visuals=False)
+
+
 @pytest.fixture
 def moving(tmp_path):
     """The simulated YAM half a second under a policy that moves it to the left and closes the gripper."""
-    loop = bring_to_policy(controller(constant(tmp_path), make_backend("mujoco", YAM, visuals=False)))
+    loop = bring_to_policy(controller(constant(tmp_path), simulated()))
     loop.run(0.5)
     assert loop.safety.mode is Mode.POLICY
     assert loop.robot.read().joint_pos_rad[0] > 0.1
@@ -163,7 +169,7 @@ def test_a_joint_beyond_its_limit_holds_the_arm(moving):
 
 
 def test_a_lost_heartbeat_holds_the_arm(tmp_path):
-    loop = controller(constant(tmp_path), make_backend("mujoco", YAM, visuals=False), require_heartbeat=True)
+    loop = controller(constant(tmp_path), simulated(), require_heartbeat=True)
     loop.heartbeat(1e9)  # From the future, which counts as there.
     bring_to_policy(loop)
     run(loop, 0.3)
@@ -178,7 +184,7 @@ def test_a_policy_that_breaks_leaves_the_arm_held(tmp_path):
     weight = np.zeros((OBS, N))
     weight[OBS - N + 1, 0], weight[OBS - 1, 0] = 3e38, -3e38
     bundle = arm_bundle(tmp_path / "bundle", CONTRACT, steps=1, weight=weight, bias=np.array(ASIDE))
-    loop = bring_to_policy(controller(PolicyRunner(bundle, YAM), make_backend("mujoco", YAM, visuals=False)))
+    loop = bring_to_policy(controller(PolicyRunner(bundle, YAM), simulated()))
     reports = [report for report in run(loop, 1.0) if report.mode is Mode.DAMP]
     assert loop.safety.fault.code == "policy"
     assert_held(loop, reports, reports[0].state.joint_pos_rad)
@@ -189,7 +195,7 @@ def test_the_wildest_actions_stay_within_workspace_step_and_joint_limits(tmp_pat
     contract = replace(CONTRACT, chunk=ChunkSpec(steps=200, execute=200))
     plan = np.random.default_rng(4).choice([-9.0, 9.0], (200, N)) * np.repeat([1.0, 1.0, -1.0, 1.0], 50)[:, None]
     bundle = arm_bundle(tmp_path / "b", contract, steps=1, weight=np.zeros((OBS, 200 * N)), bias=plan.ravel())
-    loop = bring_to_policy(controller(PolicyRunner(bundle, YAM), make_backend("mujoco", YAM, visuals=False)))
+    loop = bring_to_policy(controller(PolicyRunner(bundle, YAM), simulated()))
     reports = run(loop, 10.0)
     assert {report.mode for report in reports} == {Mode.POLICY}
     arm, decoder = contract.arm, ArmDecoder(contract, np.zeros((1, 1)))

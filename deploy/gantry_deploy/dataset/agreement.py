@@ -180,7 +180,7 @@ def _locate(
     *,
     exact: bool = False,
 ) -> tuple[str, NDArray[np.int64]] | None:
-    """Feature and columns of some numbers, by their names or, where nobody gave any, by their places.
+    """Feature and columns of some numbers, by their names or, where there are none, by their places.
 
     Args:
         dataset: Where they are.

@@ -97,7 +97,7 @@ class Feature:
         if not isinstance(data, dict) or not isinstance(data.get("shape"), (list, tuple)):
             raise DatasetError(f"Feature '{name}' is {data!r}, expected an object with dtype and shape.")
         feature = cls(
-            dtype=str(data.get("dtype")),
+            dtype=str(data.get("dtype"))[:40],
             shape=tuple(data["shape"]),
             names=_names(data.get("names"), data["shape"]),
             kind=str(data.get("kind") or ""),
@@ -105,7 +105,10 @@ class Feature:
             units=_units(data.get("units"), data["shape"]),
             raw=dict(data),
         )
-        check_feature(name, feature)
+        try:
+            check_feature(name, feature)
+        except UnknownNameError as error:
+            raise DatasetError(str(error)) from error
         return feature
 
 

@@ -35,7 +35,10 @@ def cell(file, column, row, value):
         values = table[column].to_pylist()
         values[row] = value
         index = table.column_names.index(column)
-        return table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
+        kind = table.schema.field(index).type
+        if value is None:  # Arrow could long not write a missing list of fixed length.
+            kind = pa.list_(kind.value_type)
+        return table.set_column(index, pa.field(column, kind), pa.array(values, kind))
 
     return table(file, change)
 
