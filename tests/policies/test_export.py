@@ -123,7 +123,13 @@ class LooksAtItsNeighbours(nn.Module):
         return self.net(x - x.mean(dim=0, keepdim=True))
 
 
-@pytest.mark.parametrize("make", [Noisy, AlwaysDropout, LooksAtItsNeighbours])
+def test_a_network_that_draws_its_answer_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(PolicyError, match="has a node RandomNormalLike, expected the same output for the same input"):
+        export_bundle(Noisy(), CONTRACT, golden(), tmp_path / "bundle")
+    assert not list(tmp_path.rglob("*.onnx"))
+
+
+@pytest.mark.parametrize("make", [AlwaysDropout, LooksAtItsNeighbours])
 def test_a_network_that_differs_on_the_robot_is_refused_and_nothing_is_written(tmp_path, make):
     with pytest.raises(PolicyError, match=r"differ by .* on 1000 observations, allowed is 1e-05; nothing was written"):
         export_bundle(make(), CONTRACT, golden(), tmp_path / "bundle")

@@ -226,8 +226,8 @@ def test_without_names_places_count_and_the_log_says_so(tmp_path, caplog):
     ("text", "message"),
     [
         ('{"task": "yam-test", "env": {}}', "an older version of Gantry, which stored the policy's numbers"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"version": 2, "version": 2}', "stands there twice"),
+        ("[" * 100_000, "is nested deeper than 64"),
+        ('{"version": 2, "version": 2}', "has the key 'version' twice"),
         ('{"version": 9}', "version is 9, expected 2"),
         ('{"version": 2, "task": 7, "env": {}, "contract": {}}', "task is a int, expected a str"),
         ('{"version": 2, "task": "yam-test", "env": {}, "contract": {"a": 1}}', "gantry.json: "),

@@ -96,7 +96,7 @@ class RosRobot:
         self._told = StateTopics(
             [topics.JOINT_STATES, *([topics.IMU] if legs else [])], [topics.ODOM, topics.FOOT_CONTACTS] if legs else []
         )
-        self._listener: Listener | None = None
+        self._listener = None if host is None else Listener(host.node)
         self._late: WaitReason | None = None
         self._cameras: tuple[str, ...] = ()
         self._connect_timeout_s = connect_timeout_s
@@ -126,7 +126,8 @@ class RosRobot:
             return
         self._host = self._given_host or NodeHost(f"gantry_{self.spec.name}")
         node = self._host.node
-        self._listener = Listener(node)
+        if self._listener is None:
+            self._listener = Listener(node)
         self._guard = CommandGuard(node, self._command_topics(), self._watched_topics())
         subscriptions = [*self._told.open(self._host, self._listener), *self._guard.subscriptions]
         if self._follows_map:
@@ -216,6 +217,7 @@ class RosRobot:
             for kind, entity in reversed(self._entities):
                 getattr(host.node, f"destroy_{kind}")(entity)
         self._entities.clear()
+        self._listener = None if self._given_host is None else Listener(self._given_host.node)
         self._told.clear()
         self._maps.newest = None
 
@@ -238,7 +240,7 @@ class RosRobot:
         """Listen to what else a policy sees, of which one node may tell as of the robot's own state: two damp it.
 
         Raises:
-            RobotError: If not connected.
+            RobotError: If not connected, and without a host of its own from the start.
         """
         if self._listener is None:
             raise RobotError("The ROS robot is not connected; call connect() first.")
