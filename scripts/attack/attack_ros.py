@@ -417,7 +417,7 @@ def broken_states(scene: Scene) -> str:
 def no_heartbeat(scene: Scene) -> str:
     """``auto_start`` and no heartbeat: the log says what it waits for."""
     scene.robot()
-    policy = scene.policy(require_heartbeat=True)
+    policy = scene.policy(safety__require_heartbeat=True)
     wait_for(lambda: "heartbeat" in policy.output, "a word about the heartbeat", 60.0)
     if scene.mode in ("STAND", "POLICY"):
         raise WrongError(f"the robot is in mode {scene.mode}")
