@@ -96,8 +96,12 @@ def test_an_arm_behind_topics_keeps_every_promise_of_a_backend(bench):
     check_backend(make_backend("ros", YAM, command_message="positions"), hold_s=0.5, max_age_s=0.5)
 
 
-def start(rig, bundle, **parameters):
+def start(bench, bundle, **parameters):
+    """A policy on an arm that is back at its start; what was heard before is forgotten."""
+    rig, watcher = bench
     rig.operator.ask("reset")
+    wait_until(lambda: watcher.object is not None and watcher.object[2] < LIFTED_M, "the cube on the table")
+    watcher.commands.clear()
     return rig.policy(bundle, auto_start=True, safety__arm_speed_rad_s=9.0, **parameters)
 
 
@@ -105,7 +109,7 @@ def start(rig, bundle, **parameters):
 def test_an_array_of_positions_moves_the_arm_and_a_lost_object_holds_it(bench, bundle):
     rig, watcher = bench
     parameters = {"command_message": "positions", "gripper_message": "joint_trajectory"}
-    with start(rig, bundle, **parameters) as policy:
+    with start(bench, bundle, **parameters) as policy:
         watcher.wait_until_lifted()
         assert len(watcher.commands[topics.ARM_POSITIONS].data) == 6
         assert watcher.commands[topics.GRIPPER_TRAJECTORY].joint_names == ["left_finger"]
@@ -134,7 +138,7 @@ def test_wrong_joints_are_refused_both_ways(bench, bundle):
     np.testing.assert_allclose(watcher.joints, joints, atol=0.02)
     watcher.host.node.destroy_publisher(publisher)
     assert rig.operator.set_parameter("sim_robot_node", "fault", "wrong_name") == (True, "")
-    with start(rig, bundle) as policy:
+    with start(bench, bundle) as policy:
         assert policy.wait() == 2
         assert "joint1_renamed" in policy.output
     assert rig.operator.set_parameter("sim_robot_node", "fault", "") == (True, "")
@@ -143,7 +147,7 @@ def test_wrong_joints_are_refused_both_ways(bench, bundle):
 def test_a_trajectory_moves_the_arm_and_it_holds_when_its_policy_is_killed(bench, bundle):
     rig, watcher = bench
     watcher.commands.clear()
-    with start(rig, bundle) as policy:
+    with start(bench, bundle) as policy:
         watcher.wait_until_lifted()
         message = watcher.commands[topics.ARM_TRAJECTORY]
         assert message.joint_names == list(YAM.joint_names)
