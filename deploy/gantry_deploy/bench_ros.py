@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gantry_deploy.interrupts import starting_uninterrupted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
 
@@ -87,9 +88,10 @@ def measure_ros_loop(
 
 def _run_nodes(command: list[str], seconds: float) -> list[str]:
     """Start, wait until the policy has run for ``seconds``, and stop; returns what was said until then."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    with starting_uninterrupted():
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
     lines: queue.Queue[str | None] = queue.Queue()
     said: list[str] = []
     threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()

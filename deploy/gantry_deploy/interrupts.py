@@ -50,6 +50,22 @@ def end_on_interrupt(text: str = "Interrupted.", code: int = EXIT_INTERRUPTED) -
     """
     if _is_ours(signal.getsignal(signal.SIGINT)):
         signal.signal(signal.SIGINT, EndAtOnce(text, code))
+    # What came while Python itself started, which :func:`starting_uninterrupted` has held back, comes now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def starting_uninterrupted() -> Iterator[None]:
+    """Hold SIGINT back from processes that are started in this block, until they call :func:`end_on_interrupt`.
+
+    Python reads its own modules before the first line of a program, and a Ctrl-C in that time is a traceback. Only
+    for programs that begin with :func:`end_on_interrupt`: in any other, Ctrl-C would never arrive.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def leave(code: int) -> NoReturn:

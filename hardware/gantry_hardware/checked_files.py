@@ -13,7 +13,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import whole_file
@@ -136,7 +136,7 @@ def _reading() -> Iterator[None]:
 class _SummingStream:
     """Passes bytes on and sums them up; without ``seek``, so that nothing written is changed afterwards."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.sum = hashlib.sha256()
         self._file = file
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gantry_deploy.interrupts import starting_uninterrupted
 from gantry_deploy.metrics import rate_interval
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
@@ -157,7 +158,9 @@ def call_gantry(words: Sequence[str]) -> None:
         KeyboardInterrupt: If it was interrupted.
     """
     asked = Path(words[-1])
-    with subprocess.Popen((*GANTRY, *words)) as process:
+    with starting_uninterrupted():
+        process = subprocess.Popen((*GANTRY, *words))
+    with process:
         try:
             code = process.wait()
         except KeyboardInterrupt:  # the child was told so too, and saves

@@ -143,3 +143,16 @@ def test_a_node_whose_launcher_is_gone_does_not_begin():
         timeout=120,
     )
     assert (done.returncode, done.stdout) == (130, "")
+
+
+def test_a_node_that_is_stopped_while_python_starts_says_one_line_and_no_traceback(tmp_path):
+    delays_s = [0.0, 0.02, 0.05, 0.1, 0.15, 0.25]
+    for delay_s in delays_s:
+        with (tmp_path / "log").open("w") as stream:
+            group = NodeGroup([NodeSpec("gantry_ros", "policy_node", "policy_node")], stream)
+            group._start(group._specs[0])
+            time.sleep(delay_s)
+            group.stop()
+        log = (tmp_path / "log").read_text()
+        assert log == "policy_node | policy_node: interrupted while loading\n", delay_s
+        assert group.exit_codes() == {"policy_node": 0}

@@ -4,6 +4,8 @@ import contextlib
 import json
 import re
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +317,24 @@ def test_a_free_domain_is_one_that_nobody_listens_in():
                     listener.bind(("", 7400 + 250 * domain + 10))
         assert free_domain() == left
     assert free_domain() in DOMAINS
+
+
+def test_two_processes_never_choose_the_same_domain():
+    code = (
+        "from gantry_deploy.domains import free_domain\nprint(*[free_domain() for _ in range(20)], flush=True)\ninput()"
+    )
+    with contextlib.ExitStack() as stack:
+        both = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(2)
+        ]
+        first, second = (set(process.stdout.readline().split()) for process in both)
+        for process in both:
+            process.communicate("\n")
+    assert len(first) == len(second) == 20
+    assert not first & second
 
 
 @pytest.mark.parametrize(

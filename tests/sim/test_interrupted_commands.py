@@ -60,4 +60,6 @@ def test_ctrl_c_at_any_moment_is_130_without_a_traceback(tmp_path, words):
         mine = tuple(f"{word}{index}" if word == tmp_path / "run" else word for word in words)
         code, said, ended = strike(mine, delay_s, tmp_path)
         assert "Traceback" not in said, (delay_s, said)
-        assert code == (0 if ended else 130), (delay_s, said)
+        # The short one may have ended by itself between the look and the signal.
+        done = ended or (words[0] == "tasks" and "Interrupted" not in said)
+        assert code == 130 or (done and code == 0), (delay_s, said)

@@ -60,7 +60,10 @@ def small_training(*words):
     ("words", "message"),
     [
         (["velocity-flat-go3"], "Unknown task 'velocity-flat-go3'. Did you mean 'velocity-flat-go2'?"),
-        ([GO2, "--preset", "cpuu"], "Unknown preset of velocity-flat-go2 'cpuu'. Did you mean 'cpu'? Available: cpu, gpu."),
+        (
+            [GO2, "--preset", "cpuu"],
+            "Unknown preset of velocity-flat-go2 'cpuu'. Did you mean 'cpu'? Available: cpu, gpu.",
+        ),
         ([GO2, "--set", "env.num_env=4"], "Unknown field 'num_env'. Did you mean 'num_envs'?"),
         ([GO2, "--set", "num_envs=4"], "Did you mean 'env.num_envs'?"),
         ([GO2, "--set", "env.num_envs"], "--set env.num_envs: expected FIELD=VALUE"),

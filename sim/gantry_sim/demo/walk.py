@@ -22,6 +22,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.domains import free_domain
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.interrupts import starting_uninterrupted
 from gantry_deploy.loop import Controller
 from gantry_deploy.record import LOST_RECORDING, Recorder
 from gantry_deploy.recording import read_recording
@@ -291,17 +292,18 @@ class _Heard:
 @contextlib.contextmanager
 def _nodes(command: list[str], domain: str) -> Iterator[queue.Queue[str | None]]:
     """Run ``gantry launch`` and yield its lines, None at their end; whatever happens, it is gone afterwards."""
-    process = subprocess.Popen(
-        ending_with_this(command),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, "ROS_DOMAIN_ID": domain},
-        # Ctrl-C reaches this process alone, which then ends the launch, and that its nodes.
-        start_new_session=True,
-    )
+    with starting_uninterrupted():
+        process = subprocess.Popen(
+            ending_with_this(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "ROS_DOMAIN_ID": domain},
+            # Ctrl-C reaches this process alone, which then ends the launch, and that its nodes.
+            start_new_session=True,
+        )
     lines: queue.Queue[str | None] = queue.Queue()
     reader = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
     reader.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gantry_bringup.parts import NodeSpec, ParameterValue
+from gantry_deploy.interrupts import starting_uninterrupted
 from gantry_deploy.with_parent import ending_with_this
 from gantry_ros.availability import child_environment
 
@@ -19,6 +21,8 @@ GRACE_S = 5.0
 """How long a node may take to end after SIGINT, and again after SIGTERM."""
 POLL_S = 0.05
 """How often the nodes are looked at."""
+OWN_PACKAGE = "gantry_ros"
+"""Package whose program begins with :func:`gantry_deploy.interrupts.end_on_interrupt`."""
 
 
 def node_command(spec: NodeSpec) -> list[str]:
@@ -96,18 +100,20 @@ class NodeGroup:
         return {name: child.poll() for name, child in self._children}
 
     def _start(self, spec: NodeSpec) -> None:
-        child = subprocess.Popen(
-            ending_with_this(node_command(spec)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            bufsize=1,
-            env={**child_environment(), "PYTHONUNBUFFERED": "1", **spec.environment},
-            # Ctrl-C reaches this process alone, which then stops the nodes in order.
-            start_new_session=True,
-        )
+        own = spec.package == OWN_PACKAGE  # Another one's program may never ask for the signal.
+        with starting_uninterrupted() if own else contextlib.nullcontext():
+            child = subprocess.Popen(
+                ending_with_this(node_command(spec)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                bufsize=1,
+                env={**child_environment(), "PYTHONUNBUFFERED": "1", **spec.environment},
+                # Ctrl-C reaches this process alone, which then stops the nodes in order.
+                start_new_session=True,
+            )
         reader = threading.Thread(target=self._forward, args=(spec.name, child), daemon=True)
         reader.start()
         self._children.append((spec.name, child))
