@@ -2,7 +2,8 @@
 # Runs all tests, or with --fast those that take a few seconds each at most. The first argument is the Python to run them with.
 #
 # What depends on how soon something happens (marked "timed") runs one after the other. Most of its time it waits, so
-# everything that needs no ROS 2 runs beside it, two at a time, at the lowest priority.
+# everything that needs no ROS 2 runs beside it, two at a time, at a lower priority. At the lowest one it would stand
+# still for as long as anything else on the machine has work to do.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python="$1"
@@ -21,7 +22,7 @@ trap stop INT TERM
 
 failed=0
 echo "Tests without ROS 2 run in the background and are shown afterwards."
-nice -n 19 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
+nice -n 5 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
 rest=$!
 # Tests over ROS 2 live in tests/ros; naming it spares loading all others. Nodes of one file share a domain.
 "$python" -m pytest -m "timed$also" tests/ros || failed=1

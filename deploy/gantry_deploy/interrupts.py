@@ -54,6 +54,12 @@ def end_on_interrupt(text: str = "Interrupted.", code: int = EXIT_INTERRUPTED) -
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+def ignore_interrupts() -> None:
+    """Let the interpreter end by itself: it takes handlers away first, and Ctrl-C would then look like a crash."""
+    if _is_ours(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def starting_uninterrupted() -> Iterator[None]:
     """Hold SIGINT back from processes that are started in this block, until they call :func:`end_on_interrupt`.

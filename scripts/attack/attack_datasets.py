@@ -122,7 +122,8 @@ def attempt(source: Path, target: Path) -> str:
             if command[1] == "check" and (code == 0) != (not findings):
                 raise WrongError(f"{len(findings)} findings, and exit code {code}")
     if any(ord(letter) < 32 and letter != "\n" for letter in printed.getvalue()):
-        raise RuntimeError(f"control characters are printed: {printed.getvalue()[-300:]!r}")
+        lines = [line for line in printed.getvalue().split("\n") if any(ord(letter) < 32 for letter in line)]
+        raise RuntimeError(f"control characters are printed: {lines[0][:500]!r}")
     try:
         difference = compare(source, target)
     except DatasetError as error:

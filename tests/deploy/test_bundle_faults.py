@@ -41,7 +41,7 @@ def gantry(*arguments, files=None, **options):
 
     command = [sys.executable, "-B", "-m", "gantry_deploy.cli.main", *map(str, arguments)]
     options.setdefault("capture_output", True)
-    return subprocess.run(command, preexec_fn=limit, text=True, timeout=300, **options)
+    return subprocess.run(command, preexec_fn=limit, text=True, timeout=600, **options)
 
 
 def inspected(capsys, *arguments):
@@ -258,7 +258,7 @@ def test_what_may_not_be_read_is_one_message(folder, tmp_path):
     """As a user without rights, since tests may run as root."""
     write_zip(folder, tmp_path / "walk.zip").chmod(0)
     folder.chmod(0)
-    done = subprocess.run([sys.executable, "-c", AS_A_STRANGER, tmp_path], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", AS_A_STRANGER, tmp_path], capture_output=True, text=True, timeout=600)
     folder.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == done.stdout.count("Permission denied") == 3
@@ -335,7 +335,7 @@ def test_a_card_on_a_full_disk(folder, tmp_path, packed):
         resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))
 
     command = [sys.executable, "-B", "-c", WRITE_CARD, str(path), "card"]
-    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2, done.stderr
     assert f"Cannot write the card of {path}: File too large." in done.stderr
     assert {item: item.read_bytes() for item in tmp_path.rglob("*") if item.is_file()} == before
@@ -349,7 +349,7 @@ def test_a_zip_on_a_full_disk_names_the_file(folder, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))
 
     command = [sys.executable, "-B", "-c", WRITE_CARD, str(folder), str(target)]
-    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2, done.stderr
     assert done.stderr == f"Error: File too large: '{target}'.\n"
     assert not target.exists()

@@ -78,7 +78,7 @@ def test_ctrl_c_while_a_bundle_runs_on_the_mock(tmp_path):
 
 
 def python(code):
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=600)
 
 
 def test_leaving_waits_for_no_thread_and_still_clears_up():

@@ -345,7 +345,7 @@ def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
         env={**os.environ, **isolated_environment()},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "since the one to damp: damping on" in result.stdout, result.stdout  # As was to be expected of the policy.
@@ -394,7 +394,7 @@ def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
         [sys.executable, "-m", "gantry_deploy.cli.main", "launch", "sim_map_walk", *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         env={**os.environ, **isolated_environment()},
     )
     assert "Goal reached." in done.stdout, done.stdout + done.stderr
@@ -420,7 +420,7 @@ def test_a_recording_on_a_full_disk_fails_the_launch_and_not_the_robot(bundles, 
         env={**os.environ, **isolated_environment()},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert "Profile done." in done.stdout, done.stdout + done.stderr
     assert f"The recording {record} ended early after 0 ticks: No space left on device." in done.stdout

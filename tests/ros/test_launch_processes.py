@@ -140,7 +140,7 @@ def test_a_node_whose_launcher_is_gone_does_not_begin():
         [sys.executable, "-m", "gantry_deploy.with_parent", "999999999", sys.executable, "-c", "print('begun')"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stdout) == (130, "")
 

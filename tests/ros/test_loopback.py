@@ -18,7 +18,7 @@ LAUNCH = (sys.executable, "-m", "gantry_deploy.cli.main", "launch")
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def launched(script, prefix, *arguments, **more):
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         env={**prefix.environment, **more},
     )
 

@@ -24,7 +24,7 @@ robot.close()
 
 def said(**settings):
     environment = {key: value for key, value in os.environ.items() if key not in SETTINGS} | settings
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, timeout=250)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout

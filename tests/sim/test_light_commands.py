@@ -23,7 +23,7 @@ def loaded(*words):
         "import json, sys\nfrom gantry_deploy.cli.main import main\ncode = main(sys.argv[1:])\n"
         f"print(json.dumps([code, [name for name in {HEAVY!r} if name in sys.modules]]))"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=250)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=600)
     code, modules = json.loads(done.stdout.splitlines()[-1])
     return code, done.stderr, modules
 

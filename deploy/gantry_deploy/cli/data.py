@@ -26,6 +26,7 @@ from gantry_deploy.locate import near_miss
 from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.text import LINE_LIMIT, names_text, path_text, printable
 from gantry_hardware.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
     }
     table = _table("", "")
     for name, value in rows.items():
-        table.add_row(Text(name, style="dim"), Text(str(value)))
+        table.add_row(Text(name, style="dim"), Text(printable(str(value), LINE_LIMIT)))
     console.print(table)
     console.print()
     table = _table("feature", "type", "shape", "unit", "least", "greatest", "names")
@@ -158,10 +159,10 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
         ends = [
             f"{pick(feature[key]):.4g}" if key in feature else "" for key, pick in (("min", np.min), ("max", np.max))
         ]
-        names = "" if dataset.info.features[name].is_image else ", ".join(feature["names"] or ())
+        names = "" if dataset.info.features[name].is_image else names_text(feature["names"] or ())
         shape = "x".join(map(str, feature["shape"]))
-        unit = ", ".join(dict.fromkeys(filter(None, feature["units"]))) or feature["unit"]
-        table.add_row(Text(name), feature["dtype"], shape, Text(unit), *ends, Text(names))
+        unit = names_text(dict.fromkeys(filter(None, feature["units"]))) or feature["unit"]
+        table.add_row(Text(printable(name)), feature["dtype"], shape, Text(unit), *ends, Text(names))
     console.print(table)
 
 
@@ -178,11 +179,12 @@ def _check(args: argparse.Namespace) -> int:
         print(f"{finding.place}: {finding.problem}\n    -> {finding.advice}")
     checksums = has_checksums(args.folder)
     if findings:
-        print(f"{counted(len(findings), 'finding')} in {args.folder}")
+        print(f"{counted(len(findings), 'finding')} in {path_text(args.folder)}")
     elif checksums:
-        print(f"{args.folder} is intact")
+        print(f"{path_text(args.folder)} is intact")
     else:
-        print(f"{args.folder}: nothing is wrong that can be seen; it has no checksums, so values may have been changed")
+        seen = "nothing is wrong that can be seen; it has no checksums, so values may have been changed"
+        print(f"{path_text(args.folder)}: {seen}")
     result = {"path": str(args.folder), "checksums": checksums, "findings": [asdict(item) for item in findings]}
     emit_result(args, result)
     return 1 if findings else 0
@@ -221,7 +223,7 @@ def _show(dataset: Dataset, episode: int, key: str) -> dict[str, Any]:
     shown = [key, *(name for name in (REWARD, SUCCESS) if name in dataset.features and name != key)]
     values = dataset.frames(episode, shown)
     row = dataset.episodes[episode]
-    print(f"episode {episode}: {row.length} frames, {row.length / dataset.fps:.2f} s, {'; '.join(row.tasks)}")
+    print(f"episode {episode}: {row.length} frames, {row.length / dataset.fps:.2f} s, {names_text(row.tasks)}")
     width = max(len(name) for item in shown for name in curve_names(dataset, item))
     for item in shown:
         numbers = values[item].reshape(row.length, -1).astype(np.float64)

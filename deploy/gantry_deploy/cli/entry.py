@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 
-from gantry_deploy.interrupts import EXIT_INTERRUPTED, end_on_interrupt, leave
+from gantry_deploy.interrupts import EXIT_INTERRUPTED, end_on_interrupt, ignore_interrupts, leave
 
 
 def main() -> int:
@@ -13,13 +14,17 @@ def main() -> int:
     An interrupted process ends in here, without the seconds that the interpreter takes to leave the learning libraries.
     """
     end_on_interrupt()
+    atexit.register(ignore_interrupts)  # Runs last, as it is the first.
     try:
         from gantry_deploy.cli.main import main as run
 
         code = run()
     except KeyboardInterrupt:  # A second one, while the first was being answered.
         code = EXIT_INTERRUPTED
-    return leave(code) if code == EXIT_INTERRUPTED else code
+    if code == EXIT_INTERRUPTED:
+        leave(code)
+    end_on_interrupt("", code)  # What was done stands, however late it is interrupted.
+    return code
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gantry_hardware.text import LINE_LIMIT, printable
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -15,6 +17,10 @@ class Finding:
     """What was found and what was expected."""
     advice: str
     """What to do about it."""
+
+    def __post_init__(self) -> None:
+        for name in ("place", "problem", "advice"):  # They hold names from files and messages of other libraries.
+            object.__setattr__(self, name, printable(getattr(self, name), LINE_LIMIT))
 
 
 RECORD_AGAIN = "record the episode again, or take it from a backup"

@@ -11,6 +11,7 @@ import pytest
 from gantry_deploy.dataset import LOSSLESS, DatasetWriter, camera
 from gantry_deploy.dataset.check import check_dataset
 from gantry_deploy.dataset.checksums import accept_changes
+from gantry_deploy.dataset.findings import Finding
 from gantry_deploy.dataset.testing import FRONT, WRIST
 from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
 
@@ -180,3 +181,8 @@ def test_one_cause_in_many_episodes_is_not_said_a_thousand_times(tmp_path):
     for episode in range(5):
         found.add(f"data: episode {episode}", "is broken", "mend it")
     assert [item.problem for item in found.all()] == ["is broken", "is broken", "3 more findings of this kind"]
+
+
+def test_a_finding_holds_no_control_characters_whatever_a_file_or_a_library_says():
+    finding = Finding("a\x1b[2J", "unknown type: \x0f", "line\nline")
+    assert (finding.place, finding.problem, finding.advice) == ("a\\x1b[2J", "unknown type: \\x0f", "line\\nline")

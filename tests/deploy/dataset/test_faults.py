@@ -81,7 +81,7 @@ else:
 def killed(tmp_path, *words):
     here = os.path.dirname(__file__)
     command = [sys.executable, "-c", KILLED, here, str(tmp_path), *map(str, words)]
-    done = subprocess.run(command, check=True, timeout=250, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, timeout=800, capture_output=True, text=True)
     return {line.split()[0]: int(line.split()[1]) for line in done.stdout.splitlines()}
 
 

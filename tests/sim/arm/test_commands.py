@@ -302,7 +302,7 @@ def test_a_full_disk_ends_collect_with_a_message(tmp_path):
         "from gantry_deploy.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     words = ["collect", LIFT, "--episodes", "2", "--envs", "2", "--output", str(tmp_path / "d")]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=250)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("Error: ")
     assert "could not be written: File too large" in done.stderr
