@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from gantry_hardware.text import NAME_LIMIT, printable
+from gantry_hardware.text import NAME_LIMIT, printable, printable_lines
 
 NEARNESS = 0.65
 """Share of letters in common, in order, from which on a name is taken for a slip of another: 'go3' and 'go2' have 0.67,
@@ -13,7 +13,13 @@ NEARNESS = 0.65
 
 
 class GantryError(Exception):
-    """An error whose text is meant for the person at the keyboard; the command line prints it without a traceback."""
+    """An error whose text is meant for the person at the keyboard; the command line prints it without a traceback.
+
+    It may quote files, messages and other libraries: as text, each line holds no control characters and is cut.
+    """
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class UnknownNameError(GantryError, KeyError):
@@ -31,8 +37,8 @@ class UnknownNameError(GantryError, KeyError):
         self.available = sorted(available)
         super().__init__(unknown_name_text(kind, name, self.available))
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __str__(self) -> str:  # That of KeyError puts the text into quotes.
+        return printable_lines(str(self.args[0]))
 
 
 class RobotError(GantryError):

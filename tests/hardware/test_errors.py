@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gantry_hardware.errors import near_name, unknown_name_text
+from gantry_hardware.errors import GantryError, RobotError, near_name, unknown_name_text
 
 ARGUMENTS = ("bundle", "config", "fault", "fault_after_s", "record", "route_end", "seed", "statistics", "task")
 
@@ -37,3 +37,8 @@ def test_the_text_lists_every_name_and_shows_an_empty_one():
     )
     assert unknown_name_text("fault", "x", ("", "nan")) == "Unknown fault 'x'. Available: '', nan."
     assert unknown_name_text("fault", "x", ()) == "Unknown fault 'x'. Available: (none)."
+
+
+def test_a_message_holds_no_control_characters_whatever_it_quotes():
+    assert str(GantryError("type: \x0f\nsecond line \x1b[2J")) == "type: \\x0f\nsecond line \\x1b[2J"
+    assert str(RobotError("é \ud800")) == "é \\ud800"
