@@ -9,5 +9,9 @@ class MappingError(GantryError):
     """A map, a mapper or a measurement cannot do what was asked."""
 
 
-class NotFiniteError(MappingError):
+class MapperError(MappingError):
+    """A mapping network does not load, computes for too long, or needs too much memory."""
+
+
+class NotFiniteError(MapperError):
     """A mapping network answered with numbers that are not finite."""

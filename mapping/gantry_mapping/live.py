@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gantry_hardware.stamps import MAX_AHEAD_S, StampGate, StampVerdict
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.errors import MappingError, NotFiniteError
+from gantry_mapping.errors import MapperError, MappingError, NotFiniteError
 from gantry_mapping.frames import rotation_matrix
 from gantry_mapping.mapper import Mapper, require_finite
 from gantry_mapping.pipeline import MappingPipeline
@@ -41,6 +41,7 @@ class Outcome(enum.StrEnum):
     OLD = "not newer than the one before"
     AHEAD = "stamped ahead of the clock"
     NOT_FINITE = "the mapper's answer is not finite"
+    NO_ANSWER = "the mapper was stopped"
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,9 @@ class LiveMapping:
                 fuse(pose)
             except NotFiniteError as error:
                 self._note(Outcome.NOT_FINITE, str(error))
+                continue
+            except MapperError as error:
+                self._note(Outcome.NO_ANSWER, str(error))
                 continue
             if float(self.pipeline.since_frame_s[0]) > 0.0:
                 self._note(Outcome.EMPTY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +14,9 @@ from array_api_compat import device, is_numpy_array
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.structured import from_plain
 from gantry_mapping.config import SensorModelCfg
-from gantry_mapping.errors import MappingError, NotFiniteError
+from gantry_mapping.errors import MapperError, MappingError, NotFiniteError
 from gantry_mapping.grid import GridSpec
+from gantry_mapping.network import Network
 from gantry_mapping.ops import namespace
 from gantry_mapping.rasterize import EMPTY_Z_M
 
@@ -28,6 +28,8 @@ MAPPER_VERSION = 1
 """Version of the format."""
 LARGEST_LOG_VARIANCE = 80.0
 """A log variance further from 0 than this is no finite variance in single precision."""
+MAX_BATCH = 64
+"""Grids that a network completes at once; more are completed one batch after the other."""
 VOID_LOG_VARIANCE = 2.0 * float(np.log(2.7))
 """Log variance of a cell of which nothing is known, that is a standard deviation of 2.7 m."""
 
@@ -85,6 +87,8 @@ class MapperInfo:
 class OnnxMapper:
     """A mapping network in onnxruntime, on one thread, refused unless it answers as one.
 
+    The graph, its time and its memory have the limits of a policy's: see :class:`gantry_mapping.network.Network`.
+
     Args:
         model: The ONNX file, or its bytes.
 
@@ -96,16 +100,17 @@ class OnnxMapper:
     def __init__(self, model: str | Path | bytes) -> None:
         path = "mapper.onnx" if isinstance(model, bytes) else str(model)
         try:
-            self._session = _session(model if isinstance(model, bytes) else Path(model).read_bytes())
-        except Exception as problem:  # onnxruntime's exceptions have no common class
+            content = model if isinstance(model, bytes) else Path(model).read_bytes()
+            self._network = Network(content, "the network", MapperError)
+        except (OSError, MappingError) as problem:
             raise MappingError(f"Cannot load the mapper '{path}': {problem}") from problem
-        metadata = self._session.get_modelmeta().custom_metadata_map
+        metadata = self._network.metadata
         if METADATA_KEY not in metadata:
             names = ", ".join(sorted(metadata)) or "(none)"
             raise MappingError(f"The mapper '{path}' has no metadata '{METADATA_KEY}'; present: {names}.")
         self.info = MapperInfo.from_json(metadata[METADATA_KEY])
         """What the network was made for."""
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        inputs, outputs = self._network.inputs, self._network.outputs
         if len(inputs) != 1 or len(outputs) < 2:
             raise MappingError(
                 f"The mapper '{path}' has {len(inputs)} inputs and {len(outputs)} outputs, expected 1 and 2 "
@@ -131,7 +136,7 @@ class OnnxMapper:
             rows, cols = self.info.local_grid.shape
             raise MappingError(f"The mapper got shape {tuple(z.shape)}, expected (N, 1, {rows}, {cols}).")
         feed = z if is_numpy_array(z) else np.asarray(z.cpu())
-        mean, log_variance = self._session.run(self._outputs, {self._input: feed.astype(np.float32, copy=False)})
+        mean, log_variance = self._run(feed.astype(np.float32, copy=False))
         require_finite(mean, log_variance)
         if is_numpy_array(z):
             return mean, log_variance
@@ -139,14 +144,20 @@ class OnnxMapper:
         where = device(z)
         return xp.asarray(mean, device=where), xp.asarray(log_variance, device=where)
 
+    def _run(self, grids: np.ndarray) -> list[np.ndarray]:
+        """The answers to grids (N, 1, rows, cols), so many at once that they fit into a network's memory."""
+        parts = [
+            self._network.run(self._outputs, {self._input: part}, steps=len(part))
+            for part in (grids[begin : begin + MAX_BATCH] for begin in range(0, max(1, len(grids)), MAX_BATCH))
+        ]
+        return parts[0] if len(parts) == 1 else [np.concatenate(answers) for answers in zip(*parts, strict=True)]
+
     def _try(self, grid: np.ndarray) -> None:
         """Run the network on a grid (rows, cols) as it will be run, and look at the answer."""
         try:
             answers = self(grid[None, None])
         except MappingError as problem:
             raise MappingError(f"The mapper '{self._path}' fails on a trial grid: {problem}") from problem
-        except Exception as problem:  # onnxruntime's exceptions have no common class
-            raise MappingError(f"The mapper '{self._path}' does not run: {problem}") from problem
         for name, answer in zip(self._outputs, answers, strict=True):
             if answer.shape not in ((1, *grid.shape), (1, 1, *grid.shape)):
                 raise MappingError(
@@ -217,18 +228,6 @@ def _check_tensor(path: str, what: str, tensor: ort.NodeArg, shapes: tuple[tuple
             f"The mapper '{path}' has the {what} '{tensor.name}', {tensor.type} of shape {told or '(not told)'}, "
             f"expected tensor(float) of shape {wanted}."
         )
-
-
-def _session(model_bytes: bytes) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    # One thread, which sleeps between frames: the control loop shares this computer.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4
-    # Weights outside the file are covered by no hash; a folder that cannot exist keeps them from being found.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    return ort.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
 
 
 class PassThrough:

@@ -50,8 +50,14 @@ class Network:
         self._error = error
         self._limit_s = limit_s
         self._session = _load(model, file, error)
-        self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        self.metadata: dict[str, str] = self._read_metadata()
         """What the file says of itself."""
+
+    def _read_metadata(self) -> dict[str, str]:
+        try:
+            return self._session.get_modelmeta().custom_metadata_map
+        except UnicodeDecodeError as problem:
+            raise self._error(f"{self.file} holds metadata that is no UTF-8 text: {problem}") from problem
 
     @property
     def inputs(self) -> list[ort.NodeArg]:
@@ -63,12 +69,13 @@ class Network:
         """Name, shape and type of each output."""
         return list(self._session.get_outputs())
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, NDArray]) -> list[NDArray]:
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, NDArray], steps: int = 1) -> list[NDArray]:
         """One step.
 
         Args:
             outputs: Names of the outputs that are wanted.
             feeds: Name of each input to its array.
+            steps: Rows of a batch, each of which may compute for as long as one step.
 
         Returns:
             The outputs in that order.
@@ -76,13 +83,14 @@ class Network:
         Raises:
             GantryError: Of class ``error``, if it computes for too long, needs too much memory, or refuses its inputs.
         """
-        step = _WATCH.begin(self._limit_s)
+        limit_s = self._limit_s * max(1, steps)
+        step = _WATCH.begin(limit_s)
         try:
             return self._session.run(list(outputs), dict(feeds), step.options)  # type: ignore[return-value]
         except Exception as problem:  # onnxruntime raises several types without a common base
             if step.options.terminate:
                 raise self._error(
-                    f"{self.file} was stopped in a step that had computed for more than {self._limit_s:g} s."
+                    f"{self.file} was stopped in a step that had computed for more than {limit_s:g} s."
                 ) from problem
             shapes = ", ".join(f"'{name}' {array.dtype} {np.shape(array)}" for name, array in feeds.items())
             raise self._error(f"{self.file} failed on {shapes}: {first_line(problem)}") from problem

@@ -265,14 +265,16 @@ def text(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
 
 def network(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
     """Networks that do not end, take all memory, are not finite, or are not what the contract says."""
-    model = onnx.load_model_from_string((folder / "policy.onnx").read_bytes())
-    graph = model.graph
     kinds = (loop, branch, huge, weights, half, outside, foreign, inputs, random_answer, renamed, twin_metadata, tiled)
+    name = "policy.onnx"
+    if (folder / "mapper.onnx").is_file() and rng.random() < 0.5:
+        name, kinds = "mapper.onnx", (loop, branch, huge, foreign, random_answer)
+    model = onnx.load_model_from_string((folder / name).read_bytes())
     kind = pick(rng, kinds)
-    forbidden = kind(model, graph, rng)
-    (folder / "policy.onnx").write_bytes(model.SerializeToString())
+    forbidden = kind(model, model.graph, rng)
+    (folder / name).write_bytes(model.SerializeToString())
     seal(folder)
-    return folder, kind.__name__, forbidden
+    return folder, f"{kind.__name__} of {name}", forbidden
 
 
 def _before_output(graph: Any, make: Callable[[str, str], list[Any]]) -> None:

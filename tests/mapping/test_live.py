@@ -9,7 +9,7 @@ import pytest
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation_map import ElevationMap
-from gantry_mapping.errors import MappingError
+from gantry_mapping.errors import MapperError, MappingError
 from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome, intrinsics_of, stride_for
 from gantry_mapping.poses import PoseBuffer, PoseNews
@@ -424,3 +424,20 @@ def test_a_snapshot_that_is_none_is_refused():
         MapSnapshot(np.zeros((2, 2)), np.zeros((2, 2)), (0.0, math.nan), 0.1)
     with pytest.raises(MappingError, match="50 cells"):
         load_snapshot(ElevationMap(CFG, 1, np.zeros(1)), MapSnapshot(np.zeros((2, 2)), np.zeros((2, 2)), (0, 0), 0.08))
+
+
+def test_a_mapper_that_is_stopped_fuses_nothing_and_the_next_frame_counts():
+    stopped = iter([True, False])
+
+    def mapper(z):
+        if next(stopped):
+            raise MapperError("the network was stopped in a step that had computed for more than 1 s.")
+        return np.where(z > -1.9, z, -2.0)[:, 0], np.full_like(z, -4.0)[:, 0]
+
+    live = LiveMapping(CFG, mapper)
+    stand(live, 1.0)
+    live.add_depth(0.1, floor_depth())
+    assert live.last_outcome is Outcome.NO_ANSWER
+    assert "more than 1 s" in live.last_text
+    live.add_depth(0.2, floor_depth())
+    assert live.last_outcome is Outcome.FUSED

@@ -11,6 +11,7 @@ from gantry_mapping.config import SensorModelCfg
 from gantry_mapping.errors import MappingError
 from gantry_mapping.grid import GridSpec
 from gantry_mapping.mapper import (
+    MAX_BATCH,
     METADATA_KEY,
     VOID_LOG_VARIANCE,
     MapperInfo,
@@ -155,3 +156,39 @@ def test_without_a_network(array):
     # The cell at (1.5, 0.25) is 1 m ahead, 0.25 m aside and 1 m below the sensor.
     std = 0.01 + 0.005 * (1.0 + 0.0625 + 1.0)
     assert log_variance[0, 2, 1] == pytest.approx(2 * math.log(std), rel=1e-5)
+
+
+def test_a_mappers_graph_is_checked_and_stopped_like_a_policys(monkeypatch):
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Identity", ["before"], ["after"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("before", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("after", TensorProto.FLOAT, None),
+        ],
+    )
+    looping = onnx.load_model_from_string(network("as it is", SQUARE))
+    looping.graph.node[-1].input[0] = "looped"
+    looping.graph.initializer.append(helper.make_tensor("trips", TensorProto.INT64, [], [2**60]))
+    looping.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+    looping.graph.node.insert(2, helper.make_node("Loop", ["trips", "yes", "z"], ["looped"], body=body))
+    with pytest.raises(MappingError, match=r"Cannot load the mapper 'mapper\.onnx': .*Loop"):
+        OnnxMapper(looping.SerializeToString())
+    garbled = onnx.load_model_from_string(network("as it is", SQUARE))
+    garbled.metadata_props[0].value = "twenty letters é here"
+    content = garbled.SerializeToString().replace("é".encode(), b"\xe9\xe9")
+    with pytest.raises(MappingError, match=r"Cannot load the mapper 'mapper\.onnx': .*no UTF-8"):
+        OnnxMapper(content)
+
+
+def test_a_large_batch_is_completed_in_parts_with_the_same_answers():
+    mapper = OnnxMapper(model())
+    grids = np.random.default_rng(3).normal(size=(2 * MAX_BATCH + 5, 1, 3, 2)).astype(np.float32)
+    mean, log_variance = mapper(grids)
+    assert np.array_equal(mean, 2 * grids)
+    assert np.array_equal(log_variance, -grids)

@@ -122,12 +122,12 @@ def from_columns(row: Mapping[str, Any]) -> Stats:
 
 
 def _numbers(values: Any) -> NDArray[Any] | None:
-    """An array of numbers with at least one dimension; None if it is none."""
+    """An array of at least one number with at least one dimension; None if it is none."""
     try:
         array = np.atleast_1d(np.array(values))
     except (ValueError, OverflowError):  # lists of different lengths, or nested deeper than arrays are
         return None
-    return array if array.dtype.kind in "biuf" else None
+    return array if array.dtype.kind in "biuf" and array.size else None
 
 
 def _aggregate_feature(parts: list[FeatureStats]) -> FeatureStats:

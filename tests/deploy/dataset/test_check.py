@@ -12,6 +12,7 @@ from gantry_deploy.dataset import LOSSLESS, DatasetWriter, camera
 from gantry_deploy.dataset.check import check_dataset
 from gantry_deploy.dataset.checksums import accept_changes
 from gantry_deploy.dataset.findings import Finding
+from gantry_deploy.dataset.stats import from_plain
 from gantry_deploy.dataset.testing import FRONT, WRIST
 from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
 
@@ -186,3 +187,7 @@ def test_one_cause_in_many_episodes_is_not_said_a_thousand_times(tmp_path):
 def test_a_finding_holds_no_control_characters_whatever_a_file_or_a_library_says():
     finding = Finding("a\x1b[2J", "unknown type: \x0f", "line\nline")
     assert (finding.place, finding.problem, finding.advice) == ("a\\x1b[2J", "unknown type: \\x0f", "line\\nline")
+
+
+def test_statistics_without_numbers_are_none():
+    assert from_plain({"level": {"max": [], "min": [0.0], "mean": [[]]}}) == {"level": {"min": np.array([0.0])}}
