@@ -47,7 +47,7 @@ from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.structured import from_plain
-from gantry_hardware.text import MOST_NAMES, names_text
+from gantry_hardware.text import MOST_NAMES, names_text, plain_text
 
 __all__ = [
     "BODY_POSE",
@@ -254,7 +254,7 @@ class PolicyContract:
         data = parse_json_object(text, "The contract", max_text=MAX_TEXT, error=ContractError)
         version = data.get("version")
         if type(version) is not int or version < 1:
-            raise ContractError(f"The contract's version is {version!r}, expected an integer from 1.")
+            raise ContractError(f"The contract's version is {plain_text(version)}, expected an integer from 1.")
         if version > CONTRACT_VERSION:
             raise ContractError(
                 f"The contract has version {version}, this runtime understands up to {CONTRACT_VERSION}. "

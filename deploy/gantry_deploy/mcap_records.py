@@ -23,6 +23,8 @@ from mcap.opcode import Opcode
 from mcap.records import Channel, McapRecord, Message, Metadata, Schema
 from mcap.writer import MCAP0_MAGIC
 
+from gantry_hardware.text import plain_text
+
 LARGEST_CHUNK_BYTES = 256 * 2**20
 """A chunk that says that it unpacks to more is damaged; those of a recording hold 256 KiB and one map."""
 _PRIVATE_OPCODES = 0x80
@@ -204,7 +206,7 @@ def _decompressed(compression: bytes, packed: bytes, size: int) -> bytes:
 
         return lz4.frame.LZ4FrameDecompressor().decompress(packed, max_length=size + 1)
     if compression != b"zstd":
-        raise _DamageError(f"a chunk is compressed by {compression!r}, which is not known")
+        raise _DamageError(f"a chunk is compressed by {plain_text(compression)}, which is not known")
     # Its own word for its size would be believed otherwise, whatever it is.
     if (told := zstandard.frame_content_size(packed)) not in (-1, size):
         raise _DamageError(f"a chunk unpacks to {told} bytes, expected {size}")

@@ -11,6 +11,7 @@ from typing import Any
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
+from gantry_hardware.text import plain_text
 
 GROUP = "gantry.backends"
 """Entry-point group: name -> callable ``(spec, **options) -> Robot``."""
@@ -100,7 +101,9 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         expected = _expected(parameters[option].annotation) if option in parameters else {}
         if expected and isinstance(value, _PLAIN) and not any(fits(value) for fits in expected.values()):
-            raise RobotError(f"Option '{option}' of backend '{name}' is {value!r}, expected {' or '.join(expected)}.")
+            raise RobotError(
+                f"Option '{option}' of backend '{name}' is {plain_text(value)}, expected {' or '.join(expected)}."
+            )
         check = getattr(backend, "OPTION_CHECKS", {}).get(option)
         if check is not None and value is not None:
             check(value)

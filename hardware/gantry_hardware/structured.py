@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gantry_hardware.errors import GantryError, unknown_name_text
 from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
+from gantry_hardware.text import plain_text
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ def from_plain(cls: type[T], data: Any, where: str, error: type[GantryError] = C
         GantryError: Of class ``error``: unknown field (with the near miss), missing field, or wrong type.
     """
     if not isinstance(data, dict):
-        raise error(f"{where} is {data!r}, expected an object.")
+        raise error(f"{where} is {plain_text(data)}, expected an object.")
     known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
     for key in data:
         if key not in known:
@@ -109,7 +110,7 @@ class _Draft:
         if is_dataclass(inner):
             inner = self._values[name] = _Draft(inner)
         if not isinstance(inner, _Draft):
-            raise ConfigError(f"'{name}' in '{path}' has no fields of its own; it is {inner!r}.")
+            raise ConfigError(f"'{name}' in '{path}' has no fields of its own; it is {plain_text(inner)}.")
         inner.set(parts[1:], path, text)
 
     def _require(self, name: str, path: str) -> None:
@@ -146,7 +147,7 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
         return _convert(next(arg for arg in get_args(hint) if arg is not type(None)), value, where, error)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise error(f"{where} is {value!r}, expected a list.")
+            raise error(f"{where} is {plain_text(value)}, expected a list.")
         kinds = get_args(hint)
         if len(kinds) != 2 or kinds[1] is not Ellipsis:
             if len(kinds) != len(value):
@@ -157,7 +158,7 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
         return tuple(_convert(kind, item, f"{where}[{i}]", error) for i, (kind, item) in enumerate(pairs))
     if origin in (dict, Mapping):
         if not isinstance(value, dict):
-            raise error(f"{where} is {value!r}, expected an object.")
+            raise error(f"{where} is {plain_text(value)}, expected an object.")
         return {key: _convert(get_args(hint)[1], item, f"{where}.{key}", error) for key, item in value.items()}
     if is_dataclass(hint):
         return from_plain(hint, value, where, error)  # type: ignore[arg-type]
@@ -168,7 +169,7 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
             raise error(f"{where} is a number beyond what fits a float.") from problem
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         expected = "a finite number" if hint is float and _is_no_number(value) else hint.__name__
-        raise error(f"{where} is {value!r}, expected {expected}.")
+        raise error(f"{where} is {plain_text(value)}, expected {expected}.")
     return value
 
 

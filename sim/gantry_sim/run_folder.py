@@ -16,6 +16,7 @@ from gantry_deploy.bundle import MAPPER
 from gantry_deploy.locate import RUN_CONFIG
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
+from gantry_hardware.text import plain_text
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.machine_record import machine_record
 from gantry_sim.run_files import (  # noqa: F401 - whoever works with runs finds them here
@@ -172,7 +173,7 @@ def read_run(folder: Path) -> RunCfg:
         learner = from_plain(type(shape.learner), data["learner"], f"{path}: learner", RunError)
         threads = data.get("learn_threads", torch.get_num_threads())
         if not isinstance(threads, int) or threads < 1:
-            raise RunError(f"{path}: learn_threads is {threads!r}, expected a whole number of at least 1.")
+            raise RunError(f"{path}: learn_threads is {plain_text(threads)}, expected a whole number of at least 1.")
         if (folder / MAPPER).is_file():
             env = task.use_mapper(env, folder / MAPPER)
         teacher = folder / TEACHER_FOLDER if data.get("teacher") else None

@@ -17,6 +17,7 @@ from gantry_deploy.errors import BundleError
 from gantry_deploy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
+from gantry_hardware.text import plain_text
 from gantry_policies.teachers import TEACHER_GROUP
 from gantry_sim.run_folder import CONFIG_FILE, TRAINING_KEY
 from gantry_sim.tasks.registry import Policy, Task, find_task
@@ -91,7 +92,7 @@ def trained_env(bundle: Bundle, task: Task) -> Any:
         return preset
     where = f"{bundle.path}: {CARD}: {TRAINING_KEY}"
     if not isinstance(training, dict) or "env" not in training:
-        raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
+        raise BundleError(f"{where} is {plain_text(training)}, expected an object with 'env'.")
     env = from_plain(type(preset), training["env"], f"{where}.env", BundleError)
     if bundle.mapper_bytes is None:
         return env

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.spec import RobotSpec
+from gantry_hardware.text import plain_text
 
 STATE, ENVIRONMENT_STATE, ACTION = "observation.state", "observation.environment_state", "action"
 """What the robot feels of itself, what only a simulator knows, and what the robot is told."""
@@ -95,7 +96,7 @@ class Feature:
             DatasetError: If it is no feature, or one that nobody should store.
         """
         if not isinstance(data, dict) or not isinstance(data.get("shape"), (list, tuple)):
-            raise DatasetError(f"Feature '{name}' is {data!r}, expected an object with dtype and shape.")
+            raise DatasetError(f"Feature '{name}' is {plain_text(data)}, expected an object with dtype and shape.")
         feature = cls(
             dtype=str(data.get("dtype"))[:40],
             shape=tuple(data["shape"]),
@@ -234,7 +235,7 @@ def checked_frame(features: Mapping[str, Feature], frame: Mapping[str, Any], num
 def _checked_value(name: str, feature: Feature, value: Any, number: int) -> Any:
     if feature.dtype == "string":
         if not isinstance(value, str):
-            raise DatasetError(f"Frame {number}: '{name}' is {value!r}, expected text.")
+            raise DatasetError(f"Frame {number}: '{name}' is {plain_text(value)}, expected text.")
         return value
     dtype = np.dtype("uint8" if feature.is_image else feature.dtype)
     array = _plain_number(value, dtype) if isinstance(value, (bool, int, float)) else np.asarray(value)
@@ -243,7 +244,7 @@ def _checked_value(name: str, feature: Feature, value: Any, number: int) -> Any:
         or array.dtype != dtype
         or (array.shape != feature.shape and (array.shape, feature.shape) != ((), (1,)))
     ):
-        found = f"{value!r}" if array is None else f"{array.dtype} of shape {array.shape}"
+        found = f"{plain_text(value)}" if array is None else f"{array.dtype} of shape {array.shape}"
         raise DatasetError(f"Frame {number}: '{name}' is {found}, expected {dtype} of shape {feature.shape}.")
     array = array.reshape(feature.shape)
     if dtype.kind == "f" and not np.isfinite(array).all():

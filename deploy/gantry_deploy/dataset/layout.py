@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.json_file import read_json_object
+from gantry_hardware.text import plain_text
 
 VERSION = "v3.0"
 INFO, STATS, TASKS, EPISODES = "meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/episodes"
@@ -189,11 +190,13 @@ class Info:
         version = data.get("codebase_version")
         if version != VERSION:
             raise OtherVersionError(
-                f"{path}: codebase_version is {version!r}, expected '{VERSION}'. Older datasets are converted with "
-                "LeRobot's own script, lerobot.datasets.v30.convert_dataset_v21_to_v30."
+                f"{path}: codebase_version is {plain_text(version)}, expected '{VERSION}'. Older datasets are "
+                "converted with LeRobot's own script, lerobot.datasets.v30.convert_dataset_v21_to_v30."
             )
         if not isinstance(data.get("features"), dict):
-            raise DatasetError(f"{path}: features is {data.get('features')!r}, expected an object of features.")
+            raise DatasetError(
+                f"{path}: features is {plain_text(data.get('features'))}, expected an object of features."
+            )
         fps = data.get("fps")
         if isinstance(fps, float) and fps.is_integer():
             fps = int(fps)
@@ -311,13 +314,15 @@ def _template(path: Path, name: str, text: Any) -> str:
     fine = isinstance(text, str) and all(_ALLOWED_PLACEHOLDERS.fullmatch(item) for item in _PLACEHOLDER.findall(filled))
     plain = _PLACEHOLDER.sub("0", filled)
     if not fine or "{" in plain or "}" in plain or Path(plain).is_absolute() or ".." in Path(plain).parts:
-        raise DatasetError(f"{path}: {name} is {text!r}, expected a path within the dataset such as '{DATA_PATH}'.")
+        raise DatasetError(
+            f"{path}: {name} is {plain_text(text)}, expected a path within the dataset such as '{DATA_PATH}'."
+        )
     return filled
 
 
 def _count(path: Path, name: str, value: Any, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise DatasetError(f"{path}: {name} is {value!r}, expected a whole number of at least {least}.")
+        raise DatasetError(f"{path}: {name} is {plain_text(value)}, expected a whole number of at least {least}.")
     return value
 
 

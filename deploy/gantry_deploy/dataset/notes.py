@@ -14,6 +14,7 @@ from gantry_deploy.dataset.layout import read_json
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.json_file import as_plain
+from gantry_hardware.text import plain_text
 
 NOTES, CARD = "gantry.json", "README.md"
 NOTES_VERSION = 2
@@ -51,7 +52,7 @@ def read_notes(folder: Path) -> dict[str, Any] | None:
         raise DatasetError(
             f"'{folder}' was recorded by {said}; collect it anew."
             if version is None
-            else f"{path}: version is {version!r}, expected {NOTES_VERSION}: another version of Gantry wrote it."
+            else f"{path}: version is {plain_text(version)}, expected {NOTES_VERSION}; it is another Gantry's."
         )
     for name, kind in (("task", str), ("env", dict), ("contract", dict)):
         if not isinstance(notes.get(name), kind):

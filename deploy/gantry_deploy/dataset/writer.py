@@ -35,6 +35,7 @@ from gantry_deploy.dataset.storage import (
 from gantry_deploy.dataset.tails import TableTail, VideoPlan, VideoTail, plan_videos
 from gantry_deploy.dataset.video import VideoCodec, VideoEncoder, video_facts
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.text import plain_text
 
 _LOG = logging.getLogger("gantry.dataset")
 
@@ -71,7 +72,9 @@ class DatasetWriter:
         beside: Mapping[str, bytes] | None = None,
     ) -> None:
         if not isinstance(fps, int) or isinstance(fps, bool) or fps < 1:
-            raise DatasetError(f"fps is {fps!r}, expected a whole number of frames per second, as LeRobot stores it.")
+            raise DatasetError(
+                f"fps is {plain_text(fps)}, expected a whole number of frames per second, as LeRobot stores it."
+            )
         check_features(features)
         self.folder = Path(folder)
         self.codec = codec or VideoCodec()
@@ -180,7 +183,7 @@ class DatasetWriter:
         self._require_open()
         for _, task in episodes:
             if not isinstance(task, str) or not task.strip():
-                raise DatasetError(f"The task is {task!r}, expected what was to be done, in words.")
+                raise DatasetError(f"The task is {plain_text(task)}, expected what was to be done, in words.")
         if not episodes:
             return []
         finished = [buffer.finish() for buffer, _ in episodes]

@@ -10,6 +10,7 @@ from typing import Any
 from gantry_deploy.bundle import CARD, Bundle, load_bundle
 from gantry_deploy.errors import BundleError
 from gantry_hardware.structured import from_plain
+from gantry_hardware.text import plain_text
 from gantry_policies.checkpoint import CheckpointError, load_newest
 from gantry_policies.imitation.policy import BcPolicy, load_policy, make_base
 from gantry_policies.offpolicy.env import StepEnv
@@ -138,5 +139,5 @@ def _trained_env(bundle: Bundle, task: ArmTask) -> Any:
         return fresh
     where = f"{bundle.path}: {CARD}: {TRAINING_KEY}"
     if not isinstance(training, dict) or "env" not in training:
-        raise BundleError(f"{where} is {training!r}, expected an object with 'env'.")
+        raise BundleError(f"{where} is {plain_text(training)}, expected an object with 'env'.")
     return from_plain(type(fresh), training["env"], f"{where}.env", BundleError)

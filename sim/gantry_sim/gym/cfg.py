@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.text import plain_text
 from gantry_sim.gym.border import GymEnvError, finite_time, require_one_environment
 from gantry_sim.gym.layout import ActionLayout, ObservationLayout, action_layout, observation_layout
 
@@ -162,7 +163,7 @@ def _max_episode_steps(env: Any, cfg: GymCfg) -> int:
     if steps is None:
         raise GymEnvError("It does not say how long episodes last; give max_episode_steps.")
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or not 1 <= steps < 2**31:
-        raise GymEnvError(f"Its episodes last {steps!r} steps, expected 1 or more; give max_episode_steps.")
+        raise GymEnvError(f"Its episodes last {plain_text(steps)} steps, expected 1 or more; give max_episode_steps.")
     return int(steps)
 
 
