@@ -54,8 +54,9 @@ def attempt(scenario: Callable[[Scene], str], folder: Path, rng: np.random.Gener
         said = scenario(scene)
         scene.judge_logs()
         return said
-    except AssertionError as error:
-        raise WrongError(str(error)[-1500:]) from error
+    except (AssertionError, WrongError) as error:
+        said = "".join(f"\n    {node.executable}: {node.output[-2000:]}" for node in scene.nodes)
+        raise WrongError(f"{str(error)[-1500:]}{said}") from error
     finally:
         scene.close()
 

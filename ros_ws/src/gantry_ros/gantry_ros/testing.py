@@ -72,7 +72,10 @@ class NodeProcess:
             command += ["-p", f"{name.replace('__', '.')}:={json.dumps(value)}"]
         with log.open("w") as stream:
             self._child = subprocess.Popen(
-                command, stdout=stream, stderr=subprocess.STDOUT, env={**child_environment(), **environment}
+                command,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env={**child_environment(), "PYTHONFAULTHANDLER": "1", **environment},
             )
 
     def __enter__(self) -> NodeProcess:
@@ -104,7 +107,7 @@ class NodeProcess:
         """Wait until it has printed ``text``.
 
         Raises:
-            AssertionError: If it ends without.
+            AssertionError: If it ends without, or does not print it; then with where each of its threads is.
         """
 
         def seen() -> bool:
@@ -113,7 +116,13 @@ class NodeProcess:
             assert self._child.poll() is None, f"{self.executable} ended with {self._child.poll()}:\n{self.output}"
             return False
 
-        wait_until(seen, f"'{text}' from {self.executable}", patience_s)
+        try:
+            wait_until(seen, f"'{text}' from {self.executable}", patience_s)
+        except AssertionError as error:
+            if self._child.poll() is None:  # Python's fault handler then prints the stack of every thread.
+                self._child.send_signal(signal.SIGABRT)
+                self._child.wait()
+            raise AssertionError(f"{error}\n{self.output}") from None
 
     def stop(self) -> int:
         """Ask it to end, as Ctrl-C does, and return its exit code."""
