@@ -18,6 +18,7 @@ from gantry_deploy.errors import RecordingError
 from gantry_deploy.mcap_records import McapRecords
 from gantry_deploy.ros_messages import MAP_FIELDS
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.text import path_text
 
 _LOG = logging.getLogger("gantry.recording")
 
@@ -76,7 +77,10 @@ class Recording:
 
         Raises:
             UnknownNameError: If nothing was recorded on it.
+            RecordingError: If nothing was recorded at all.
         """
+        if not self.topics:
+            raise RecordingError(f"{path_text(self.path)} holds no messages: its writer ended before the first ones.")
         if topic not in self.topics:
             raise UnknownNameError(f"topic in {self.path}", topic, self.topics)
         return self.topics[topic]

@@ -36,7 +36,8 @@ def write_whole_json(path: str | Path, value: Any, *, indent: int = 1) -> None:
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write, which takes its place when the block ends without an error, after it has reached the disk.
 
-    A kill can leave a hidden file ``.NAME.PID.tmp`` beside the place, which counts for nothing.
+    A kill can leave a hidden file ``.NAME.PID.tmp`` beside the place, which counts for nothing; the next writer of the
+    same file removes it.
 
     Args:
         path: Where; what a link leads to is replaced, not the link, and a device is written directly.
@@ -50,6 +51,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
         return
     temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
+    remove_stale(target.parent, target.name[:200])
     try:
         with temporary.open("wb") as file:
             yield file
@@ -71,11 +73,19 @@ def is_temporary(name: str) -> bool:
     return re.fullmatch(r"\..+\.\d+\.tmp", name) is not None
 
 
-def remove_stale(folder: str | Path) -> None:
-    """Remove what writers that were killed left in a folder; files of processes that still run stay."""
+def remove_stale(folder: str | Path, name: str = "") -> None:
+    """Remove what writers that were killed left in a folder; files of processes that still run stay.
+
+    Args:
+        folder: The folder.
+        name: Of the file that they wrote; every one's if empty.
+    """
+    prefix = f".{name}." if name else "."
     with contextlib.suppress(OSError):
         for path in Path(folder).iterdir():
-            if is_temporary(path.name) and not _is_running(int(path.name.split(".")[-2])):
+            if not is_temporary(path.name) or not path.name.startswith(prefix):
+                continue
+            if not _is_running(int(path.name.split(".")[-2])):
                 path.unlink(missing_ok=True)
 
 

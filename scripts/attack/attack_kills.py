@@ -162,11 +162,14 @@ def recording(source: Path, folder: Path, nth: int) -> str:
     )  # fmt: skip
     try:
         wait_for(lambda: child.poll() is not None or (path.is_file() and path.stat().st_size > 4096), "a recording")
+        begun = path.stat().st_size
         time.sleep(0.2 * nth)
     finally:
         child.kill()
         child.wait()
     found = read_recording(path)
+    if path.stat().st_size == begun and not found.topics:
+        return "killed before the first ticks were written"
     if found.complete:
         raise WrongError("a killed recording is called complete")
     times = found["/gantry/status"]["time_s"]

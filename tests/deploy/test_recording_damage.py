@@ -16,7 +16,7 @@ from mcap.writer import CompressionType, Writer
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.loop import Controller
 from gantry_deploy.record import Recorder, read_recording
-from gantry_deploy.recording import METADATA, sealed
+from gantry_deploy.recording import METADATA, Recording, sealed
 from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import SafetyConfig, SafetyMachine
 from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
@@ -314,3 +314,8 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_refused_unread(whole, tmp_path):
         with pytest.raises(RecordingError) as refused:
             read_recording(tmp_path / "bomb.mcap")
         assert "holds" in str(refused.value) or "unpacks to" in str(refused.value)
+
+
+def test_a_recording_without_messages_says_so_and_not_that_a_topic_is_unknown(tmp_path):
+    with pytest.raises(RecordingError, match=r"walk\.mcap holds no messages: its writer ended before the first ones"):
+        Recording(tmp_path / "walk.mcap", "go2", (), None, False)["/gantry/status"]

@@ -1,7 +1,9 @@
 """A disk that takes no more leaves what was there before; the limit on a file's size stands in for the disk."""
 
 import contextlib
+import os
 import resource
+import subprocess
 import sys
 
 import numpy as np
@@ -81,3 +83,13 @@ def test_no_half_of_a_report_is_left(tmp_path):
     with room_for(100), pytest.raises(GantryError, match=r"Cannot write the report to .*: File too large\."):
         report.write(tmp_path / "report.html")
     assert entries(tmp_path) == {}
+
+
+def test_the_next_writer_removes_what_a_killed_one_left_of_the_same_file(tmp_path):
+    child = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    gone = child.stdout.strip()
+    for name in (f".a.json.{gone}.tmp", f".b.json.{gone}.tmp", f".a.json.{os.getppid()}.tmp", f".a.json.{gone}.tmp2"):
+        (tmp_path / name).write_text("half")
+    write_whole(tmp_path / "a.json", b"{}")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a.json", f".b.json.{gone}.tmp", f".a.json.{os.getppid()}.tmp", f".a.json.{gone}.tmp2"}
