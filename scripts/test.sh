@@ -22,7 +22,7 @@ trap stop INT TERM
 
 failed=0
 echo "Tests without ROS 2 run in the background and are shown afterwards."
-nice -n 5 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
+nice -n 2 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
 rest=$!
 # Tests over ROS 2 live in tests/ros; naming it spares loading all others. Nodes of one file share a domain.
 "$python" -m pytest -m "timed$also" tests/ros || failed=1
