@@ -22,8 +22,10 @@ trap stop INT TERM
 
 failed=0
 echo "Tests without ROS 2 run in the background and are shown afterwards."
+set -m  # Without job control a shell's background processes ignore Ctrl-C.
 nice -n 2 "$python" -m pytest -n 2 --dist worksteal -m "not ros$also" >"$said" 2>&1 &
 rest=$!
+set +m
 # Tests over ROS 2 live in tests/ros; naming it spares loading all others. Nodes of one file share a domain.
 "$python" -m pytest -m "timed$also" tests/ros || failed=1
 "$python" -m pytest -n 2 --dist loadfile -m "ros and not timed$also" tests/ros || failed=1
