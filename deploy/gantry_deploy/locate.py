@@ -99,7 +99,8 @@ def find_run(path: Path, error: type[GantryError]) -> Path:
         return path
     if is_pretrained(path) or path.suffix == ".zip" or holds_bundle(path):
         near = f" Did you mean '{path_text(path.parent)}'?" if is_run(path.parent) else ""
-        raise error(f"'{path_text(path)}' is a bundle already, expected the folder of a training run.{near}")
+        kind = "a bundle already" if is_pretrained(path) or holds_bundle(path) else "a zip"
+        raise error(f"'{path_text(path)}' is {kind}, expected the folder of a training run.{near}")
     near = "" if _is_there(path) else near_miss(path)
     raise error(f"'{path_text(path)}' is no run folder: there is no {RUN_CONFIG} in it.{near}")
 

@@ -21,7 +21,8 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyMachine
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
-from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.bounds import Range, check_fields
+from gantry_hardware.errors import RobotError
 
 FloatArray = NDArray[np.float64]
 
@@ -59,6 +60,15 @@ class GroundTruth(Protocol):
         ...
 
 
+ROLLOUT_RANGES = {
+    "episodes": Range(1, 100_000),
+    "seconds": Range(0.001, 86_400.0),
+    "seed": Range(0, 2**32 - 1),
+    "noise": Range(0.0, 100.0),
+}
+"""What may be set, by field."""
+
+
 @dataclass(frozen=True)
 class RolloutConfig:
     """How many episodes, and what differs between them; friction and payload are drawn anew for each."""
@@ -83,9 +93,7 @@ class RolloutConfig:
     """Further options of the backend, the same in all episodes; they win over what is drawn."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "seconds"):
-            if not getattr(self, name) > 0:
-                raise GantryError(f"Rollout setting {name} is {getattr(self, name)}, expected more than 0.")
+        check_fields(self, ROLLOUT_RANGES, "Rollout setting ")
 
 
 @dataclass(frozen=True)

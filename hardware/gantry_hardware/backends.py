@@ -104,6 +104,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
             raise RobotError(
                 f"Option '{option}' of backend '{name}' is {plain_text(value)}, expected {' or '.join(expected)}."
             )
+        if option == "seed" and isinstance(value, int) and not 0 <= value < 2**32:
+            raise RobotError(f"Option 'seed' of backend '{name}' is {value}, expected 0 to {2**32 - 1}.")
         check = getattr(backend, "OPTION_CHECKS", {}).get(option)
         if check is not None and value is not None:
             check(value)

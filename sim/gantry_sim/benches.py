@@ -10,7 +10,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, parse_numbers, result_so_far
+from gantry_deploy.cli.command import (
+    Command,
+    UsageError,
+    add_json_option,
+    choose,
+    parse_numbers,
+    result_so_far,
+    seed_number,
+)
 from gantry_sim.tasks.names import task_names
 
 RATIO_AIM, RATIO_ENVS = 25.0, 256
@@ -30,7 +38,7 @@ def _sim_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations", type=int, default=10, metavar="N", help="training iterations to time; 0 for no training"
     )
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=seed_number, default=1)
     add_json_option(parser)
 
 
@@ -140,7 +148,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _agreement_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tasks", metavar="TASK", nargs="*", help="for example go1-flat or g1-rough; all if not given")
     parser.add_argument("--envs", type=int, default=16, metavar="N", help="number of environments")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=seed_number, default=1)
     add_json_option(parser)
 
 

@@ -247,3 +247,38 @@ def test_a_recording_that_is_lost_is_an_exit_code_and_the_last_line(bundle, tmp_
     assert "No space left on device" in written["recording"]["failure"]
     code, out, _ = run(capsys, *args, "--record", tmp_path / "kept.mcap")
     assert (code, out.strip().splitlines()[-1]) == (0, "completed")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", ""], "Argument BUNDLE: is empty, as a shell variable is that was not set."),
+        (["inspect", "pretrained:go2-walk", "--json", ""], "Argument --json: is empty"),
+        (["data", "info", ""], "Argument FOLDER: is empty"),
+        (["check", "pretrained:go2-walk", "--seed", "-1"], "'-1' is no whole number from 0 to 4294967295"),
+        (["check", "pretrained:go2-walk", "--seed", "9" * 5000], "is no whole number from 0 to 4294967295"),
+        (["check", "pretrained:go2-walk", "--episodes", "1" + "0" * 30], "expected a number from 1 to 100000"),
+        (["check", "pretrained:go2-walk", "--seconds", "1e308"], "--seconds is 1e+308, expected a number from 0.001"),
+        (["check", "pretrained:go2-walk", "--noise", "nan"], "--noise is nan, expected a number from 0 to 100"),
+        (
+            ["run", "pretrained:go2-walk", "--option", "seed=-1"],
+            "Option 'seed' of backend 'mujoco' is -1",
+        ),
+        (["run", "pretrained:go2-walk", "--mapping", __file__], "--mapping: this policy looks at no map"),
+        (["launch", "sim_walk", "bundle:=pretrained:go2-walk", "discovery_range:=SUBNETT"], "Did you mean 'SUBNET'?"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_loaded(words, message, capsys):
+    pytest.importorskip("gantry_sim")
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_standard_streams_does_its_work(tmp_path, streams):
+    result = tmp_path / "result.json"
+    words = f"'{sys.executable}' -m gantry_deploy.cli.entry inspect pretrained:go2-walk --json '{result}' {streams}"
+    assert subprocess.run(["sh", "-c", words]).returncode == 0
+    assert json.loads(result.read_text())

@@ -30,14 +30,16 @@ from gantry_deploy.cli.command import (
     emit_result,
     jsonable,
     parse_key_value,
+    seed_number,
 )
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.goal_rollout import GoalEpisode
 from gantry_deploy.locate import find_bundle, is_pretrained
 from gantry_deploy.road_teller import ROAD
-from gantry_deploy.rollout import DRAWN_OPTIONS, Episode, RolloutConfig
+from gantry_deploy.rollout import DRAWN_OPTIONS, ROLLOUT_RANGES, Episode, RolloutConfig
 from gantry_deploy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
+from gantry_hardware.bounds import finite
 from gantry_hardware.errors import GantryError
 from gantry_hardware.text import path_text, printable
 
@@ -58,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"length of an episode, {defaults.seconds:g} if not given, or for a car that of its task; shorter ones "
         "end before their routes do",
     )
-    parser.add_argument("--seed", type=int, default=defaults.seed, metavar="N", help="of everything that is drawn")
+    parser.add_argument(
+        "--seed", type=seed_number, default=defaults.seed, metavar="N", help="of everything that is drawn"
+    )
     parser.add_argument(
         "--backend",
         metavar="NAME",
@@ -124,11 +128,8 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     if args.seconds is None:
         args.seconds = seconds
     choose("robot backend", args.backend, backend_names())
-    for name in ("episodes", "seconds"):
-        if not getattr(args, name) > 0:
-            raise UsageError(f"--{name} is {getattr(args, name)}, expected more than 0.")
-    if not args.noise >= 0:
-        raise UsageError(f"--noise is {args.noise}, expected 0 or more.")
+    for name in ("episodes", "seconds", "noise"):
+        finite(f"--{name}", getattr(args, name), *ROLLOUT_RANGES[name], UsageError)
     find_bundle(args.bundle)  # A mistyped path is answered before a simulator is loaded.
     require_options(args.backend, options, "gantry check")
     check_options(args.backend, dict(args.option))

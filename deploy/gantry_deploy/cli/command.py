@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from gantry_deploy.interrupts import interrupt_on_terminate
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
+from gantry_hardware.text import plain_text
 from gantry_hardware.whole_files import write_whole
 
 STDOUT = "-"
@@ -156,6 +157,21 @@ def parse_numbers(text: str) -> tuple[float, ...]:
         if not math.isfinite(numbers[-1]):
             raise argparse.ArgumentTypeError(f"'{part}' in '{text}' is no finite number; expected for example 0.5,0,0")
     return tuple(numbers)
+
+
+def seed_number(text: str) -> int:
+    """A seed, 0 to 2^32 - 1, which every random generator takes; an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    try:
+        seed = int(text)
+    except ValueError:  # Also of thousands of digits.
+        seed = -1
+    if not 0 <= seed < 2**32:
+        raise argparse.ArgumentTypeError(f"{plain_text(text)} is no whole number from 0 to {2**32 - 1}")
+    return seed
 
 
 def parse_key_value(text: str) -> tuple[str, Any]:

@@ -84,7 +84,10 @@ def _replay_arguments(replay: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     if not args.folder.is_dir():
-        raise DatasetError(f"There is no folder {args.folder}.{near_miss(args.folder)}")
+        place = path_text(args.folder)
+        if args.folder.exists():
+            raise DatasetError(f"'{place}' is a file, expected the folder of a dataset.")
+        raise DatasetError(f"There is no folder {place}.{near_miss(args.folder)}")
     return args.run_data(args)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gantry_deploy.cli.command import UsageError
 from gantry_hardware.errors import unknown_name_text
 
+_PATHS = ("FILE", "FOLDER", "PATH", "RUN")
+"""How options are described that take a path."""
 _NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
 
 
@@ -69,6 +72,14 @@ class GantryParser(argparse.ArgumentParser):
                 raise UsageError(f"Unexpected argument '{extra[0]}'. See '{self.prog} --help'.")
             raise UsageError(unknown_name_text(f"option of '{self.prog}'", name, option_names(self)))
         return namespace, extra
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        # As a path, nothing would mean the folder that somebody happens to stand in.
+        others = action.nargs in (argparse.PARSER, argparse.REMAINDER)  # The words of a sub-command.
+        is_path = not action.option_strings or action.type is Path or action.metavar in _PATHS
+        if is_path and not arg_string and not others:
+            raise argparse.ArgumentError(action, "is empty, as a shell variable is that was not set")
+        return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_roadless(contract, backend)
     if not args.yes and moves_metal(backend):
         raise _asks_for_yes(backend, contract, args.duration)
-    mapping = None if args.mapping is None else _mapping(args.mapping)
+    mapping = None if args.mapping is None else _mapping(args.mapping, contract)
     robot = make_backend(backend, spec, **options)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     watch_scene(contract, robot)
@@ -189,9 +189,11 @@ def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, An
     return options | ({"realtime": True} if args.real_time else {})
 
 
-def _mapping(path: str) -> MappingCfg:
+def _mapping(path: str, contract: PolicyContract) -> MappingCfg:
     if not Path(path).is_file():
         raise UsageError(f"--mapping: there is no file {path}.{near_miss(path)}")
+    if contract.map_window is None:
+        raise UsageError("--mapping: this policy looks at no map; leave the option out.")
     return load_mapping_cfg(path)
 
 

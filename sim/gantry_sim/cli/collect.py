@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, counted
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, counted, seed_number
 from gantry_sim.cli.common import whole
 from gantry_sim.tasks.names import arm_task_names
 
@@ -29,7 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="dataset, new or to be continued")
     parser.add_argument("--badness", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)")
-    parser.add_argument("--seed", type=whole, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--seed", type=seed_number, default=1, help="of everything random (default: 1)")
     parser.add_argument("--envs", type=whole, metavar="N", help="environments side by side")
     parser.add_argument("--images", action="store_true", help="record both cameras, and what they replace left out")
     parser.add_argument("--successes-only", action="store_true", help="leave out episodes without success")

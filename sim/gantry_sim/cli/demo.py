@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result, seed_number
 from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli import demo_arm, demo_goals
@@ -38,7 +38,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="where to write, new or empty; runs/demo-<time> if not given"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the training and of the gate")
+    parser.add_argument("--seed", type=seed_number, default=1, help="of the training and of the gate")
     parser.add_argument(
         "--seconds",
         type=float,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result, seed_number
 from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.cli import arm_evaluate
@@ -26,7 +26,7 @@ JUDGED = "training_model"
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN|BUNDLE", type=Path, help=WHERE_SOURCE)
     parser.add_argument("--episodes", type=whole, default=200, help="how many, side by side")
-    parser.add_argument("--seed", type=int, help="of the held-out episodes; not the one of the training")
+    parser.add_argument("--seed", type=seed_number, help="of the held-out episodes; not the one of the training")
     parser.add_argument(
         "--model",
         choices=("training", "full", "both"),

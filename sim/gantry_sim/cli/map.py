@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, jsonable, seed_number
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
 from gantry_hardware.one_process import require_one_process
@@ -61,7 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _train_arguments(train: argparse.ArgumentParser) -> None:
     train.add_argument("--grid", choices=GRIDS, help="local grid (default: small)")
-    train.add_argument("--seed", type=int, help="of everything random (default: 1)")
+    train.add_argument("--seed", type=seed_number, help="of everything random (default: 1)")
     train.add_argument("--robot", help="whose terrains patches are cut from (default: go2)")
     train.add_argument("--rasters", type=Path, metavar="FILE", help="other terrains to cut patches from (.npz)")
     train.add_argument("--no-terrains", action="store_true", help="random geometry only")

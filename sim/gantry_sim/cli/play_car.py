@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import UsageError, counted, output_file
+from gantry_deploy.cli.command import UsageError, counted, output_file, seed_number
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar, whole
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how many to choose from, or to score (default: {EPISODES}, a report: {REPORTED})",
     )
-    group.add_argument("--seed", type=whole, metavar="N", help="of the held-out episodes")
+    group.add_argument("--seed", type=seed_number, metavar="N", help="of the held-out episodes")
     group.add_argument(
         "--driver",
         choices=DRIVERS,

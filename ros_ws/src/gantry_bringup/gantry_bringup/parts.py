@@ -14,6 +14,9 @@ from gantry_deploy.locate import WHERE, find_bundle, named_path
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 
+DISCOVERY_RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
+"""Values of ROS_AUTOMATIC_DISCOVERY_RANGE; ROS 2 takes any other one for LOCALHOST."""
+
 ParameterValue = bool | int | float | str
 
 
@@ -145,6 +148,8 @@ def _environment(args: Mapping[str, str]) -> dict[str, str]:
     if args["dds_profile"]:
         environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(Path(_existing(args, "dds_profile")).resolve())
     if args["discovery_range"]:
+        if args["discovery_range"] not in DISCOVERY_RANGES:
+            raise UnknownNameError("discovery_range", args["discovery_range"], DISCOVERY_RANGES)
         environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = args["discovery_range"]
     return environment
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, seed_number
 from gantry_deploy.cli.parser import GantryParser
 from gantry_sim.cli.common import add_set_option, steps, whole
 from gantry_sim.tasks.names import task_names
@@ -41,7 +41,7 @@ def _speed_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="least length of a measurement")
     parser.add_argument("--repeats", type=whole, default=3, metavar="N", help="measurements of each, in turns")
     parser.add_argument("--iterations", type=whole, default=2, metavar="N", help="of each training that count")
-    parser.add_argument("--seed", type=whole, default=1)
+    parser.add_argument("--seed", type=seed_number, default=1)
     add_set_option(parser)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers, result_so_far
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, parse_numbers, result_so_far, seed_number
 from gantry_sim.cli.common import ProgressBar, whole
 
 
@@ -17,7 +17,7 @@ def _metadrive_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traffic", type=parse_numbers, default=(0.0, 0.1), metavar="D,D", help="densities (default: 0,0.1)"
     )
-    parser.add_argument("--seed", type=whole, metavar="N", help="of the first map (default: 1000)")
+    parser.add_argument("--seed", type=seed_number, metavar="N", help="of the first map (default: 1000)")
     parser.add_argument(
         "--limit-kmh", type=float, default=30.0, metavar="V", help="speed limit of the roads, which set none (30)"
     )

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_deploy.cli.command import Command, UsageError, add_json_option, seed_number
 
 if TYPE_CHECKING:
     from gantry_sim.tasks.goal.cfg import GoalCfg
@@ -27,7 +27,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=2, metavar="N", help="turns of each")
     parser.add_argument("--frames", type=int, default=FRAMES, metavar="N", help="frames of one robot to time")
     parser.add_argument("--no-training", action="store_true", help="time the frames alone; the rest takes minutes")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=seed_number, default=1)
     add_json_option(parser)
 
 
