@@ -27,9 +27,10 @@ from gantry_hardware.text import plain_text
 
 LARGEST_CHUNK_BYTES = 256 * 2**20
 """A chunk that says that it unpacks to more is damaged; those of a recording hold 256 KiB and one map."""
+METADATA_NAME_BYTES = 200
+"""A longer name of metadata is damaged."""
 _PRIVATE_OPCODES = 0x80
-"""From here on records belong to applications, and readers pass over them."""
-_SKIPPED = (Opcode.HEADER, Opcode.MESSAGE_INDEX, Opcode.ATTACHMENT)
+"""From here on records belong to applications; in an index readers pass over them."""
 _HEAD = struct.Struct("<BQ")
 _FOOTER = struct.Struct("<QQI")
 _CHUNK = struct.Struct("<QQQII")
@@ -91,11 +92,17 @@ class McapRecords:
                 yield from self._metadata(payload)
             elif opcode == Opcode.ATTACHMENT:
                 _require_checksum("attachment", struct.unpack("<I", payload[-4:])[0], zlib.crc32(payload[:-4]))
-            elif opcode not in _SKIPPED and opcode < _PRIVATE_OPCODES:
+            elif opcode == Opcode.MESSAGE_INDEX:
+                _require_message_index(payload)
+            elif opcode != Opcode.HEADER or self.position != len(MCAP0_MAGIC):
+                # A damaged type could make a chunk one that is passed over, and rows would be missing in the middle.
                 raise _DamageError(f"a record of type {opcode:#04x}, which has no place there")
 
     def _metadata(self, payload: bytes) -> Iterator[McapRecord]:
         """A description; where it cannot be read, that is noted, and its length still says where the next record is."""
+        length, name = int.from_bytes(payload[:4], "little"), payload[4:20]
+        if length > METADATA_NAME_BYTES or not name[: min(length, 16)].isascii() or b"\0" in name[: min(length, 16)]:
+            raise _DamageError("metadata without a readable name, which may have been something else")
         try:
             record = Metadata.read(ReadDataStream(BytesIO(payload)))
         except Exception as error:
@@ -160,6 +167,13 @@ class McapRecords:
         data = self._stream.read(count)
         self._crc = zlib.crc32(data, self._crc)
         return data
+
+
+def _require_message_index(payload: bytes) -> None:
+    """Refuse what is no index of a chunk's messages: a channel, a length in bytes, and 16 bytes per message."""
+    length = int.from_bytes(payload[2:6], "little")
+    if len(payload) != 6 + length or length % 16:
+        raise _DamageError("an index of messages that does not add up to its length")
 
 
 def _chunk_records(payload: bytes) -> Iterator[McapRecord]:

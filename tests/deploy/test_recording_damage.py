@@ -319,3 +319,21 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_refused_unread(whole, tmp_path):
 def test_a_recording_without_messages_says_so_and_not_that_a_topic_is_unknown(tmp_path):
     with pytest.raises(RecordingError, match=r"walk\.mcap holds no messages: its writer ended before the first ones"):
         Recording(tmp_path / "walk.mcap", "go2", (), None, False)["/gantry/status"]
+
+
+def test_a_chunk_whose_type_is_damaged_leaves_no_hole(whole, tmp_path):
+    """Whatever type a chunk becomes, what is read ends before it."""
+    data, reference = whole
+    chunks, position = [], 8
+    while data[position] != Opcode.DATA_END:
+        if data[position] == Opcode.CHUNK:
+            chunks.append(position)
+        position += 9 + struct.unpack_from("<Q", data, position + 1)[0]
+    assert len(chunks) > 2
+    for place in (chunks[0], chunks[1]):
+        for kind in range(256):
+            if kind == Opcode.CHUNK:
+                continue
+            broken = bytearray(data)
+            broken[place] = kind
+            assert outcome(tmp_path / "broken.mcap", bytes(broken), reference) in ("refused", "partial"), (place, kind)
