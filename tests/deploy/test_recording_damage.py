@@ -329,11 +329,9 @@ def test_a_chunk_whose_type_is_damaged_leaves_no_hole(whole, tmp_path):
         if data[position] == Opcode.CHUNK:
             chunks.append(position)
         position += 9 + struct.unpack_from("<Q", data, position + 1)[0]
-    assert len(chunks) > 2
-    for place in (chunks[0], chunks[1]):
-        for kind in range(256):
-            if kind == Opcode.CHUNK:
-                continue
+    assert len(chunks) > 9
+    for place in chunks[:10]:
+        for kind in (0x01, 0x04, 0x07, 0x08, 0x09, 0x0C, 0x0E, 0x80, 0x86, 0xFF):
             broken = bytearray(data)
             broken[place] = kind
             assert outcome(tmp_path / "broken.mcap", bytes(broken), reference) in ("refused", "partial"), (place, kind)
