@@ -16,15 +16,15 @@ _claims: dict[int, socket.socket] = {}
 def free_domain() -> int:
     """A random DDS domain in which no participant of this machine listens and that no other process has chosen.
 
-    Nobody listens yet in a domain that has just been chosen, so that it is claimed as well: by a socket with a name
-    and no file, which the kernel forgets with the process. Claims are seen where the domain is seen, in one network
-    namespace. The ports follow from the domain's number (DDSI-RTPS 2.2, section 9.6.1.1).
+    A domain has no listener until its first node starts, so this process also claims it: by an abstract Unix socket,
+    which the kernel releases when the process ends, and which is visible in the same network namespace. The ports
+    follow from the domain's number (DDSI-RTPS 2.2, section 9.6.1.1).
     """
     quiet = [domain for domain in random.sample(DOMAINS, len(DOMAINS)) if _is_quiet(domain)]
     for domain in quiet:
         if domain not in _claims and _claim(domain):
             return domain
-    # Whoever has chosen them all may choose again.
+    # All are claimed: reuse one that this process has claimed before.
     return next((domain for domain in quiet if domain in _claims), random.choice(DOMAINS))
 
 

@@ -13,9 +13,9 @@ NEARNESS = 0.65
 
 
 class GantryError(Exception):
-    """An error whose text is meant for the person at the keyboard; the command line prints it without a traceback.
+    """Error with a message for the user; the command line prints it without a traceback.
 
-    It may quote files, messages and other libraries: as text, each line holds no control characters and is cut.
+    The message may quote files and other libraries: ``str`` escapes control characters and cuts long lines.
     """
 
     def __str__(self) -> str:

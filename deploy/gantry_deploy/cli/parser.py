@@ -12,7 +12,7 @@ from gantry_deploy.cli.command import UsageError
 from gantry_hardware.errors import unknown_name_text
 
 _PATHS = ("FILE", "FOLDER", "PATH", "RUN")
-"""How options are described that take a path."""
+"""Metavars of options that take a path."""
 _NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
 
 
@@ -74,7 +74,7 @@ class GantryParser(argparse.ArgumentParser):
         return namespace, extra
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        # As a path, nothing would mean the folder that somebody happens to stand in.
+        # An empty path would mean the current folder.
         others = action.nargs in (argparse.PARSER, argparse.REMAINDER)  # The words of a sub-command.
         is_path = not action.option_strings or action.type is Path or action.metavar in _PATHS
         if is_path and not arg_string and not others:

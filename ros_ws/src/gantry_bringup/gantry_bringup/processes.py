@@ -22,7 +22,7 @@ GRACE_S = 5.0
 POLL_S = 0.05
 """How often the nodes are looked at."""
 OWN_PACKAGE = "gantry_ros"
-"""Package whose program begins with :func:`gantry_deploy.interrupts.end_on_interrupt`."""
+"""Package of the nodes that call :func:`gantry_deploy.interrupts.end_on_interrupt` first."""
 
 
 def node_command(spec: NodeSpec) -> list[str]:
