@@ -294,20 +294,8 @@ def archive(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     path = folder.parent / "bundle.zip"
     kinds = (
-        "bomb",
-        "lie",
-        "twice",
-        "path",
-        "link",
-        "cut",
-        "flip",
-        "nested",
-        "many",
-        "encrypted",
-        "npz",
-        "good",
-        "slash",
-    )
+        "bomb", "lie", "twice", "path", "link", "cut", "flip", "nested", "many", "encrypted", "npz", "good", "slash",
+    )  # fmt: skip
     kind = pick(rng, kinds)
     forbidden = kind not in ("good", "nested", "cut", "flip")
     if kind == "npz":
@@ -341,7 +329,12 @@ def archive(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
         if kind == "many":
             for i in range(2000):
                 out.writestr(f"f{i}", b"")
-    data = path.read_bytes()
+    path.write_bytes(change_zip(path.read_bytes(), kind, rng))
+    return path, kind, forbidden
+
+
+def change_zip(data: bytes, kind: str, rng: np.random.Generator) -> bytes:
+    """Change the bytes of a zip as its kind of attack wants it."""
     if kind == "lie":
         data = patch_sizes(data, 1000)
     elif kind == "cut":
@@ -353,8 +346,7 @@ def archive(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
         data = data.replace(b"PK\x01\x02" + data[data.index(b"PK\x01\x02") + 4 :][:4], b"PK\x01\x02\x14\x00\x14\x00", 1)
         at = data.index(b"PK\x01\x02") + 8
         data = data[:at] + struct.pack("<H", 1) + data[at + 2 :]
-    path.write_bytes(data)
-    return path, kind, forbidden
+    return data
 
 
 def patch_sizes(data: bytes, size: int) -> bytes:
