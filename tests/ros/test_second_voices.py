@@ -165,24 +165,17 @@ def test_another_commanders_first_message_damps_the_robot(pair, walking):
     assert int(walking.fresh_values("sim_robot_node")["two commanders"]) >= 1
 
 
-def test_one_who_repeats_our_own_commands_is_a_second_commander(walking):
+def test_one_who_repeats_our_own_commands_is_a_second_commander(pair, walking):
     """The same bytes, under another publisher's numbers."""
-    with NodeHost("parrot") as parrot:
-        publisher = parrot.node.create_publisher(JointState, topics.JOINT_COMMAND, topics.WRITER_QOS)
+    for _ in range(3):
         wait_until(lambda: walking.commands, "commands")
-        over = threading.Event()
-
-        def repeat():
-            while not over.wait(0.01):
-                publisher.publish(walking.commands[-1])
-
-        thread = threading.Thread(target=repeat)
-        thread.start()
-        try:
-            walking.wait_for("policy_node", mode="DAMP", damped_code="write")
-        finally:
-            over.set()
-            thread.join()
+        with speaking(JointState, topics.JOINT_COMMAND, lambda _: walking.commands[-1], rate_hz=100.0, name="parrot"):
+            code = walking.wait_for("policy_node", mode="DAMP")["damped code"]
+        if code != "stale_state":  # A machine that is busy for a second comes first.
+            break
+        calm(walking)
+        pair.bring_to_policy()
+    assert code == "write"
 
 
 def test_the_very_next_target_after_anothers_command_is_refused_and_braking_is_not(own_rig):

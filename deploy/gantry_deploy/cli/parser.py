@@ -73,13 +73,13 @@ class GantryParser(argparse.ArgumentParser):
             raise UsageError(unknown_name_text(f"option of '{self.prog}'", name, option_names(self)))
         return namespace, extra
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        # An empty path would mean the current folder.
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # An empty path would mean the current folder. Unlike _get_value, this is not called for defaults.
         others = action.nargs in (argparse.PARSER, argparse.REMAINDER)  # The words of a sub-command.
         is_path = not action.option_strings or action.type is Path or action.metavar in _PATHS
-        if is_path and not arg_string and not others:
+        if is_path and "" in arg_strings and not others:
             raise argparse.ArgumentError(action, "is empty, as a shell variable is that was not set")
-        return super()._get_value(action, arg_string)
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
