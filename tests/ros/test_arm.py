@@ -58,10 +58,14 @@ class Watcher:
 
     def assert_still(self, operator):
         """Whether the arm, once it has come to rest, stays where it is, cube in hand."""
-        operator.fresh_values("sim_robot_node")
-        before = self.joints
-        operator.fresh_values("sim_robot_node")
-        np.testing.assert_allclose(self.joints, before, atol=0.02)
+
+        def change():
+            before = self.joints
+            operator.fresh_values("sim_robot_node")
+            return np.abs(self.joints - before).max()
+
+        wait_until(lambda: change() < 0.02, "an arm at rest")  # On a busy machine a simulated second takes longer.
+        assert change() < 0.02
         assert self.object[2] > LIFTED_M
 
 

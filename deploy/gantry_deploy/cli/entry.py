@@ -7,6 +7,7 @@ import os
 import sys
 
 from gantry_deploy.interrupts import EXIT_INTERRUPTED, end_on_interrupt, ignore_interrupts, leave
+from gantry_deploy.transports import use_udp
 
 
 def main() -> int:
@@ -16,6 +17,7 @@ def main() -> int:
     """
     end_on_interrupt()
     _open_streams()
+    use_udp()
     atexit.register(ignore_interrupts)  # Runs last, as it is the first.
     try:
         from gantry_deploy.cli.main import main as run

@@ -7,12 +7,9 @@ import socket
 from collections.abc import Sequence
 
 from gantry_bringup.parts import NodeSpec
+from gantry_deploy.transports import LOCALHOST, RANGE_VARIABLE, keeps_to_this_machine
 from gantry_hardware.errors import GantryError
 
-RANGE_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-"""Environment variable that says who may be heard."""
-LOCALHOST = "LOCALHOST"
-"""This machine alone."""
 _ADDRESS, _PATIENCE_S = "127.0.0.1", 1.0
 
 
@@ -22,8 +19,8 @@ def require_loopback(specs: Sequence[NodeSpec]) -> None:
     Raises:
         GantryError: With what to do.
     """
-    ranges = {spec.environment.get(RANGE_VARIABLE, os.environ.get(RANGE_VARIABLE, "")) for spec in specs}
-    if LOCALHOST in ranges and (trouble := loopback_trouble()):
+    here = any(keeps_to_this_machine({**os.environ, **spec.environment}) for spec in specs)
+    if here and (trouble := loopback_trouble()):
         raise GantryError(
             f"The nodes are to hear this machine alone ({RANGE_VARIABLE}={LOCALHOST}), and they cannot: nothing comes "
             f"through to {_ADDRESS} ({trouble}). Is the loopback interface down? 'ip link set lo up' brings it up."

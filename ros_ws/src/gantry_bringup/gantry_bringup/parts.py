@@ -11,6 +11,7 @@ from gantry_deploy.bundle import load_bundle
 from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract import PolicyContract
 from gantry_deploy.locate import WHERE, find_bundle, named_path
+from gantry_deploy.transports import PROFILE_VARIABLE, RANGE_VARIABLE
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 
@@ -146,11 +147,11 @@ def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
 def _environment(args: Mapping[str, str]) -> dict[str, str]:
     environment: dict[str, str] = {}
     if args["dds_profile"]:
-        environment["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(Path(_existing(args, "dds_profile")).resolve())
+        environment[PROFILE_VARIABLE] = str(Path(_existing(args, "dds_profile")).resolve())
     if args["discovery_range"]:
         if args["discovery_range"] not in DISCOVERY_RANGES:
             raise UnknownNameError("discovery_range", args["discovery_range"], DISCOVERY_RANGES)
-        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = args["discovery_range"]
+        environment[RANGE_VARIABLE] = args["discovery_range"]
     return environment
 
 

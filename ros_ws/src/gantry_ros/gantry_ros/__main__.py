@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 
 from gantry_deploy.interrupts import end_on_interrupt, remembering_interrupts
+from gantry_deploy.transports import use_udp
 
 EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "drive_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
@@ -45,6 +46,7 @@ def start(executable: str, arguments: list[str]) -> int:
 def _process(executable: str, arguments: list[str]) -> int:
     """Run a node as all that this process does: Ctrl-C ends it at once for as long as the node's modules are loaded."""
     end_on_interrupt(_interrupted(executable), 0)
+    use_udp()
     if executable in EXECUTABLES:
         with contextlib.suppress(Exception):  # What is wrong shows again when the node starts.
             import_module(f"gantry_ros.{executable}")

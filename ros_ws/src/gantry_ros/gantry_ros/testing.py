@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from std_srvs.srv import Trigger
 from gantry_deploy.domains import free_domain
 from gantry_deploy.goals import Goal
 from gantry_deploy.ros_messages import ODOM_FRAME
+from gantry_deploy.transports import LOCALHOST, RANGE_VARIABLE, udp_variables
 from gantry_hardware.errors import GantryError
 from gantry_ros import convert, convert_map, topics
 from gantry_ros.availability import child_environment
@@ -37,7 +39,9 @@ POLL_S = 0.01
 
 def isolated_environment() -> dict[str, str]:
     """Variables that keep nodes on this machine and in a random domain where nobody is yet."""
-    return {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(free_domain())}
+    variables = {RANGE_VARIABLE: LOCALHOST, "ROS_DOMAIN_ID": str(free_domain())}
+    changes = udp_variables({**os.environ, **variables})
+    return {**variables, **{name: value for name, value in changes.items() if value is not None}}
 
 
 def wait_until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
@@ -86,6 +90,11 @@ class NodeProcess:
     ) -> None:
         if self._child.poll() is None:
             self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Number of its process."""
+        return self._child.pid
 
     @property
     def output(self) -> str:
