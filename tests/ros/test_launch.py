@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
+from gantry_bringup.description import LAUNCHES, SPLITS, NodeSpec, find_launch
 from gantry_bringup.processes import node_command
 from gantry_deploy.cli.main import main
 from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
@@ -149,6 +149,7 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
     drill = find_launch("sim_drive").nodes({**given, "fault": "no_scan", "fault_after_s": "4"})[0].parameters
     assert (drill["fault"], drill["fault_after_s"]) == ("no_scan", 4.0)
     for changes, text in (
+        ({"split": "tset"}, "Did you mean 'test'"),
         ({"fault": "no_scam"}, "Did you mean 'no_scan'"),
         ({"fault": "no_stop_line"}, "does without the stop line, so that nothing would happen; it sees route, obj"),
         ({"fault": "no_scan", "fault_after_s": "0"}, "'fault_after_s' is 0, expected more than 0"),
@@ -219,6 +220,9 @@ def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given,
         ("sim_walk", {}, "'bundle' is missing"),
         ("sim_walk", {"bundle": "b", "robot": "go2", "drive": "maybe"}, "'drive' is 'maybe', expected true or false"),
         ("robot", {"bundle": "b", "realtime_priority": "high"}, "'high', expected an integer"),
+        ("robot", {"bundle": "b", "realtime_priority": "500"}, "'realtime_priority' is 500, expected 1 to 99"),
+        ("robot", {"bundle": "b", "namespace": "2nd"}, "'namespace' is '2nd', expected parts of letters"),
+        ("robot", {"bundle": "b", "namespace": "/left//arm"}, "'namespace' is '/left//arm', expected parts"),
         ("robot", {"bundle": "b", "config": "nowhere.yaml"}, "there is no file nowhere.yaml"),
         ("robot", {"bundel": "b"}, "Did you mean 'bundle'"),
         ("robot", {"bundle": "pretrained:go2-wlak"}, "Did you mean 'go2-walk'"),
@@ -240,6 +244,11 @@ def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given,
 def test_arguments_that_do_not_fit_are_refused(name, given, text):
     with pytest.raises(GantryError, match=text):
         find_launch(name).nodes(given)
+
+
+def test_splits_are_those_of_the_generated_maps():
+    generate = pytest.importorskip("gantry_sim.driving.maps.generate")
+    assert tuple(generate.SPLIT_SEEDS) == SPLITS
 
 
 def test_a_bundle_that_comes_along_is_named(tmp_path):

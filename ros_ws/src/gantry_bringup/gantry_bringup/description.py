@@ -42,6 +42,9 @@ __all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
 SIMULATOR = "mujoco"
 """Backend of simulated robots, unless asked otherwise."""
 
+SPLITS = ("train", "validation", "test")
+"""Of the generated maps that cars drive on."""
+
 COMMON_ARGUMENTS = (
     Argument("bundle", "", f"policy bundle (required): {WHERE}"),
     Argument("robot", "", "robot in the registry; the one in the bundle's contract if not given"),
@@ -102,7 +105,7 @@ SIM_ARM_ARGUMENTS = (
 SIM_DRIVE_ARGUMENTS = (
     *(argument for argument in SIM_WALK_ARGUMENTS if argument.name not in ("profile", "backend", "drive")),
     Argument("task", "", "driving task, for example drive-lane; the one that the bundle was trained on if not given"),
-    Argument("split", "test", "maps of that split: train, validation or test"),
+    Argument("split", "test", f"maps of that split: {', '.join(SPLITS)}"),
     Argument("seed", "", "of route and traffic; the service reset begins the next episode"),
     Argument("model", "", "dynamics: kinematic, single-track-grip, drift; the task's if not given"),
     Argument("traffic", "", "true or false; as in the task if not given"),
@@ -239,6 +242,8 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
     if contract.drive is None:
         fitting = "sim_walk" if contract.arm is None else "sim_arm"
         raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start {fitting}.")
+    if args["split"] and args["split"] not in SPLITS:
+        raise UnknownNameError("split", args["split"], SPLITS)
     world: dict[str, ParameterValue] = {**road_options(contract), **given(args, "task", "split", "model")}
     if args["traffic"]:
         world["traffic"] = flag(args, "traffic")

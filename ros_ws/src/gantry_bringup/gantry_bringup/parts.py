@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,9 @@ from gantry_deploy.transports import PROFILE_VARIABLE, RANGE_VARIABLE
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 
+PRIORITIES = range(1, 100)
+"""Of SCHED_FIFO in Linux."""
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 DISCOVERY_RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
 """Values of ROS_AUTOMATIC_DISCOVERY_RANGE; ROS 2 takes any other one for LOCALHOST."""
 
@@ -115,7 +119,7 @@ def make_node(
         package="gantry_ros",
         executable=executable,
         name=executable,
-        namespace=args["namespace"],
+        namespace=_namespace(args),
         parameters=dict(parameters),
         config=_existing(args, "config"),
         remappings=remappings,
@@ -140,8 +144,18 @@ def policy_parameters(args: Mapping[str, str]) -> dict[str, ParameterValue]:
 
 
 def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
-    """The priority of a loop, where one is given."""
-    return {"realtime_priority": integer(args, "realtime_priority")} if args["realtime_priority"] else {}
+    """The priority of a loop, where one is given.
+
+    Raises:
+        GantryError: If it is none of SCHED_FIFO.
+    """
+    if not args["realtime_priority"]:
+        return {}
+    priority = integer(args, "realtime_priority")
+    if priority not in PRIORITIES:
+        low, high = PRIORITIES.start, PRIORITIES.stop - 1
+        raise GantryError(f"Argument 'realtime_priority' is {priority}, expected {low} to {high}.")
+    return {"realtime_priority": priority}
 
 
 def _environment(args: Mapping[str, str]) -> dict[str, str]:
@@ -189,6 +203,16 @@ def contract_of(bundle: str) -> PolicyContract:
         GantryError: If there is no intact bundle.
     """
     return load_bundle(find_bundle(bundle)).contract
+
+
+def _namespace(args: Mapping[str, str]) -> str:
+    name = args["namespace"]
+    if name.strip("/") and not all(_NAME.fullmatch(part) and "__" not in part for part in name.strip("/").split("/")):
+        raise GantryError(
+            f"Argument 'namespace' is '{name}', expected parts of letters, digits and single underscores, with slashes "
+            "between them; none begins with a digit."
+        )
+    return name
 
 
 def _existing(args: Mapping[str, str], name: str) -> str:
