@@ -60,13 +60,15 @@ def find_bundle(text: str | Path) -> Path:
 
     Raises:
         UnknownNameError: If it is ``pretrained:NAME`` and there is no such name.
-        BundleError: If nothing is there, with the near miss, or if it is a run folder, with the bundle inside.
+        BundleError: If nothing is there, with the near miss; if it is a run folder or a bundle's file, with the bundle.
     """
     path = named_path(text)
     if not _is_there(path):
         raise BundleError(
             f"There is no bundle at {path_text(path)}; expected a folder or a .zip file.{near_miss(text)}"
         )
+    if path.suffix != ".zip" and not os.path.isdir(path) and holds_bundle(path.parent):
+        raise BundleError(f"'{path_text(path)}' is a file of a bundle; give its folder, {path_text(path.parent)}")
     if os.path.isdir(path) and not holds_bundle(path):
         if (inside := bundle_in(path)) != path:
             raise BundleError(f"'{path_text(path)}' is a run folder; its bundle is {path_text(inside)}")

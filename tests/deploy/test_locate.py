@@ -37,6 +37,7 @@ def test_every_bundle_that_comes_along_is_found_by_name_and_whole():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("runs/short/bundle/policy.onnx", r"policy.onnx' is a file of a bundle; give its folder, runs/short/bundle$"),
         ("runs/short", r"'runs/short' is a run folder; its bundle is runs/short/bundle$"),
         ("runs/young", r"'runs/young' is a run folder without a bundle yet; make one with: gantry export runs/young$"),
         ("runs/short/bundel", r"There is no bundle at runs/short/bundel; .*\. Did you mean 'runs/short/bundle'\?"),

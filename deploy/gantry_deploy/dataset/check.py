@@ -26,6 +26,7 @@ from gantry_deploy.dataset.stats import Stats, from_columns
 from gantry_deploy.dataset.storage import TEMPORARY, FolderLock
 from gantry_deploy.errors import DatasetError
 
+_FOLDERS = ("meta", "data")
 _FIX_INFO = "correct the file by hand, or take it from a backup"
 _CONVERT = "convert it with the script that the message names, from the lerobot package; nothing in it is broken"
 
@@ -39,6 +40,9 @@ def check_dataset(folder: str | Path, *, decode: bool = False) -> list[Finding]:
 
     Returns:
         What is wrong; empty if nothing is.
+
+    Raises:
+        DatasetError: If nothing in the folder is of a dataset.
     """
     folder = Path(folder)
     found = Findings()
@@ -48,6 +52,8 @@ def check_dataset(folder: str | Path, *, decode: bool = False) -> list[Finding]:
         found.add(INFO, str(error), _CONVERT)
         return found.all()
     except DatasetError as error:
+        if not any((folder / name).is_dir() for name in _FOLDERS):
+            raise
         found.add(INFO, str(error), _FIX_INFO)
         return found.all()
     _check_checksums(folder, found)

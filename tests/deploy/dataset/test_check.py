@@ -15,6 +15,7 @@ from gantry_deploy.dataset.findings import Finding
 from gantry_deploy.dataset.stats import from_plain
 from gantry_deploy.dataset.testing import FRONT, WRIST
 from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
+from gantry_deploy.errors import DatasetError
 
 INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
@@ -150,6 +151,12 @@ CASES = {
 
 def test_a_good_dataset_has_no_findings(stored):
     assert check_dataset(stored, decode=True) == []
+
+
+def test_a_folder_without_anything_of_a_dataset_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DatasetError, match=r"is no dataset: there is no meta/info\.json in it"):
+        check_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("name", CASES)
