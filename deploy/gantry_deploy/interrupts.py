@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
@@ -19,6 +20,10 @@ EXIT_INTERRUPTED = 130
 """Exit code of a command that Ctrl-C stopped, as shells count it."""
 INSIST_S = 0.5
 """An interruption that an import has swallowed is sent again after this time, s."""
+IMPORT_S = 30.0
+"""How long an interruption waits for the end of an import at most, s."""
+LOOK_S = 0.02
+"""How often an import is looked at that an interruption waits for, s."""
 LEAVE_S = 0.5
 """How long the functions registered for the end of the process may take once it is interrupted, s."""
 
@@ -120,10 +125,11 @@ def remembering_interrupts() -> Iterator[Interrupts]:
     """Raise KeyboardInterrupt at Ctrl-C, and know of it where the code that it hits swallows it or changes it.
 
     What runs while modules are imported may do so: callbacks of ctypes, imports that fail softly, functions that are
-    called when an object dies. An interruption that was swallowed during an import is sent again. After
-    :func:`end_on_interrupt` the process still ends at once until :meth:`Interrupts.begin` is called. A command's own
-    handler, for as long as it needs one, is not affected, and nothing is put in the place of a foreign handler, or
-    where SIGINT is ignored.
+    called when an object dies. In the middle of an import nothing is raised until it is over, has taken
+    :data:`IMPORT_S`, or Ctrl-C comes again: an exception can abort an extension module in C++, and the process with
+    it. An interruption that was swallowed during an import is sent again. After :func:`end_on_interrupt` the process
+    still ends at once until :meth:`Interrupts.begin` is called. A command's own handler, for as long as it needs one,
+    is not affected, and nothing is put in the place of a foreign handler, or where SIGINT is ignored.
     """
     interrupts = Interrupts()
     before = signal.getsignal(signal.SIGINT)
@@ -136,7 +142,10 @@ def remembering_interrupts() -> Iterator[Interrupts]:
         if isinstance(before, EndAtOnce) and not interrupts._begun:
             before(number, frame)
         if interrupts._note():
-            threading.Thread(target=_insist, args=(threading.get_ident(), done), daemon=True).start()
+            waits = _is_import(frame)
+            threading.Thread(target=_insist, args=(threading.get_ident(), done, waits), daemon=True).start()
+            if waits:
+                return
         signal.default_int_handler(number, frame)
 
     hook = sys.unraisablehook
@@ -176,16 +185,22 @@ def _is_ours(handler: Any) -> bool:
     return handler is signal.default_int_handler or isinstance(handler, EndAtOnce)
 
 
-def _insist(thread: int, done: threading.Event) -> None:
-    """Interrupt a thread again for as long as it goes on importing, until it is done."""
+def _insist(thread: int, done: threading.Event, waits: bool) -> None:
+    """Interrupt a thread after the import that it is in, and again for as long as it imports, until it is done."""
+    if waits:
+        end_s = time.monotonic() + IMPORT_S
+        while _is_import(sys._current_frames().get(thread)) and time.monotonic() < end_s:
+            if done.wait(LOOK_S):
+                return
+        if not done.is_set():
+            signal.raise_signal(signal.SIGINT)
     while not done.wait(INSIST_S):
-        if _imports(thread):
+        if _is_import(sys._current_frames().get(thread)):
             signal.raise_signal(signal.SIGINT)
 
 
-def _imports(thread: int) -> bool:
-    """Whether a thread is in the middle of an import."""
-    frame = sys._current_frames().get(thread)
+def _is_import(frame: FrameType | None) -> bool:
+    """Whether a frame is in the middle of an import."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
+from gantry_deploy import interrupts as interrupts_module
 from gantry_deploy.interrupts import remembering_interrupts
 from gantry_deploy.testing import contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
@@ -118,14 +120,35 @@ def test_ctrl_c_ends_at_once_until_something_is_at_stake():
 
 def test_an_interruption_that_an_import_swallows_is_sent_again(tmp_path, monkeypatch):
     (tmp_path / "swallows.py").write_text(
-        "import signal, time\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\n"
+        "import signal, time\ntry:\n    for _ in range(2):\n        signal.raise_signal(signal.SIGINT)\n"
+        "except BaseException:\n    pass\nelse:\n    raise ValueError('the second one has to come at once')\n"
         "while True:\n    time.sleep(0.01)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(interrupts_module, "IMPORT_S", 0.2)
     with remembering_interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt):
             __import__("swallows")
         assert interrupts.is_set()
+
+
+def import_and_wait(name):
+    __import__(name)
+    while True:
+        time.sleep(0.01)
+
+
+def test_an_interruption_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
+    """Raised in the middle of an extension module in C++, an exception would abort the process."""
+    (tmp_path / "whole.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\nsum(range(10**6))\nwhole = True\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with remembering_interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            import_and_wait("whole")
+        assert interrupts.is_set()
+    assert sys.modules["whole"].whole
 
 
 def test_a_handler_is_not_interrupted_twice_by_one_ctrl_c():
