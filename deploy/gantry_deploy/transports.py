@@ -13,7 +13,7 @@ from collections.abc import Mapping
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"
 """Environment variable with a file of Fast DDS's settings."""
 RANGE_VARIABLE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-"""Environment variable that says who may be heard."""
+"""Environment variable with the range of discovery: this machine, its subnet, none."""
 LOCALHOST = "LOCALHOST"
 """Range of this machine alone."""
 OF_THIS_MACHINE, OF_A_NETWORK = (
@@ -65,6 +65,6 @@ def udp_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def keeps_to_this_machine(environment: Mapping[str, str]) -> bool:
-    """Whether nodes with these variables hear this machine alone."""
+    """Whether nodes with these variables communicate on this machine alone."""
     heard = environment.get(RANGE_VARIABLE, "")
     return heard == LOCALHOST or (heard == _AS_PROFILE and environment.get(PROFILE_VARIABLE) == OF_THIS_MACHINE)

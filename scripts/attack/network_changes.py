@@ -1,4 +1,4 @@
-"""Changes of an ONNX graph that a runtime must refuse, or whose commands must be judged.
+"""Changes of an ONNX graph: ones that a runtime must refuse, and ones after which its commands are checked.
 
 Each takes the model, its graph and a random generator, changes the model, and returns whether it must be refused.
 """

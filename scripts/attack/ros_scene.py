@@ -1,4 +1,4 @@
-"""A simulated robot, a policy and an operator in a DDS domain of their own, and strangers who disturb them."""
+"""Scene of the ROS 2 attacks: robot, policy and operator in a DDS domain of their own, and nodes that disturb them."""
 
 from __future__ import annotations
 
