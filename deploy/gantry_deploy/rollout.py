@@ -21,7 +21,7 @@ from gantry_deploy.runner import PolicyRunner
 from gantry_deploy.safety import Event, Mode, SafetyMachine
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import make_backend
-from gantry_hardware.bounds import Range, check_fields
+from gantry_hardware.bounds import MAX_SEED, Range, check_fields
 from gantry_hardware.errors import RobotError
 
 FloatArray = NDArray[np.float64]
@@ -63,7 +63,7 @@ class GroundTruth(Protocol):
 ROLLOUT_RANGES = {
     "episodes": Range(1, 100_000),
     "seconds": Range(0.001, 86_400.0),
-    "seed": Range(0, 2**32 - 1),
+    "seed": Range(0, MAX_SEED),
     "noise": Range(0.0, 100.0),
 }
 """What may be set, by field."""

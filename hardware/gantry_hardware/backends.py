@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from gantry_hardware.backend import Robot
+from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.text import plain_text
@@ -104,8 +105,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
             raise RobotError(
                 f"Option '{option}' of backend '{name}' is {plain_text(value)}, expected {' or '.join(expected)}."
             )
-        if option == "seed" and isinstance(value, int) and not 0 <= value < 2**32:
-            raise RobotError(f"Option 'seed' of backend '{name}' is {value}, expected 0 to {2**32 - 1}.")
+        if option == "seed" and isinstance(value, int) and not 0 <= value <= MAX_SEED:
+            raise RobotError(f"Option 'seed' of backend '{name}' is {value}, expected 0 to {MAX_SEED}.")
         check = getattr(backend, "OPTION_CHECKS", {}).get(option)
         if check is not None and value is not None:
             check(value)

@@ -26,6 +26,10 @@ class Range(NamedTuple):
         return f"a number from {self.low:g} to {self.high:g}"
 
 
+MAX_SEED = 2**32 - 1
+"""Largest seed; every random generator in use takes 0 to this."""
+
+
 def finite(name: str, value: Any, low: float, high: float, error: type[GantryError] = GantryError) -> float:
     """The value as a float, if it is a finite number from ``low`` to ``high``.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.locate import RUN_BUNDLE, RUN_CONFIG
+from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.whole_files import write_whole_json
 from gantry_sim.run_place import LOCK_FILE, RunError, read_run_file
 
@@ -29,8 +30,8 @@ def require_seed(seed: int) -> None:
     """
     if seed == EVALUATION_SEED:
         raise RunError(f"Seed {EVALUATION_SEED} is held out for evaluation; take another.")
-    if not 0 <= seed < 2**32:
-        raise RunError(f"Seed {seed} is out of range; expected 0 to {2**32 - 1}.")
+    if not 0 <= seed <= MAX_SEED:
+        raise RunError(f"Seed {seed} is out of range; expected 0 to {MAX_SEED}.")
 
 
 def require_seeds(seeds: Sequence[int]) -> None:

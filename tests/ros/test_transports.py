@@ -12,7 +12,11 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_deploy.transports import PROFILE_VARIABLE, RANGE_VARIABLE  # noqa: E402
+from gantry_deploy.transports import (  # noqa: E402
+    OF_THIS_MACHINE,
+    PROFILE_VARIABLE,
+    RANGE_VARIABLE,
+)
 from gantry_ros.testing import NodeProcess, isolated_environment  # noqa: E402
 
 
@@ -46,3 +50,11 @@ def udp_addresses(pid):
             number = bytes.fromhex(fields[1].partition(":")[0])
             found.add(".".join(str(byte) for byte in reversed(number)))
     return found
+
+
+def test_isolated_nodes_share_no_memory_in_an_environment_that_keeps_to_this_machine_either(monkeypatch):
+    monkeypatch.setenv("ROS_LOCALHOST_ONLY", "1")  # The older variable, over which ROS 2 ignores the range.
+    environment = {**os.environ, **isolated_environment()}
+    assert environment["ROS_LOCALHOST_ONLY"] != "1"
+    assert environment[PROFILE_VARIABLE] == OF_THIS_MACHINE
+    assert environment[RANGE_VARIABLE] == "SYSTEM_DEFAULT"

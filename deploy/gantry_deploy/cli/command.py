@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gantry_deploy.interrupts import interrupt_on_terminate
+from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
 from gantry_hardware.text import plain_text
@@ -169,8 +170,8 @@ def seed_number(text: str) -> int:
         seed = int(text)
     except ValueError:  # Also of thousands of digits.
         seed = -1
-    if not 0 <= seed < 2**32:
-        raise argparse.ArgumentTypeError(f"{plain_text(text)} is no whole number from 0 to {2**32 - 1}")
+    if not 0 <= seed <= MAX_SEED:
+        raise argparse.ArgumentTypeError(f"{plain_text(text)} is no whole number from 0 to {MAX_SEED}")
     return seed
 
 

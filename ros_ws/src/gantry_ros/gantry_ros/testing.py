@@ -41,7 +41,7 @@ def isolated_environment() -> dict[str, str]:
     """Variables that keep nodes on this machine and in a random domain where nobody is yet."""
     variables = {RANGE_VARIABLE: LOCALHOST, "ROS_DOMAIN_ID": str(free_domain())}
     changes = udp_variables({**os.environ, **variables})
-    return {**variables, **{name: value for name, value in changes.items() if value is not None}}
+    return {**variables, **{name: value or "" for name, value in changes.items()}}  # ROS 2 reads an empty one as unset.
 
 
 def wait_until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
