@@ -25,6 +25,7 @@ from gantry_deploy.testing_drive import SPEED_GAIN_S_M, drive_bundle, drive_cont
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_ros import convert_car, topics  # noqa: E402
 from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.testing import wait_until  # noqa: E402
 
 BMW = robot_spec("bmw_320i")
 BRAKE = BMW.car.brake_limit_m_s2
@@ -95,6 +96,8 @@ class Ride:
         with rig.process("sim_car_node", options=json.dumps(options), **drill) as car:
             car.wait_for_output("on backend 'road'", LOADING_S)
             self.witness = Witness()
+            seen = (self.witness.speeds, self.witness.scans, self.witness.objects)
+            wait_until(lambda: all(seen), "the witness's first odometry, scan and objects", LOADING_S)
             with rig.policy(folder / "bundle", **given) as policy:
                 assert car.wait(LOADING_S) == 0, car.output
                 assert policy.stop() == 1, "it was damped"
