@@ -1,8 +1,8 @@
 """What a robot looks like as URDF, and where its links are: for viewers, tf and recordings.
 
 A robot of the registry has a file ``descriptions/NAME.urdf`` beside this module, made from its MuJoCo model by
-``gantry_sim.urdf``; a car's is made here from its published dimensions. Frames are ROS's: the base is ``base_link``,
-lengths in m, angles in rad.
+``gantry_sim.robots.urdf``; a car's is made here from its published dimensions. Frames are ROS's: the base is
+``base_link``, lengths in m, angles in rad.
 """
 
 from __future__ import annotations

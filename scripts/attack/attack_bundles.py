@@ -40,13 +40,13 @@ from network_changes import (
     weights,
 )
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle
 from gantry_deploy.cli.main import main as gantry
-from gantry_deploy.contract import METADATA_KEY
-from gantry_deploy.locate import find_bundle
-from gantry_deploy.loop import Controller
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Event, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.contract.policy_contract import METADATA_KEY
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 

@@ -109,7 +109,7 @@ def change_text(path: Path, rng: np.random.Generator) -> str:
 
 def attempt(source: Path, target: Path) -> str:
     """Check a mutant, and read it to its end."""
-    from gantry_deploy.dataset.check import check_dataset
+    from gantry_deploy.dataset.checks.check import check_dataset
     from gantry_deploy.errors import DatasetError
 
     findings = check_dataset(target, decode=True)

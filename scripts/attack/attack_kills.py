@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from cases import WrongError, wait_for
 
-from gantry_deploy.bundle import load_bundle, update_card, write_bundle, write_zip
-from gantry_deploy.locate import find_bundle
-from gantry_deploy.recording import read_recording
+from gantry_deploy.bundle.bundle import load_bundle, update_card, write_bundle, write_zip
+from gantry_deploy.bundle.locate import find_bundle
+from gantry_deploy.recording.reader import read_recording
 from gantry_hardware.errors import GantryError
 
 EVENTS = (
@@ -181,7 +181,7 @@ def recording(source: Path, folder: Path, nth: int) -> str:
 def dataset(source: Path, folder: Path, nth: int) -> str:
     """Episodes are written one after the other."""
     from gantry_deploy.dataset import testing
-    from gantry_deploy.dataset.check import check_dataset
+    from gantry_deploy.dataset.checks.check import check_dataset
     from gantry_deploy.dataset.reader import Dataset
     from gantry_deploy.dataset.writer import DatasetWriter
 

@@ -15,7 +15,7 @@ import numpy as np
 from cases import WrongError
 
 from gantry_deploy.cli.main import main as gantry
-from gantry_deploy.recording import Recording, read_recording
+from gantry_deploy.recording.reader import Recording, read_recording
 
 COMPLETE_KINDS = 9
 

@@ -222,7 +222,8 @@ def stamped_command(scene: Scene) -> str:
     with scene.repeat(speak, 20.0):
         wait_for(
             lambda: (
-                "TwistStamped" in policy.output or scene.operator.values("policy_node")["command"].startswith("0.5")
+                "TwistStamped" in policy.output
+                or scene.operator.values("policy_node").get("command", "").startswith("0.5")
             ),
             "a word about TwistStamped",
         )

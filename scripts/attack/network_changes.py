@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from gantry_deploy.contract import METADATA_KEY
+from gantry_deploy.contract.policy_contract import METADATA_KEY
 
 MAX_TENSOR_BYTES = 2**30
 """Memory limit of a network's work in the runtime, bytes."""

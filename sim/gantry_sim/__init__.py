@@ -1,5 +1,5 @@
 """Physics backends, tasks and training."""
 
-from gantry_sim.drawing import choose_drawing
+from gantry_sim.viewing.drawing import choose_drawing
 
 choose_drawing()

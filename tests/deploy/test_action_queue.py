@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gantry_deploy.action_queue import ActionQueue
 from gantry_deploy.errors import PolicyError
+from gantry_deploy.policy.action_queue import ActionQueue
 
 
 def chunk(*values):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy import gait as gait_clock
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.commands import shape_command
-from gantry_deploy.contract import BalanceSpec, CommandSpec, PolicyContract
+from gantry_deploy.actions.commands import shape_command
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.contract.policy_contract import BalanceSpec, CommandSpec, PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.testing import contract_for, tiny_robot
+from gantry_deploy.footsteps import gait as gait_clock
+from gantry_deploy.testing.legs import contract_for, tiny_robot
 
 CONTRACT = contract_for(tiny_robot())
 GAIT = CONTRACT.gait

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.arm import BOUND_TOLERANCE_M, ArmDecoder
-from gantry_deploy.arm_spec import BODY_TARGET, JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec
-from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract, check_numbers
+from gantry_deploy.actions.arm import BOUND_TOLERANCE_M, ArmDecoder
+from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec
+from gantry_deploy.contract.policy_contract import ActionSpec, CommandSpec, PolicyContract, check_numbers
 from gantry_deploy.errors import ContractError
-from gantry_deploy.observations import ObservationBuilder, Signals, make_term
-from gantry_deploy.testing import contract_for
+from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
+from gantry_deploy.testing.legs import contract_for
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M
 from gantry_mapping.frames import rotation_matrix

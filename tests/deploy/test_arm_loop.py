@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.arm import BOUND_TOLERANCE_M, ArmDecoder
-from gantry_deploy.contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, ChunkSpec, CommandSpec
+from gantry_deploy.actions.arm import BOUND_TOLERANCE_M, ArmDecoder
+from gantry_deploy.contract.policy_contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, ChunkSpec, CommandSpec
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.errors import ContractError, SafetyError
-from gantry_deploy.loop import Controller
-from gantry_deploy.observations import make_term
-from gantry_deploy.pictures import Picture
-from gantry_deploy.record import Recorder, read_recording
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.testing_arm import arm_bundle, arm_contract_for, with_cameras
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.perception.images import Picture
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.recorder import Recorder, read_recording
+from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, with_cameras
 from gantry_hardware.backends import make_backend
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec

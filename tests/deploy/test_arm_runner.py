@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.arm import ArmDecoder
-from gantry_deploy.bundle import BASE, load_bundle, seal_bundle, write_bundle
-from gantry_deploy.check import check_static
-from gantry_deploy.contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, ChunkSpec, CommandSpec
+from gantry_deploy.actions.arm import ArmDecoder
+from gantry_deploy.bundle.bundle import BASE, load_bundle, seal_bundle, write_bundle
+from gantry_deploy.contract.policy_contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, ChunkSpec, CommandSpec
 from gantry_deploy.errors import BundleError, ContractError, PolicyError
-from gantry_deploy.golden import DifferenceError
-from gantry_deploy.observations import ObservationBuilder, make_term
-from gantry_deploy.onnx_policy import OnnxBase, OnnxPolicy
-from gantry_deploy.runner import PolicyRunner, rest_state
-from gantry_deploy.testing_arm import arm_bundle, arm_contract_for, arm_model, with_cameras
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.observations.builder import ObservationBuilder, make_term
+from gantry_deploy.policy.golden import DifferenceError
+from gantry_deploy.policy.onnx_policy import OnnxBase, OnnxPolicy
+from gantry_deploy.policy.runner import PolicyRunner, rest_state
+from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
 
 YAM = robot_spec("yam")
@@ -153,7 +153,7 @@ def with_contract(model, contract):
     import onnx
     from onnx import helper
 
-    from gantry_deploy.contract import METADATA_KEY
+    from gantry_deploy.contract.policy_contract import METADATA_KEY
 
     loaded = onnx.load_from_string(model)
     helper.set_model_props(loaded, {METADATA_KEY: contract.to_json()})
@@ -223,7 +223,7 @@ def test_torch_in_training_and_numpy_on_the_robot_decode_an_episode_alike(tmp_pa
 
 
 def torch_signals(joints, action, targets, step):
-    from gantry_deploy.observations import Signals
+    from gantry_deploy.observations.builder import Signals
 
     return Signals(
         joint_pos_rad=joints,

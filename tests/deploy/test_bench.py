@@ -6,13 +6,13 @@ import queue
 import numpy as np
 import pytest
 
-from gantry_deploy.bench_ros import wait_for_policy
-from gantry_deploy.bench_runtime import aims_of, bundle_at_rate, measure_loop, measure_step, measure_timer
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.benchmarks.ros import wait_for_policy
+from gantry_deploy.benchmarks.runtime import aims_of, bundle_at_rate, measure_loop, measure_step, measure_timer
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, tiny_bundle
-from gantry_deploy.testing_steps import stepping_contract
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.footsteps import stepping_contract
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bev import CHANNELS, STOP_CODES, bev_raster, speed_code
-from gantry_deploy.bev_colours import EGO, EGO_HIT, GROUND, bev_picture
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.bundle import load_bundle, write_bundle
-from gantry_deploy.check import check_static
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError, PolicyError, SurroundingsError
-from gantry_deploy.golden import golden_arrays, pack_golden
-from gantry_deploy.observations import make_term
-from gantry_deploy.road_view import RoadView, Route, needs
-from gantry_deploy.surroundings import (
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.observations.bev import CHANNELS, STOP_CODES, bev_raster, speed_code
+from gantry_deploy.observations.bev_colours import EGO, EGO_HIT, GROUND, bev_picture
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.observations.surroundings import (
     NO_ROAD,
     PEDESTRIAN,
     ROAD,
@@ -30,8 +28,10 @@ from gantry_deploy.surroundings import (
     Surroundings,
     road_from_occupancy,
 )
-from gantry_deploy.testing import linear_model
-from gantry_deploy.testing_drive import drive_contract_for, drive_golden
+from gantry_deploy.perception.road import RoadView, Route, needs
+from gantry_deploy.policy.golden import golden_arrays, pack_golden
+from gantry_deploy.testing.drive import drive_contract_for, drive_golden
+from gantry_deploy.testing.legs import linear_model
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 
@@ -246,7 +246,7 @@ def test_torch_batches_and_single_rows_of_numpy_are_the_same_to_the_bit(without)
 def test_large_batches_are_drawn_in_parts(monkeypatch):
     pose, around = random_world(3, rows=7)
     whole = bev_raster(Surroundings(**around), pose, SMALL)
-    monkeypatch.setattr("gantry_deploy.bev._MAX_WORK", 3 * 5 * 16 * 16)
+    monkeypatch.setattr("gantry_deploy.observations.bev._MAX_WORK", 3 * 5 * 16 * 16)
     np.testing.assert_array_equal(bev_raster(Surroundings(**around), pose, SMALL), whole)
 
 

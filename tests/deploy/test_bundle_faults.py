@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle, seal_bundle, update_card, write_bundle, write_zip
-from gantry_deploy.bundle_files import NEXT, SCRATCH
+from gantry_deploy.bundle.bundle import load_bundle, seal_bundle, update_card, write_bundle, write_zip
+from gantry_deploy.bundle.files import NEXT, SCRATCH
+from gantry_deploy.bundle.locate import find_bundle, find_source, is_run
 from gantry_deploy.cli.main import main
 from gantry_deploy.errors import BundleError, ContractError
-from gantry_deploy.locate import find_bundle, find_source, is_run
-from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
+from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_robot
 from gantry_hardware.errors import GantryError
 
 CONTRACT = contract_for(tiny_robot())
@@ -239,8 +239,8 @@ def test_a_bundle_whose_name_has_two_lines_is_shown_on_one(tmp_path, capsys):
 
 AS_A_STRANGER = """
 import os, sys
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.locate import find_bundle
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle
 from gantry_hardware.errors import GantryError
 
 os.chdir(sys.argv[1])
@@ -307,7 +307,7 @@ def test_output_on_a_full_device_is_a_refusal(folder):
 WRITE_CARD = """
 import sys
 from types import SimpleNamespace
-from gantry_deploy.bundle import load_bundle, write_zip
+from gantry_deploy.bundle.bundle import load_bundle, write_zip
 from gantry_deploy.cli import check, main
 from gantry_deploy.cli.command import Command
 

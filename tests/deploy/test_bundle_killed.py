@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gantry_deploy import bundle_files
-from gantry_deploy.bundle import copy_bundle, load_bundle, seal_bundle, update_card, write_bundle, write_zip
-from gantry_deploy.bundle_files import NEXT, SCRATCH
+from gantry_deploy.bundle import files as bundle_files
+from gantry_deploy.bundle.bundle import copy_bundle, load_bundle, seal_bundle, update_card, write_bundle, write_zip
+from gantry_deploy.bundle.files import NEXT, SCRATCH
+from gantry_deploy.bundle.locate import find_bundle
 from gantry_deploy.errors import BundleError
-from gantry_deploy.locate import find_bundle
 from gantry_deploy.report import Report
-from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
+from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_robot
 from gantry_hardware import whole_files
 from gantry_hardware.whole_files import write_whole
 

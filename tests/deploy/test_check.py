@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle, write_bundle
-from gantry_deploy.check import check_static
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import Acceptance
+from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.errors import BundleError, PolicyError
-from gantry_deploy.golden import DifferenceError, golden_arrays, observation_labels, recorded_state
-from gantry_deploy.rollout import RolloutConfig, draw_commands, run_episodes
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_bundle, with_actions
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.evaluation.rollout import RolloutConfig, draw_commands, run_episodes
+from gantry_deploy.policy.golden import DifferenceError, golden_arrays, observation_labels, recorded_state
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_bundle, with_actions
 from gantry_hardware.robots import robot_spec
 
 SPEC = robot_spec("go2")

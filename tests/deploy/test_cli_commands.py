@@ -13,14 +13,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gantry_deploy.bundle import seal_bundle, update_card
+from gantry_deploy.bundle.bundle import seal_bundle, update_card
 from gantry_deploy.cli import main as cli
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.contract_parts import Acceptance
-from gantry_deploy.recording import read_recording
-from gantry_deploy.rollout import RolloutConfig
-from gantry_deploy.testing import contract_for, tiny_bundle
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
+from gantry_deploy.contract.parts import Acceptance
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.recording.reader import read_recording
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 
 ACCEPTANCE = Acceptance(min_success_rate=0.8)

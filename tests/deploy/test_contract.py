@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gantry_deploy.contract import CONTRACT_VERSION, ChunkSpec, MapWindow, PolicyContract, Provenance
+from gantry_deploy.contract.policy_contract import CONTRACT_VERSION, ChunkSpec, MapWindow, PolicyContract, Provenance
 from gantry_deploy.errors import ContractError
-from gantry_deploy.testing import contract_for, tiny_robot
+from gantry_deploy.testing.legs import contract_for, tiny_robot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

@@ -4,8 +4,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
-from gantry_deploy.contract import CommandSpec, PolicyContract
-from gantry_deploy.contract_differences import (
+from gantry_deploy.contract.differences import (
     MOST,
     NOT_MEANING,
     NOT_OF_A_TASK,
@@ -14,10 +13,11 @@ from gantry_deploy.contract_differences import (
     differences,
     listed,
 )
-from gantry_deploy.contract_parts import CarrotSpec
+from gantry_deploy.contract.parts import CarrotSpec
+from gantry_deploy.contract.policy_contract import CommandSpec, PolicyContract
 from gantry_deploy.errors import PolicyError
-from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing import contract_for, linear_model, map_contract_for, tiny_robot
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.testing.legs import contract_for, linear_model, map_contract_for, tiny_robot
 from gantry_hardware.robots import robot_spec
 
 SMALL = contract_for(tiny_robot())

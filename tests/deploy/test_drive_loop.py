@@ -11,19 +11,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle, write_bundle
-from gantry_deploy.check import check_static, run_rollout
-from gantry_deploy.contract import ActionSpec
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.contract.policy_contract import ActionSpec
+from gantry_deploy.control.car_idle_commands import CarPostures
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.errors import ContractError, PolicyError, SafetyError, SurroundingsError
-from gantry_deploy.loop import Controller
-from gantry_deploy.record import Recorder, read_recording
-from gantry_deploy.road_view import RoadView, Route
-from gantry_deploy.rollout import RolloutConfig
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.stopping import CarPostures
-from gantry_deploy.testing import linear_model, tiny_bundle
-from gantry_deploy.testing_drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
+from gantry_deploy.evaluation.gate import check_static, run_rollout
+from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.perception.road import RoadView, Route
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.recorder import Recorder, read_recording
+from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
+from gantry_deploy.testing.legs import linear_model, tiny_bundle
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.drive_scores import DriveEpisodes, drive_scores, infraction_scores
+from gantry_deploy.evaluation.drive_metrics import DriveEpisodes, drive_scores, infraction_scores
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 THREE = DriveEpisodes(

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.contract import ActionSpec, PolicyContract
-from gantry_deploy.drive import DriveDecoder
-from gantry_deploy.drive_spec import LidarLayout
-from gantry_deploy.driving import DRIVING_TERMS, OBJECT_NUMBERS, term_sizes
+from gantry_deploy.actions.drive import DriveDecoder
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.contract.drive_spec import LidarLayout
+from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.lidar_scan import ScanPooling, bridged
-from gantry_deploy.observations import TERMS, ObservationBuilder, Signals, make_term
-from gantry_deploy.route import locate
-from gantry_deploy.surroundings import Surroundings, surroundings_row
-from gantry_deploy.testing_drive import drive_contract_for
+from gantry_deploy.observations.builder import TERMS, ObservationBuilder, Signals, make_term
+from gantry_deploy.observations.lidar_scan import ScanPooling, bridged
+from gantry_deploy.observations.road import DRIVING_TERMS, OBJECT_NUMBERS, term_sizes
+from gantry_deploy.observations.route import locate
+from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
+from gantry_deploy.testing.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 

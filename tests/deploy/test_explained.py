@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.errors import RecordingError
-from gantry_deploy.explained import explained_windows
-from gantry_deploy.loop import Controller
-from gantry_deploy.observations import make_term
-from gantry_deploy.perception import DepthFrame, MapLimits, ReceivedMap, make_map_source
-from gantry_deploy.record import Recorder, read_recording
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyMachine
-from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.perception.maps import DepthFrame, MapLimits, ReceivedMap, make_map_source
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.explained import explained_windows
+from gantry_deploy.recording.recorder import Recorder, read_recording
+from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract import MapWindow
-from gantry_deploy.footholds import Footholds
-from gantry_deploy.step_spec import FootholdSpec
-from gantry_deploy.testing_steps import LEGS
+from gantry_deploy.contract.footstep_spec import FootholdSpec
+from gantry_deploy.contract.policy_contract import MapWindow
+from gantry_deploy.footsteps.footholds import Footholds
+from gantry_deploy.testing.footsteps import LEGS
 
 WINDOW = MapWindow(10, 6, 0.1, 0.25, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(10) - 4.5) * 0.1

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions import ActionDecoder, decoder_inputs
-from gantry_deploy.bundle import load_bundle, write_bundle
-from gantry_deploy.check import check_static
-from gantry_deploy.contract import GroundSpec, MapWindow, PolicyContract
+from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.contract.policy_contract import GroundSpec, MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError, PolicyError
-from gantry_deploy.footing import foot_lift, heights_at, solid_heights_at
-from gantry_deploy.testing import (
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.footsteps.terrain_lookup import foot_lift, heights_at, solid_heights_at
+from gantry_deploy.testing.legs import (
     contract_for,
     golden_data,
     linear_model,

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.metrics import goal_scores
+from gantry_deploy.evaluation.metrics import goal_scores
 from gantry_deploy.report import Report, encode_mp4, maps
-from gantry_deploy.report.gaze import GazeFilm, GazeWalk, Moment, add_gaze, describe_gaze, film_frames, seen_share
+from gantry_deploy.report.attention import GazeFilm, GazeWalk, Moment, add_gaze, describe_gaze, film_frames, seen_share
 from gantry_deploy.report.maps import UNSEEN, Panel
 from gantry_deploy.report.success import add_success
 from gantry_hardware.errors import GantryError

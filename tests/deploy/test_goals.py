@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.commands import GOAL_REACH_M, goal_command, heading, shorten_goal
-from gantry_deploy.contract import (
+from gantry_deploy.actions.commands import GOAL_REACH_M, goal_command, heading, shorten_goal
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
     Acceptance,
@@ -22,11 +22,11 @@ from gantry_deploy.contract import (
     check_numbers,
 )
 from gantry_deploy.errors import ContractError
-from gantry_deploy.gait import drive_command
-from gantry_deploy.metrics import goal_errors, goal_reached, goal_scores
-from gantry_deploy.observations import ObservationBuilder, Signals, make_term
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.evaluation.metrics import goal_errors, goal_reached, goal_scores
+from gantry_deploy.footsteps.gait import drive_command
+from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 
 NAMESPACES = {

@@ -9,15 +9,15 @@ import time
 
 import pytest
 
-from gantry_deploy import interrupts as interrupts_module
-from gantry_deploy.interrupts import remembering_interrupts
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.process import interrupts as interrupts_module
+from gantry_deploy.process.interrupts import remembering_interrupts
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 
 SEED = 30
 PATIENCE_S = 120.0
 """How long a process may take to end on a machine that does much else; one that hangs is killed and fails."""
-READY = "gantry_deploy.interrupts"
+READY = "gantry_deploy.process.interrupts"
 """The first thing that the entry imports."""
 
 
@@ -86,7 +86,7 @@ def python(code):
 def test_leaving_waits_for_no_thread_and_still_clears_up():
     done = python("""
         import atexit, sys, threading, time
-        from gantry_deploy.interrupts import leave
+        from gantry_deploy.process.interrupts import leave
         threading.Thread(target=time.sleep, args=(3600,)).start()
         atexit.register(print, "cleared up")
         sys.stdout.write("printed, ")
@@ -98,7 +98,7 @@ def test_leaving_waits_for_no_thread_and_still_clears_up():
 def test_leaving_does_not_wait_for_what_hangs_at_the_end():
     done = python("""
         import atexit, time
-        from gantry_deploy.interrupts import leave
+        from gantry_deploy.process.interrupts import leave
         atexit.register(time.sleep, 3600)
         leave(130)
     """)
@@ -108,7 +108,7 @@ def test_leaving_does_not_wait_for_what_hangs_at_the_end():
 def test_ctrl_c_ends_at_once_until_something_is_at_stake():
     done = python("""
         import os, signal
-        from gantry_deploy.interrupts import end_on_interrupt
+        from gantry_deploy.process.interrupts import end_on_interrupt
         end_on_interrupt()
         try:
             os.kill(os.getpid(), signal.SIGINT)
@@ -155,7 +155,7 @@ def test_a_handler_is_not_interrupted_twice_by_one_ctrl_c():
     """What clears up imports nothing, and is left alone."""
     done = python("""
         import signal, time
-        from gantry_deploy.interrupts import INSIST_S, remembering_interrupts
+        from gantry_deploy.process.interrupts import INSIST_S, remembering_interrupts
         with remembering_interrupts():
             try:
                 signal.raise_signal(signal.SIGINT)
@@ -169,7 +169,7 @@ def test_a_handler_is_not_interrupted_twice_by_one_ctrl_c():
 def test_ctrl_c_in_what_runs_when_an_object_dies_leaves_no_traceback():
     done = python("""
         import signal
-        from gantry_deploy.interrupts import remembering_interrupts
+        from gantry_deploy.process.interrupts import remembering_interrupts
 
         class Dies:
             def __del__(self):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gantry_deploy.forces import foot_forces, skew
-from gantry_deploy.legs import Legs
-from gantry_deploy.testing_steps import LEGS, random_joints
+from gantry_deploy.footsteps.forces import foot_forces, skew
+from gantry_deploy.footsteps.legs import Legs
+from gantry_deploy.testing.footsteps import LEGS, random_joints
 
 # -- kinematics ----------------------------------------------------------------------------------------------------
 

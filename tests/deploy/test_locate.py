@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle, find_run, find_source, pretrained_names
 from gantry_deploy.cli.main import main
 from gantry_deploy.errors import BundleError
-from gantry_deploy.locate import find_bundle, find_run, find_source, pretrained_names
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 

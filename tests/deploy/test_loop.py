@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.loop import Controller
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.testing import contract_for, overflowing_model, tiny_bundle, tiny_robot
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, overflowing_model, tiny_bundle, tiny_robot
 from gantry_hardware import RobotError
 from gantry_hardware.mock import MockRobot
 
@@ -476,7 +476,7 @@ def test_statistics_are_plain_data(bundle):
 
 
 def test_only_the_newest_timings_are_kept():
-    from gantry_deploy.timing import TimingLog
+    from gantry_deploy.control.timing import TimingLog
 
     log = TimingLog(("a", "b"), capacity=3)
     for value in (9.0, 1.0, 2.0, 3.0):

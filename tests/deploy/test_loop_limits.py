@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.asked import MAX_COMMAND, Asked
+from gantry_deploy.actions.target_steps import RANGE_SHARE, TargetSteps
 from gantry_deploy.cli.session import WalkSession
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.operator_input import MAX_COMMAND, Asked
+from gantry_deploy.control.safety import Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.goals import Goal
-from gantry_deploy.loop import Controller
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.target_steps import RANGE_SHARE, TargetSteps
-from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand

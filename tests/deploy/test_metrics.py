@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from gantry_deploy.contract import Acceptance
-from gantry_deploy.metrics import (
+from gantry_deploy.contract.policy_contract import Acceptance
+from gantry_deploy.evaluation.metrics import (
     EpisodeScores,
     bootstrap_mean,
     has_fallen,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract import GaitSpec
-from gantry_deploy.driving import DRIVING_TERMS
+from gantry_deploy.contract.policy_contract import GaitSpec
 from gantry_deploy.errors import ContractError
-from gantry_deploy.observations import TERMS, ObservationBuilder, Signals, make_term
-from gantry_deploy.testing import contract_for, tiny_robot
+from gantry_deploy.observations.builder import TERMS, ObservationBuilder, Signals, make_term
+from gantry_deploy.observations.road import DRIVING_TERMS
+from gantry_deploy.testing.legs import contract_for, tiny_robot
 from gantry_hardware import UnknownNameError
 
 CONTRACT = contract_for(tiny_robot())

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import copy_bundle, load_bundle, write_bundle
-from gantry_deploy.locate import find_bundle
+from gantry_deploy.bundle.bundle import copy_bundle, load_bundle, write_bundle
+from gantry_deploy.bundle.locate import find_bundle
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "onnx.md"
 

@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle, write_bundle
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.errors import ContractError, SafetyError
-from gantry_deploy.goals import Goal
-from gantry_deploy.loop import Controller
-from gantry_deploy.observations import make_term
-from gantry_deploy.perception import (
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.perception.maps import (
     UNSEEN_UNCERTAINTY,
     DepthFrame,
     MapLimits,
@@ -24,9 +25,8 @@ from gantry_deploy.perception import (
     default_cfg,
     make_map_source,
 )
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyMachine
-from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.mock import MockRobot
 from gantry_mapping.camera import DepthCamera

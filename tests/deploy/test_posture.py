@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract import MapWindow
-from gantry_deploy.posture import Posture
-from gantry_deploy.step_spec import PostureSpec
-from gantry_deploy.steps import Stepper
-from gantry_deploy.testing_steps import (
+from gantry_deploy.contract.footstep_spec import PostureSpec
+from gantry_deploy.contract.policy_contract import MapWindow
+from gantry_deploy.footsteps.body_pose import Posture
+from gantry_deploy.footsteps.controller import Stepper
+from gantry_deploy.testing.footsteps import (
     STAND_M,
     STEPS,
     forces_of,

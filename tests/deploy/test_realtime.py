@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from gantry_deploy.realtime import realtime_thread
+from gantry_deploy.process.realtime import realtime_thread
 from gantry_hardware.errors import GantryError
 
 

@@ -19,14 +19,14 @@ from mcap.writer import MCAP0_MAGIC
 from mcap_ros2._dynamic import serialize_dynamic
 from mcap_ros2.decoder import DecoderFactory
 
-from gantry_deploy import ros_messages
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.errors import RecordingError
-from gantry_deploy.loop import Controller
-from gantry_deploy.record import TOPICS, Recorder, read_recording
-from gantry_deploy.record_sink import Sink
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyMachine
-from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording import ros_messages
+from gantry_deploy.recording.recorder import TOPICS, Recorder, read_recording
+from gantry_deploy.recording.sink import Sink
+from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware import UnknownNameError
 from gantry_hardware.description import Frames
 from gantry_hardware.mock import MockRobot
@@ -356,8 +356,8 @@ def test_a_killed_writer_leaves_all_but_the_last_moments(tmp_path):
 import sys, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from pathlib import Path
-from gantry_deploy.testing import *
-from gantry_deploy.record import Recorder
+from gantry_deploy.testing.legs import *
+from gantry_deploy.recording.recorder import Recorder
 from test_record import drive, CONTRACT, SPEC
 bundle = tiny_bundle(Path({str(tmp_path)!r}) / "bundle")
 recorder = Recorder({str(tmp_path / "run.mcap")!r}, CONTRACT, SPEC, chunk_bytes=16 * 1024, lossless=True)

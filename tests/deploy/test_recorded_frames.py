@@ -10,12 +10,12 @@ import yaml
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
-from gantry_deploy.loop import Controller
-from gantry_deploy.record import Recorder
-from gantry_deploy.recorded_frames import RATE_HZ
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyMachine
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import SafetyMachine
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.frames import RATE_HZ
+from gantry_deploy.recording.recorder import Recorder
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.description import robot_description
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec

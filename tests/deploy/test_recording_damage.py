@@ -13,13 +13,13 @@ from mcap.opcode import Opcode
 from mcap.stream_reader import StreamReader
 from mcap.writer import CompressionType, Writer
 
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import SafetyConfig, SafetyMachine
 from gantry_deploy.errors import RecordingError
-from gantry_deploy.loop import Controller
-from gantry_deploy.record import Recorder, read_recording
-from gantry_deploy.recording import METADATA, Recording, sealed
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyConfig, SafetyMachine
-from gantry_deploy.testing import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.recording.reader import METADATA, Recording, sealed
+from gantry_deploy.recording.recorder import Recorder, read_recording
+from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 
 SPEC = tiny_robot()

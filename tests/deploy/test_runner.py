@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnx import helper
 
-from gantry_deploy.contract import METADATA_KEY
+from gantry_deploy.contract.policy_contract import METADATA_KEY
 from gantry_deploy.errors import ContractError, PolicyError
-from gantry_deploy.observations import make_term
-from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, linear_model, overflowing_model, tiny_bundle, tiny_robot
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, linear_model, overflowing_model, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 
 SPEC = tiny_robot()

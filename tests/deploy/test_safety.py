@@ -9,10 +9,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from gantry_deploy.control.safety import TRANSITIONS, Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.control.safety_config import RANGES, age_text
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.safety import TRANSITIONS, Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.safety_config import RANGES, age_text
-from gantry_deploy.testing import tiny_robot
+from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware import JointCommand
 from gantry_hardware.mock import MockRobot
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract import MapWindow
-from gantry_deploy.gait import drive_command
-from gantry_deploy.steering import Steering
-from gantry_deploy.step_spec import SteerSpec
-from gantry_deploy.testing_steps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
+from gantry_deploy.contract.footstep_spec import SteerSpec
+from gantry_deploy.contract.policy_contract import MapWindow
+from gantry_deploy.footsteps.gait import drive_command
+from gantry_deploy.footsteps.path_selector import Steering
+from gantry_deploy.testing.footsteps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
 
 WINDOW = MapWindow(18, 10, 0.08, 0.4, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(18) - 8.5) * 0.08

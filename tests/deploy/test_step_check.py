@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gantry_deploy.contract import ActionSpec
+from gantry_deploy.contract.footstep_spec import STEP_TARGET, SteerSpec
+from gantry_deploy.contract.policy_contract import ActionSpec
 from gantry_deploy.errors import ContractError
-from gantry_deploy.step_spec import STEP_TARGET, SteerSpec
-from gantry_deploy.testing_steps import LEGS, STEPS, stepping_contract, steps_with
+from gantry_deploy.testing.footsteps import LEGS, STEPS, stepping_contract, steps_with
 from gantry_hardware.robots import robot_spec
 
 

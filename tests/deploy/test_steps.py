@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions import ActionDecoder, decoder_inputs
-from gantry_deploy.arm_spec import JOINT_TARGET
-from gantry_deploy.bundle import load_bundle, write_bundle
-from gantry_deploy.check import check_static
-from gantry_deploy.contract import ActionSpec, PolicyContract
+from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
+from gantry_deploy.bundle.bundle import load_bundle, write_bundle
+from gantry_deploy.contract.arm_spec import JOINT_TARGET
+from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
+from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract
 from gantry_deploy.errors import ContractError
-from gantry_deploy.legs import Legs
-from gantry_deploy.perception import needs_map
-from gantry_deploy.step_spec import STEP_NAMES, STEP_TARGET
-from gantry_deploy.steps import GRAVITY_M_S2, Stepper
-from gantry_deploy.testing import golden_data, linear_model, map_contract_for, with_actions
-from gantry_deploy.testing_steps import (
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.footsteps.controller import GRAVITY_M_S2, Stepper
+from gantry_deploy.footsteps.legs import Legs
+from gantry_deploy.perception.maps import needs_map
+from gantry_deploy.testing.footsteps import (
     FAR,
     LEGS,
     MASS_KG,
@@ -42,6 +41,7 @@ from gantry_deploy.testing_steps import (
     stepping_inputs,
     steps_with,
 )
+from gantry_deploy.testing.legs import golden_data, linear_model, map_contract_for, with_actions
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.frames import base_to_base_yaw
 

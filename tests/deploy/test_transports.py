@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from gantry_deploy.transports import (
+from gantry_deploy.process.transports import (
     LOCALHOST,
     OF_A_NETWORK,
     OF_THIS_MACHINE,

@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle, update_card, write_bundle
+from gantry_deploy.bundle.bundle import load_bundle, update_card, write_bundle
 from gantry_deploy.errors import BundleError
 from gantry_deploy.report import Report
-from gantry_deploy.testing import contract_for, golden_data, linear_model, tiny_robot
+from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_robot
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
 

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from gantry_deploy.testing import tiny_robot
+from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware import JointCommand, RobotError, UnknownNameError, backends
 from gantry_hardware.backends import backend_names, check_options, make_backend, moves_metal, require_options
 from gantry_hardware.mock import MockRobot

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.testing import tiny_robot
+from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware import JointCommand, RobotError
 from gantry_hardware.limits import clamp_command
 

@@ -5,8 +5,8 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from gantry_policies.config import PpoCfg
-from gantry_policies.runner import Runner
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.runner import Runner
 
 
 @pytest.fixture(autouse=True)

@@ -9,19 +9,19 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 from torch.distributions import AffineTransform, Beta, TransformedDistribution
 
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing import contract_for, golden_data, tiny_robot
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.testing.legs import contract_for, golden_data, tiny_robot
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.beta import BetaActions
-from gantry_policies.checkpoint import load_newest
-from gantry_policies.config import GuideCfg, PpoCfg
-from gantry_policies.export import export_bundle
-from gantry_policies.ppo import FewSamplePPO
-from gantry_policies.runner import Runner
-from gantry_policies.symmetry import MirrorMap, RandomMirror
-from gantry_policies.teachers import Guidance
+from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.common.export import export_bundle
+from gantry_policies.on_policy.beta import BetaActions
+from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.ppo import FewSamplePPO
+from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
+from gantry_policies.on_policy.teachers import Guidance
 
 MIRROR = {
     "actor": MirrorMap.signs(1, -1),
@@ -194,7 +194,7 @@ def test_the_exported_graph_answers_the_mean(tmp_path, normalize):
     torch.manual_seed(0)
     size, actions = CONTRACT.observation_size, CONTRACT.action_size
     groups = TensorDict({"actor": torch.zeros(4, size)}, batch_size=[4])
-    noise = {"class_name": "gantry_policies.beta:BetaActions", "init_std": 0.5}
+    noise = {"class_name": "gantry_policies.on_policy.beta:BetaActions", "init_std": 0.5}
     actor = MLPModel(
         groups, {"actor": ["actor"]}, "actor", actions, (32,), obs_normalization=normalize, distribution_cfg=noise
     )

@@ -10,18 +10,18 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import nn
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.observations import make_term
-from gantry_deploy.testing_drive import drive_contract_for
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.testing.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_policies.config import GuideCfg, PpoCfg
-from gantry_policies.export import compare, onnx_bytes
+from gantry_policies.common.export import compare, onnx_bytes
 from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
-from gantry_policies.packing import RasterPacking
-from gantry_policies.runner import Runner
-from gantry_policies.teachers import Guidance, PolicyTeacher, make_actor
+from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.packing import RasterPacking
+from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.teachers import Guidance, PolicyTeacher, make_actor
 
 TINY = BevNetCfg(first_channels=2, most_channels=4, rest=(8,), both=(16,))
 

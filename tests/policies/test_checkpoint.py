@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_policies.checkpoint import (
+from gantry_policies.common.checkpoint import (
     CheckpointError,
     UnusableCheckpointError,
     list_checkpoints,
@@ -181,7 +181,7 @@ def test_random_generators_go_on_where_they_were_in_another_process_too(tmp_path
     code = (
         "import random, sys, numpy as np, torch\n"
         "from pathlib import Path\n"
-        "from gantry_policies.checkpoint import load_checkpoint, restore_random_state\n"
+        "from gantry_policies.common.checkpoint import load_checkpoint, restore_random_state\n"
         "restore_random_state(load_checkpoint(Path(sys.argv[1]))['random'])\n"
         "print((torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random(), np.random.randn(), "
         "random.gauss(0, 1)))\n"

@@ -8,13 +8,13 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 from torch import nn
 
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
-from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing import contract_for, golden_data, tiny_robot
-from gantry_policies.export import MAX_DIFFERENCE, compare, export_bundle
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.testing.legs import contract_for, golden_data, tiny_robot
+from gantry_policies.common.export import MAX_DIFFERENCE, compare, export_bundle
 
 CONTRACT = contract_for(tiny_robot())
 OBS, ACTIONS = CONTRACT.observation_size, CONTRACT.action_size

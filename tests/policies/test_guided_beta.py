@@ -5,9 +5,9 @@ import torch
 from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_policies.config import GuideCfg, PpoCfg
-from gantry_policies.runner import Runner
-from gantry_policies.teachers import Guidance, PolicyTeacher, ToldTeacher
+from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.teachers import Guidance, PolicyTeacher, ToldTeacher
 
 
 @pytest.fixture

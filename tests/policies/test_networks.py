@@ -8,20 +8,20 @@ import torch
 from tensordict import TensorDict
 from torch import nn
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.contract import ActionSpec, MapWindow, ObservationTerm
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.contract.policy_contract import ActionSpec, MapWindow, ObservationTerm
 from gantry_deploy.errors import PolicyError
-from gantry_deploy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing import contract_for, golden_data, tiny_robot
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.testing.legs import contract_for, golden_data, tiny_robot
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.config import PpoCfg
-from gantry_policies.export import export_bundle
+from gantry_policies.common.export import export_bundle
 from gantry_policies.networks import AmeCfg, MixtureModel, MixtureOfExperts, ObservationLayout, attention_map
 from gantry_policies.networks.ame2 import CellConvolutions, CellTokens, GlobalFeature
 from gantry_policies.networks.attention import QueryAttention
 from gantry_policies.networks.cost import network_cost
 from gantry_policies.networks.lsio import HistoryEncoder
-from gantry_policies.teachers import make_actor
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.teachers import make_actor
 
 SMALL = MapWindow(5, 4, 0.1, 0.3, 0.0, ("elevation",))
 SEES_MAP = ("ame2", "ame1", "scan_mlp")

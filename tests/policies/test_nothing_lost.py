@@ -10,16 +10,16 @@ import torch
 
 from gantry_hardware.checked_files import DamagedFileError
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import (
+from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
     list_checkpoints,
     load_checkpoint,
     load_newest,
     save_checkpoint,
 )
-from gantry_policies.memory import OutOfMemoryError, available_bytes, explaining_memory, require_memory
-from gantry_policies.offpolicy.replay import ReplayBuffer
-from gantry_policies.runner import TrainingError
+from gantry_policies.common.memory import OutOfMemoryError, available_bytes, explaining_memory, require_memory
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+from gantry_policies.on_policy.runner import TrainingError
 
 
 def flip(path, dice):
@@ -181,7 +181,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from gantry_policies.checkpoint import load_newest, save_checkpoint
+from gantry_policies.common.checkpoint import load_newest, save_checkpoint
 folder, at = Path(sys.argv[1]), int(sys.argv[2])
 save_checkpoint(folder, 1, {"iteration": 1})
 calls = 0

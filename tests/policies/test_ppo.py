@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.config import PpoCfg
-from gantry_policies.ppo import FewSamplePPO
-from gantry_policies.runner import TrainingError
-from gantry_policies.symmetry import MirrorMap
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.ppo import FewSamplePPO
+from gantry_policies.on_policy.runner import TrainingError
+from gantry_policies.on_policy.symmetry import MirrorMap
 
 POINT_MIRROR = {
     "actor": MirrorMap.signs(1, -1),

@@ -7,15 +7,15 @@ import shutil
 import pytest
 import torch
 
-from gantry_policies.checkpoint import (
+from gantry_policies.common.checkpoint import (
     CheckpointError,
     UnusableCheckpointError,
     list_checkpoints,
     load_newest,
     save_checkpoint,
 )
-from gantry_policies.runner import TrainingError
-from gantry_policies.training_log import CURVE_FILE
+from gantry_policies.common.training_log import CURVE_FILE
+from gantry_policies.on_policy.runner import TrainingError
 
 
 def curve(folder):

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gantry_deploy.contract import MapWindow, ObservationTerm
-from gantry_deploy.testing import map_contract_for
-from gantry_deploy.testing_steps import stepping_contract
+from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
+from gantry_deploy.testing.footsteps import stepping_contract
+from gantry_deploy.testing.legs import map_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_policies.symmetry import (
+from gantry_policies.on_policy.symmetry import (
     MirrorMap,
     RandomMirror,
     mirror_action,
@@ -20,7 +20,7 @@ from gantry_policies.symmetry import (
     mirror_names,
     mirror_window,
 )
-from gantry_sim.quiet import quietly
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.ground import SCAN_SENSOR
 from gantry_sim.tasks.registry import find_task, task_names
 

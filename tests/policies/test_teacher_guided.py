@@ -6,16 +6,16 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from gantry_deploy.contract import MapWindow
+from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.checkpoint import CheckpointError, load_newest
-from gantry_policies.config import GuideCfg, PpoCfg
+from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
-from gantry_policies.runner import Runner
-from gantry_policies.symmetry import MirrorMap
-from gantry_policies.teacher_guided import Memory, TeacherGuidedPPO
-from gantry_policies.teachers import Guidance, PolicyTeacher
+from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.symmetry import MirrorMap
+from gantry_policies.on_policy.teacher_guided import Memory, TeacherGuidedPPO
+from gantry_policies.on_policy.teachers import Guidance, PolicyTeacher
 
 WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
 LAYOUT = ObservationLayout((TermSlice("goal_command", 0, 2), TermSlice("elevation_map", 2, 12)), WINDOW)

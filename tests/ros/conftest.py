@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle
+from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 
 ROBOT = "go2"

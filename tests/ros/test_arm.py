@@ -15,13 +15,14 @@ from sensor_msgs.msg import JointState  # noqa: E402
 from std_msgs.msg import Float64MultiArray  # noqa: E402
 from trajectory_msgs.msg import JointTrajectory  # noqa: E402
 
-from gantry_deploy.contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, CommandSpec  # noqa: E402
-from gantry_deploy.testing_arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
+from gantry_deploy.contract.policy_contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, CommandSpec  # noqa: E402
+from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
 from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.testing import check_backend  # noqa: E402
-from gantry_ros import convert_arm, topics  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.convert import arm as convert_arm  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 YAM = robot_spec("yam")

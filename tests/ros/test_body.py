@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from gantry_deploy.recorded_frames import RATE_HZ
+from gantry_deploy.recording.frames import RATE_HZ
 from gantry_hardware.description import robot_description
 from gantry_hardware.robots import robot_spec
-from gantry_ros import topics
-from gantry_ros.host import NodeHost
+from gantry_ros.runtime import topics
+from gantry_ros.runtime.host import NodeHost
 from gantry_ros.testing import wait_until
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow]

@@ -17,16 +17,18 @@ from geometry_msgs.msg import Twist  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import JointState, PointCloud2  # noqa: E402
 
-from gantry_deploy.bundle import write_bundle  # noqa: E402
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for  # noqa: E402
+from gantry_deploy.bundle.bundle import write_bundle  # noqa: E402
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
 from gantry_hardware.testing import check_backend  # noqa: E402
-from gantry_ros import car_commands, convert_car, topics  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
-from gantry_ros.ros_car import RosCar  # noqa: E402
-from gantry_ros.ros_robot import RosRobot  # noqa: E402
+from gantry_ros.convert import car as convert_car  # noqa: E402
+from gantry_ros.robots import car_commands  # noqa: E402
+from gantry_ros.robots.ros_car import RosCar  # noqa: E402
+from gantry_ros.robots.ros_robot import RosRobot  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 BMW = robot_spec("bmw_320i")

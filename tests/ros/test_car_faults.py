@@ -7,7 +7,7 @@ import pytest
 
 from gantry_bringup.description import LAUNCHES
 from gantry_hardware.errors import GantryError
-from gantry_ros.car_faults import WATCHED_S, Drill, drill_text
+from gantry_ros.simulated.car_faults import WATCHED_S, Drill, drill_text
 
 STEP_S = 0.01
 

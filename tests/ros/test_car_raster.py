@@ -13,19 +13,19 @@ pytestmark = [pytest.mark.ros]
 pytest.importorskip("rclpy")
 
 from gantry_bringup.description import find_launch  # noqa: E402
-from gantry_deploy.bev import bev_raster  # noqa: E402
-from gantry_deploy.bev_layout import BevLayout  # noqa: E402
-from gantry_deploy.observations import make_term  # noqa: E402
-from gantry_deploy.road_teller import road_options  # noqa: E402
-from gantry_deploy.road_view import RoadView, needs  # noqa: E402
-from gantry_deploy.surroundings import surroundings_row  # noqa: E402
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for  # noqa: E402
+from gantry_deploy.contract.bev_layout import BevLayout  # noqa: E402
+from gantry_deploy.observations.bev import bev_raster  # noqa: E402
+from gantry_deploy.observations.builder import make_term  # noqa: E402
+from gantry_deploy.observations.surroundings import surroundings_row  # noqa: E402
+from gantry_deploy.perception.road import RoadView, needs  # noqa: E402
+from gantry_deploy.perception.simulated_road import road_options  # noqa: E402
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
-from gantry_ros.road_publisher import RoadPublisher  # noqa: E402
-from gantry_ros.ros_car import RosCar  # noqa: E402
-from gantry_ros.ros_road import PARAMETERS, RosRoad  # noqa: E402
+from gantry_ros.robots.ros_car import RosCar  # noqa: E402
+from gantry_ros.robots.ros_road import PARAMETERS, RosRoad  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
+from gantry_ros.simulated.road_publisher import RoadPublisher  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 BMW = robot_spec("bmw_320i")

@@ -157,7 +157,7 @@ def test_a_launch_refuses_before_any_node_starts(write, capsys):
 @pytest.mark.parametrize("text", [*(section(name) for name in NAMES), NESTED, "", "# nothing yet\n"])
 def test_ros_gives_parameters_to_the_same_nodes(write, text):
     pytest.importorskip("rclpy")
-    from gantry_ros.host import NodeHost
+    from gantry_ros.runtime.host import NodeHost
 
     path = write(text)
     for namespace in ("", "/left", "/left/arm"):
@@ -187,7 +187,7 @@ def test_ros_gives_parameters_to_the_same_nodes(write, text):
 def test_ros_refuses_it_as_well(write, text):
     pytest.importorskip("rclpy")
     from gantry_hardware.errors import GantryError
-    from gantry_ros.host import NodeHost
+    from gantry_ros.runtime.host import NodeHost
 
     path = write(text)
     with pytest.raises(GantryError, match="ROS refuses the arguments"):

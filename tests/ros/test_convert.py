@@ -15,11 +15,11 @@ from geometry_msgs.msg import Twist, TwistStamped  # noqa: E402
 from rclpy.serialization import deserialize_message, serialize_message  # noqa: E402
 from sensor_msgs.msg import Imu, JointState  # noqa: E402
 
-from gantry_deploy.ros_messages import COMMAND_INTERFACES  # noqa: E402
-from gantry_deploy.testing import tiny_robot  # noqa: E402
+from gantry_deploy.recording.ros_messages import COMMAND_INTERFACES  # noqa: E402
+from gantry_deploy.testing.legs import tiny_robot  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.state import JointCommand, RobotState  # noqa: E402
-from gantry_ros import convert  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
 
 SPEC = tiny_robot()
 STAMP = Time(sec=3, nanosec=5)

@@ -17,12 +17,13 @@ from nav_msgs.msg import OccupancyGrid, Odometry, Path  # noqa: E402
 from sensor_msgs.msg import JointState, LaserScan, PointCloud2  # noqa: E402
 
 from gantry_deploy.errors import SurroundingsError  # noqa: E402
-from gantry_deploy.road_view import Route  # noqa: E402
-from gantry_deploy.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD, ROAD_BROKEN, ROAD_SOLID, VEHICLE  # noqa: E402
+from gantry_deploy.observations.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD, ROAD_BROKEN, ROAD_SOLID, VEHICLE  # noqa: E402
+from gantry_deploy.perception.road import Route  # noqa: E402
 from gantry_hardware.cars import car_spec  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
-from gantry_ros import car_commands, convert_car  # noqa: E402
-from gantry_ros.frames import SensorPose  # noqa: E402
+from gantry_ros.convert import car as convert_car  # noqa: E402
+from gantry_ros.robots import car_commands  # noqa: E402
+from gantry_ros.runtime.frames import SensorPose  # noqa: E402
 
 BMW = car_spec("bmw_320i")
 STAMP = Time(sec=12, nanosec=500_000_000)

@@ -16,13 +16,13 @@ import pytest
 pytestmark = [pytest.mark.ros, pytest.mark.timed, pytest.mark.slow]
 pytest.importorskip("rclpy")
 
-from gantry_deploy.bench_ros import measure_ros_loop  # noqa: E402
-from gantry_deploy.contract import CarrotSpec  # noqa: E402
-from gantry_deploy.explained import explained_windows  # noqa: E402
-from gantry_deploy.recording import read_recording  # noqa: E402
-from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle  # noqa: E402
+from gantry_deploy.benchmarks.ros import measure_ros_loop  # noqa: E402
+from gantry_deploy.contract.policy_contract import CarrotSpec  # noqa: E402
+from gantry_deploy.recording.explained import explained_windows  # noqa: E402
+from gantry_deploy.recording.reader import read_recording  # noqa: E402
+from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_ros.availability import child_environment  # noqa: E402
+from gantry_ros.runtime.availability import child_environment  # noqa: E402
 
 GO2 = robot_spec("go2")
 

@@ -11,8 +11,8 @@ pytest.importorskip("rclpy")
 
 from sensor_msgs.msg import JointState  # noqa: E402
 
-from gantry_ros.host import NodeHost  # noqa: E402
-from gantry_ros.policy_node import NEWCOMER_S  # noqa: E402
+from gantry_ros.nodes.policy_node import NEWCOMER_S  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 

@@ -15,13 +15,14 @@ from geometry_msgs.msg import PoseStamped  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
 
-from gantry_deploy.testing import tiny_robot  # noqa: E402
+from gantry_deploy.testing.legs import tiny_robot  # noqa: E402
 from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
 from gantry_mapping.frames import rotation_matrix  # noqa: E402
 from gantry_mapping.snapshot import MapSnapshot  # noqa: E402
-from gantry_ros import convert, convert_map  # noqa: E402
-from gantry_ros.frames import Frames, SensorPose  # noqa: E402
-from gantry_ros.map_inbox import MapInbox  # noqa: E402
+from gantry_ros.convert import map as convert_map  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
+from gantry_ros.robots.map_inbox import MapInbox  # noqa: E402
+from gantry_ros.runtime.frames import Frames, SensorPose  # noqa: E402
 
 JOINTS = convert.JointArrays(*(np.zeros(len(tiny_robot().joint_names)),) * 3, effort_measured=False)
 NOW = Time(sec=1000)

@@ -17,12 +17,12 @@ from geometry_msgs.msg import Twist, TwistStamped  # noqa: E402
 from std_msgs.msg import Empty  # noqa: E402
 
 from gantry_hardware.errors import GantryError  # noqa: E402
-from gantry_ros import host as host_module  # noqa: E402
-from gantry_ros import topics  # noqa: E402
-from gantry_ros.host import NodeHost, Parameter, bounds  # noqa: E402
-from gantry_ros.log_folder import VARIABLE, ensure_log_folder  # noqa: E402
+from gantry_ros.runtime import host as host_module  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost, Parameter, bounds  # noqa: E402
+from gantry_ros.runtime.log_folder import VARIABLE, ensure_log_folder  # noqa: E402
+from gantry_ros.runtime.waiting import REPEAT_S, WaitReason  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
-from gantry_ros.waiting import REPEAT_S, WaitReason  # noqa: E402
 
 SOURCES = Path(__file__).parents[2] / "ros_ws/src"
 
@@ -115,7 +115,7 @@ def test_a_whole_number_has_bounds_too(text, fine):
 
 
 def every_parameter():
-    from gantry_ros import drive_node, episode_node, mapping_node, policy_node, sim_car_node, sim_robot_node
+    from gantry_ros.nodes import drive_node, episode_node, mapping_node, policy_node, sim_car_node, sim_robot_node
 
     modules = (drive_node, episode_node, mapping_node, policy_node, sim_car_node, sim_robot_node)
     return [(module.NAME, parameter) for module in modules for parameter in module.PARAMETERS]
@@ -139,7 +139,10 @@ def test_a_name_that_is_none_leaves_no_context_behind(monkeypatch):
     assert [context.ok() for context in made] == [False]
 
 
-SAY = "import os; from gantry_ros.host import NodeHost; NodeHost('a').close(); print('log', os.environ['ROS_LOG_DIR'])"
+SAY = (
+    "import os; from gantry_ros.runtime.host import NodeHost; NodeHost('a').close(); "
+    "print('log', os.environ['ROS_LOG_DIR'])"
+)
 
 
 @pytest.mark.parametrize(

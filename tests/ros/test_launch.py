@@ -18,7 +18,7 @@ import yaml
 from gantry_bringup.description import LAUNCHES, SPLITS, NodeSpec, find_launch
 from gantry_bringup.processes import node_command
 from gantry_deploy.cli.main import main
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 
@@ -318,7 +318,7 @@ def test_every_configured_parameter_exists_with_that_type(path):
 
     for key, content in yaml.safe_load(path.read_text()).items():
         node = key.rpartition("/")[2]
-        known = {item.name: item.default for item in import_module(f"gantry_ros.{node}").PARAMETERS}
+        known = {item.name: item.default for item in import_module(f"gantry_ros.nodes.{node}").PARAMETERS}
         for name, value in content["ros__parameters"].items():
             assert name in known, f"{node}: {name}"
             assert type(value) is type(known[name]) or (isinstance(known[name], float) and type(value) is int)
@@ -329,7 +329,7 @@ def test_every_configured_parameter_exists_with_that_type(path):
 def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
     """Robot, policy and operator as `gantry launch` starts them, in a namespace, with configuration and DDS profile."""
     pytest.importorskip("rclpy")
-    from gantry_deploy.recording import read_recording
+    from gantry_deploy.recording.reader import read_recording
     from gantry_ros.testing import isolated_environment
 
     config = tmp_path / "config.yaml"
@@ -376,7 +376,7 @@ def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
     """Robot, camera, mapping, policy and operator as `gantry launch` starts them; the policy is its gait alone."""
     pytest.importorskip("rclpy")
     pytest.importorskip("mujoco")
-    from gantry_deploy.testing import map_contract_for, tiny_bundle
+    from gantry_deploy.testing.legs import map_contract_for, tiny_bundle
     from gantry_ros.testing import isolated_environment
     from gantry_sim.tasks.locomotion.robots import walker
 

@@ -137,7 +137,15 @@ def test_nodes_run_below_a_launcher_that_is_a_containers_first_process(package, 
 
 def test_a_node_whose_launcher_is_gone_does_not_begin():
     done = subprocess.run(
-        [sys.executable, "-m", "gantry_deploy.with_parent", "999999999", sys.executable, "-c", "print('begun')"],
+        [
+            sys.executable,
+            "-m",
+            "gantry_deploy.process.with_parent",
+            "999999999",
+            sys.executable,
+            "-c",
+            "print('begun')",
+        ],
         capture_output=True,
         text=True,
         timeout=600,

@@ -13,8 +13,8 @@ import yaml
 pytestmark = [pytest.mark.ros, pytest.mark.timed]
 pytest.importorskip("rclpy")
 
-from gantry_deploy.recording import read_recording  # noqa: E402
-from gantry_deploy.safety import Mode  # noqa: E402
+from gantry_deploy.control.safety import Mode  # noqa: E402
+from gantry_deploy.recording.reader import read_recording  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2  # noqa: E402
 
-from gantry_deploy.goals import Goal  # noqa: E402
-from gantry_deploy.testing import map_contract_for, tiny_bundle  # noqa: E402
+from gantry_deploy.control.goals import Goal  # noqa: E402
+from gantry_deploy.testing.legs import map_contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import RobotState  # noqa: E402
 from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
@@ -27,9 +27,11 @@ from gantry_mapping.elevation_map import ElevationMap  # noqa: E402
 from gantry_mapping.grid import WINDOW_SMALL  # noqa: E402
 from gantry_mapping.pipeline import MappingPipeline  # noqa: E402
 from gantry_mapping.snapshot import cfg_of, load_snapshot  # noqa: E402
-from gantry_ros import convert, convert_map, topics  # noqa: E402
-from gantry_ros.depth_publisher import CAMERA_FRAME  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.convert import map as convert_map  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
+from gantry_ros.simulated.depth_publisher import CAMERA_FRAME  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 GO2 = robot_spec("go2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gantry_hardware.errors import GantryError
-from gantry_ros.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
+from gantry_ros.nodes.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 
 
 def test_segments_follow_each_other_and_end():

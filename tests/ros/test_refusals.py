@@ -11,10 +11,10 @@ pytest.importorskip("rclpy")
 
 from sensor_msgs.msg import Imu, JointState  # noqa: E402
 
-from gantry_deploy.contract import CONTRACT_VERSION  # noqa: E402
-from gantry_deploy.testing import contract_for, tiny_bundle  # noqa: E402
+from gantry_deploy.contract.policy_contract import CONTRACT_VERSION  # noqa: E402
+from gantry_deploy.testing.legs import contract_for, tiny_bundle  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def changed_bundle(folder, kind):
 
 
 def write(folder, contract):
-    from gantry_deploy.bundle import write_bundle
-    from gantry_deploy.testing import golden_data, linear_model
+    from gantry_deploy.bundle.bundle import write_bundle
+    from gantry_deploy.testing.legs import golden_data, linear_model
 
     write_bundle(folder, contract=contract, model_bytes=linear_model(contract), golden=golden_data(contract))
 

@@ -81,7 +81,7 @@ def test_options_are_checked():
 
 
 def test_nothing_here_loads_torch_or_a_simulator():
-    nodes = ", ".join(f"gantry_ros.{name}" for name in EXECUTABLES)
+    nodes = ", ".join(f"gantry_ros.nodes.{name}" for name in EXECUTABLES)
     script = (
         f"import sys, {nodes}, gantry_ros.testing, gantry_bringup.launch_command, gantry_bringup.processes; "
         "print(sorted({'torch', 'mujoco', 'mjlab', 'rsl_rl', 'gantry_sim', 'gantry_policies'} & set(sys.modules)))"
@@ -119,7 +119,7 @@ def test_a_mistake_on_the_command_line_is_one_message_and_exit_code_2(arguments,
 
 def test_a_missing_ros_is_explained_and_so_is_a_leaked_guard(monkeypatch):
     from gantry_hardware.errors import GantryError
-    from gantry_ros import availability
+    from gantry_ros.runtime import availability
 
     monkeypatch.setitem(sys.modules, "rclpy", None)
     with pytest.raises(GantryError, match=r"constraints-ros\.txt"):
@@ -132,7 +132,7 @@ def test_a_missing_ros_is_explained_and_so_is_a_leaked_guard(monkeypatch):
 
 @pytest.mark.parametrize(("priority", "cpu"), [(0, 100_000), (100, -1)])
 def test_a_schedule_that_the_machine_does_not_have_is_refused(priority, cpu):
-    from gantry_deploy.realtime import prepare_thread
+    from gantry_deploy.process.realtime import prepare_thread
     from gantry_hardware.errors import GantryError
 
     with pytest.raises(GantryError, match=r"1 to 99|is not allowed here"):

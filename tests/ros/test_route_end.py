@@ -7,13 +7,13 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_deploy.loop import Controller  # noqa: E402
-from gantry_deploy.road_view import RoadView  # noqa: E402
-from gantry_deploy.runner import PolicyRunner  # noqa: E402
-from gantry_deploy.safety import Mode, SafetyMachine  # noqa: E402
-from gantry_deploy.testing_drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for  # noqa: E402
+from gantry_deploy.control.loop import Controller  # noqa: E402
+from gantry_deploy.control.safety import Mode, SafetyMachine  # noqa: E402
+from gantry_deploy.perception.road import RoadView  # noqa: E402
+from gantry_deploy.policy.runner import PolicyRunner  # noqa: E402
+from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_ros.ros_road import STANDS_M_S, RouteEnd  # noqa: E402
+from gantry_ros.robots.ros_road import STANDS_M_S, RouteEnd  # noqa: E402
 
 BMW = robot_spec("bmw_320i")
 CONTRACT = drive_contract_for(BMW)

@@ -23,11 +23,12 @@ from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
-from gantry_ros import convert, topics  # noqa: E402
-from gantry_ros.commanders import Commanders  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
+from gantry_ros.runtime.publishers import HOLD_S  # noqa: E402
+from gantry_ros.simulated.commanders import Commanders  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
-from gantry_ros.voices import HOLD_S  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 SPEC = robot_spec("go2")

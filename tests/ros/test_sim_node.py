@@ -13,8 +13,8 @@ pytest.importorskip("rclpy")
 
 from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
 from gantry_ros import __main__ as entries  # noqa: E402
-from gantry_ros import availability  # noqa: E402
-from gantry_ros.sim_node import run_node  # noqa: E402
+from gantry_ros.nodes.sim_node import run_node  # noqa: E402
+from gantry_ros.runtime import availability  # noqa: E402
 
 
 def loads(number, error=None):

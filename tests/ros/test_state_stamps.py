@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_ros.state_stamps import LATE_S, StateStamps  # noqa: E402
+from gantry_ros.robots.state_stamps import LATE_S, StateStamps  # noqa: E402
 
 PERIOD_S = 0.005
 

@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_deploy.transports import (  # noqa: E402
+from gantry_deploy.process.transports import (  # noqa: E402
     OF_THIS_MACHINE,
     PROFILE_VARIABLE,
     RANGE_VARIABLE,

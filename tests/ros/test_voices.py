@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_ros.voices import HOLD_S, QUIET_S, Voice  # noqa: E402
+from gantry_ros.runtime.publishers import HOLD_S, QUIET_S, Voice  # noqa: E402
 
 
 class Publisher:

@@ -10,8 +10,8 @@ pytest.importorskip("rclpy")
 from geometry_msgs.msg import TwistStamped  # noqa: E402
 from sensor_msgs.msg import JointState  # noqa: E402
 
-from gantry_ros import topics  # noqa: E402
-from gantry_ros.host import NodeHost  # noqa: E402
+from gantry_ros.runtime import topics  # noqa: E402
+from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gantry_sim.bench_sim import PARTS, bench_sim, format_bench
+from gantry_sim.benchmarks.sim import PARTS, bench_sim, format_bench
 
 
 def test_our_backend_alone():

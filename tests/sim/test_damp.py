@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.loop import Controller
-from gantry_deploy.safety import Event, Mode, SafetyMachine
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Event, Mode, SafetyMachine
 from gantry_hardware.robots import robot_spec
-from gantry_sim.mujoco_robot import MujocoRobot
+from gantry_sim.backends.mujoco_robot import MujocoRobot
 
 SINK_S = 6.0
 PERIOD_S = 0.02

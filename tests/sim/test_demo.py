@@ -13,23 +13,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gantry_deploy.check import Stage
+from gantry_deploy.bundle.locate import bundle_in
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import CommandSpec
-from gantry_deploy.domains import DOMAINS, free_domain
-from gantry_deploy.locate import bundle_in
-from gantry_deploy.loop import TickReport
-from gantry_deploy.metrics import tracking_scores
-from gantry_deploy.record import Recorder
-from gantry_deploy.rollout import RolloutConfig, RolloutResult
-from gantry_deploy.runner import PolicyStep
-from gantry_deploy.safety import Fault, FaultCode, Mode
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.contract.policy_contract import CommandSpec
+from gantry_deploy.control.loop import TickReport
+from gantry_deploy.control.safety import Fault, FaultCode, Mode
+from gantry_deploy.evaluation.gate import Stage
+from gantry_deploy.evaluation.metrics import tracking_scores
+from gantry_deploy.evaluation.rollout import RolloutConfig, RolloutResult
+from gantry_deploy.policy.runner import PolicyStep
+from gantry_deploy.process.domains import DOMAINS, free_domain
+from gantry_deploy.recording.recorder import Recorder
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros.profile import Segment as OperatorSegment
-from gantry_ros.profile import parse_profile
+from gantry_ros.nodes.profile import Segment as OperatorSegment
+from gantry_ros.nodes.profile import parse_profile
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.measured import measure
 from gantry_sim.demo.outcome import Gate, Outcome
@@ -321,7 +321,8 @@ def test_a_free_domain_is_one_that_nobody_listens_in():
 
 def test_two_processes_never_choose_the_same_domain():
     code = (
-        "from gantry_deploy.domains import free_domain\nprint(*[free_domain() for _ in range(20)], flush=True)\ninput()"
+        "from gantry_deploy.process.domains import free_domain\n"
+        "print(*[free_domain() for _ in range(20)], flush=True)\ninput()"
     )
     with contextlib.ExitStack() as stack:
         both = [

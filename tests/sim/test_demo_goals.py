@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import CarrotSpec
-from gantry_deploy.goals import Goal
-from gantry_deploy.loop import TickReport
-from gantry_deploy.perception import MapLimits, WindowCutter
-from gantry_deploy.record import Recorder
-from gantry_deploy.runner import PolicyStep
-from gantry_deploy.safety import Fault, FaultCode, Mode
-from gantry_deploy.testing import contract_for, map_contract_for, tiny_bundle
+from gantry_deploy.contract.policy_contract import CarrotSpec
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.loop import TickReport
+from gantry_deploy.control.safety import Fault, FaultCode, Mode
+from gantry_deploy.perception.maps import MapLimits, WindowCutter
+from gantry_deploy.policy.runner import PolicyStep
+from gantry_deploy.recording.recorder import Recorder
+from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.pipeline import MappingPipeline
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
-from gantry_sim.demo.goal_measured import gaze_of, measure_goal_walk, rerun_difference
-from gantry_sim.demo.goal_page import build_goal_page, goal_result, scores_of
-from gantry_sim.demo.goal_pipeline import (
+from gantry_sim.demo.goal.measured import gaze_of, measure_goal_walk, rerun_difference
+from gantry_sim.demo.goal.page import build_goal_page, goal_result, scores_of
+from gantry_sim.demo.goal.pipeline import (
     FLAT,
     HELD_OUT,
     Crossing,
@@ -35,11 +35,11 @@ from gantry_sim.demo.goal_pipeline import (
     in_words,
     resolve_terrain,
 )
-from gantry_sim.demo.goal_walk import goal_walk_in_process
+from gantry_sim.demo.goal.walk import goal_walk_in_process
 from gantry_sim.demo.walk import Walk
-from gantry_sim.gaze import map_columns
-from gantry_sim.motorised import ground_height_m, height_over_ground_m, robot_with_motors
+from gantry_sim.robots.actuated_scene import ground_height_m, height_over_ground_m, robot_with_motors
 from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.viewing.attention import map_columns
 
 GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)

@@ -8,7 +8,7 @@ import pytest
 
 SETTINGS = ("MUJOCO_GL", "PYOPENGL_PLATFORM")
 CODE = """
-import gantry_sim.mujoco_robot as m
+import gantry_sim.backends.mujoco_robot as m
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 robot = m.MujocoRobot(robot_spec("go2"), visuals=False)

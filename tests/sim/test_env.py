@@ -8,7 +8,7 @@ from mjlab.sensor import CameraSensorCfg
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.env import GantryEnv, GantryEnvCfg
+from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.physics.agreement import AGREEMENT_TASKS
 
 NUM_ENVS = 8

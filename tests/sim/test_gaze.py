@@ -9,23 +9,23 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
+from gantry_deploy.control.goals import Goal
 from gantry_deploy.errors import ContractError, PolicyError
-from gantry_deploy.goals import Goal
 from gantry_deploy.report import maps
-from gantry_deploy.report.gaze import GazeFilm
-from gantry_deploy.testing import contract_for, golden_data, map_contract_for, tiny_bundle
+from gantry_deploy.report.attention import GazeFilm
+from gantry_deploy.testing.legs import contract_for, golden_data, map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.pipeline import VARIANCE_RANGE_M2
-from gantry_policies.export import export_bundle
+from gantry_policies.common.export import export_bundle
+from gantry_policies.common.overview import overview_of
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.model import PerceptiveModel
-from gantry_policies.overview import overview_of
-from gantry_sim.gaze import GazeCfg, TrueMap, around_of, grid_of, ground_of, walk_with_gaze
-from gantry_sim.motorised import ground_height_m
-from gantry_sim.mujoco_robot import MujocoRobot
+from gantry_sim.backends.mujoco_robot import MujocoRobot
+from gantry_sim.robots.actuated_scene import ground_height_m
+from gantry_sim.viewing.attention import GazeCfg, TrueMap, around_of, grid_of, ground_of, walk_with_gaze
 
 GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.legs import Legs
-from gantry_sim.models import robot_model
+from gantry_deploy.footsteps.legs import Legs
+from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.goal.contract import goal_contract
 from gantry_sim.tasks.goal.rules.ground import Ground
 from gantry_sim.tasks.goal.rules.ways import Ways

@@ -8,22 +8,22 @@ import pytest
 import torch
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.gait import foot_phase
+from gantry_deploy.footsteps.gait import foot_phase
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import ConfigError
-from gantry_policies.teacher_guided import TeacherGuidedPPO
-from gantry_policies.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
+from gantry_policies.on_policy.teachers import TEACHER_GROUP
 from gantry_sim.cli.train import COMMAND as TRAIN
 from gantry_sim.cli.train import configure
-from gantry_sim.quiet import quietly
-from gantry_sim.run_folder import RunCfg, check_run, create_run, read_run
-from gantry_sim.sources import open_script
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.evaluation import walk_to_goals
 from gantry_sim.tasks.goal.rules.teacher import RULE_GUIDE, rule_guided_env
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.train import train
+from gantry_sim.training.policies import open_script
+from gantry_sim.training.run_config import RunCfg, check_run, create_run, read_run
+from gantry_sim.training.train import train
 
 ROUGH = GroundCfg(kinds=("rough",), levels=1, columns=1, tile_m=(8.0, 8.0), start_levels=1)
 

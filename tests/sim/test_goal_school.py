@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_sim.quiet import quietly
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.curriculum import GoalLevels
 from gantry_sim.tasks.goal.state import GoalState

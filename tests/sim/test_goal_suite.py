@@ -31,7 +31,7 @@ def test_the_table_shows_every_group_and_leaves_a_dash_where_nothing_was_tried()
 def test_a_suite_that_does_not_exist_is_answered_with_the_near_miss(tmp_path, capsys, monkeypatch):
     task = find_task("ame2-go2")
     source = type("Source", (), {"task": task, "env_cfg": task.preset("cpu").env, "trained_seed": 1, "policy": None})
-    monkeypatch.setattr("gantry_sim.sources.open_source", lambda path: source)
+    monkeypatch.setattr("gantry_sim.training.policies.open_source", lambda path: source)
     (tmp_path / "config.json").write_text('{"task": "ame2-go2"}')
     assert main(["eval", str(tmp_path), "--suite", "ame"]) == 2
     assert "Did you mean 'ame2'?" in capsys.readouterr().err

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.check import check_static
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.evaluation.gate import check_static
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_STEPS
-from gantry_sim.quiet import quietly
-from gantry_sim.run_folder import RunCfg, create_run
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal import rewards, terminations
 from gantry_sim.tasks.goal.cfg import GoalCfg, GroundCfg, RandomizeCfg, weights_of
 from gantry_sim.tasks.goal.command import in_cone, pick
@@ -28,7 +27,8 @@ from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.catalogue import TESTS, HeldOutTerrainError
 from gantry_sim.terrains.grid import assert_trainable
 from gantry_sim.terrains.tile import MAP_GROUPS
-from gantry_sim.train import build_runner, export_run
+from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.train import build_runner, export_run
 
 NAMES = ("ame2-go2", "ame2-g1")
 SMALL = GroundCfg(kinds=("boxes", "gap"), levels=2, columns=3, tile_m=(8.0, 8.0), start_levels=1)

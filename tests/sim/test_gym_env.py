@@ -18,10 +18,10 @@ from gymnasium import spaces  # noqa: E402
 
 from gantry_hardware.errors import GantryError, UnknownNameError  # noqa: E402
 from gantry_hardware.structured import from_plain, set_field  # noqa: E402
-from gantry_policies.offpolicy.config import CriticCfg  # noqa: E402
-from gantry_policies.offpolicy.evaluation import evaluate  # noqa: E402
-from gantry_policies.offpolicy.presets import sac  # noqa: E402
-from gantry_policies.offpolicy.training import Trainer  # noqa: E402
+from gantry_policies.off_policy.config import CriticCfg  # noqa: E402
+from gantry_policies.off_policy.evaluation import evaluate  # noqa: E402
+from gantry_policies.off_policy.presets import sac  # noqa: E402
+from gantry_policies.off_policy.training import Trainer  # noqa: E402
 from gantry_sim.gym.cfg import GymCfg  # noqa: E402
 from gantry_sim.gym.env import GymStepEnv  # noqa: E402
 from gantry_sim.gym.layout import GymEnvError, action_layout, observation_layout, resized  # noqa: E402

@@ -170,7 +170,7 @@ def test_sensors_that_cannot_be_looked_up_are_cast_and_say_so():
     from mjlab.sensor import GridPatternCfg, ObjRef, RayCastSensorCfg
     from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
-    from gantry_sim.env import GantryEnv
+    from gantry_sim.envs.manager_env import GantryEnv
 
     cfg = unitree_go1_flat_env_cfg()
     trunk = ObjRef(type="body", name="trunk", entity="robot")

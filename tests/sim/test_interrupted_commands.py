@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 
 SEED = 30

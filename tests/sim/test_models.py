@@ -7,7 +7,8 @@ import pytest
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.models import (
+from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
+from gantry_sim.robots.models import (
     actuated_joint_names,
     base_body,
     foot_geoms,
@@ -16,7 +17,6 @@ from gantry_sim.models import (
     robot_model,
     scene_model,
 )
-from gantry_sim.motorised import SceneIndex, robot_with_motors
 
 ROBOTS = ("go1", "go2", "g1")
 
@@ -135,7 +135,8 @@ def test_an_unknown_model_is_answered_with_the_near_miss():
 
 def test_finding_a_model_imports_neither_mjlab_nor_torch():
     code = (
-        "import sys, gantry_sim.mujoco_robot, gantry_sim.models as m; m.robot_model('go1', visuals=False);"
+        "import sys, gantry_sim.backends.mujoco_robot, gantry_sim.robots.models as m\n"
+        "m.robot_model('go1', visuals=False)\n"
         "print([k for k in ('mjlab', 'torch', 'warp') if k in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_hardware.testing import check_backend
-from gantry_sim.motorised import rotate_into_base
-from gantry_sim.mujoco_robot import MujocoRobot
+from gantry_sim.backends.mujoco_robot import MujocoRobot
+from gantry_sim.robots.actuated_scene import rotate_into_base
 
 GO2 = robot_spec("go2")
 DT_S = 0.002
@@ -385,7 +385,7 @@ def test_pictures_follow_the_robot_over_the_floor():
 
 def test_pictures_can_be_had_whoever_imported_mujoco_first():
     code = (
-        "import mujoco, gantry_sim.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
+        "import mujoco, gantry_sim.backends.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
         "r = m.MujocoRobot(robot_spec('go2')); print(r.render(64, 36).std() > 10.0); r.close()"
     )
     surroundings = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
@@ -396,7 +396,7 @@ def test_pictures_can_be_had_whoever_imported_mujoco_first():
 
 def test_without_a_way_to_draw_only_pictures_are_refused():
     code = (
-        "import gantry_sim.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
+        "import gantry_sim.backends.mujoco_robot as m; from gantry_hardware.robots import robot_spec;"
         "from gantry_hardware.errors import GantryError\n"
         "r = m.MujocoRobot(robot_spec('go2')); r.sleep_until(0.1)\n"
         "try: r.render(64, 36)\n"

@@ -12,7 +12,7 @@ import pytest
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import go2
 from gantry_hardware.spec import JointSpec, RobotSpec
-from gantry_sim import model_conventions
+from gantry_sim.robots import model_conventions
 from gantry_sim.tasks.locomotion import derived
 from gantry_sim.tasks.locomotion.robots import walker
 
@@ -101,7 +101,7 @@ def installed(package, monkeypatch):
 
 
 def test_the_model_meets_the_conventions(installed):
-    from gantry_sim.models import model_names, robot_model
+    from gantry_sim.robots.models import model_names, robot_model
 
     assert "mydog" in model_names()
     model = robot_model("mydog", visuals=False)
@@ -117,7 +117,7 @@ def test_the_model_meets_the_conventions(installed):
 
 def test_the_derived_gait_lifts_and_strides_along_the_axes(installed):
     """Moving the joints by what the gait says moves the foot straight up, forward and to the left."""
-    from gantry_sim.models import robot_model
+    from gantry_sim.robots.models import robot_model
 
     body = walker("mydog")
     gait, spec = body.gait, body.spec
@@ -177,7 +177,7 @@ def test_it_stands_in_mujoco(installed):
 
 def test_what_does_not_fit_is_refused(installed, tmp_path):
     from gantry_hardware.robots import robot_spec
-    from gantry_sim.models import model_file
+    from gantry_sim.robots.models import model_file
 
     with pytest.raises(GantryError, match="registers 'other', and its RobotSpec is 'mydog'"):
         robot_spec("other")

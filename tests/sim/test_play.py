@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import CommandSpec
-from gantry_deploy.safety import Mode
-from gantry_deploy.testing import contract_for, tiny_bundle
+from gantry_deploy.contract.policy_contract import CommandSpec
+from gantry_deploy.control.safety import Mode
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.play import BACK_KEYS, STOP_KEYS, Keyboard, LiveWalk
-from gantry_sim.replay import Poses, film, frame_times
+from gantry_sim.viewing.play import BACK_KEYS, STOP_KEYS, Keyboard, LiveWalk
+from gantry_sim.viewing.replay import Poses, film, frame_times
 
 GO2 = robot_spec("go2")
 UP, LEFT, RIGHT = 265, 263, 262
@@ -159,7 +159,7 @@ def test_a_machine_that_cannot_draw_is_told_so_in_one_message(tmp_path):
     code = """
 import numpy as np
 from gantry_hardware.robots import robot_spec
-from gantry_sim.replay import Poses, film
+from gantry_sim.viewing.replay import Poses, film
 row = np.zeros((2, 3))
 poses = Poses(np.arange(2.0), row, np.tile([1.0, 0, 0, 0], (2, 1)), np.zeros((2, 12)), row, row)
 from gantry_hardware.errors import GantryError

@@ -6,18 +6,18 @@ import mujoco
 import numpy as np
 import pytest
 
-from gantry_deploy.goal_rollout import draw_goal, run_goal_episodes
-from gantry_deploy.perception import MapLimits, OwnMap, default_cfg
-from gantry_deploy.rollout import RolloutConfig
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import map_contract_for, tiny_bundle
+from gantry_deploy.evaluation.goal_rollout import draw_goal, run_goal_episodes
+from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.perception.maps import MapLimits, OwnMap, default_cfg
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.camera import FORWARD_QUAT_WXYZ, REALSENSE_LIKE, DepthCamera
 from gantry_mapping.frames import base_to_base_yaw
-from gantry_sim.motorised import ground_height_m
-from gantry_sim.mujoco_robot import MujocoRobot
-from gantry_sim.robot_camera import SEEN_GROUPS, DepthNoise, DepthRays, DepthSensor
+from gantry_sim.backends.mujoco_robot import MujocoRobot
+from gantry_sim.robots.actuated_scene import ground_height_m
+from gantry_sim.robots.depth_camera import SEEN_GROUPS, DepthNoise, DepthRays, DepthSensor
 
 GO2 = robot_spec("go2")
 LEVEL = np.array([1.0, 0.0, 0.0, 0.0])

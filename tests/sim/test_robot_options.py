@@ -5,8 +5,8 @@ import pytest
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.driving.road_robot import RoadRobot
-from gantry_sim.mujoco_robot import MujocoRobot
+from gantry_sim.backends.mujoco_robot import MujocoRobot
+from gantry_sim.backends.road_robot import RoadRobot
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e308, 1e308])

@@ -12,17 +12,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle, update_card, write_bundle
+from gantry_deploy.bundle.bundle import load_bundle, update_card, write_bundle
 from gantry_deploy.cli import main as cli
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import CheckpointError
-from gantry_sim import run_files
+from gantry_policies.common.checkpoint import CheckpointError
 from gantry_sim.cli.common import steps
-from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
-from gantry_sim.sources import open_source
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.train import build_runner, open_run, train
+from gantry_sim.training import run_files
+from gantry_sim.training.policies import open_source
+from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, hold_run, read_run
+from gantry_sim.training.train import build_runner, open_run, train
 
 GO2 = "velocity-flat-go2"
 SMALL = (

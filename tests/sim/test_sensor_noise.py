@@ -8,7 +8,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.sensor_noise import SensorNoise
+from gantry_sim.robots.sensor_noise import SensorNoise
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 
 CODE = """
 import hashlib, os, tempfile
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.locate import find_bundle
-from gantry_sim.sources import trained_env
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import find_bundle
+from gantry_sim.training.policies import trained_env
 from gantry_sim.tasks.registry import find_task
 
 bundle = load_bundle(find_bundle("pretrained:ame2-go2-student"))

@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.check import check_static
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli import main as cli
+from gantry_deploy.evaluation.gate import check_static
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_mapping.grid import WINDOW_FULL, WINDOW_STEPS
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.mapper import OnnxMapper
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_policies.checkpoint import list_checkpoints, load_newest
-from gantry_policies.teacher_guided import TeacherGuidedPPO
-from gantry_sim.guided import copy_teacher, load_teacher
-from gantry_sim.quiet import quietly
-from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, read_run
-from gantry_sim.sources import open_source
+from gantry_policies.common.checkpoint import list_checkpoints, load_newest
+from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.mapping import NO_DRIFT, StudentMap, StudentMapCfg, mapper_path, mapping_cfg
 from gantry_sim.tasks.goal.observations import CLEAN_VARIANCE_M2, uncertainty
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.rasters import TerrainRasters
-from gantry_sim.train import build_runner, export_run, open_run, train
+from gantry_sim.training.policies import open_source
+from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.training.teachers import copy_teacher, load_teacher
+from gantry_sim.training.train import build_runner, export_run, open_run, train
 
 SMALL = GroundCfg(kinds=("boxes", "gap"), levels=2, columns=3, tile_m=(8.0, 8.0), start_levels=1)
 HEIGHT_M = 0.3

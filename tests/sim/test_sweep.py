@@ -7,8 +7,8 @@ import pytest
 
 from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError
-from gantry_sim.sweep import SCORED, TRAINED, SweepCfg, collect, hold_plan, planned_runs, scores_of
-from gantry_sim.sweep_report import sweep_lines, sweep_page
+from gantry_sim.benchmarks.sweep import SCORED, TRAINED, SweepCfg, collect, hold_plan, planned_runs, scores_of
+from gantry_sim.benchmarks.sweep_report import sweep_lines, sweep_page
 
 TWO = SweepCfg("ame2-go2", (("learner.network", ("ame2", "mlp")), ("learner.gamma", ("0.9", "0.99"))), (1, 2), ("a=b",))
 

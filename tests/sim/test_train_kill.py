@@ -12,7 +12,7 @@ import time
 import pytest
 
 from gantry_deploy.cli import main as cli
-from gantry_policies.checkpoint import list_checkpoints, load_checkpoint, load_newest
+from gantry_policies.common.checkpoint import list_checkpoints, load_checkpoint, load_newest
 
 ITERATIONS, ENVS, STEPS = 40, 64, 8
 CONFIG = {
@@ -31,7 +31,7 @@ PATIENCE_S = 120.0
 # Processes that are forked from one that has imported the simulator: importing it anew in each would take most of the
 # time of these tests.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["gantry_sim.train", "gantry_sim.tasks.locomotion.presets"])
+FORKS.set_forkserver_preload(["gantry_sim.training.train", "gantry_sim.tasks.locomotion.presets"])
 
 
 def run_command(words, log):

@@ -13,14 +13,14 @@ import pytest
 import gantry_hardware
 from gantry_hardware.description import BASE_LINK, quat_product, robot_description, rotated
 from gantry_hardware.robots import robot_spec
-from gantry_sim.models import base_body, model_names, robot_model
-from gantry_sim.urdf import urdf_of
+from gantry_sim.robots.models import base_body, model_names, robot_model
+from gantry_sim.robots.urdf import urdf_of
 
 
 @pytest.mark.parametrize("name", model_names())
 def test_the_shipped_description_is_that_of_the_model(name):
     shipped = Path(gantry_hardware.__path__[0]) / "descriptions" / f"{name}.urdf"
-    assert shipped.read_text() == urdf_of(name), "python -m gantry_sim.urdf writes them anew"
+    assert shipped.read_text() == urdf_of(name), "python -m gantry_sim.robots.urdf writes them anew"
 
 
 def poses(name, joint_pos):

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.observations import ObservationBuilder, Signals
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import tiny_bundle
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import tiny_bundle
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.evaluate import evaluate_policy
-from gantry_sim.quiet import quietly
+from gantry_sim.envs.rsl_rl import GantryVecEnv
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, SensorNoiseCfg
 from gantry_sim.tasks.registry import find_task, task_names
-from gantry_sim.vec_env import GantryVecEnv
+from gantry_sim.training.evaluate import evaluate_policy
 
 GO2 = "velocity-flat-go2"
 

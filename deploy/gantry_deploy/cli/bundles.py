@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_deploy.locate import WHERE, find_bundle
+from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_hardware.errors import GantryError
 
 if TYPE_CHECKING:
-    from gantry_deploy.bundle import Bundle
+    from gantry_deploy.bundle.bundle import Bundle
 
 KEY_BYTES = 32
 """Length of a raw Ed25519 public key."""
@@ -35,7 +35,7 @@ def open_bundle(args: argparse.Namespace) -> Bundle:
     """
     path = find_bundle(args.bundle)  # A mistyped name is answered before anything else is loaded.
     key = None if args.public_key is None else read_public_key(args.public_key)
-    from gantry_deploy.bundle import load_bundle
+    from gantry_deploy.bundle.bundle import load_bundle
 
     return load_bundle(path, public_key=key)
 

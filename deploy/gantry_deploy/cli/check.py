@@ -8,19 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from gantry_deploy.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
-from gantry_deploy.bundle import Bundle, load_bundle, update_card
-from gantry_deploy.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode, CarRolloutResult
-from gantry_deploy.check import (
-    AnyResult,
-    Report,
-    Stage,
-    check_static,
-    judge_rollout,
-    make_card,
-    make_report,
-    run_rollout,
-)
+from gantry_deploy.bundle.bundle import Bundle, load_bundle, update_card
+from gantry_deploy.bundle.locate import find_bundle, is_pretrained
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
     UsageError,
@@ -32,12 +21,23 @@ from gantry_deploy.cli.command import (
     parse_key_value,
     seed_number,
 )
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.goal_rollout import GoalEpisode
-from gantry_deploy.locate import find_bundle, is_pretrained
-from gantry_deploy.road_teller import ROAD
-from gantry_deploy.rollout import DRAWN_OPTIONS, ROLLOUT_RANGES, Episode, RolloutConfig
-from gantry_deploy.runner import PolicyRunner
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.evaluation.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
+from gantry_deploy.evaluation.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode, CarRolloutResult
+from gantry_deploy.evaluation.gate import (
+    AnyResult,
+    Report,
+    Stage,
+    check_static,
+    judge_rollout,
+    make_card,
+    make_report,
+    run_rollout,
+)
+from gantry_deploy.evaluation.goal_rollout import GoalEpisode
+from gantry_deploy.evaluation.rollout import DRAWN_OPTIONS, ROLLOUT_RANGES, Episode, RolloutConfig
+from gantry_deploy.perception.simulated_road import ROAD
+from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.bounds import finite
 from gantry_hardware.errors import GantryError

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-from gantry_deploy.interrupts import interrupt_on_terminate
+from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json

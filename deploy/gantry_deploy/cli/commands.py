@@ -55,8 +55,8 @@ RUN = Command(
 RUNTIME = Command(
     name="runtime",
     help="cost of one policy step, and how evenly the control loop ticks",
-    add_arguments=later("gantry_deploy.bench_runtime:add_arguments"),
-    run=later("gantry_deploy.bench_runtime:run"),
+    add_arguments=later("gantry_deploy.benchmarks.runtime:add_arguments"),
+    run=later("gantry_deploy.benchmarks.runtime:run"),
     description=(
         "Time observing, inferring and judging, then run the control loop in real time on simulated robots that hang "
         "in the air: in this process, and as two ROS 2 nodes."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gantry_deploy.bundle.locate import near_miss
 from gantry_deploy.cli.command import (
     Command,
     UsageError,
@@ -22,7 +23,6 @@ from gantry_deploy.cli.command import (
 )
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
-from gantry_deploy.locate import near_miss
 from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -170,8 +170,8 @@ def _print_info(dataset: Dataset, result: dict[str, Any]) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from gantry_deploy.dataset.check import check_dataset, has_checksums, repair_dataset
-    from gantry_deploy.dataset.checksums import accept_changes
+    from gantry_deploy.dataset.checks.check import check_dataset, has_checksums, repair_dataset
+    from gantry_deploy.dataset.storage.checksums import accept_changes
 
     if args.accept_changes:
         accept_changes(args.folder)
@@ -237,11 +237,11 @@ def _show(dataset: Dataset, episode: int, key: str) -> dict[str, Any]:
 
 def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     """Send the episode's actions to a robot."""
-    from gantry_deploy.dataset.checksums import require_checksums
     from gantry_deploy.dataset.motion import motion_of
     from gantry_deploy.dataset.notes import read_notes
     from gantry_deploy.dataset.replay import replay_episode
-    from gantry_deploy.interrupts import interrupt_on_terminate
+    from gantry_deploy.dataset.storage.checksums import require_checksums
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
 
     backend = choose("robot backend", args.backend, backend_names())
     name = args.robot or dataset.robot_type

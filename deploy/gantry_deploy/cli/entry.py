@@ -6,8 +6,8 @@ import atexit
 import os
 import sys
 
-from gantry_deploy.interrupts import EXIT_INTERRUPTED, end_on_interrupt, ignore_interrupts, leave
-from gantry_deploy.transports import use_udp
+from gantry_deploy.process.interrupts import EXIT_INTERRUPTED, end_on_interrupt, ignore_interrupts, leave
+from gantry_deploy.process.transports import use_udp
 
 
 def main() -> int:

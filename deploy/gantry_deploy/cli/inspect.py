@@ -11,11 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gantry_deploy.bundle import Bundle
+from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import add_json_option
-from gantry_deploy.contract import BODY_POSE, PolicyContract
-from gantry_deploy.contract_parts import Acceptance
+from gantry_deploy.contract.parts import Acceptance
+from gantry_deploy.contract.policy_contract import BODY_POSE, PolicyContract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.text import LINE_LIMIT, NAME_LIMIT, printable
@@ -104,7 +104,7 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
 def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
     """What a card's record of a check says that means nothing for the policy, with dotted names: thresholds that nobody
     asks for, and what differs between episodes of robots with legs where a car drives or an arm reaches."""
-    from gantry_deploy.check import CARD_KEY
+    from gantry_deploy.evaluation.gate import CARD_KEY
 
     goals = contract.drive is not None or contract.arm is not None or contract.command.kind == BODY_POSE
     rows = [f"acceptance.{item.name}" for item in fields(Acceptance) if (item.name == SUCCESS) != goals]

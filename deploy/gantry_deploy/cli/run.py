@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.arm_rollout import WORKBENCH, TaskRobot, workbench_options
-from gantry_deploy.bundle import Bundle
+from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.bundle.locate import near_miss
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import (
     UsageError,
@@ -24,18 +24,18 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.cli.session import WalkSession
-from gantry_deploy.contract import BODY_POSE, OBJECT_GOAL, PolicyContract
-from gantry_deploy.goals import Goal
-from gantry_deploy.interrupts import interrupt_on_terminate
-from gantry_deploy.locate import near_miss
-from gantry_deploy.loop import Controller
-from gantry_deploy.perception import make_map_source, map_values
-from gantry_deploy.pictures import watch_scene
-from gantry_deploy.road_teller import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
-from gantry_deploy.rollout import perception_options
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import SafetyMachine
-from gantry_deploy.safety_config import safety_config
+from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import SafetyMachine
+from gantry_deploy.control.safety_config import safety_config
+from gantry_deploy.evaluation.arm_rollout import WORKBENCH, TaskRobot, workbench_options
+from gantry_deploy.evaluation.rollout import perception_options
+from gantry_deploy.perception.images import watch_scene
+from gantry_deploy.perception.maps import make_map_source, map_values
+from gantry_deploy.perception.simulated_road import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.bounds import finite
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         stack.callback(robot.close)
         recorder = None
         if args.record is not None:
-            from gantry_deploy.record import Recorder  # Only a recording needs the MCAP packages.
+            from gantry_deploy.recording.recorder import Recorder  # Only a recording needs the MCAP packages.
 
             # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
             patient = not getattr(robot, "realtime", True)

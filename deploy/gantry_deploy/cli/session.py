@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.loop import Controller, TickReport
+from gantry_deploy.control.safety import Event, Mode
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.goals import Goal
-from gantry_deploy.loop import Controller, TickReport
-from gantry_deploy.safety import Event, Mode
 from gantry_hardware.errors import RobotError
 from gantry_hardware.state import RobotState
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.arm import ArmDecoder
+from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.dataset.features import ACTION, JOINT_POSITION_TARGET, STATE, Feature
 from gantry_deploy.dataset.notes import NOTES, read_notes, recorded_contract
 from gantry_deploy.dataset.physical import (

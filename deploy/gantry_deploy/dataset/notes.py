@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.dataset.features import Feature
-from gantry_deploy.dataset.layout import read_json
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
+from gantry_deploy.dataset.storage.layout import read_json
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.json_file import as_plain
 from gantry_hardware.text import plain_text

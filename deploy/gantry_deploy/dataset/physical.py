@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.arm_spec import BODY_TARGET
-from gantry_deploy.contract import ObservationTerm, PolicyContract
+from gantry_deploy.contract.arm_spec import BODY_TARGET
+from gantry_deploy.contract.policy_contract import ObservationTerm, PolicyContract
 from gantry_deploy.dataset.features import (
     ACTION,
     ENVIRONMENT_STATE,

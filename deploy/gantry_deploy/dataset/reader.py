@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gantry_deploy.dataset import stats as statistics
-from gantry_deploy.dataset.columns import column_values
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, DONE, SUCCESS, TRUNCATED, Feature
-from gantry_deploy.dataset.layout import (
+from gantry_deploy.dataset.storage.columns import column_values
+from gantry_deploy.dataset.storage.layout import (
     EPISODES,
     INFO,
     STATS,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.dataset.checksums import require_checksums
 from gantry_deploy.dataset.features import ACTION
 from gantry_deploy.dataset.motion import motion_of
 from gantry_deploy.dataset.reader import Dataset
+from gantry_deploy.dataset.storage.checksums import require_checksums
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import RobotError
 from gantry_hardware.state import JointCommand, RobotState

@@ -17,14 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from gantry_deploy.dataset import stats as statistics
-from gantry_deploy.dataset.checksums import CHECKSUMS, Checksums
-from gantry_deploy.dataset.columns import data_table
-from gantry_deploy.dataset.episode_buffer import EpisodeBuffer, FinishedEpisode
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature, check_features
-from gantry_deploy.dataset.layout import EPISODES_PATH, INFO, STATS, TASKS, EpisodeRow, Info, json_bytes, task_table
 from gantry_deploy.dataset.notes import CARD, NOTES
-from gantry_deploy.dataset.resume import Tails, check_same, load_tails
-from gantry_deploy.dataset.storage import (
+from gantry_deploy.dataset.storage.checksums import CHECKSUMS, Checksums
+from gantry_deploy.dataset.storage.columns import data_table
+from gantry_deploy.dataset.storage.episode_buffer import EpisodeBuffer, FinishedEpisode
+from gantry_deploy.dataset.storage.files import (
     TEMPORARY,
     FolderLock,
     interrupts_later,
@@ -32,7 +30,18 @@ from gantry_deploy.dataset.storage import (
     remove_leftovers,
     replace_files,
 )
-from gantry_deploy.dataset.tails import TableTail, VideoPlan, VideoTail, plan_videos
+from gantry_deploy.dataset.storage.layout import (
+    EPISODES_PATH,
+    INFO,
+    STATS,
+    TASKS,
+    EpisodeRow,
+    Info,
+    json_bytes,
+    task_table,
+)
+from gantry_deploy.dataset.storage.resume import Tails, check_same, load_tails
+from gantry_deploy.dataset.storage.tails import TableTail, VideoPlan, VideoTail, plan_videos
 from gantry_deploy.dataset.video import VideoCodec, VideoEncoder, video_facts
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.text import plain_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gantry_deploy.metrics import GOAL_HEADING_RAD, GOAL_POS_M
+from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report.html import Report
 from gantry_hardware.errors import GantryError
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_deploy.dataset.checksums import require_checksums
 from gantry_deploy.dataset.features import ACTION, IMAGES
 from gantry_deploy.dataset.features import STATE as STATE_FEATURE
 from gantry_deploy.dataset.reader import Dataset
+from gantry_deploy.dataset.storage.checksums import require_checksums
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.offpolicy.env import IMAGE_PREFIX, STATE, Observation
+from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Policies that plan chunks as bundles: stateless graphs, compared number by number before anything is written.
 
-The queue of a plan stays outside of the graphs, in the runtime (:mod:`gantry_deploy.chunked`). A residual on top of a
+The queue of a plan stays outside of the graphs, in the runtime (``policy.chunked``). A residual on top of a
 cloned base is a second graph, which takes the base's action of the step as an input.
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gantry_deploy.action_queue import ActionQueue
-from gantry_deploy.bundle import write_bundle
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.bundle.bundle import write_bundle
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
-from gantry_deploy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
-from gantry_policies.export import BASE_ROLE, MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
+from gantry_deploy.policy.action_queue import ActionQueue
+from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
+from gantry_policies.common.export import BASE_ROLE, MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
 from gantry_policies.imitation.policy import BcPolicy
-from gantry_policies.offpolicy.env import STATE
+from gantry_policies.off_policy.env import STATE
 
 MIN_IMAGES = 50
 """Fewest recorded observations that an export of a policy with cameras compares."""
@@ -46,7 +46,7 @@ def export_chunks(
         policy: Plans; as trained, since the residual learned on exactly this one.
         contract: What it was trained with; its ``chunk`` says how much of a plan is executed. With a residual the
             base's hash is filled in.
-        golden: Recorded steps as :mod:`gantry_deploy.golden` describes them, at least 1000, or 50 with cameras.
+        golden: Recorded steps as :mod:`gantry_deploy.policy.golden` describes them, at least 1000, or 50 with cameras.
             ``action`` and ``base_action`` are computed here.
         folder: Where to write.
         residual: Module ``(observations by key (1, ...), base_action (1, n)) -> (1, n)``, scalers, sum and limits

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
-from gantry_policies.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
+from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
 from gantry_policies.imitation.networks import ChunkTransformer, make_network
-from gantry_policies.offpolicy.bases import ChunkedBase
-from gantry_policies.offpolicy.env import STATE, Observation
-from gantry_policies.offpolicy.scalers import StateScaler
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.env import STATE, Observation
+from gantry_policies.off_policy.scalers import StateScaler
 
 POLICIES = "policies"
 """Folder of a run's policies, ``policy_<step>.pt``."""
@@ -178,7 +178,7 @@ def _intact(known: dict[int, Path]) -> tuple[Path, dict[str, Any]]:
 
 
 class Planner:
-    """Plans chunks for :class:`~gantry_policies.offpolicy.bases.ChunkedBase` with a frozen policy.
+    """Plans chunks for :class:`~gantry_policies.off_policy.bases.ChunkedBase` with a frozen policy.
 
     Args:
         policy: Is moved to the device and set to evaluation mode.

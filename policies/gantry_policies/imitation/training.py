@@ -17,20 +17,20 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain, parse_json
 from gantry_hardware.one_process import require_one_process
-from gantry_policies.checkpoint import (
+from gantry_policies.common.checkpoint import (
     CheckpointError,
     load_newest,
     save_checkpoint,
     set_aside_newer,
 )
+from gantry_policies.common.metrics_log import MetricsLog
+from gantry_policies.common.rescue import all_finite, saving_on_error
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks, Shuffle
 from gantry_policies.imitation.policy import BcPolicy, make_base, save_policy
-from gantry_policies.offpolicy.augment import shifted
-from gantry_policies.offpolicy.env import STATE, StepEnv
-from gantry_policies.offpolicy.evaluation import Evaluation, StoppedError, evaluate
-from gantry_policies.offpolicy.metrics_log import MetricsLog
-from gantry_policies.rescue import all_finite, saving_on_error
+from gantry_policies.off_policy.augment import shifted
+from gantry_policies.off_policy.env import STATE, StepEnv
+from gantry_policies.off_policy.evaluation import Evaluation, StoppedError, evaluate
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.contract import MapWindow, PolicyContract
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 MAP_TERM = "elevation_map"

@@ -43,9 +43,9 @@ def evaluate(args: argparse.Namespace, path: Path | None) -> int:
         choose("manipulation task", str(args.source), arm_task_names())
         if not 0.0 <= args.expert <= 1.0:
             raise UsageError(f"--expert is {args.expert:g}, expected a badness from 0 to 1.")
-    from gantry_sim.arm.scores import score_lines, score_source, verdicts
-    from gantry_sim.arm.sources import expert_source, open_arm_source
-    from gantry_sim.run_files import EVALUATION_SEED
+    from gantry_sim.training.arm.evaluate import score_lines, score_source, verdicts
+    from gantry_sim.training.arm.policies import expert_source, open_arm_source
+    from gantry_sim.training.run_files import EVALUATION_SEED
 
     seed = EVALUATION_SEED if args.seed is None else args.seed
     source = expert_source(str(args.source), args.expert, seed) if path is None else open_arm_source(path)

@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import UsageError, counted
-from gantry_deploy.locate import find_run, near_miss
 from gantry_sim.cli.common import ProgressBar, bar, clock
 from gantry_sim.cli.way_back import log_scores, way_back
-from gantry_sim.run_place import RunError, require_fresh
+from gantry_sim.training.run_validation import RunError, require_fresh
 
 if TYPE_CHECKING:
-    from gantry_sim.arm.demos import DemoSet
-    from gantry_sim.arm.run_cfg import ArmRun
-    from gantry_sim.arm.training import ArmProgress
+    from gantry_sim.training.arm.demos import DemoSet
+    from gantry_sim.training.arm.run_config import ArmRun
+    from gantry_sim.training.arm.train import ArmProgress
 
 STEPS_FIELDS = ("bc.steps", "train.total_steps")
 """Fields of a preset that ``--steps`` sets."""
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def configure(args: argparse.Namespace) -> tuple[ArmRun, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     _check(args)
-    from gantry_sim.arm.run_cfg import read_arm_run
+    from gantry_sim.training.arm.run_config import read_arm_run
 
     if args.resume is not None:
         return read_arm_run(args.resume), args.resume, True
@@ -65,9 +65,9 @@ def _check(args: argparse.Namespace) -> None:
 
 def _begin(args: argparse.Namespace) -> tuple[ArmRun, Path]:
     """Make a new run with its own copies of what it learns from."""
-    from gantry_sim.arm.bases import copy_base
-    from gantry_sim.arm.run_cfg import create_arm_run, read_arm_run
-    from gantry_sim.arm.training import require_room
+    from gantry_sim.training.arm.bases import copy_base
+    from gantry_sim.training.arm.run_config import create_arm_run, read_arm_run
+    from gantry_sim.training.arm.train import require_room
 
     run = _described(args)
     demos = _demonstrations(args, run)
@@ -81,10 +81,10 @@ def _begin(args: argparse.Namespace) -> tuple[ArmRun, Path]:
 
 
 def _described(args: argparse.Namespace) -> ArmRun:
-    from gantry_sim.arm.changes import changed_preset
-    from gantry_sim.arm.presets import BcPreset, find_method, preset_of
-    from gantry_sim.arm.run_cfg import ArmRun, check_arm_run, read_arm_run, with_seed
     from gantry_sim.gym.task import find_any_task
+    from gantry_sim.training.arm.algorithms import BcPreset, find_method, preset_of
+    from gantry_sim.training.arm.overrides import changed_preset
+    from gantry_sim.training.arm.run_config import ArmRun, check_arm_run, read_arm_run, with_seed
 
     task = find_any_task(args.task)
     name = args.preset or DEFAULT_PRESET
@@ -113,8 +113,8 @@ def _described(args: argparse.Namespace) -> ArmRun:
 
 def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
     """What a new run learns from; it is read, and found to fit, as its base is, before anything is written."""
-    from gantry_sim.arm.bases import open_base
-    from gantry_sim.arm.demos import expected_demos, load_demos, read_dataset
+    from gantry_sim.training.arm.bases import open_base
+    from gantry_sim.training.arm.demos import expected_demos, load_demos, read_dataset
 
     if args.base is not None:
         open_base(args.base, run)
@@ -130,7 +130,7 @@ def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
 def train(args: argparse.Namespace) -> int | dict[str, Any]:
     """Do what the command line asks for."""
     run, folder, resume = configure(args)
-    from gantry_sim.arm.training import train_arm
+    from gantry_sim.training.arm.train import train_arm
 
     word = "Resuming" if resume else "Training"
     print(f"{word} {run.task.name} ({run.preset_name}, seed {run.seed}) in {folder}", flush=True)
@@ -146,9 +146,9 @@ def train(args: argparse.Namespace) -> int | dict[str, Any]:
 
 def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Evaluate and export what has been trained."""
-    from gantry_sim.arm.scores import score_lines, score_source, verdicts
-    from gantry_sim.arm.sources import open_arm_source, open_trained
-    from gantry_sim.run_files import EVALUATION_FILE, write_json
+    from gantry_sim.training.arm.evaluate import score_lines, score_source, verdicts
+    from gantry_sim.training.arm.policies import open_arm_source, open_trained
+    from gantry_sim.training.run_files import EVALUATION_FILE, write_json
 
     trained = open_trained(folder)
     run = trained.run
@@ -171,7 +171,7 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if run.has_contract:
             result["passed"] = all(verdict.passed for verdict in verdicts(scores, run.contract().acceptance))
     if run.has_contract and not args.no_export:
-        from gantry_sim.arm.export import export_arm_run
+        from gantry_sim.training.arm.export import export_arm_run
 
         bundle = export_arm_run(folder, trained)
         result["bundle"] = str(bundle)

@@ -14,8 +14,8 @@ from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
-    from gantry_deploy.bundle import Bundle
-    from gantry_deploy.report.gaze import GazeWalk
+    from gantry_deploy.bundle.bundle import Bundle
+    from gantry_deploy.report.attention import GazeWalk
 
 TEST_TERRAINS = ("t1", "t2", "t3", "t4")
 """Where a report looks if no terrain is named."""
@@ -74,9 +74,9 @@ def check(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace, bundle: Bundle) -> int:
     """Walk, draw, write."""
     from gantry_deploy.report import Report, encode_mp4
-    from gantry_deploy.report.gaze import add_gaze, film_frames
+    from gantry_deploy.report.attention import add_gaze, film_frames
     from gantry_deploy.report.success import add_success
-    from gantry_sim.gaze import GazeCfg, walk_with_gaze
+    from gantry_sim.viewing.attention import GazeCfg, walk_with_gaze
 
     scores = None if args.scores is None else _read_scores(args.scores)
     provenance = bundle.contract.provenance

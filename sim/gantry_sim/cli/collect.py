@@ -16,7 +16,7 @@ from gantry_sim.cli.common import whole
 from gantry_sim.tasks.names import arm_task_names
 
 if TYPE_CHECKING:
-    from gantry_sim.arm.collect import CollectCfg, Collected
+    from gantry_sim.training.arm.collect import CollectCfg, Collected
 
 CAMERA_ENVS = 4
 """Environments side by side while pictures are taken, which nothing makes faster."""
@@ -56,9 +56,9 @@ def configure(args: argparse.Namespace) -> CollectCfg:
             raise UsageError(f"--{name} is 0, expected at least 1.")
     if not 0.0 <= args.badness <= 1.0:
         raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
-    from gantry_sim.arm.changes import changed_env
-    from gantry_sim.arm.collect import CollectCfg
     from gantry_sim.tasks.manipulation.registry import find_arm_task
+    from gantry_sim.training.arm.collect import CollectCfg
+    from gantry_sim.training.arm.overrides import changed_env
 
     task = find_arm_task(args.task)
     env = task.make_cfg()
@@ -72,7 +72,7 @@ def configure(args: argparse.Namespace) -> CollectCfg:
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     cfg = configure(args)
-    from gantry_sim.arm.collect import collect
+    from gantry_sim.training.arm.collect import collect
 
     print(f"{cfg.task.name}: expert of badness {cfg.badness:g}, seed {cfg.seed}, into {args.output}", flush=True)
     show = _Display(cfg.episodes)
@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 @contextlib.contextmanager
 def _way_back(args: argparse.Namespace) -> Iterator[None]:
     """Tell whoever interrupts how to go on; whole episodes are kept."""
-    from gantry_deploy.interrupts import interrupt_on_terminate
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
 
     try:
         with interrupt_on_terminate():

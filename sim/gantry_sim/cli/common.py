@@ -9,16 +9,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle.locate import is_run
 from gantry_deploy.cli.command import UsageError, choose
-from gantry_deploy.locate import is_run
-from gantry_sim.run_place import trained_task
 from gantry_sim.tasks.names import is_arm_task
+from gantry_sim.training.run_validation import trained_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_deploy.contract import Acceptance
-    from gantry_policies.runner import Progress
+    from gantry_deploy.contract.policy_contract import Acceptance
+    from gantry_policies.on_policy.runner import Progress
     from gantry_sim.tasks.registry import Preset
 
 
@@ -30,7 +30,7 @@ def is_about_arms(path: Path) -> bool:
     """
     if is_run(path):
         return is_arm_task(trained_task(path))
-    from gantry_deploy.bundle import load_bundle
+    from gantry_deploy.bundle.bundle import load_bundle
 
     return load_bundle(path).contract.arm is not None
 
@@ -221,7 +221,7 @@ def print_verdicts(scores: dict[str, Any], acceptance: Acceptance) -> bool:
     Returns:
         Whether all are; true where nothing is asked for.
     """
-    from gantry_deploy.metrics import verdicts_on
+    from gantry_deploy.evaluation.metrics import verdicts_on
 
     verdicts = verdicts_on(scores, acceptance)
     if verdicts:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result, seed_number
-from gantry_deploy.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli import demo_arm, demo_goals
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
         assert bundle is not None
         return demo_goals.run(args, bundle)
     config = configure(args, bundle)
-    from gantry_deploy.interrupts import interrupt_on_terminate
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
     from gantry_sim.demo.pipeline import REPORT, Demo, Display, Interrupted, as_result
 
     begin = time.monotonic()
@@ -109,8 +109,8 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
         GantryError: If there is no such task, or no such field of its preset.
     """
     from gantry_sim.demo.pipeline import DemoConfig
-    from gantry_sim.run_folder import RunCfg
     from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.run_config import RunCfg
 
     check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
     task = find_task(args.task or TASK)
@@ -148,7 +148,7 @@ def _check(args: argparse.Namespace, is_arm: bool) -> Path | None:
             require_task(args.task or TASK)
         return None
     path = find_bundle(bundle_in(find_source(asked)))
-    from gantry_deploy.bundle import load_bundle
+    from gantry_deploy.bundle.bundle import load_bundle
 
     load_bundle(path)
     return path

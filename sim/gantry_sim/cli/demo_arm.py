@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_deploy.bundle.locate import bundle_in, find_bundle, find_source
 from gantry_deploy.cli.command import UsageError, choose, counted, emit_result
-from gantry_deploy.locate import bundle_in, find_bundle, find_source
 from gantry_hardware.errors import GantryError
 from gantry_sim.cli.common import ProgressBar, steps, whole
 from gantry_sim.tasks.names import arm_task_names
 
 if TYPE_CHECKING:
-    from gantry_sim.demo.arm_outcome import ArmOutcome
-    from gantry_sim.demo.arm_pipeline import ArmDemoConfig
+    from gantry_sim.demo.arm.outcome import ArmOutcome
+    from gantry_sim.demo.arm.pipeline import ArmDemoConfig
 
 TASK = "yam-lift"
 """Where none is named."""
@@ -64,7 +64,7 @@ def _is_arms(source: str | None) -> bool:
     """Whether a bundle is an arm's; one that cannot be loaded is refused later, with its reason."""
     if source is None:
         return False
-    from gantry_deploy.bundle import load_bundle
+    from gantry_deploy.bundle.bundle import load_bundle
 
     try:
         return load_bundle(find_bundle(bundle_in(find_source(source)))).contract.arm is not None
@@ -90,15 +90,15 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
             raise UsageError(f"--{name} is {value}, expected {least} or more.")
     if args.badness is not None and not 0.0 <= args.badness <= 1.0:
         raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
-    from gantry_sim.demo.arm_learning import Recipe, arm_task
-    from gantry_sim.demo.arm_pipeline import ArmDemoConfig, require_arm
+    from gantry_sim.demo.arm.learning import Recipe, arm_task
+    from gantry_sim.demo.arm.pipeline import ArmDemoConfig, require_arm
 
     given = {field: getattr(args, name) for name, field in OPTIONS.items() if getattr(args, name) is not None}
     recipe = Recipe(task, episodes=args.episodes, seed=args.seed, **given)
     if bundle is None:
         arm_task(recipe)
     else:
-        from gantry_deploy.bundle import load_bundle
+        from gantry_deploy.bundle.bundle import load_bundle
 
         require_arm(load_bundle(bundle))
     return ArmDemoConfig(
@@ -114,11 +114,11 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
 def run(args: argparse.Namespace, bundle: Path | None) -> int:
     """Learn, record, draw, write; 0 if nothing was missed, 1 if something was, 130 after Ctrl-C."""
     config = configure(args, bundle)
-    from gantry_deploy.interrupts import interrupt_on_terminate
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
     from gantry_sim.cli.arm_train import ArmDisplay
-    from gantry_sim.demo.arm_learning import Display, TrainingStopped
-    from gantry_sim.demo.arm_outcome import arm_result
-    from gantry_sim.demo.arm_pipeline import ArmDemo
+    from gantry_sim.demo.arm.learning import Display, TrainingStopped
+    from gantry_sim.demo.arm.outcome import arm_result
+    from gantry_sim.demo.arm.pipeline import ArmDemo
 
     begin = time.monotonic()
     print(f"Gantry demo in {config.output}", flush=True)

@@ -12,7 +12,7 @@ from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
-    from gantry_sim.demo.goal_pipeline import GoalDemoConfig
+    from gantry_sim.demo.goal.pipeline import GoalDemoConfig
 
 DIFFICULTY = 0.5
 """Where none is given."""
@@ -48,8 +48,8 @@ def applies(args: argparse.Namespace, bundle: Path | None, asked_for: tuple[str,
     Raises:
         GantryError: If the bundle is refused, or if options and policy do not belong together.
     """
-    from gantry_deploy.bundle import load_bundle
-    from gantry_deploy.contract import BODY_POSE
+    from gantry_deploy.bundle.bundle import load_bundle
+    from gantry_deploy.contract.policy_contract import BODY_POSE
 
     contract = None if bundle is None else load_bundle(bundle).contract
     goals = contract is not None and contract.command.kind == BODY_POSE
@@ -79,7 +79,7 @@ def configure(args: argparse.Namespace, bundle: Path) -> GoalDemoConfig:
     """
     if args.goal is not None and len(args.goal) != 3:
         raise UsageError(f"--goal has {len(args.goal)} numbers, expected 3: x and y in m, heading in rad.")
-    from gantry_sim.demo.goal_pipeline import HELD_OUT, GoalDemoConfig, check_config, resolve_terrain
+    from gantry_sim.demo.goal.pipeline import HELD_OUT, GoalDemoConfig, check_config, resolve_terrain
 
     names = [name.strip() for text in args.terrain for name in text.split(",")]
     config = GoalDemoConfig(
@@ -98,9 +98,9 @@ def configure(args: argparse.Namespace, bundle: Path) -> GoalDemoConfig:
 def run(args: argparse.Namespace, bundle: Path) -> int:
     """Walk, draw, write; 0 if every terrain was crossed, 1 if not, 130 after Ctrl-C."""
     config = configure(args, bundle)
-    from gantry_deploy.interrupts import interrupt_on_terminate
-    from gantry_sim.demo.goal_page import goal_result
-    from gantry_sim.demo.goal_pipeline import GoalDemo, in_words
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.demo.goal.page import goal_result
+    from gantry_sim.demo.goal.pipeline import GoalDemo, in_words
     from gantry_sim.demo.pipeline import REPORT, Display
 
     begin = time.monotonic()

@@ -7,16 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle.locate import WHERE_SOURCE, find_source
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result, seed_number
-from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.cli import arm_evaluate
 from gantry_sim.cli.common import INTERVAL, ProgressBar, is_about_arms, print_scores, print_verdicts, whole
-from gantry_sim.run_place import SCRIPTS
 from gantry_sim.tasks.names import is_arm_task, require_task
+from gantry_sim.training.run_validation import SCRIPTS
 
 if TYPE_CHECKING:
-    from gantry_sim.sources import Source
+    from gantry_sim.training.policies import Source
 
 
 JUDGED = "training_model"
@@ -57,8 +57,8 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         if is_arm_task(str(path)):
             raise UsageError("--driver is not for manipulation tasks; --expert 0 scores their scripted expert.")
     args.model = args.model or "both"
-    from gantry_sim.evaluate import EVALUATION_SEED
-    from gantry_sim.sources import open_script, open_source
+    from gantry_sim.training.evaluate import EVALUATION_SEED
+    from gantry_sim.training.policies import open_script, open_source
 
     source = open_source(path) if args.driver is None else open_script(str(path), args.driver)
     seed = EVALUATION_SEED if args.seed is None else args.seed
@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
 
 def _scores(args: argparse.Namespace, source: Source, seed: int) -> dict[str, Any]:
-    from gantry_sim.evaluate import evaluate_policy
+    from gantry_sim.training.evaluate import evaluate_policy
 
     result = {}
     for full in {"training": (False,), "full": (True,), "both": (False, True)}[args.model]:
@@ -104,7 +104,7 @@ def _scores(args: argparse.Namespace, source: Source, seed: int) -> dict[str, An
 
 
 def _suite(name: str, source: Source, episodes: int, seed: int) -> dict[str, Any]:
-    from gantry_sim.torch_threads import torch_threads
+    from gantry_sim.process.torch_threads import torch_threads
 
     suites = source.task.suites
     if name not in suites:

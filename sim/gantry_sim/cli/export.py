@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gantry_deploy.bundle.locate import find_run
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
-from gantry_deploy.locate import find_run
 from gantry_hardware.text import path_text
 from gantry_sim.cli.common import is_about_arms
-from gantry_sim.run_place import RunError
+from gantry_sim.training.run_validation import RunError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         if len(private_key) != 32:
             raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
     find_run(args.run, RunError)
-    from gantry_deploy.bundle import load_bundle, write_zip
+    from gantry_deploy.bundle.bundle import load_bundle, write_zip
 
     folder, env_steps = _export(args, private_key)
     bundle = load_bundle(folder)
@@ -51,12 +51,12 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 def _export(args: argparse.Namespace, private_key: bytes | None) -> tuple[Path, int]:
     """The bundle's folder, and the environment steps that its policy was trained for."""
     if is_about_arms(args.run):
-        from gantry_sim.arm.export import export_arm_run
-        from gantry_sim.arm.sources import open_trained
+        from gantry_sim.training.arm.export import export_arm_run
+        from gantry_sim.training.arm.policies import open_trained
 
         trained = open_trained(args.run)
         return export_arm_run(args.run, trained, args.output, private_key), trained.env_steps
-    from gantry_sim.train import export_run, open_run
+    from gantry_sim.training.train import export_run, open_run
 
     cfg, runner = open_run(args.run)
     return export_run(cfg, args.run, runner, args.output, private_key), runner.env_steps

@@ -18,8 +18,8 @@ from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
 from gantry_hardware.one_process import require_one_process
 from gantry_sim.cli.common import ProgressBar, add_set_option, assignments, whole
-from gantry_sim.run_files import write_json
-from gantry_sim.run_place import LOCK_FILE
+from gantry_sim.training.run_files import write_json
+from gantry_sim.training.run_validation import LOCK_FILE
 
 if TYPE_CHECKING:
     from gantry_mapping.config import MappingCfg
@@ -83,7 +83,7 @@ def _walk_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
-    from gantry_sim.torch_threads import torch_threads
+    from gantry_sim.process.torch_threads import torch_threads
 
     # The network is so small that a second thread mostly waits, and sums would come out otherwise on another machine.
     with torch_threads(1):
@@ -170,8 +170,8 @@ def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_mapping.learn.train import MapTraining
-    from gantry_policies.memory import explaining_memory
-    from gantry_sim.run_folder import hold_run
+    from gantry_policies.common.memory import explaining_memory
+    from gantry_sim.training.run_config import hold_run
 
     require_one_process()
     resume = args.resume is not None
@@ -195,7 +195,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 def training_record(cfg: TrainCfg, step: int, wall_s: float, metrics: dict[str, float], tiles: int) -> dict[str, Any]:
     """Where a mapper comes from: for its file and its card."""
-    from gantry_sim.run_folder import git_commit
+    from gantry_sim.training.run_config import git_commit
 
     return {
         "git_commit": git_commit(),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle.locate import WHERE_SOURCE, find_source
 from gantry_deploy.cli.command import (
     Command,
     UsageError,
@@ -18,14 +19,13 @@ from gantry_deploy.cli.command import (
     parse_key_value,
     parse_numbers,
 )
-from gantry_deploy.locate import WHERE_SOURCE, find_source
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar, is_about_arms
 
 if TYPE_CHECKING:
-    from gantry_deploy.bundle import Bundle
+    from gantry_deploy.bundle.bundle import Bundle
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +76,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
         _not_a_car(args)
         return _film_arm(args, source)
     from gantry_deploy.cli.run import command_array
-    from gantry_deploy.interrupts import interrupt_on_terminate
-    from gantry_sim.play import KEY_HELP, LiveWalk, bundle_of
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.viewing.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:
         if bundle.contract.drive is not None:
@@ -111,8 +111,8 @@ def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
             "Policies of arms are filmed in the environment that they were trained in: give --video FILE.mp4, and "
             "neither --command nor --option nor --attention."
         )
-    from gantry_sim.arm.film import film_source
-    from gantry_sim.arm.sources import open_arm_source
+    from gantry_sim.training.arm.policies import open_arm_source
+    from gantry_sim.viewing.arm_film import film_source
 
     source = open_arm_source(path)
     video, played = film_source(source, args.seconds, on_progress=ProgressBar("film").share)
@@ -134,7 +134,7 @@ def has_display() -> bool:
 
 def _film(args: argparse.Namespace, bundle: Bundle) -> int:
     from gantry_sim.demo.profile import DEMO_PROFILE, constant, describe, fitted
-    from gantry_sim.play import make_film
+    from gantry_sim.viewing.play import make_film
 
     asked = constant(args.command, args.seconds) if args.command else DEMO_PROFILE
     profile = fitted(asked, args.seconds, bundle.contract.command)

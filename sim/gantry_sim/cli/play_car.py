@@ -14,7 +14,7 @@ from gantry_sim.cli.common import ProgressBar, whole
 from gantry_sim.tasks.names import task_names
 
 if TYPE_CHECKING:
-    from gantry_deploy.bundle import Bundle
+    from gantry_deploy.bundle.bundle import Bundle
     from gantry_sim.driving.film.film import Shown
     from gantry_sim.driving.film.playing import Driven
 
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace, bundle: Bundle | None) -> dict[str, Any]:
     from gantry_sim.driving.cfg import CarTaskCfg
     from gantry_sim.driving.film.playing import PlayCfg, drive, shown_of
     from gantry_sim.driving.film.view import Look
-    from gantry_sim.sources import open_source
     from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.policies import open_source
 
     if bundle is None:
         task = find_task(str(args.source))

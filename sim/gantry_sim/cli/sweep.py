@@ -48,10 +48,10 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     choose("task", args.task, task_names())  # A mistyped name is answered before the learning libraries are loaded.
     from gantry_hardware.errors import UnknownNameError
-    from gantry_sim.run_folder import write_json
-    from gantry_sim.sweep import SweepCfg, collect, planned_runs, run_sweep
-    from gantry_sim.sweep_report import sweep_lines, sweep_page
+    from gantry_sim.benchmarks.sweep import SweepCfg, collect, planned_runs, run_sweep
+    from gantry_sim.benchmarks.sweep_report import sweep_lines, sweep_page
     from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.run_config import write_json
 
     task = find_task(args.task)
     if args.suite and args.suite not in task.suites:

@@ -46,8 +46,8 @@ def _list() -> dict[str, Any]:
 
 
 def _show_task(name: str) -> dict[str, Any]:
-    from gantry_sim.run_folder import RunCfg
     from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.run_config import RunCfg
 
     task = find_task(name)
     presets = {name: RunCfg(task, name, task.preset(name), "cpu", 1).as_dict() for name in task.presets}
@@ -62,8 +62,8 @@ def _show_task(name: str) -> dict[str, Any]:
 
 def _show_arm_task(name: str, preset: str | None) -> dict[str, Any]:
     from gantry_deploy.cli.inspect import flatten
-    from gantry_sim.arm.presets import METHODS, preset_of
     from gantry_sim.tasks.manipulation.registry import find_arm_task
+    from gantry_sim.training.arm.algorithms import METHODS, preset_of
 
     task = find_arm_task(name)
     print(f"{task.name}: {task.summary}\n")

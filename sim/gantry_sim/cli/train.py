@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gantry_deploy.bundle.locate import find_run
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
-from gantry_deploy.locate import find_run
 from gantry_hardware.errors import GantryError
 from gantry_hardware.one_process import require_one_process
 from gantry_sim.cli import arm_train
@@ -27,13 +27,20 @@ from gantry_sim.cli.common import (
     whole,
 )
 from gantry_sim.cli.way_back import log_scores, way_back
-from gantry_sim.run_place import LENGTH_FIELDS, SCRIPTS, RunError, require_fresh, require_teacher, trained_task
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
+from gantry_sim.training.run_validation import (
+    LENGTH_FIELDS,
+    SCRIPTS,
+    RunError,
+    require_fresh,
+    require_teacher,
+    trained_task,
+)
 
 if TYPE_CHECKING:
-    from gantry_policies.runner import Runner
-    from gantry_sim.run_folder import RunCfg
+    from gantry_policies.on_policy.runner import Runner
+    from gantry_sim.training.run_config import RunCfg
 
 
 STEPS_FIELD = LENGTH_FIELDS[0]
@@ -78,9 +85,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     _check(args)
-    from gantry_sim.guided import copy_teacher, load_teacher
-    from gantry_sim.run_folder import RunCfg, check_run, create_run, lengthen_run, read_run
     from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.run_config import RunCfg, check_run, create_run, lengthen_run, read_run
+    from gantry_sim.training.teachers import copy_teacher, load_teacher
 
     changes = [*args.changes, *([] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"])]
     if args.resume is not None:
@@ -158,7 +165,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         return arm_train.train(args)
     created = args.run_dir is None or not args.run_dir.exists()
     cfg, folder, resume = configure(args)
-    from gantry_sim.train import train
+    from gantry_sim.training.train import train
 
     print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
     if slow := cfg.task.slow_start(cfg.preset.env):
@@ -178,7 +185,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 @contextlib.contextmanager
 def _all_or_nothing(folder: Path, created: bool) -> Iterator[None]:
     """Leave nothing of a new run that is refused before it has learned anything."""
-    from gantry_sim.train import remove_untrained
+    from gantry_sim.training.train import remove_untrained
 
     try:
         yield
@@ -189,7 +196,7 @@ def _all_or_nothing(folder: Path, created: bool) -> Iterator[None]:
 
 def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner) -> dict[str, Any]:
     """Evaluate and export what has been trained."""
-    from gantry_sim.train import evaluate_run, export_run, policy_of
+    from gantry_sim.training.train import evaluate_run, export_run, policy_of
 
     result: dict[str, Any] = {
         "run": str(folder),

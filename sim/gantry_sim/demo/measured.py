@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.metrics import EpisodeScores
-from gantry_deploy.recording import Recording, read_recording
-from gantry_deploy.safety import Mode
+from gantry_deploy.control.safety import Mode
+from gantry_deploy.evaluation.metrics import EpisodeScores
+from gantry_deploy.recording.reader import Recording, read_recording
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec

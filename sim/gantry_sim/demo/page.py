@@ -16,7 +16,7 @@ from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.outcome import Outcome
 from gantry_sim.demo.profile import describe
 from gantry_sim.demo.walk import UNPACED
-from gantry_sim.run_folder import git_commit
+from gantry_sim.training.run_config import git_commit
 
 CONTACT_WINDOW_S = 4.0
 """How much of the foot contacts is drawn, so that single steps can be told apart."""

@@ -10,21 +10,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import Bundle, copy_bundle, load_bundle, update_card
-from gantry_deploy.check import Stage, check_static, judge_rollout, make_card, make_report
+from gantry_deploy.bundle.bundle import Bundle, copy_bundle, load_bundle, update_card
+from gantry_deploy.bundle.locate import bundle_in
 from gantry_deploy.cli.command import counted, jsonable
-from gantry_deploy.locate import bundle_in
+from gantry_deploy.evaluation.gate import Stage, check_static, judge_rollout, make_card, make_report
+from gantry_deploy.evaluation.rollout import RolloutConfig, run_episodes
 from gantry_deploy.report import encode_mp4
-from gantry_deploy.rollout import RolloutConfig, run_episodes
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
-from gantry_policies.runner import CURVE_FILE, Progress
+from gantry_policies.on_policy.runner import CURVE_FILE, Progress
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.measured import MeasuredWalk, measure
 from gantry_sim.demo.outcome import Gate, Outcome, missed
 from gantry_sim.demo.profile import DEMO_PROFILE, Profile, fitted
-from gantry_sim.replay import Poses, film, frame_times
-from gantry_sim.run_folder import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, check_run, create_run, write_json
+from gantry_sim.training.run_config import BUNDLE_FOLDER, EVALUATION_FILE, RunCfg, check_run, create_run, write_json
+from gantry_sim.viewing.replay import Poses, film, frame_times
 
 FPS = 20.0
 """Of the film; a frame takes a core without a graphics card some 40 ms."""
@@ -126,7 +126,7 @@ class Demo:
         return outcome
 
     def _train(self, cfg: RunCfg) -> tuple[Bundle, dict[str, Any] | None, str]:
-        from gantry_sim.train import evaluate_run, export_run, policy_of, train
+        from gantry_sim.training.train import evaluate_run, export_run, policy_of, train
 
         config = self._config
         check_run(cfg)
@@ -166,8 +166,8 @@ class Demo:
         return bundle, evaluation, note
 
     def _evaluate(self, bundle: Bundle) -> dict[str, Any]:
-        from gantry_sim.evaluate import evaluate_policy
-        from gantry_sim.sources import open_source
+        from gantry_sim.training.evaluate import evaluate_policy
+        from gantry_sim.training.policies import open_source
 
         source = open_source(bundle.path)
         share = self._display.share("evaluate")

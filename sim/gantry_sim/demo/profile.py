@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.contract import CommandSpec
+from gantry_deploy.contract.policy_contract import CommandSpec
 
 FloatArray = NDArray[np.float64]
 

@@ -18,23 +18,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.session import WalkSession
-from gantry_deploy.domains import free_domain
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import FaultCode, Mode, SafetyMachine
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.interrupts import starting_uninterrupted
-from gantry_deploy.loop import Controller
-from gantry_deploy.record import LOST_RECORDING, Recorder
-from gantry_deploy.recording import read_recording
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import FaultCode, Mode, SafetyMachine
-from gantry_deploy.with_parent import ending_with_this
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.process.domains import free_domain
+from gantry_deploy.process.interrupts import starting_uninterrupted
+from gantry_deploy.process.with_parent import ending_with_this
+from gantry_deploy.recording.reader import read_recording
+from gantry_deploy.recording.recorder import LOST_RECORDING, Recorder
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.whole_files import write_whole_json
+from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.demo.profile import Profile, as_text, command_at, total_s
-from gantry_sim.mujoco_robot import MujocoRobot
 
 RECORDING, LOG, STATISTICS, SETUP = "walk.mcap", "nodes.log", "loop.json", "nodes.yaml"
 """Files of a walk in its folder."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.contract import Acceptance
-from gantry_deploy.drive_spec import LidarLayout
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.contract.drive_spec import LidarLayout
+from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_hardware.cars import CarSpec, car_spec
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.comfort import ComfortLimits
 from gantry_sim.driving.maps.generate import MapConfig, split_seeds
-from gantry_sim.driving.models import car_model
 from gantry_sim.driving.reward import RewardCfg
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
+from gantry_sim.driving.vehicle.actuation import CarRandomization
+from gantry_sim.driving.vehicle.models import car_model
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class CarTaskCfg:
     num_envs: int = 256
     """Cars side by side, each without the others."""
     model: str = "kinematic"
-    """Dynamics, see :mod:`gantry_sim.driving.models`."""
+    """Dynamics, see :mod:`gantry_sim.driving.vehicle.models`."""
     substeps: int = 2
     """Physics steps in a decision."""
     rate_hz: float = 10.0

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.facts import COMFORT
+from gantry_sim.driving.step_info import COMFORT
 
 WINDOW = 15
 """Samples that a derivative is fitted to."""
@@ -75,7 +75,7 @@ class Comfort:
         self._count[env_ids] = 0
 
     def __call__(self, accel_m_s2: Tensor, yaw_rate_rad_s: Tensor) -> Tensor:
-        """Which limits are exceeded, ``(N, 6)`` bool in the order of :data:`~gantry_sim.driving.facts.COMFORT`.
+        """Which limits are exceeded, ``(N, 6)`` bool in the order of :data:`~gantry_sim.driving.step_info.COMFORT`.
 
         Args:
             accel_m_s2: ``(N, 2)`` along the car and to the left.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gantry_deploy.contract import ActionSpec, CommandSpec, PolicyContract
-from gantry_deploy.drive_spec import DRIVE_TARGET, DriveSpec, drive_spec_of
-from gantry_deploy.driving import term_sizes
-from gantry_deploy.observations import make_term
+from gantry_deploy.contract.drive_spec import DRIVE_TARGET, DriveSpec, drive_spec_of
+from gantry_deploy.contract.policy_contract import ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.observations.builder import make_term
+from gantry_deploy.observations.road import term_sizes
 from gantry_hardware.robots import robot_spec
 from gantry_policies.networks.layout import RASTER_STEPS, RASTER_TERM
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg

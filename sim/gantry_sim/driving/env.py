@@ -10,18 +10,18 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.drive import DriveDecoder
-from gantry_deploy.observations import ObservationBuilder, Signals
+from gantry_deploy.actions.drive import DriveDecoder
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_hardware.cars import car_spec
 from gantry_policies.networks.layout import ObservationLayout
-from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
-from gantry_sim.driving.lidar import LidarConfig, finish
 from gantry_sim.driving.reward import DriveFacts, make_reward
-from gantry_sim.driving.scene import BLOCKED, MOVING_M_S, Outcome
-from gantry_sim.driving.scenes import drive_contract, make_scene
+from gantry_sim.driving.scenes.registry import drive_contract, make_scene
+from gantry_sim.driving.scenes.scene import BLOCKED, MOVING_M_S, Outcome
+from gantry_sim.driving.sensors.lidar import LidarConfig, finish
+from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 
 RECENT = 200.0
 """Episodes over which the progress of a training is told."""

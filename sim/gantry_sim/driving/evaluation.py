@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.drive_scores import DriveEpisodes, drive_scores
-from gantry_deploy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
-from gantry_deploy.metrics import bootstrap_mean
-from gantry_deploy.observations import Signals
+from gantry_deploy.evaluation.drive_metrics import DriveEpisodes, drive_scores
+from gantry_deploy.evaluation.metrics import bootstrap_mean
+from gantry_deploy.observations.builder import Signals
+from gantry_deploy.policy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.park_cfg import ParkCfg
@@ -79,7 +79,7 @@ def drive_episodes(
 
 
 def scores_of(found: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Episodes as scores: those of :func:`gantry_deploy.drive_scores.drive_scores`, flat, and how episodes ended."""
+    """Episodes as scores: those of ``drive_scores``, flat, and how episodes ended."""
     infractions = {kind: found[kind].astype(int) for kind in COUNTED if kind in found}
     episodes = DriveEpisodes(
         completion=found["completion"],

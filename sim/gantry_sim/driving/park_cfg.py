@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from gantry_deploy.drive_spec import LidarLayout
+from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.cfg import ActionLimits, CarTaskCfg
 from gantry_sim.driving.maps.lots import LotConfig

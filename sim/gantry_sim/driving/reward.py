@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.facts import COMFORT, Reward
-from gantry_sim.driving.facts import DriveFacts as DriveFacts
 from gantry_sim.driving.language.cfg import LanguageCfg
 from gantry_sim.driving.language.reward import LanguageReward
+from gantry_sim.driving.step_info import COMFORT, Reward
+from gantry_sim.driving.step_info import DriveFacts as DriveFacts
 
 FACTORS = ("on_route", "speed", "ttc", "comfort", "lane", "calm")
 """Names of the factors of :class:`MultiplicativeReward`."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gantry_deploy.drive_spec import LidarLayout
+from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.actuation import CarRandomization
 from gantry_sim.driving.cfg import ActionLimits, CarTaskCfg, DriveNoise
 from gantry_sim.driving.comfort import ComfortLimits
 from gantry_sim.driving.maps.tracks import TrackConfig
 from gantry_sim.driving.reward import RewardCfg
+from gantry_sim.driving.vehicle.actuation import CarRandomization
 
 
 def small_cars() -> CarRandomization:
@@ -51,7 +51,7 @@ class RaceCfg(CarTaskCfg):
     robot: str = "f1tenth_vesc"
     """A car of :func:`gantry_hardware.cars.car_spec`; with the limits that the real one has as it comes."""
     model: str = "single-track-grip"
-    """Dynamics, see :mod:`gantry_sim.driving.models`; races are about tyres."""
+    """Dynamics, see :mod:`gantry_sim.driving.vehicle.models`; races are about tyres."""
     substeps: int = 4
     """Physics steps in a decision."""
     rate_hz: float = 20.0

@@ -6,9 +6,9 @@ import importlib.util
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.env import StepEnv
+from gantry_policies.off_policy.env import StepEnv
 from gantry_sim.gym.names import PREFIX, is_gym_task
 from gantry_sim.tasks.manipulation.registry import ArmTask, ScriptedExpert, find_arm_task
 

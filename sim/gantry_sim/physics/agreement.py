@@ -20,7 +20,7 @@ from mjlab.sensor import RayCastSensor
 from mjlab.tasks.velocity.config.g1.env_cfgs import unitree_g1_flat_env_cfg, unitree_g1_rough_env_cfg
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg, unitree_go1_rough_env_cfg
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 
 DERIVED_FIELDS = ("xpos", "xquat", "cvel", "subtree_com", "actuator_force", "qacc", "sensordata")
 """What is compared after ``forward`` from identical states."""

@@ -30,7 +30,7 @@ class TaskInfo:
     robot: str
     """Robot name."""
     presets: tuple[str, ...] = SIZES
-    """Names of its presets; of a manipulation task none, since all share :data:`gantry_sim.arm.presets.METHODS`."""
+    """Names of its presets; of a manipulation task none, since all share ``METHODS``."""
 
 
 FLAT_GO1 = TaskInfo("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1")
@@ -95,7 +95,7 @@ def require_preset(task: str, preset: str) -> str:
     if task in task_names():
         available = (described().get(task) or _loaded(task)).presets
     else:
-        from gantry_sim.arm.presets import METHODS
+        from gantry_sim.training.arm.algorithms import METHODS
 
         available = tuple(METHODS)
     if preset not in available:

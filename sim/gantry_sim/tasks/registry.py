@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from gantry_deploy.contract import PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.config import PpoCfg
-from gantry_policies.symmetry import MirrorMap
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_sim.tasks.names import GROUP
 from gantry_sim.tasks.names import task_names as task_names
 
 if TYPE_CHECKING:
-    from gantry_sim.vec_env import Metrics  # It loads the simulator of legs, which cars and arms do without.
+    from gantry_sim.envs.rsl_rl import Metrics  # It loads the simulator of legs, which cars and arms do without.
 
 Policy = Callable[[Tensor], Tensor]
 """Observations (N, obs) to actions (N, n), deterministic; those of the group :func:`observed_by` names."""
@@ -75,7 +75,7 @@ class Task:
     presets: Mapping[str, Callable[[], Preset]]
     """Preset name to a factory of a fresh preset."""
     make_env: Callable[[Any, str, int], Any]
-    """(env configuration, device, seed) -> environment: a :class:`~gantry_sim.env.GantryEnv`, or one that is an rsl_rl
+    """(env configuration, device, seed) -> environment: a ``GantryEnv``, or one that is an rsl_rl
     ``VecEnv`` itself, with ``step_dt``, ``step_metrics`` and what a resume carries over."""
     contract: Callable[[Any], PolicyContract]
     """Env configuration -> the contract of its policies."""

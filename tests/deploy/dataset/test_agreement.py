@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.contract import ActionSpec
+from gantry_deploy.contract.policy_contract import ActionSpec
 from gantry_deploy.dataset import Dataset, DatasetWriter, vector
-from gantry_deploy.dataset.agreement import Expected, require_agreement
+from gantry_deploy.dataset.checks.agreement import Expected, require_agreement
 from gantry_deploy.dataset.features import ACTION, IMAGES, STATE, camera
 from gantry_deploy.dataset.notes import NOTES, make_notes
 from gantry_deploy.dataset.physical import (
@@ -23,8 +23,8 @@ from gantry_deploy.dataset.physical import (
     policy_observation,
 )
 from gantry_deploy.errors import DatasetError
-from gantry_deploy.observations import ObservationBuilder, Signals, make_term
-from gantry_deploy.testing_arm import arm_contract_for, with_cameras
+from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
+from gantry_deploy.testing.arm import arm_contract_for, with_cameras
 from gantry_hardware.robots import robot_spec
 
 SPEC = robot_spec("yam")

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gantry_deploy.dataset import LOSSLESS, DatasetWriter, camera
-from gantry_deploy.dataset.check import check_dataset
-from gantry_deploy.dataset.checksums import accept_changes
-from gantry_deploy.dataset.findings import Finding
+from gantry_deploy.dataset.checks.check import check_dataset
+from gantry_deploy.dataset.checks.findings import Finding
 from gantry_deploy.dataset.stats import from_plain
+from gantry_deploy.dataset.storage.checksums import accept_changes
 from gantry_deploy.dataset.testing import FRONT, WRIST
 from gantry_deploy.dataset.video import VideoEncoder, encode_png, join_videos
 from gantry_deploy.errors import DatasetError
@@ -183,7 +183,7 @@ def test_decoding_compares_cameras_with_their_statistics(tmp_path):
 
 
 def test_one_cause_in_many_episodes_is_not_said_a_thousand_times(tmp_path):
-    from gantry_deploy.dataset.findings import Findings
+    from gantry_deploy.dataset.checks.findings import Findings
 
     found = Findings(limit=2)
     for episode in range(5):

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter, storage
-from gantry_deploy.dataset.check import check_dataset, repair_dataset
-from gantry_deploy.dataset.checksums import accept_changes
+from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter
+from gantry_deploy.dataset.checks.check import check_dataset, repair_dataset
+from gantry_deploy.dataset.storage import files as storage
+from gantry_deploy.dataset.storage.checksums import accept_changes
 from gantry_deploy.dataset.testing import FEATURES, FRONT, assert_holds, make_frames, write_episodes
 from gantry_deploy.dataset.video import VideoEncoder
 from gantry_deploy.errors import DatasetError
@@ -31,7 +32,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from test_faults import writer_in
 from gantry_deploy.dataset import storage
-from gantry_deploy.dataset.check import repair_dataset
+from gantry_deploy.dataset.checks.check import repair_dataset
 from gantry_deploy.dataset.testing import write_episodes
 
 def killed_at(moment, act):

@@ -17,7 +17,7 @@ from lerobot.datasets.compute_stats import aggregate_stats, compute_episode_stat
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 from gantry_deploy.dataset import Dataset, DatasetWriter, camera
-from gantry_deploy.dataset.check import check_dataset
+from gantry_deploy.dataset.checks.check import check_dataset
 from gantry_deploy.dataset.features import DEFAULT_FEATURES
 from gantry_deploy.dataset.stats import QUANTILES
 from gantry_deploy.dataset.testing import FEATURES, FRONT, TASKS, WRIST, make_frames, write_episodes

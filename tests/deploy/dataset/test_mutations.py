@@ -5,13 +5,17 @@ import json
 import random
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gantry_deploy.cli import main as cli
 from gantry_deploy.dataset import Dataset, DatasetWriter
-from gantry_deploy.dataset.check import check_dataset
-from gantry_deploy.dataset.checksums import CHECKSUMS, accept_changes, require_checksums
+from gantry_deploy.dataset.checks.check import check_dataset
+from gantry_deploy.dataset.storage.checksums import CHECKSUMS, accept_changes, require_checksums
+from gantry_deploy.dataset.storage.layout import read_parquet
 from gantry_deploy.dataset.testing import FEATURES, write_episodes
+from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import GantryError
 
 COUNT, SEED = 40, 20261125
@@ -127,3 +131,26 @@ def raise_unless_refused(folder):
     """What a learner, a robot or a writer does before it takes a number."""
     require_checksums(folder)
     Dataset(folder)
+
+
+def test_every_byte_of_a_table_may_be_another_one(tmp_path):
+    """Each high bit once: names that are no UTF-8, sizes that lie, and every other field of a Parquet file."""
+    path = tmp_path / "table.parquet"
+    table = pa.table({"column of text": ["first", "second"], "list": pa.array([[1.0], [2.0, 3.0]])})
+    pq.write_table(table, path, write_page_checksum=True)
+    whole, refused = path.read_bytes(), []
+    for place, byte in enumerate(whole):
+        path.write_bytes(whole[:place] + bytes([byte ^ 0x80]) + whole[place + 1 :])
+        try:
+            read_parquet(path).to_pylist()
+        except DatasetError as error:
+            refused.append(str(error))
+    assert len(refused) > len(whole) / 2
+    assert any("utf-8" in said.lower() for said in refused)
+
+
+def test_a_text_that_is_no_utf_8_is_refused_where_the_table_is_read(tmp_path):
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"text": pa.array([b"caf\xe9"]).view(pa.string())}), path)
+    with pytest.raises(DatasetError, match="UTF8"):
+        read_parquet(path)

@@ -15,7 +15,7 @@ from gantry_deploy.dataset.film import film, text_curve
 from gantry_deploy.dataset.replay import APPROACH_S, APPROACH_SPEED, replay_episode
 from gantry_deploy.dataset.video import video_facts
 from gantry_deploy.errors import DatasetError
-from gantry_deploy.testing import tiny_robot
+from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware.errors import RobotError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from gantry_deploy.action_queue import ActionQueue
+from gantry_deploy.policy.action_queue import ActionQueue
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import CheckpointError
+from gantry_policies.common.checkpoint import CheckpointError
 from gantry_policies.imitation.attention import Attention
 from gantry_policies.imitation.config import PRESETS, BcCfg, EyesCfg, NetworkCfg
 from gantry_policies.imitation.data import ChunkData
-from gantry_policies.imitation.eyes import Eyes
+from gantry_policies.imitation.image_encoder import Eyes
 from gantry_policies.imitation.networks import Style, StyleEncoder
 from gantry_policies.imitation.policy import BcPolicy, list_policies, load_policy, make_base, masked_l1, save_policy
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import CheckpointError
+from gantry_policies.common.checkpoint import CheckpointError
+from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
 from gantry_policies.imitation.config import BcCfg, NetworkCfg
 from gantry_policies.imitation.policy import list_policies, load_policy
 from gantry_policies.imitation.training import BcTrainer, learning_rate_share
-from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
 
 CFG = BcCfg(
     network=NetworkCfg(hidden=(32,), dropout=0.1),

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from gantry_policies.offpolicy.bases import ChunkedBase
-from gantry_policies.offpolicy.demos import Demo
-from gantry_policies.offpolicy.env import EnvStep
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.env import EnvStep
+from gantry_policies.off_policy.replay.demos import Demo
 
 STEP_M = 0.12
 REACH_M = 0.06

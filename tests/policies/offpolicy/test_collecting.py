@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.bases import ChunkedBase
-from gantry_policies.offpolicy.batches import Lookahead
-from gantry_policies.offpolicy.collecting import Collector
-from gantry_policies.offpolicy.config import ActorCfg, CriticCfg, LearnerCfg
-from gantry_policies.offpolicy.env import EnvStep
-from gantry_policies.offpolicy.evaluation import evaluate
-from gantry_policies.offpolicy.learner import Learner
-from gantry_policies.offpolicy.replay import ReplayBuffer
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.collecting import Collector
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg
+from gantry_policies.off_policy.env import EnvStep
+from gantry_policies.off_policy.evaluation import evaluate
+from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.replay.batches import Lookahead
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 
 
 class Script:

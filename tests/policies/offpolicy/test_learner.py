@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.batches import Batch
-from gantry_policies.offpolicy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, TemperatureCfg, TrainCfg
-from gantry_policies.offpolicy.learner import Learner
-from gantry_policies.offpolicy.policy import LearnedPolicy, PolicyModule
-from gantry_policies.offpolicy.presets import PRESETS
-from gantry_policies.offpolicy.replay import ReplayBuffer
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, TemperatureCfg, TrainCfg
+from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
+from gantry_policies.off_policy.presets import PRESETS
+from gantry_policies.off_policy.replay.batches import Batch
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 
 SHAPES = {"state": (3,)}
 ACTOR = ActorCfg(kind="td3", hidden=(16,))

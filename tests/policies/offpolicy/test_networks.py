@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gantry_policies.offpolicy.actors import DeterministicActor, GaussianActor, Noise, clamp
-from gantry_policies.offpolicy.augment import random_shift, shifted
-from gantry_policies.offpolicy.config import ActorCfg, CriticCfg, EncoderCfg
-from gantry_policies.offpolicy.critics import Critic, EnsembleMlp, critic_loss, policy_heads, reduced, some_heads
-from gantry_policies.offpolicy.encoders import Encoder, Features
+from gantry_policies.off_policy.actors import DeterministicActor, GaussianActor, Noise, clamp
+from gantry_policies.off_policy.augment import random_shift, shifted
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg
+from gantry_policies.off_policy.critics import Critic, EnsembleMlp, critic_loss, policy_heads, reduced, some_heads
+from gantry_policies.off_policy.encoders import Encoder, Features
 
 
 def one_network(mlp, head):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from gantry_policies.offpolicy.batches import Lookahead
-from gantry_policies.offpolicy.mixing import sample_two
-from gantry_policies.offpolicy.replay import ReplayBuffer, ReplayError
+from gantry_policies.off_policy.replay.batches import Lookahead
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer, ReplayError
+from gantry_policies.off_policy.replay.mixing import sample_two
 
 SHAPES = {"state": (2,), "image/front": (1, 2, 2)}
 

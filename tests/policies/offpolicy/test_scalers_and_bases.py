@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.bases import ChunkedBase
-from gantry_policies.offpolicy.batches import Lookahead
-from gantry_policies.offpolicy.demos import Demo, base_actions, demo_buffer
-from gantry_policies.offpolicy.scalers import ActionScaler, StateScaler
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.replay.batches import Lookahead
+from gantry_policies.off_policy.replay.demos import Demo, base_actions, demo_buffer
+from gantry_policies.off_policy.scalers import ActionScaler, StateScaler
 
 
 def test_a_range_is_floored_and_widened_by_the_largest_correction():

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import CheckpointError
-from gantry_policies.offpolicy.bases import ChunkedBase
-from gantry_policies.offpolicy.config import LearnerCfg
-from gantry_policies.offpolicy.evaluation import evaluate
-from gantry_policies.offpolicy.metrics_log import METRICS_FILE, read_metrics
-from gantry_policies.offpolicy.presets import resfit, rlpd, wsrl
-from gantry_policies.offpolicy.training import DivergedError, Trainer
+from gantry_policies.common.checkpoint import CheckpointError
+from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
+from gantry_policies.off_policy.bases import ChunkedBase
+from gantry_policies.off_policy.config import LearnerCfg
+from gantry_policies.off_policy.evaluation import evaluate
+from gantry_policies.off_policy.presets import resfit, rlpd, wsrl
+from gantry_policies.off_policy.training import DivergedError, Trainer
 
 
 def small(cfg, hidden=(32,), batch=32, actor=None, critic=None, learner=None, **train):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.dataset import DatasetWriter
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.replay import replay_episode
 from gantry_hardware.backends import make_backend
 from gantry_hardware.robots import robot_spec
-from gantry_policies.checkpoint import load_newest
+from gantry_policies.common.checkpoint import load_newest
 from gantry_sim.cli.arm_train import ArmDisplay
 
 from .conftest import LIFT, RESFIT, TINY_RL, gantry, sets

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_deploy.dataset.agreement import Expected
+from gantry_deploy.dataset.checks.agreement import Expected
 from gantry_deploy.dataset.physical import Numbers
 from gantry_hardware.errors import GantryError
-from gantry_policies.offpolicy.env import STATE
-from gantry_sim.arm.acting import ExpertActor, Meter
-from gantry_sim.arm.bench import SCORED, TRAINED, BenchCfg, collect_results, planned
-from gantry_sim.arm.bench_report import bench_lines, bench_page
-from gantry_sim.arm.demos import DemoSet, load_demos
-from gantry_sim.arm_env import ArmStepEnv
+from gantry_policies.off_policy.env import STATE
+from gantry_sim.benchmarks.arms import SCORED, TRAINED, BenchCfg, collect_results, planned
+from gantry_sim.benchmarks.arms_report import bench_lines, bench_page
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.experts import make_expert
+from gantry_sim.training.arm.acting import ExpertActor, Meter
+from gantry_sim.training.arm.demos import DemoSet, load_demos
 
 
 def three_episodes():

@@ -2,7 +2,7 @@
 
 import torch
 
-from gantry_sim.driving.facts import COMFORT, DriveFacts
+from gantry_sim.driving.step_info import COMFORT, DriveFacts
 
 
 def facts(look=None, **changes):

@@ -8,8 +8,8 @@ import torch
 
 from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.actuation import Actuation, CarRandomization, limit_acceleration
-from gantry_sim.driving.car_params import CarParams
+from gantry_sim.driving.vehicle.actuation import Actuation, CarRandomization, limit_acceleration
+from gantry_sim.driving.vehicle.car_params import CarParams
 
 STEP_S = 0.02
 

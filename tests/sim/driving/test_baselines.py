@@ -10,16 +10,16 @@ import torch
 
 from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.baselines import RuleCfg, constant_speed, pedals, pursuit, random_actions, rule_based
-from gantry_sim.driving.boxes import overlap
-from gantry_sim.driving.cars import BatchedCars, CarsCfg
+from gantry_sim.driving.drivers.baselines import RuleCfg, constant_speed, pedals, pursuit, random_actions, rule_based
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
 from gantry_sim.driving.maps.projection import Window, pose_at, project, window
 from gantry_sim.driving.maps.routes import random_route
-from gantry_sim.driving.paths import traffic_maps
-from gantry_sim.driving.traffic import CarView, Traffic
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.sensors.boxes import overlap
+from gantry_sim.driving.traffic.paths import traffic_maps
+from gantry_sim.driving.traffic.traffic import CarView, Traffic
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
+from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 
 torch.set_num_threads(1)
 SPEC = car_spec("bmw_320i")

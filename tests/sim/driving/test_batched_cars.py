@@ -10,9 +10,9 @@ import torch
 
 from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.driving.actuation import CarRandomization
-from gantry_sim.driving.cars import BatchedCars, CarsCfg
-from gantry_sim.driving.models import model_names
+from gantry_sim.driving.vehicle.actuation import CarRandomization
+from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
+from gantry_sim.driving.vehicle.models import model_names
 
 BMW, SMALL = car_spec("bmw_320i"), car_spec("f1tenth")
 
@@ -233,6 +233,7 @@ def test_a_car_without_reverse_stands_when_told_to_go_back():
 
 
 def test_cars_need_no_physics_engine():
-    code = "import sys, gantry_sim.driving.cars; print([m for m in ('mujoco', 'mjlab', 'warp') if m in sys.modules])"
+    heavy = ("mujoco", "mjlab", "warp")
+    code = f"import sys, gantry_sim.driving.vehicle.cars; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bev import bev_raster
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.golden import pack_golden, recorded_signals
-from gantry_deploy.observations import ObservationBuilder
-from gantry_deploy.surroundings import NO_ROAD, ROAD, ROAD_BROKEN, ROAD_SOLID
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.observations.bev import bev_raster
+from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_deploy.observations.surroundings import NO_ROAD, ROAD, ROAD_BROKEN, ROAD_SOLID
+from gantry_deploy.policy.golden import pack_golden, recorded_signals
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import record_drive
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, YAW
 from gantry_sim.driving.maps.tiles import road_tiles
-from gantry_sim.driving.road_scene import RoadScene
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.scenes.road_scene import RoadScene
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.driving.presets import DRIVE_TRAFFIC
 
 PLAIN = DriveCfg(

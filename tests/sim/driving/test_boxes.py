@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from gantry_sim.driving.boxes import clearance, corners, hits_segments, meets, overlap
+from gantry_sim.driving.sensors.boxes import clearance, corners, hits_segments, meets, overlap
 
 
 def random_boxes(count, seed, spread=4.0):

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.car_rollout import CarEpisode, car_scores, run_car_episodes
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import Acceptance
+from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.errors import ContractError
-from gantry_deploy.rollout import RolloutConfig
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.testing import contract_for, tiny_bundle
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for, pursuit_weight
+from gantry_deploy.evaluation.car_rollout import CarEpisode, car_scores, run_car_episodes
+from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for, pursuit_weight
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.cfg import DriveCfg
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
 
 PAGE = Path(__file__).parents[3] / "docs" / "driving.md"
 

@@ -8,16 +8,16 @@ import torch
 
 from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.teacher_guided import TeacherGuidedPPO
-from gantry_policies.teachers import PolicyTeacher
+from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
+from gantry_policies.on_policy.teachers import PolicyTeacher
+from gantry_sim.driving.drivers.teachers import RuleGuidedEnv, rule_actions
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
-from gantry_sim.driving.teachers import RuleGuidedEnv, rule_actions
-from gantry_sim.driving.traffic_cfg import TrafficCfg
-from gantry_sim.guided import copy_teacher, load_teacher
-from gantry_sim.run_folder import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.train import build_runner, export_run, open_run, policy_of, train
+from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.training.teachers import copy_teacher, load_teacher
+from gantry_sim.training.train import build_runner, export_run, open_run, policy_of, train
 
 
 @pytest.fixture(autouse=True)

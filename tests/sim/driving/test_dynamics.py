@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gantry_hardware.cars import car_spec
-from gantry_sim.driving.car_params import CarParams
-from gantry_sim.driving.drift import tyre_force
-from gantry_sim.driving.models import car_model
+from gantry_sim.driving.vehicle.car_params import CarParams
+from gantry_sim.driving.vehicle.drift import tyre_force
+from gantry_sim.driving.vehicle.models import car_model
 
 SETS = {"ford_escort": 1, "bmw_320i": 2, "vw_vanagon": 3}
 MODELS = {

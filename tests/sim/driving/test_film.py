@@ -11,12 +11,10 @@ import torch
 
 from gantry_deploy.cli.main import main
 from gantry_deploy.report import encode_mp4
-from gantry_deploy.testing_drive import drive_bundle
+from gantry_deploy.testing.drive import drive_bundle
 from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.cli import play_car
-from gantry_sim.driving.actuation import CarRandomization
-from gantry_sim.driving.boxes import hits_segments, overlap
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.film.canvas import Camera, Canvas, frame
 from gantry_sim.driving.film.film import HOLD_S, choose, how_they_ended, score_of, show
@@ -28,8 +26,10 @@ from gantry_sim.driving.film.view import EGO, EGO_HIT, KINDS, Look, View
 from gantry_sim.driving.film.watched import TIME_UP, Episode, WatchedEnv
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.park_cfg import ParkCfg
+from gantry_sim.driving.sensors.boxes import hits_segments, overlap
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
+from gantry_sim.driving.vehicle.actuation import CarRandomization
 
 ROADS = MapConfig(blocks={"straight": 1.0, "arc": 1.0}, count=(2, 3), lanes=(1,), min_route_m=130.0)
 LANE = DriveCfg(num_envs=2, maps=ROADS, map_count=1, routes_per_map=2, route_m=120.0, episode_s=3.0)

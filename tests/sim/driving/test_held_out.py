@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.command import UsageError, jsonable
-from gantry_deploy.drive_scores import drive_scores
 from gantry_deploy.errors import ContractError
-from gantry_deploy.road_view import Route
-from gantry_deploy.testing_drive import curved_route, drive_bundle, drive_contract_for
+from gantry_deploy.evaluation.drive_metrics import drive_scores
+from gantry_deploy.perception.road import Route
+from gantry_deploy.testing.drive import curved_route, drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend
-from gantry_sim.driving.held_out.car import HeldOutCar, Motion, accel_between, motion_at_rear_axle
-from gantry_sim.driving.held_out.command import METADRIVE
-from gantry_sim.driving.held_out.comparison import Found, HeldOutCfg, condition_scores, result_of, table_lines
-from gantry_sim.driving.held_out.lanes import Lane, Stretch, choose_lanes, curvature, route_along, way_along
-from gantry_sim.driving.held_out.metadrive import ending_of, pedal_gains
-from gantry_sim.driving.held_out.meter import Reversals, Ride, RideMeter, episodes_of
-from gantry_sim.driving.held_out.riding import Scene, refuse_other_senses, ride
-from gantry_sim.driving.held_out.servo import PedalGains, SpeedServo
+from gantry_sim.driving.external_sims.car import HeldOutCar, Motion, accel_between, motion_at_rear_axle
+from gantry_sim.driving.external_sims.command import METADRIVE
+from gantry_sim.driving.external_sims.comparison import Found, HeldOutCfg, condition_scores, result_of, table_lines
+from gantry_sim.driving.external_sims.lanes import Lane, Stretch, choose_lanes, curvature, route_along, way_along
+from gantry_sim.driving.external_sims.metadrive import ending_of, pedal_gains
+from gantry_sim.driving.external_sims.meter import Reversals, Ride, RideMeter, episodes_of
+from gantry_sim.driving.external_sims.riding import Scene, refuse_other_senses, ride
+from gantry_sim.driving.external_sims.servo import PedalGains, SpeedServo
 
 BMW = robot_spec("bmw_320i")
 DT_S = 0.1

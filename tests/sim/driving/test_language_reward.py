@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gantry_deploy.bundle import load_bundle
-from gantry_deploy.surroundings import Surroundings
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
@@ -20,10 +20,10 @@ from gantry_sim.driving.language.scorer import clear_share
 from gantry_sim.driving.language.small import SMALL_FILE
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.reward import RewardCfg
-from gantry_sim.driving.traffic_cfg import TrafficCfg
-from gantry_sim.run_folder import RunCfg, create_run
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.train import export_run, open_run, train
+from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.train import export_run, open_run, train
 
 from .conftest import facts as plain_facts
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.surroundings import Surroundings
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
@@ -25,7 +25,7 @@ from gantry_sim.driving.language.lessons import (
 from gantry_sim.driving.language.pictures import pictures
 from gantry_sim.driving.language.scorer import clear_share, make_scorer
 from gantry_sim.driving.language.small import SMALL_FILE, SmallScorer, load_small
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 
 GOALS = (BAD_GOAL, GOOD_GOAL)
 LESSONS = LessonCfg(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.lidar import (
+from gantry_sim.driving.sensors.lidar import (
     LidarConfig,
     cast_boxes,
     cast_segments,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.lights import GREEN, RED, YELLOW, Lights, LightsCfg, junction_phases, light_plan
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
+from gantry_sim.driving.traffic.lights import GREEN, RED, YELLOW, Lights, LightsCfg, junction_phases, light_plan
 
 CFG = LightsCfg(green_s=(6.0, 15.0))
 

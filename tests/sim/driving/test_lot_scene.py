@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.actuation import CarRandomization
-from gantry_sim.driving.boxes import clearance
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
-from gantry_sim.driving.lot_starts import driven_out, free, goal_pose, in_aisle
 from gantry_sim.driving.park_cfg import ParkCfg
-from gantry_sim.driving.scene import boxes_at
+from gantry_sim.driving.scenes.lot_starts import driven_out, free, goal_pose, in_aisle
+from gantry_sim.driving.scenes.scene import boxes_at
+from gantry_sim.driving.sensors.boxes import clearance
+from gantry_sim.driving.vehicle.actuation import CarRandomization
 
 PLAIN = ParkCfg(num_envs=6, map_count=8, noise=None, randomization=CarRandomization(), near_share=0.0)
 

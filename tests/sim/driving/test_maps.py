@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.driving.boxes import overlap
 from gantry_sim.driving.maps.curves import Curve, Piece, Pose, bend, connect
 from gantry_sim.driving.maps.generate import SPLIT_SEEDS, MapConfig, lane_map, split_seeds
 from gantry_sim.driving.maps.graph import (
@@ -25,6 +24,7 @@ from gantry_sim.driving.maps.lines import Line, edges, route_along
 from gantry_sim.driving.maps.lots import LotConfig, parking_lot
 from gantry_sim.driving.maps.routes import random_route
 from gantry_sim.driving.maps.tracks import TrackConfig, comes_near_itself, race_track
+from gantry_sim.driving.sensors.boxes import overlap
 
 SEEDS = range(14)
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.boxes import corners
 from gantry_sim.driving.maps.bank import line_bank, lot_bank
 from gantry_sim.driving.maps.curves import Curve, Piece, Pose
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
@@ -25,6 +24,7 @@ from gantry_sim.driving.maps.projection import (
 )
 from gantry_sim.driving.maps.routes import random_route
 from gantry_sim.driving.maps.tracks import race_track
+from gantry_sim.driving.sensors.boxes import corners
 
 
 @functools.cache

@@ -8,20 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.drive_spec import LidarLayout
-from gantry_deploy.loop import Controller
-from gantry_deploy.road_teller import RAYS_PER_BEAM, make_road_view, road_options
-from gantry_deploy.road_view import RoadView
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyMachine
-from gantry_deploy.surroundings import NO_ROAD, ROAD, ROAD_SOLID
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
+from gantry_deploy.contract.drive_spec import LidarLayout
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyMachine
+from gantry_deploy.observations.surroundings import NO_ROAD, ROAD, ROAD_SOLID
+from gantry_deploy.perception.road import RoadView
+from gantry_deploy.perception.simulated_road import RAYS_PER_BEAM, make_road_view, road_options
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend
-from gantry_sim.driving.lidar import cast_boxes, rays, scanner_of
-from gantry_sim.driving.scenes import drive_contract
+from gantry_sim.driving.scenes.registry import drive_contract
+from gantry_sim.driving.sensors.lidar import cast_boxes, rays, scanner_of
 from gantry_sim.tasks.registry import find_task
 
 BMW = robot_spec("bmw_320i")

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.drive_spec import LidarLayout
-from gantry_deploy.road_view import BEHIND_M
+from gantry_deploy.contract.drive_spec import LidarLayout
+from gantry_deploy.perception.road import BEHIND_M
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.baselines import constant_speed, rule_based
 from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.drivers.baselines import constant_speed, rule_based
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, scores_of
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.maps.projection import window
-from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg, TrafficShares
 
 ROADS = MapConfig(blocks={"straight": 1.0}, count=(3, 4), lanes=(1,), min_route_m=160.0)
 LEADS = TrafficCfg(slots=3, shares=TrafficShares(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))

@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.testing_drive import drive_bundle, drive_contract_for
+from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend
-from gantry_sim.driving.held_out.riding import ride, watched
+from gantry_sim.driving.external_sims.riding import ride, watched
 
 BMW = robot_spec("bmw_320i")
 DT_S = 0.1
@@ -39,7 +39,7 @@ def pursuit(tmp_path_factory):
 def world():
     """``world(traffic, maps)`` gives MetaDrive, of which there can be one."""
     pytest.importorskip("metadrive")
-    from gantry_sim.driving.held_out.metadrive import MetaDriveWorld
+    from gantry_sim.driving.external_sims.metadrive import MetaDriveWorld
 
     made = []
 
@@ -64,7 +64,7 @@ def test_metadrives_car_has_our_dimensions_and_keeps_a_backends_promises(world):
 
 def test_metadrives_pedals_do_what_was_measured(world):
     """Within what MetaDrive draws: 750 to 850 N and 80 to 180 N s around the middle that is reckoned with."""
-    from gantry_sim.driving.held_out.metadrive import pedal_gains
+    from gantry_sim.driving.external_sims.metadrive import pedal_gains
 
     car = world().scene(0).car
     gains = pedal_gains(BMW.mass_kg)
@@ -129,7 +129,7 @@ def test_metadrives_own_driver_arrives(world):
 
 
 def test_a_small_car_is_refused(world):
-    from gantry_sim.driving.held_out.metadrive import MetaDriveWorld
+    from gantry_sim.driving.external_sims.metadrive import MetaDriveWorld
 
     with pytest.raises(GantryError, match="no car of at least 3"):
         MetaDriveWorld("f1tenth", DT_S, 0.0, 1)
@@ -139,7 +139,7 @@ def test_a_small_car_is_refused(world):
 
 def test_a_bundle_drives_highway_env_sim2sim(pursuit):
     pytest.importorskip("highway_env")
-    from gantry_sim.driving.held_out.highway import race_track
+    from gantry_sim.driving.external_sims.highway import race_track
 
     scene = race_track("bmw_320i", DT_S, length_m=100.0, others=0)
     done = ride(pursuit, scene)
@@ -150,7 +150,7 @@ def test_a_bundle_drives_highway_env_sim2sim(pursuit):
 
 def test_highway_envs_car_turns_as_ours():
     pytest.importorskip("highway_env")
-    from gantry_sim.driving.held_out.highway import race_track
+    from gantry_sim.driving.external_sims.highway import race_track
 
     car = race_track("bmw_320i", DT_S, others=0).car
     for _ in range(20):

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.golden import observation_labels, recorded_signals
-from gantry_deploy.observations import ObservationBuilder
-from gantry_deploy.road_view import RoadView, needs
+from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_deploy.perception.road import RoadView, needs
+from gantry_deploy.policy.golden import observation_labels, recorded_signals
 from gantry_hardware.errors import GantryError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.bench.drivers import STEADY, baseline, by_scan
-from gantry_sim.driving.boxes import corners
-from gantry_sim.driving.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.contract import track_contract
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, record_drive, scores_of
 from gantry_sim.driving.maps.bank import line_bank
 from gantry_sim.driving.maps.lines import Line
 from gantry_sim.driving.maps.tracks import TrackConfig
-from gantry_sim.driving.scene import boxes_at
+from gantry_sim.driving.scenes.scene import boxes_at
+from gantry_sim.driving.scenes.track_scene import TrackScene
+from gantry_sim.driving.sensors.boxes import corners
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.driving.track_scene import TrackScene
+from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 from gantry_sim.tasks.registry import find_task
 
 RADIUS, INNER, OUTER = 5.0, 4.0, 6.0

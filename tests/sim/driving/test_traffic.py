@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.boxes import overlap
-from gantry_sim.driving.idm import idm_accel, safe_speed_m_s
 from gantry_sim.driving.maps.generate import MapConfig, lane_map
 from gantry_sim.driving.maps.routes import random_route
-from gantry_sim.driving.paths import traffic_maps
-from gantry_sim.driving.slots import (
+from gantry_sim.driving.sensors.boxes import overlap
+from gantry_sim.driving.traffic.idm import idm_accel, safe_speed_m_s
+from gantry_sim.driving.traffic.paths import traffic_maps
+from gantry_sim.driving.traffic.slots import (
     ACCEL,
     AIM,
     BEGIN,
@@ -37,8 +37,8 @@ from gantry_sim.driving.slots import (
     path_points,
     placed,
 )
-from gantry_sim.driving.traffic import Traffic
-from gantry_sim.driving.traffic_cfg import BEHAVIOURS, LEAD, STOPPED, TrafficCfg, TrafficShares
+from gantry_sim.driving.traffic.traffic import Traffic
+from gantry_sim.driving.traffic.traffic_cfg import BEHAVIOURS, LEAD, STOPPED, TrafficCfg, TrafficShares
 
 torch.set_num_threads(1)
 NONE = {name: 0.0 for name in BEHAVIOURS} | {"empty": 1.0}

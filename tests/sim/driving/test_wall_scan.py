@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from gantry_sim.driving.lidar import LidarConfig, cast_segments, rays
 from gantry_sim.driving.maps.bank import line_bank
 from gantry_sim.driving.maps.projection import pose_at
 from gantry_sim.driving.maps.tracks import race_track
-from gantry_sim.driving.track_scene import wall_points
-from gantry_sim.driving.wall_scan import cast_chains
+from gantry_sim.driving.scenes.track_scene import wall_points
+from gantry_sim.driving.sensors.lidar import LidarConfig, cast_segments, rays
+from gantry_sim.driving.sensors.wall_scan import cast_chains
 
 FOUR = LidarConfig(beams=4, angle_min_rad=0.0, angle_max_rad=1.5 * math.pi, mount_m=(0.5, 0.1), range_max_m=20.0)
 

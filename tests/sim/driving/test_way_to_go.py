@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.teachers import TEACHER_GROUP
-from gantry_sim.driving.actuation import CarRandomization
+from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_sim.driving.drivers.cost_to_go import WayToGo
+from gantry_sim.driving.drivers.park_driver import park_actions
+from gantry_sim.driving.drivers.teachers import RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.maps.bank import LotBank, lot_bank
 from gantry_sim.driving.maps.lots import parking_lot
 from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.driving.park_cfg import ParkCfg, WayCfg
-from gantry_sim.driving.park_driver import park_actions
-from gantry_sim.driving.teachers import RuleGuidedEnv
-from gantry_sim.driving.way_to_go import WayToGo
+from gantry_sim.driving.vehicle.actuation import CarRandomization
 from gantry_sim.tasks.registry import find_task
 
 SPEC = ParkCfg().driver

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.arm import ArmDecoder
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.observations import ObservationBuilder, Signals
+from gantry_deploy.actions.arm import ArmDecoder
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.structured import ConfigError
-from gantry_policies.offpolicy.env import STATE
-from gantry_sim.arm_env import ArmStepEnv
+from gantry_policies.off_policy.env import STATE
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg, RandomizeCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.experts import make_expert

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract import Acceptance, Provenance
-from gantry_deploy.loop import Controller
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.safety import Mode, SafetyMachine
-from gantry_deploy.testing_arm import arm_bundle, arm_contract_for, grasping_contract, grasping_plan
+from gantry_deploy.contract.policy_contract import Acceptance, Provenance
+from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.safety import Mode, SafetyMachine
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.testing import check_backend
-from gantry_sim.bench_robot import BenchRobot
+from gantry_sim.backends.workbench_robot import BenchRobot
 from gantry_sim.tasks.manipulation.draws import Draws
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.rules import RULES

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.offpolicy.env import EnvStep
-from gantry_sim.arm_env import ArmStepEnv
-from gantry_sim.arm_scores import EpisodeCounter, score
+from gantry_policies.off_policy.env import EnvStep
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.presets import INSERT, LIFT, PICK_PLACE, PUSH
 from gantry_sim.tasks.manipulation.registry import find_arm_task
 from gantry_sim.tasks.names import arm_task_names
+from gantry_sim.training.arm.success import EpisodeCounter, score
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

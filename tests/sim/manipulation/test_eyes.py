@@ -8,8 +8,8 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.arm_env import ArmStepEnv
-from gantry_sim.bench_robot import BenchRobot
+from gantry_sim.backends.workbench_robot import BenchRobot
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.presets import LIFT
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -106,10 +106,10 @@ def check_parameters(path: str, full_names: Mapping[str, str]) -> None:
     Raises:
         ConfigFileError: With the line.
     """
-    from gantry_ros.host import FOREIGN_PARAMETERS  # It needs ROS 2, which a dry run does not.
+    from gantry_ros.runtime.host import FOREIGN_PARAMETERS  # It needs ROS 2, which a dry run does not.
 
     for full_name, executable in full_names.items():
-        known = {item.name: item.default for item in import_module(f"gantry_ros.{executable}").PARAMETERS}
+        known = {item.name: item.default for item in import_module(f"gantry_ros.nodes.{executable}").PARAMETERS}
         for section in read_sections(path):
             for name, value in section.parameters.items() if section.applies(full_name) else ():
                 if name.startswith(FOREIGN_PARAMETERS):

@@ -25,17 +25,17 @@ from gantry_bringup.parts import (
     policy_parameters,
     schedule,
 )
-from gantry_deploy.arm_rollout import WORKBENCH, workbench_options
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.locate import WHERE
-from gantry_deploy.road_teller import ROAD, road_options
-from gantry_deploy.road_view import needs
-from gantry_deploy.safety import is_car
+from gantry_deploy.bundle.locate import WHERE
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.control.safety import is_car
+from gantry_deploy.evaluation.arm_rollout import WORKBENCH, workbench_options
+from gantry_deploy.perception.road import needs
+from gantry_deploy.perception.simulated_road import ROAD, road_options
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_ros.car_faults import FAULT_NAMES, LOST_INPUTS, require_fault
-from gantry_ros.profile import parse_goal, parse_profile
+from gantry_ros.nodes.profile import parse_goal, parse_profile
+from gantry_ros.simulated.car_faults import FAULT_NAMES, LOST_INPUTS, require_fault
 
 __all__ = ["LAUNCHES", "Argument", "Launch", "NodeSpec", "find_launch"]
 

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
     from gantry_bringup.loopback import require_loopback  # None of these is needed for `gantry --help`.
     from gantry_bringup.parts import require_parameters
     from gantry_bringup.processes import NodeGroup, node_command
-    from gantry_ros.availability import require_ros
+    from gantry_ros.runtime.availability import require_ros
 
     given = _assignments(args.assignments)
     specs = find_launch(args.name).nodes(given)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from gantry_bringup.parts import NodeSpec
-from gantry_deploy.transports import LOCALHOST, RANGE_VARIABLE, keeps_to_this_machine
+from gantry_deploy.process.transports import LOCALHOST, RANGE_VARIABLE, keeps_to_this_machine
 from gantry_hardware.errors import GantryError
 
 _ADDRESS, _PATIENCE_S = "127.0.0.1", 1.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gantry_bringup.config_file import check_config, check_parameters
-from gantry_deploy.bundle import load_bundle
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import WHERE, find_bundle, named_path
 from gantry_deploy.cli.command import output_trouble
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.locate import WHERE, find_bundle, named_path
-from gantry_deploy.transports import PROFILE_VARIABLE, RANGE_VARIABLE
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.process.transports import PROFILE_VARIABLE, RANGE_VARIABLE
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gantry_bringup.parts import NodeSpec, ParameterValue
-from gantry_deploy.interrupts import starting_uninterrupted
-from gantry_deploy.with_parent import ending_with_this
-from gantry_ros.availability import child_environment
+from gantry_deploy.process.interrupts import starting_uninterrupted
+from gantry_deploy.process.with_parent import ending_with_this
+from gantry_ros.runtime.availability import child_environment
 
 GRACE_S = 5.0
 """How long a node may take to end after SIGINT, and again after SIGTERM."""
 POLL_S = 0.05
 """How often the nodes are looked at."""
 OWN_PACKAGE = "gantry_ros"
-"""Package of the nodes that call :func:`gantry_deploy.interrupts.end_on_interrupt` first."""
+"""Package of the nodes that call :func:`gantry_deploy.process.interrupts.end_on_interrupt` first."""
 
 
 def node_command(spec: NodeSpec) -> list[str]:

@@ -6,8 +6,8 @@ import contextlib
 import sys
 from importlib import import_module
 
-from gantry_deploy.interrupts import end_on_interrupt, remembering_interrupts
-from gantry_deploy.transports import use_udp
+from gantry_deploy.process.interrupts import end_on_interrupt, remembering_interrupts
+from gantry_deploy.process.transports import use_udp
 
 EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "drive_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
@@ -28,12 +28,12 @@ def start(executable: str, arguments: list[str]) -> int:
         interrupts.begin()
         try:
             from gantry_hardware.errors import UnknownNameError
-            from gantry_ros.availability import require_ros
+            from gantry_ros.runtime.availability import require_ros
 
             if executable not in EXECUTABLES:
                 raise UnknownNameError("executable of gantry_ros", executable, EXECUTABLES)
             require_ros()
-            return import_module(f"gantry_ros.{executable}").main(arguments)
+            return import_module(f"gantry_ros.nodes.{executable}").main(arguments)
         except KeyboardInterrupt:
             pass
         except Exception as error:
@@ -49,7 +49,7 @@ def _process(executable: str, arguments: list[str]) -> int:
     use_udp()
     if executable in EXECUTABLES:
         with contextlib.suppress(Exception):  # What is wrong shows again when the node starts.
-            import_module(f"gantry_ros.{executable}")
+            import_module(f"gantry_ros.nodes.{executable}")
     code = start(executable, arguments)
     end_on_interrupt("", code)  # What it answers stands, however often it is asked to stop.
     return code

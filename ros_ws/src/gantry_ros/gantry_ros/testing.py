@@ -22,14 +22,16 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from gantry_deploy.domains import free_domain
-from gantry_deploy.goals import Goal
-from gantry_deploy.ros_messages import ODOM_FRAME
-from gantry_deploy.transports import LOCALHOST, RANGE_VARIABLE, udp_variables
+from gantry_deploy.control.goals import Goal
+from gantry_deploy.process.domains import free_domain
+from gantry_deploy.process.transports import LOCALHOST, RANGE_VARIABLE, udp_variables
+from gantry_deploy.recording.ros_messages import ODOM_FRAME
 from gantry_hardware.errors import GantryError
-from gantry_ros import convert, convert_map, topics
-from gantry_ros.availability import child_environment
-from gantry_ros.host import NodeHost
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
+from gantry_ros.runtime import topics
+from gantry_ros.runtime.availability import child_environment
+from gantry_ros.runtime.host import NodeHost
 
 PATIENCE_S = 120.0
 """How long to wait for what must come; long, because only a failure ever waits that long."""

@@ -97,7 +97,7 @@ def _minibatch(args: argparse.Namespace) -> dict[str, Any]:
     sizes, seeds = _numbers("--sizes", args.sizes), _numbers("--seeds", args.seeds)
     from gantry_sim.driving.bench.minibatch import MinibatchCfg, run_minibatch
     from gantry_sim.driving.bench.report import curves_figure, minibatch_lines, save_png, sizes_figure
-    from gantry_sim.run_files import write_json
+    from gantry_sim.training.run_files import write_json
 
     cfg = MinibatchCfg(
         task=args.task,
@@ -136,7 +136,7 @@ def _table(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_sim.driving.bench.report import table_text
     from gantry_sim.driving.bench.scoring import Held
     from gantry_sim.driving.bench.table import TableCfg, run_table
-    from gantry_sim.run_files import write_json
+    from gantry_sim.training.run_files import write_json
 
     held = Held(args.episodes, args.model == "full")
     cfg = TableCfg(

@@ -9,25 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.baselines import RuleCfg, constant_speed, random_actions, rule_based
 from gantry_sim.driving.cfg import CarTaskCfg
+from gantry_sim.driving.drivers.baselines import RuleCfg, constant_speed, random_actions, rule_based
+from gantry_sim.driving.drivers.racers import gap_driver
+from gantry_sim.driving.drivers.teachers import rule_actions
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.maps.projection import Window, window
 from gantry_sim.driving.park_cfg import ParkCfg
-from gantry_sim.driving.racers import gap_driver
-from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
-from gantry_sim.driving.teachers import rule_actions
+from gantry_sim.driving.scenes.road_scene import AHEAD, BEHIND, RoadScene
+from gantry_sim.driving.scenes.track_scene import TrackScene
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.driving.track_scene import TrackScene
 
 Act = Callable[[DriveEnv, Any], Tensor]
 """(environment, observations) -> actions ``(N, 2)``."""
 
 RULES, SCAN, STEADY, RANDOM = "by rules", "by its scan", "constant speed", "random"
 BASELINES = (RULES, STEADY, RANDOM)
-"""Drivers that learned nothing, see :mod:`gantry_sim.driving.baselines`."""
+"""Drivers that learned nothing, see :mod:`gantry_sim.driving.drivers.baselines`."""
 RACERS = (RULES, SCAN, STEADY, RANDOM)
-"""Those on tracks, see :mod:`gantry_sim.driving.racers`."""
+"""Those on tracks, see :mod:`gantry_sim.driving.drivers.racers`."""
 
 
 @dataclass(frozen=True)

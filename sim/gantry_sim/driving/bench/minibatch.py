@@ -17,20 +17,20 @@ from typing import Any
 
 import torch
 
-from gantry_deploy.locate import is_run
+from gantry_deploy.bundle.locate import is_run
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.whole_files import write_whole
-from gantry_policies.checkpoint import list_checkpoints
-from gantry_policies.runner import CHECKPOINTS, CURVE_FILE, Progress, Runner
+from gantry_policies.common.checkpoint import list_checkpoints
+from gantry_policies.on_policy.runner import CHECKPOINTS, CURVE_FILE, Progress, Runner
+from gantry_sim.benchmarks.sweep import hold_plan
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.scoring import Held, episodes_of, score_run, scores, width_of
 from gantry_sim.driving.evaluation import scores_of
-from gantry_sim.interrupts import stop_on_interrupt
-from gantry_sim.run_folder import RunCfg, add_session, check_run, create_run, hold_run, read_run, require_seeds
-from gantry_sim.sweep import hold_plan
+from gantry_sim.process.interrupts import stop_on_interrupt
 from gantry_sim.tasks.registry import Preset, Task, find_task
-from gantry_sim.train import build_runner, policy_of
+from gantry_sim.training.run_config import RunCfg, add_session, check_run, create_run, hold_run, read_run, require_seeds
+from gantry_sim.training.train import build_runner, policy_of
 
 REWARDS = ("multiplicative", "additive")
 """Kinds of :class:`gantry_sim.driving.reward.RewardCfg`."""

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import list_checkpoints, load_newest
-from gantry_policies.runner import CHECKPOINTS
+from gantry_policies.common.checkpoint import list_checkpoints, load_newest
+from gantry_policies.on_policy.runner import CHECKPOINTS
 from gantry_sim.driving.bench.drivers import Act, baseline, lane_width_m
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of
-from gantry_sim.run_folder import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
-from gantry_sim.run_place import read_run_file
+from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Task
-from gantry_sim.torch_threads import torch_threads
-from gantry_sim.train import open_run, policy_of
+from gantry_sim.training.run_config import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
+from gantry_sim.training.run_validation import read_run_file
+from gantry_sim.training.train import open_run, policy_of
 
 Found = dict[str, np.ndarray]
 """What happened in E episodes, each (E,), see :func:`gantry_sim.driving.evaluation.drive_episodes`."""

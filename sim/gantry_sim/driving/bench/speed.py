@@ -21,12 +21,12 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.cli.common import changed
 from gantry_sim.demo.machine import processor
 from gantry_sim.driving.bench.peers import peer_rows
-from gantry_sim.driving.cars import BatchedCars
 from gantry_sim.driving.env import DriveEnv
-from gantry_sim.run_folder import RunCfg, check_run
+from gantry_sim.driving.vehicle.cars import BatchedCars
+from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Preset, Task, find_task
-from gantry_sim.torch_threads import torch_threads
-from gantry_sim.train import build_runner, policy_of
+from gantry_sim.training.run_config import RunCfg, check_run
+from gantry_sim.training.train import build_runner, policy_of
 
 CORE, ENVIRONMENT, POLICY, COLLECTING, LEARNING = "core", "environment", "policy", "collecting", "learning"
 PARTS = (CORE, ENVIRONMENT, POLICY, LEARNING)

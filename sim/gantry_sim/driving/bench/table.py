@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.locate import is_run
+from gantry_deploy.bundle.locate import is_run
 from gantry_hardware.errors import GantryError
-from gantry_policies.checkpoint import list_checkpoints
-from gantry_policies.runner import CHECKPOINTS
+from gantry_policies.common.checkpoint import list_checkpoints
+from gantry_policies.on_policy.runner import CHECKPOINTS
+from gantry_sim.benchmarks.sweep import call_gantry
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.drivers import BASELINES, RACERS
 from gantry_sim.driving.bench.scoring import (
@@ -25,10 +26,9 @@ from gantry_sim.driving.bench.scoring import (
     width_of,
 )
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.run_folder import read_run, require_seeds
-from gantry_sim.run_place import SCRIPTS, require_teacher, trained_task, trained_teacher
-from gantry_sim.sweep import call_gantry
 from gantry_sim.tasks.registry import Preset, find_task
+from gantry_sim.training.run_config import read_run, require_seeds
+from gantry_sim.training.run_validation import SCRIPTS, require_teacher, trained_task, trained_teacher
 
 ALL_SEEDS = "policy, all seeds"
 """Name of the row with the episodes of all seeds."""

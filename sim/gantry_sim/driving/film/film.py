@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gantry_deploy.drive_scores import COEFFICIENTS
+from gantry_deploy.evaluation.drive_metrics import COEFFICIENTS
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.driving.film.canvas import contact_sheet, frame
 from gantry_sim.driving.film.panel import ENDINGS, WIDTH_PX, Panel, Words
@@ -17,7 +17,7 @@ from gantry_sim.driving.film.scenery import Scenery, scenery_of
 from gantry_sim.driving.film.view import Look, View
 from gantry_sim.driving.film.watched import COLLIDED, Episode, WatchedEnv
 from gantry_sim.driving.reward import FACTORS
-from gantry_sim.driving.road_scene import RoadScene
+from gantry_sim.driving.scenes.road_scene import RoadScene
 
 Frame = NDArray[np.uint8]
 HOLD_S = 1.5

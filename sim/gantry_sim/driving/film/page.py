@@ -17,7 +17,7 @@ from gantry_sim.driving.film.overview import where_it_went_wrong
 from gantry_sim.driving.film.panel import ENDINGS
 from gantry_sim.driving.film.playing import Driven
 from gantry_sim.driving.film.watched import TIME_UP
-from gantry_sim.driving.lot_scene import LotScene
+from gantry_sim.driving.scenes.lot_scene import LotScene
 
 PER_DISTANCE = {
     "pedestrian": "pedestrians hit",

@@ -12,8 +12,8 @@ from gantry_sim.driving.film.canvas import FloatArray, Rgb, write
 from gantry_sim.driving.film.scenery import LIGHTS, ROUTE_LINE
 from gantry_sim.driving.film.view import AIM, EGO, KINDS, RETURN
 from gantry_sim.driving.film.watched import INFRACTIONS, TIME_UP, Episode
-from gantry_sim.driving.lot_scene import NO_LIMIT_M_S
 from gantry_sim.driving.reward import FACTORS
+from gantry_sim.driving.scenes.lot_scene import NO_LIMIT_M_S
 
 WIDTH_PX = 320
 """Of the panel."""

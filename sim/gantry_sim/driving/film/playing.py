@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_deploy.bundle import Bundle
-from gantry_deploy.runner import PolicyRunner
-from gantry_deploy.signals import Signals
-from gantry_deploy.surroundings import Surroundings
+from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.observations.signals import Signals
+from gantry_deploy.observations.surroundings import Surroundings
+from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
@@ -23,9 +23,9 @@ from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.film.film import CHOICES, Shown, choose, show
 from gantry_sim.driving.film.view import Look
 from gantry_sim.driving.film.watched import Episode, WatchedEnv
-from gantry_sim.run_files import EVALUATION_SEED
+from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Task
-from gantry_sim.torch_threads import torch_threads
+from gantry_sim.training.run_files import EVALUATION_SEED
 
 POLICY = "policy"
 DRIVERS = {POLICY: "policy", "rules": RULES, "scan": SCAN, "steady": STEADY, "random": RANDOM}

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gantry_sim.driving.film.canvas import Camera, Canvas, FloatArray, Rgb
-from gantry_sim.driving.lot_scene import LotScene
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, ROAD_LEFT, ROAD_RIGHT, YAW, LaneMap
 from gantry_sim.driving.maps.lines import edges
 from gantry_sim.driving.plane import lengths_along, placed, points_at
-from gantry_sim.driving.road_scene import RoadScene
-from gantry_sim.driving.track_scene import TrackScene, wall_points
+from gantry_sim.driving.scenes.lot_scene import LotScene
+from gantry_sim.driving.scenes.road_scene import RoadScene
+from gantry_sim.driving.scenes.track_scene import TrackScene, wall_points
 
 GROUND: Rgb = (166, 183, 150)
 """Beside all roads."""

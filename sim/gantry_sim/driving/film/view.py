@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from gantry_deploy.drive_spec import LidarLayout
-from gantry_deploy.surroundings import PEDESTRIAN, STATIC, VEHICLE
+from gantry_deploy.contract.drive_spec import LidarLayout
+from gantry_deploy.observations.surroundings import PEDESTRIAN, STATIC, VEHICLE
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.film.canvas import Camera, Canvas, FloatArray, Rgb

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from tensordict import TensorDict
 from torch import Tensor
 
-from gantry_deploy.drive_scores import COLLISIONS
+from gantry_deploy.evaluation.drive_metrics import COLLISIONS
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED
-from gantry_sim.driving.facts import DriveFacts
-from gantry_sim.driving.lot_scene import LotScene
-from gantry_sim.driving.road_scene import RoadScene
-from gantry_sim.driving.scene import Outcome
-from gantry_sim.driving.track_scene import TrackScene
+from gantry_sim.driving.scenes.lot_scene import LotScene
+from gantry_sim.driving.scenes.road_scene import RoadScene
+from gantry_sim.driving.scenes.scene import Outcome
+from gantry_sim.driving.scenes.track_scene import TrackScene
+from gantry_sim.driving.step_info import DriveFacts
 
 FloatArray = NDArray[np.float32]
 
@@ -79,7 +79,7 @@ class WatchedEnv(DriveEnv):
     (2), ``reward`` and its sum ``earned``, ``completion``, ``lateral_m``, ``limit_m_s``, ``near`` and ``off_route``;
     ``route_m``, the place on the route or track, where there is one; and of what is around ``objects`` (K, 7),
     ``kinds`` (K), ``lights`` (J, G), ``stop_line`` (2), ``scan`` (beams) and ``goal`` (3), see
-    :class:`gantry_deploy.surroundings.Surroundings`.
+    :class:`gantry_deploy.observations.surroundings.Surroundings`.
 
     Args:
         cfg: The task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from gantry_deploy.bev_layout import BevLayout
+from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 SCORERS = ("small", "clip")

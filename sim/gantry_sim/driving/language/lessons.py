@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.baselines import constant_speed, rule_based
-from gantry_sim.driving.boxes import clearance, meets
 from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.drivers.baselines import constant_speed, rule_based
 from gantry_sim.driving.env import DriveEnv
-from gantry_sim.driving.facts import DriveFacts
 from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
 from gantry_sim.driving.language.pictures import pictures
 from gantry_sim.driving.language.small import SmallScorer
 from gantry_sim.driving.maps.projection import window
 from gantry_sim.driving.reward import MultiplicativeReward, RewardCfg
-from gantry_sim.driving.road_scene import AHEAD, BEHIND, RoadScene
-from gantry_sim.driving.scene import boxes_at
-from gantry_sim.driving.traffic_cfg import TrafficCfg
+from gantry_sim.driving.scenes.road_scene import AHEAD, BEHIND, RoadScene
+from gantry_sim.driving.scenes.scene import boxes_at
+from gantry_sim.driving.sensors.boxes import clearance, meets
+from gantry_sim.driving.step_info import DriveFacts
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 
 BAD, GOOD = 0, 1
 """Classes of pictures, in the order of the goals."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gantry_deploy.bev import bev_raster
-from gantry_deploy.bev_colours import bev_picture
-from gantry_deploy.bev_layout import BevLayout
-from gantry_deploy.surroundings import Surroundings
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.observations.bev import bev_raster
+from gantry_deploy.observations.bev_colours import bev_picture
+from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.facts import Look
+from gantry_sim.driving.step_info import Look
 
 _LEFT_OUT = ("road_cells", "road_place", "object_kinds", "scan_ranges_m")
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.facts import DriveFacts
 from gantry_sim.driving.language.cfg import LanguageCfg
 from gantry_sim.driving.language.pictures import pictures
 from gantry_sim.driving.language.scorer import Scorer, clear_share, make_scorer
+from gantry_sim.driving.step_info import DriveFacts
 
 LANGUAGE_FACTORS = ("clear", "speed", "lane", "heading", "spread")
 """What :class:`LanguageReward` reports; the reward is the product of all but ``clear``, which ``speed`` is made of."""

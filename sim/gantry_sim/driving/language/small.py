@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gantry_deploy.bev_layout import BevLayout
+from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gantry_deploy.surroundings import ROAD, ROAD_BROKEN, ROAD_SOLID
+from gantry_deploy.observations.surroundings import ROAD, ROAD_BROKEN, ROAD_SOLID
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, YAW, FloatArray, Lane, LaneMap
 from gantry_sim.driving.maps.lines import edges
 
@@ -24,7 +24,7 @@ class RoadTiles:
     """M maps of cells, each with a margin of nothing, so that what is around a car on its road never leaves them."""
 
     cells: Tensor
-    """Shape (M, R, C), uint8, codes of :mod:`gantry_deploy.surroundings`; rows along y, columns along x."""
+    """Shape (M, R, C), uint8, codes of ``observations.surroundings``; rows along y, columns along x."""
     corner_m: Tensor
     """Shape (M, 2), x and y of the outer corner of each map's first cell."""
     cell_m: float
@@ -41,7 +41,7 @@ class RoadTiles:
 
         Returns:
             Cells (N, window, window), and x and y of the outer corner of the first one and the edge of a cell (N, 3):
-            ``road_cells`` and ``road_place`` of :class:`gantry_deploy.surroundings.Surroundings`.
+            ``road_cells`` and ``road_place`` of :class:`gantry_deploy.observations.surroundings.Surroundings`.
         """
         corner = self.corner_m[which]
         last = torch.tensor([self.cells.shape[2], self.cells.shape[1]], device=self.cells.device) - self.window

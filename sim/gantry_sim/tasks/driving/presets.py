@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gantry_deploy.bev_layout import BevLayout
-from gantry_policies.config import PpoCfg
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_policies.on_policy.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
+from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE, RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
 from gantry_sim.driving.language.scorer import require_scorer
-from gantry_sim.driving.lights import LightsCfg
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.reward import RewardCfg
-from gantry_sim.driving.scenes import drive_contract
-from gantry_sim.driving.teachers import DRIVE_GUIDE, RuleGuidedEnv
+from gantry_sim.driving.scenes.registry import drive_contract
 from gantry_sim.driving.track_cfg import RaceCfg
-from gantry_sim.driving.traffic_cfg import TrafficCfg, TrafficShares
+from gantry_sim.driving.traffic.lights import LightsCfg
+from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.registry import Preset, Script, Task

@@ -34,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     if min(args.iterations, args.repeats, args.frames) < 1 or (args.envs is not None and args.envs < 1):
         raise UsageError("--iterations, --repeats, --frames and --envs take numbers from 1.")
-    from gantry_deploy.bench_runtime import describe_machine
+    from gantry_deploy.benchmarks.runtime import describe_machine
     from gantry_sim.tasks.goal.cfg import GoalCfg
     from gantry_sim.tasks.registry import find_task
 
@@ -67,7 +67,7 @@ def measure_frames(env: GoalCfg, frames: int, seed: int) -> dict[str, dict[str, 
     import numpy as np
     import torch
 
-    from gantry_deploy.timing import TimingLog
+    from gantry_deploy.control.timing import TimingLog
     from gantry_mapping.learn.depth import render_depth
     from gantry_mapping.learn.heightfields import stacked_boxes
     from gantry_mapping.live import LiveMapping
@@ -111,7 +111,7 @@ def _print_frames(frame: dict[str, dict[str, float]]) -> None:
 
 
 def _compare_trainings(args: argparse.Namespace, task: Any, preset: Any) -> dict[str, Any]:
-    from gantry_sim.benches import measure_training
+    from gantry_sim.benchmarks.commands import measure_training
     from gantry_sim.tasks.goal.mapping import SOURCES
 
     env = preset.env if args.envs is None else replace(preset.env, num_envs=args.envs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gantry_deploy.contract import Acceptance, CarrotSpec
+from gantry_deploy.contract.policy_contract import Acceptance, CarrotSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
@@ -19,7 +19,7 @@ OBSERVERS = ("teacher", "student")
 """What an actor sees: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
 GAITS = ("strides", "steps")
 """What a gait prior does: it adds strides towards the goal over the ground of the map to the policy's joint targets, or
-it is the legs of a policy that says where to step (:mod:`gantry_deploy.steps`)."""
+it is the legs of a policy that says where to step (:mod:`gantry_deploy.footsteps.controller`)."""
 
 PAPER_WEIGHTS: dict[str, float] = {
     "position_tracking": 100.0,

@@ -10,7 +10,7 @@ import torch
 from mjlab.managers.command_manager import CommandTerm, CommandTermCfg
 from torch import Tensor
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.state import GoalState
 
 CONE_SLACK_M = 0.1

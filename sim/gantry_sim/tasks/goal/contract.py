@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gantry_deploy.arm_spec import JOINT_TARGET
-from gantry_deploy.contract import (
+from gantry_deploy.contract.arm_spec import JOINT_TARGET
+from gantry_deploy.contract.footstep_spec import STEP_TARGET
+from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
     ActionSpec,
@@ -14,8 +15,7 @@ from gantry_deploy.contract import (
     ObservationTerm,
     PolicyContract,
 )
-from gantry_deploy.observations import make_term
-from gantry_deploy.step_spec import STEP_TARGET
+from gantry_deploy.observations.builder import make_term
 from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, maps_in_loop, steps_in
 from gantry_sim.tasks.goal.mapping import mapper_hash, mapping_cfg
 from gantry_sim.tasks.goal.robots import STEP_CLIP, STEP_SCALE

@@ -17,7 +17,7 @@ from mjlab.sensor import ContactMatch, ContactSensorCfg
 from mjlab.sim import MujocoCfg, SimulationCfg
 from mjlab.utils.spec_config import CollisionCfg
 
-from gantry_sim.env import GantryEnv, GantryEnvCfg
+from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.tasks.goal import rewards, terminations
 from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, weights_of
 from gantry_sim.tasks.goal.command import GoalCommandCfg

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.metrics import goal_reached, goal_scores
-from gantry_sim.env import GantryEnv
+from gantry_deploy.evaluation.metrics import goal_reached, goal_scores
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.evaluation import fresh_env, record_signals

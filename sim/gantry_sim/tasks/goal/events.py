@@ -10,7 +10,7 @@ from mjlab.managers.event_manager import EventTermCfg
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from torch import Tensor
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.robots import Climber
 from gantry_sim.tasks.goal.state import GoalState

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gantry_deploy.perception import default_cfg
+from gantry_deploy.perception.maps import default_cfg
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.config import MappingCfg
@@ -21,7 +21,7 @@ from gantry_mapping.learn.rays import VOID_M
 from gantry_mapping.learn.torch_mapper import TorchMapper
 from gantry_mapping.mapper import Mapper, OnnxMapper
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_sim.robot_camera import head_camera
+from gantry_sim.robots.depth_camera import head_camera
 from gantry_sim.terrains.rasters import TerrainRasters
 
 SOURCES = ("truth", "pipeline")

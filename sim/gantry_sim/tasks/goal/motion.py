@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.robots import Climber
 
 LIGHTEST_LINK_KG = 0.1

@@ -9,11 +9,11 @@ import torch
 from mjlab.managers.observation_manager import ObservationTermCfg
 from torch import Tensor
 
-from gantry_deploy.commands import GOAL_REACH_M
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.metrics import goal_errors
-from gantry_deploy.observations import ObservationBuilder
-from gantry_sim.env import GantryEnv
+from gantry_deploy.actions.commands import GOAL_REACH_M
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.evaluation.metrics import goal_errors
+from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalNoiseCfg, maps_in_loop
 from gantry_sim.tasks.goal.contract import TEACHER_Z_M
 from gantry_sim.tasks.goal.mapping import StudentMap

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from gantry_deploy.contract import Acceptance, CarrotSpec, PolicyContract
+from gantry_deploy.contract.policy_contract import Acceptance, CarrotSpec, PolicyContract
 from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
-from gantry_policies.config import GuideCfg, PpoCfg
 from gantry_policies.networks.sizes import AmeCfg
-from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
-from gantry_sim.env import GantryEnv
+from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.goal.cfg import (

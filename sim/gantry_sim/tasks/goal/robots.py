@@ -7,10 +7,18 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gantry_deploy.contract import CarrotSpec, GaitSpec, GroundSpec
-from gantry_deploy.step_spec import FootholdSpec, LegSpec, PostureSpec, SteerSpec, StepsSpec, SupportSpec, SwingSpec
+from gantry_deploy.contract.footstep_spec import (
+    FootholdSpec,
+    LegSpec,
+    PostureSpec,
+    SteerSpec,
+    StepsSpec,
+    SupportSpec,
+    SwingSpec,
+)
+from gantry_deploy.contract.policy_contract import CarrotSpec, GaitSpec, GroundSpec
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.models import robot_model
+from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.walker import Walker
 
@@ -112,7 +120,7 @@ def _upright(body: Walker) -> Walker:
 
 
 STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.3, 0.15, 0.8, 0.05, 0.2, 0.1)
-"""Of the numbers that say where to step (:data:`gantry_deploy.step_spec.STEP_NAMES`), per unit of action."""
+"""Of the numbers that say where to step (``STEP_NAMES``), per unit of action."""
 STEP_CARROT = CarrotSpec(
     speed_m_s=0.5, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
 )

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_deploy.commands import goal_command
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.gait import drive_command
-from gantry_deploy.metrics import goal_errors
-from gantry_deploy.observations import Signals
-from gantry_sim.env import GantryEnv
+from gantry_deploy.actions.commands import goal_command
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.evaluation.metrics import goal_errors
+from gantry_deploy.footsteps.gait import drive_command
+from gantry_deploy.observations.builder import Signals
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.ground import SEEN_MAP, TRUE_MAP
 from gantry_sim.tasks.goal.motion import Motion
@@ -96,7 +96,7 @@ class GoalState(LocomotionState):
 
     @property
     def command(self) -> Tensor:
-        """The goal as the critic knows it, (N, 4): :func:`gantry_deploy.commands.goal_command`."""
+        """The goal as the critic knows it, (N, 4): :func:`gantry_deploy.actions.commands.goal_command`."""
         return self._command
 
     @property

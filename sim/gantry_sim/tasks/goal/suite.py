@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gantry_deploy.metrics import GOAL_HEADING_RAD, GOAL_POS_M
+from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.evaluation import walk_to_goals
 from gantry_sim.tasks.registry import Policy, Task

@@ -7,7 +7,7 @@ import re
 import torch
 from torch import Tensor
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.state import GoalState
 
 ATTITUDE_GRACE_S = 0.2

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_deploy.metrics import EpisodeScores, bootstrap_mean, rate_interval, tracking_scores
+from gantry_deploy.evaluation.metrics import EpisodeScores, bootstrap_mean, rate_interval, tracking_scores
 from gantry_hardware.robots import robot_spec
-from gantry_sim.env import GantryEnv
-from gantry_sim.quiet import quietly
+from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.envs.rsl_rl import GantryVecEnv
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg
 from gantry_sim.tasks.registry import Policy, Task
-from gantry_sim.vec_env import GantryVecEnv
 
 STANDING_SHARE = 4
 """One episode without a command for so many with one."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from gantry_deploy.contract import Acceptance
-from gantry_deploy.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
-from gantry_policies.config import PpoCfg
-from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names
-from gantry_sim.env import GantryEnv
+from gantry_deploy.contract.policy_contract import Acceptance
+from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_deploy import gait as gait_clock
-from gantry_deploy.contract import GaitSpec
-from gantry_deploy.metrics import has_fallen
-from gantry_sim.env import GantryEnv
+from gantry_deploy.contract.policy_contract import GaitSpec
+from gantry_deploy.evaluation.metrics import has_fallen
+from gantry_deploy.footsteps import gait as gait_clock
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gantry_deploy.contract import BalanceSpec, GaitSpec
+from gantry_deploy.contract.policy_contract import BalanceSpec, GaitSpec
 from gantry_hardware.robots import robot_spec
 from gantry_sim.tasks.locomotion.derived import derived_quadruped
 from gantry_sim.tasks.locomotion.walker import Walker

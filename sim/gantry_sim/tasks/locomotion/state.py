@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_deploy.observations import Signals
+from gantry_deploy.observations.builder import Signals
 from gantry_hardware.spec import RobotSpec
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 
 
 @dataclass(frozen=True)

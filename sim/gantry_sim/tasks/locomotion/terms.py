@@ -10,10 +10,10 @@ from mjlab.managers.action_manager import ActionTerm, ActionTermCfg
 from mjlab.managers.observation_manager import ObservationTermCfg
 from torch import Tensor
 
-from gantry_deploy.actions import ActionDecoder
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.observations import ObservationBuilder, Signals
-from gantry_sim.env import GantryEnv
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
@@ -73,7 +73,7 @@ class ContractActionCfg(ActionTermCfg):
 
 
 class ContractAction(ActionTerm):
-    """Runs :class:`~gantry_deploy.actions.ActionDecoder`, the robot's own decoder, on all environments at once."""
+    """Runs ``ActionDecoder``, the robot's own decoder, on all environments at once."""
 
     cfg: ContractActionCfg
 

@@ -21,12 +21,12 @@ from mjlab.sim import MujocoCfg, SimulationCfg
 from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg, commands_vel
 from mjlab.utils.spec_config import CollisionCfg
 
-from gantry_deploy.contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
-from gantry_deploy.observations import make_term
+from gantry_deploy.contract.policy_contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
+from gantry_deploy.observations.builder import make_term
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
-from gantry_sim.env import GantryEnv, GantryEnvCfg
-from gantry_sim.models import robot_model
+from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
+from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.curriculum import TerrainLevels
 from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg

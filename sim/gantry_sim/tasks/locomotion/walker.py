@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gantry_deploy.contract import GaitSpec
+from gantry_deploy.contract.policy_contract import GaitSpec
 from gantry_hardware.spec import RobotSpec
 
 

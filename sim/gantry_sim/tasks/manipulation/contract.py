@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gantry_deploy.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
-from gantry_deploy.contract import (
+from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
+from gantry_deploy.contract.policy_contract import (
     OBJECT_GOAL,
     OBJECT_GOAL_NAMES,
     Acceptance,
@@ -15,7 +15,7 @@ from gantry_deploy.contract import (
     ObservationTerm,
     PolicyContract,
 )
-from gantry_deploy.observations import make_term
+from gantry_deploy.observations.builder import make_term
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
 from gantry_sim.tasks.manipulation.cfg import ArmCfg

@@ -16,8 +16,8 @@ from mjlab.scene import SceneCfg
 from mjlab.sim import MujocoCfg, SimulationCfg
 
 from gantry_hardware.robots import robot_spec
-from gantry_sim.env import GantryEnv, GantryEnvCfg
-from gantry_sim.models import robot_model
+from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
+from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.manipulation import terms
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract

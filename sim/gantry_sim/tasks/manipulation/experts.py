@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gantry_deploy.arm import ArmDecoder
+from gantry_deploy.actions.arm import ArmDecoder
 from gantry_hardware.errors import GantryError
 from gantry_mapping.frames import rotation_matrix
 from gantry_sim.tasks.manipulation.contract import arm_contract

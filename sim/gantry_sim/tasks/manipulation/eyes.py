@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_sim.env import GantryEnv
-from gantry_sim.shots import SceneCameras
+from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.viewing.offscreen_cameras import SceneCameras
 
 
 class BenchCameras:

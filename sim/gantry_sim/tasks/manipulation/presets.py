@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gantry_policies.offpolicy.env import StepEnv
-from gantry_sim.arm_env import ArmStepEnv
+from gantry_policies.off_policy.env import StepEnv
+from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.manipulation.cfg import ArmCfg

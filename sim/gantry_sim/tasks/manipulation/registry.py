@@ -13,8 +13,8 @@ from gantry_sim.tasks.names import ARM_GROUP, arm_task_names
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from gantry_deploy.contract import PolicyContract
-    from gantry_policies.offpolicy.env import StepEnv
+    from gantry_deploy.contract.policy_contract import PolicyContract
+    from gantry_policies.off_policy.env import StepEnv
 
 
 class ScriptedExpert(Protocol):

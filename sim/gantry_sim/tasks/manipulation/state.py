@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_deploy.arm import ArmDecoder
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.kinematics import damped_step, rotation_error
-from gantry_deploy.observations import Signals
+from gantry_deploy.actions.arm import ArmDecoder
+from gantry_deploy.actions.kinematics import damped_step, rotation_error
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.builder import Signals
 from gantry_hardware.robots.yam import GRIPPER_JOINT
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.rules import RULES
 from gantry_sim.tasks.manipulation.workbench import OBJECT

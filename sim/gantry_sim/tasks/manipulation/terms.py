@@ -11,9 +11,9 @@ from mjlab.managers.event_manager import RecomputeLevel, requires_model_fields
 from mjlab.managers.observation_manager import ObservationTermCfg
 from torch import Tensor
 
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.observations import ObservationBuilder
-from gantry_sim.env import GantryEnv
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.manipulation.cfg import RandomizeCfg
 from gantry_sim.tasks.manipulation.draws import Draws
 from gantry_sim.tasks.manipulation.state import ArmState
@@ -36,7 +36,7 @@ class ArmActionCfg(ActionTermCfg):
 
 
 class ArmAction(ActionTerm):
-    """Runs the runtime's :class:`~gantry_deploy.arm.ArmDecoder` on all environments at once."""
+    """Runs the runtime's :class:`~gantry_deploy.actions.arm.ArmDecoder` on all environments at once."""
 
     def __init__(self, cfg: ArmActionCfg, env: Any) -> None:
         super().__init__(cfg, env)

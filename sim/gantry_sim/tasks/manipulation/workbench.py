@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import mujoco
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim import looks
+from gantry_sim.robots import scene_visuals as looks
 
 OBJECT, FIXTURE, TABLE = "object", "fixture", "table"
 """Bodies, and the geom of the table's top."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.terrains.rasters import terrain_rasters
 
 RESOLUTION_M = 0.02

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_deploy.steps import Body
+from gantry_deploy.footsteps.controller import Body
 from gantry_mapping.frames import yaw_of
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.state import rotation_matrix

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gantry_sim.driving.maps.projection import wrapped
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WayRules
 from gantry_sim.tasks.goal.rules.ground import Ground
 from gantry_sim.tasks.goal.rules.moment import Moment

@@ -9,9 +9,9 @@ from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationT
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.config import GuideCfg
-from gantry_policies.teachers import TEACHER_GROUP
-from gantry_sim.env import GantryEnv
+from gantry_policies.on_policy.config import GuideCfg
+from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.contract import goal_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg

@@ -1,7 +1,7 @@
 """A quadruped that walks to its goal by rules, all environments at once.
 
 It knows the simulator's exact state and ground, goes the shortest way, and steps on the best ground nearby; its legs
-are those of a policy that says where to step (:mod:`gantry_deploy.steps`).
+are those of a policy that says where to step (:mod:`gantry_deploy.footsteps.controller`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_deploy.contract import PolicyContract
-from gantry_deploy.step_spec import STEP_NAMES, StepsSpec
-from gantry_deploy.steps import Stepper
+from gantry_deploy.contract.footstep_spec import STEP_NAMES, StepsSpec
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.footsteps.controller import Stepper
 from gantry_hardware.errors import GantryError
-from gantry_sim.env import GantryEnv
+from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.footholds import Footholds
 from gantry_sim.tasks.goal.rules.ground import Ground
@@ -54,7 +54,7 @@ class RuleWalker:
         self._next = torch.full((env.num_envs,), -1, dtype=torch.long, device=env.device)
 
     def __call__(self) -> Tensor:
-        """This control step's numbers of :data:`~gantry_deploy.step_spec.STEP_NAMES`, (N, 12), within no limits."""
+        """This control step's numbers of ``STEP_NAMES``, (N, 12), within no limits."""
         state = GoalState.of(self._env)
         seen = state.measured or state.signals()
         body = self._stepper.sense(

@@ -1,0 +1,1 @@
+"""Action decoders: from a network's output to joint or drive commands."""

@@ -1,0 +1,156 @@
+"""Network output to joint targets, written once for training and robot (Array API standard)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import device
+
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_deploy.footsteps import gait as gait_clock
+from gantry_deploy.footsteps import terrain_lookup as footing
+from gantry_deploy.footsteps.controller import Stepper
+from gantry_mapping.ops import namespace
+
+Array = Any
+
+DECODER_INPUTS = ("time_s", "command", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
+"""Names of what :class:`ActionDecoder` takes beside the action, in order, in signals and recordings."""
+
+
+def decoder_inputs(contract: PolicyContract) -> tuple[str, ...]:
+    """:data:`DECODER_INPUTS` of a contract: the map as well, where the gait follows the ground, and the joints, where
+    the policy says where to step."""
+    gait = contract.gait
+    if gait is not None and gait.steps is not None:
+        return (*DECODER_INPUTS, "elevation_map", "joint_pos_rad", "joint_vel_rad_s")
+    ground = gait is not None and gait.ground is not None
+    return (*DECODER_INPUTS, "elevation_map") if ground else DECODER_INPUTS
+
+
+class ActionDecoder:
+    """Turns actions into joint position targets as the contract says.
+
+    Args:
+        contract: Scales, offsets, limits and gait.
+        like: Any floating array of the namespace, dtype and device to work on.
+    """
+
+    def __init__(self, contract: PolicyContract, like: Array) -> None:
+        self._contract = contract
+        xp = namespace(like)
+
+        def asarray(values: Any, dtype: Any = like.dtype) -> Array:
+            return xp.asarray(values, dtype=dtype, device=device(like))
+
+        self._xp = xp
+        self._scale = asarray([contract.action.scale])
+        self._offset = asarray([contract.action.offset_rad])
+        self._bound = asarray([[contract.action.clip] * contract.action_size])
+        self._lower = asarray([contract.joint_lower_rad])
+        self._upper = asarray([contract.joint_upper_rad])
+        self._stepper = None if contract.gait is None or contract.gait.steps is None else Stepper(contract, like)
+        if contract.gait is not None and self._stepper is None:
+            self._foot_offset = asarray(contract.gait.foot_offset)
+            self._joint_foot = asarray(contract.gait.joint_foot, xp.int64)
+            self._joint_gain = asarray([contract.gait.joint_gain]) * contract.gait.amplitude_rad
+            self._strides = bool(contract.gait.foot_x_m)
+            if self._strides:
+                self._foot_x, self._foot_y = asarray(contract.gait.foot_x_m), asarray(contract.gait.foot_y_m)
+                self._stride_x = asarray([contract.gait.stride_x_rad_m])
+                self._stride_y = asarray([contract.gait.stride_y_rad_m])
+            self._sway = asarray([contract.gait.sway_rad]) if contract.gait.sway_rad else None
+            self._stride_yaw = asarray([contract.gait.stride_yaw]) if contract.gait.stride_yaw else None
+            ground = contract.gait.ground
+            self._lift = asarray([ground.lift_rad_m]) if ground is not None else None
+            balance = contract.gait.balance
+            if balance is not None:
+                self._axis = asarray(balance.joint_axis, xp.int64)
+                self._stance = asarray([balance.stance_tilt]), asarray([balance.stance_rate_s])
+                self._swing = asarray([balance.swing_tilt]), asarray([balance.swing_rate_s])
+
+    def clip(self, action: Array) -> Array:
+        """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
+        # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
+        return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
+
+    def __call__(
+        self,
+        action: Array,
+        time_s: Array,
+        command: Array,
+        quat_base_to_world_wxyz: Array | None = None,
+        ang_vel_base_in_base_rad_s: Array | None = None,
+        elevation_map: Array | None = None,
+        joint_pos_rad: Array | None = None,
+        joint_vel_rad_s: Array | None = None,
+    ) -> Array:
+        """Joint position targets.
+
+        Args:
+            action: Shape (N, a), network output.
+            time_s: Shape (N,), since the policy started.
+            command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
+            quat_base_to_world_wxyz: Shape (N, 4), as the observation saw it; a gait that balances needs it.
+            ang_vel_base_in_base_rad_s: Shape (N, 3), likewise.
+            elevation_map: Shape (N, rows, cols, channels), likewise; a gait that follows the ground needs it.
+            joint_pos_rad: Shape (N, n), likewise; a policy that says where to step needs them.
+            joint_vel_rad_s: Shape (N, n).
+
+        Returns:
+            Shape (N, n), rad, within the contract's joint limits.
+
+        Raises:
+            ContractError: If the gait needs what it is not told: how the base leans, the ground, or the joints.
+        """
+        xp, gait = self._xp, self._contract.gait
+        target = self._offset + self._scale * self.clip(action)
+        if self._stepper is not None:
+            seen = (quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s, joint_pos_rad, joint_vel_rad_s, elevation_map)
+            target = self._stepper(target, self._stepper.sense(time_s, command, *seen))
+        elif gait is not None:
+            phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
+            drive = gait_clock.drive_command(self._contract.command, command)
+            runs = gait_clock.moving(gait, drive)[:, None]
+            lift = gait_clock.swing_arc(gait, phase) * runs
+            target = target + xp.take(lift, self._joint_foot, axis=1) * self._joint_gain
+            if self._strides:
+                ahead, aside = gait_clock.foot_displacement(gait, phase, drive * runs, self._foot_x, self._foot_y)
+                target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
+                target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
+            if self._lift is not None:
+                rise = self._rise(
+                    phase, drive * runs, elevation_map, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s
+                )
+                target = target + xp.take(rise, self._joint_foot, axis=1) * self._lift
+            if self._sway is not None:
+                target = target + (gait_clock.sway(gait, time_s + gait.lead_s)[:, None] * runs) * self._sway
+            if self._stride_yaw is not None:
+                turn = gait_clock.foot_turn(gait, phase, drive * runs)
+                target = target + xp.take(turn, self._joint_foot, axis=1) * self._stride_yaw
+            if gait.balance is not None:
+                if quat_base_to_world_wxyz is None or ang_vel_base_in_base_rad_s is None:
+                    raise ContractError("A gait that balances needs the base's attitude and turning rate.")
+                swings = (phase >= gait.duty) & (runs > 0.0)
+                target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
+        return xp.minimum(xp.maximum(target, self._lower), self._upper)
+
+    def _rise(
+        self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None
+    ) -> Array:
+        """How far each foot is raised for the ground's sake, (N, feet), m."""
+        gait, window = self._contract.gait, self._contract.map_window
+        if gait is None or window is None or elevation_map is None or quat is None or ang_vel is None:
+            raise ContractError("A gait that follows the ground needs the elevation map and how the base leans.")
+        feet = self._foot_x, self._foot_y
+        return footing.foot_lift(gait, window, phase, drive, *feet, elevation_map, gait_clock.tilt(quat), ang_vel)
+
+    def _balance(self, swings: Array, quat: Array, ang_vel: Array) -> Array:
+        """Answers to tilt and turning rate, (N, n), rad; ``swings`` is (N, feet), bool."""
+        xp = self._xp
+        tilt = xp.take(gait_clock.tilt(quat), self._axis, axis=1)
+        rate = xp.take(ang_vel, self._axis, axis=1)
+        stance = tilt * self._stance[0] + rate * self._stance[1]
+        swing = tilt * self._swing[0] + rate * self._swing[1]
+        return xp.where(xp.take(swings, self._joint_foot, axis=1), swing, stance)

@@ -1,0 +1,144 @@
+"""The control loop as a ROS 2 node, timed by itself: a simulated robot and a policy are started as two processes.
+
+The nodes belong to a higher shelf, so they are started through ``gantry launch`` and not imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.process.interrupts import starting_uninterrupted
+from gantry_hardware.errors import GantryError
+from gantry_hardware.json_file import read_json_object
+
+START_TIMEOUT_S = 60.0
+"""How long the nodes may take until the policy runs."""
+ATTEMPTS = 3
+"""How often the nodes are started; while processes start, a small machine can be too busy for the safety limits."""
+STOP_TIMEOUT_S = 25.0
+"""How long the nodes may take to end."""
+RUNNING, DAMPED = "Mode POLICY.", "Mode DAMP"
+"""What the policy's node says when the policy runs, and when it gives up."""
+
+
+class DampedError(GantryError):
+    """The robot was damped before the policy ran."""
+
+
+def measure_ros_loop(
+    bundle: Path,
+    rate_hz: float,
+    seconds: float,
+    backend: str,
+    options: dict[str, Any],
+    folder: Path,
+    realtime_priority: int = 0,
+) -> dict[str, Any]:
+    """Start both nodes, let the policy run for a while, and read the statistics that its node leaves.
+
+    Args:
+        bundle: Policy whose contract has ``rate_hz``.
+        rate_hz: For the result.
+        seconds: Time under the policy.
+        backend: Simulated robot.
+        options: Of the backend.
+        folder: For the statistics.
+        realtime_priority: Of the policy's control loop.
+
+    Raises:
+        GantryError: If ROS 2 is missing or the nodes do not run; with what they said.
+    """
+    if importlib.util.find_spec("rclpy") is None:
+        raise GantryError("ROS 2 is not installed in this Python (no rclpy)")
+    statistics_file = folder / f"ros-{rate_hz:g}.json"
+    # A namespace of its own, so that no other robot in this network answers.
+    arguments = {
+        "bundle": str(bundle),
+        "backend": backend,
+        "options": json.dumps(options),
+        "statistics": str(statistics_file),
+        "namespace": f"bench_{os.getpid()}",
+    }
+    if realtime_priority > 0:
+        arguments["realtime_priority"] = str(realtime_priority)
+    command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", "sim_walk"]
+    command += [f"{name}:={value}" for name, value in arguments.items()]
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            said = _run_nodes(command, seconds)
+            break
+        except DampedError:
+            if attempt == ATTEMPTS:
+                raise
+    if not statistics_file.is_file():
+        raise GantryError(f"the policy's node left no statistics; it said: {_tail(said)}")
+    statistics = read_json_object(statistics_file)
+    return {"backend": f"ros, {backend}", "rate_hz": rate_hz, "seconds": seconds, **statistics}
+
+
+def _run_nodes(command: list[str], seconds: float) -> list[str]:
+    """Start, wait until the policy has run for ``seconds``, and stop; returns what was said until then."""
+    with starting_uninterrupted():
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    lines: queue.Queue[str | None] = queue.Queue()
+    said: list[str] = []
+    threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
+    try:
+        wait_for_policy(lines, said)
+        time.sleep(seconds)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return said
+
+
+def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line.rstrip())
+    lines.put(None)
+
+
+def wait_for_policy(lines: queue.Queue[str | None], said: list[str]) -> None:
+    """Wait until the nodes say that the policy runs.
+
+    Args:
+        lines: What they say; None when they have ended.
+        said: Gets every line.
+
+    Raises:
+        DampedError: If the robot was damped instead.
+        GantryError: If they ended, or took too long.
+    """
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
+        except queue.Empty:
+            raise GantryError(f"the policy did not run within {START_TIMEOUT_S:g} s; it said: {_tail(said)}") from None
+        if line is None:
+            raise GantryError(f"the nodes ended; they said: {_tail(said)}")
+        said.append(line)
+        if DAMPED in line:
+            raise DampedError(f"the robot was damped before the policy ran: {line}")
+        if RUNNING in line:
+            return
+
+
+def _tail(said: list[str]) -> str:
+    return " / ".join(said[-4:]) or "(nothing)"

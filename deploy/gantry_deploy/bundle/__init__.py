@@ -1,0 +1,1 @@
+"""Policy bundles: reading, writing, checking and finding them."""

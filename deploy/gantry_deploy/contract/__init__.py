@@ -1,0 +1,1 @@
+"""The contract of a policy: observations, actions, limits and their valid ranges."""

@@ -1,0 +1,347 @@
+"""What every number of a policy contract may be: finite, and of a size that a machine can have.
+
+One table for all of a contract's parts. A number outside is a mistake, whatever the robot; what a particular robot
+allows, and how numbers must fit each other, is checked elsewhere (:mod:`gantry_deploy.contract.policy_contract`,
+:mod:`gantry_deploy.contract.footstep_check`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from gantry_deploy.contract.arm_spec import OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
+from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_deploy.contract.drive_spec import DriveSpec, LidarLayout
+from gantry_deploy.contract.footstep_spec import (
+    FootholdSpec,
+    LegSpec,
+    PostureSpec,
+    SteerSpec,
+    StepsSpec,
+    SupportSpec,
+    SwingSpec,
+)
+from gantry_deploy.contract.parts import (
+    BODY_POSE,
+    BODY_POSE_NAMES,
+    BODY_VELOCITY,
+    BODY_VELOCITY_NAMES,
+    Acceptance,
+    ActionSpec,
+    BalanceSpec,
+    CarrotSpec,
+    ChunkSpec,
+    CommandSpec,
+    GaitSpec,
+    GroundSpec,
+    MapWindow,
+    ObservationTerm,
+    Provenance,
+)
+from gantry_deploy.errors import ContractError
+from gantry_hardware.bounds import Range, check_fields
+from gantry_hardware.errors import unknown_name_text
+
+LEAST = 1e-6
+"""Smallest number that counts as more than 0."""
+MIN_RATE_HZ, MAX_RATE_HZ = 10.0, 1000.0
+"""Slower, a robot would be looked at too seldom; faster, no loop keeps up."""
+MIN_CAR_RATE_HZ = 5.0
+"""The same of a car, which falls over nothing and brakes along its way: parking is done at this rate."""
+
+_SHARE = Range(0.0, 1.0)
+_PLACE_M = Range(-10.0, 10.0)
+_LENGTH_M = Range(LEAST, 10.0)
+_GAIN, _DAMPING = Range(0.0, 1e5), Range(0.0, 1e5)
+_TRAVEL = Range(-1e9, 1e9)
+_NOT_NEGATIVE = Range(0.0, 100.0)
+_POSITIVE = Range(LEAST, 100.0)
+
+CONTRACT_RANGES: dict[str, Range] = {
+    "rate_hz": Range(MIN_CAR_RATE_HZ, MAX_RATE_HZ),
+    # A car's drive turns for ever.
+    "joint_lower_rad": _TRAVEL,
+    "joint_upper_rad": _TRAVEL,
+    "default_pos_rad": _TRAVEL,
+    "stiffness_nm_rad": _GAIN,
+    "damping_nm_s_rad": _DAMPING,
+    "effort_limit_nm": Range(0.0, 1e6),
+    "version": Range(1, 1000),
+}
+"""Numbers of the contract itself."""
+
+RANGES: dict[type, dict[str, Range]] = {
+    ObservationTerm: {
+        "size": Range(1, 1_000_000),
+        "scale": Range(-1e6, 1e6),
+        "clip": Range(LEAST, 1e9),
+        "history": Range(1, 1000),
+    },
+    ActionSpec: {"scale": Range(-10.0, 10.0), "offset_rad": _PLACE_M, "clip": Range(LEAST, 1000.0)},
+    BalanceSpec: {
+        "joint_axis": Range(0, 1),
+        "stance_tilt": _PLACE_M,
+        "stance_rate_s": _PLACE_M,
+        "swing_tilt": _PLACE_M,
+        "swing_rate_s": _PLACE_M,
+    },
+    GroundSpec: {
+        "lift_rad_m": Range(-50.0, 50.0),
+        "rise_m": Range(0.0, 2.0),
+        "drop_m": Range(0.0, 2.0),
+        "deep_m": Range(0.0, 2.0),
+        "level_tilt": Range(0.0, 10.0),
+        "level_rate_s": Range(0.0, 10.0),
+        "level_m": Range(0.0, 1.0),
+    },
+    GaitSpec: {
+        "frequency_hz": Range(0.05, 20.0),
+        "duty": Range(0.01, 0.99),
+        "foot_offset": Range(-10.0, 10.0),
+        "amplitude_rad": Range(-math.pi, math.pi),
+        "lead_s": Range(-1.0, 1.0),
+        "joint_foot": Range(0, 100),
+        "joint_gain": Range(-10.0, 10.0),
+        "stand_below": Range(0.0, 100.0),
+        "foot_x_m": _PLACE_M,
+        "foot_y_m": _PLACE_M,
+        "stride_x_rad_m": Range(-50.0, 50.0),
+        "stride_y_rad_m": Range(-50.0, 50.0),
+        "sway_rad": Range(-math.pi, math.pi),
+        "sway_offset": Range(-10.0, 10.0),
+        "stride_yaw": Range(-10.0, 10.0),
+        "stride_lag": Range(-10.0, 10.0),
+    },
+    CarrotSpec: {
+        "speed_m_s": Range(LEAST, 20.0),
+        "lateral_m_s": Range(LEAST, 20.0),
+        "speed_gain_s": _POSITIVE,
+        "yaw_rate_rad_s": Range(LEAST, 20.0),
+        "yaw_gain_s": _POSITIVE,
+        "near_m": Range(0.001, 100.0),
+        "stop_m": Range(LEAST, 100.0),
+        "stop_rad": Range(LEAST, math.pi),
+    },
+    CommandSpec: {"lower": Range(-1e4, 1e4), "upper": Range(-1e4, 1e4), "max_rate": Range(0.0, 1e4)},
+    MapWindow: {
+        "rows": Range(1, 1000),
+        "cols": Range(1, 1000),
+        "resolution_m": Range(0.001, 10.0),
+        "center_x_m": Range(-100.0, 100.0),
+        "center_y_m": Range(-100.0, 100.0),
+        "nominal_base_height_m": _PLACE_M,
+    },
+    ChunkSpec: {"steps": Range(1, 1000), "execute": Range(1, 1000), "ensemble_decay": _NOT_NEGATIVE},
+    Acceptance: {
+        "max_lin_vel_error_m_s": Range(0.0, 10.0),
+        "max_yaw_rate_error_rad_s": Range(0.0, 10.0),
+        "max_fall_rate": _SHARE,
+        "min_success_rate": _SHARE,
+    },
+    Provenance: {"seed": Range(-(2.0**63), 2.0**64), "env_steps": Range(0, 1e18), "train_wall_s": Range(0.0, 1e10)},
+    CameraInput: {"height": Range(1, 8192), "width": Range(1, 8192)},
+    ArmSpec: {
+        "lower_ee_in_base_m": _PLACE_M,
+        "upper_ee_in_base_m": _PLACE_M,
+        "quat_ee_to_base_wxyz": Range(-10.0, 10.0),
+        "max_turn_rad": Range(0.0, math.pi),
+        "max_lead_m": Range(LEAST, 1.0),
+        "max_lead_rad": Range(LEAST, math.pi),
+        "max_step_rad": Range(LEAST, 1.0),
+        "damping": Range(LEAST, 10.0),
+        "gripper_closed_m": Range(-1.0, 1.0),
+        "gripper_open_m": Range(-1.0, 1.0),
+        "gripper_step_m": Range(LEAST, 1.0),
+    },
+    LidarLayout: {
+        "beams": Range(1, 100_000),
+        "angle_min_rad": Range(-4.0 * math.pi, 4.0 * math.pi),
+        "angle_max_rad": Range(-4.0 * math.pi, 4.0 * math.pi),
+        "range_max_m": Range(LEAST, 10_000.0),
+        "pos_x_in_base_m": Range(-100.0, 100.0),
+    },
+    BevLayout: {
+        "pixels": Range(8, 1024),
+        "metres_per_pixel": Range(0.001, 100.0),
+        "behind_m": Range(0.0, 1000.0),
+        "nose_m": Range(-100.0, 100.0),
+    },
+    DriveSpec: {
+        "wheelbase_m": Range(0.01, 30.0),
+        "length_m": Range(0.01, 50.0),
+        "width_m": Range(0.01, 10.0),
+        "center_x_in_base_m": Range(-30.0, 30.0),
+        "steering_limit_rad": Range(LEAST, math.pi / 2),
+        "steering_rate_limit_rad_s": Range(LEAST, 100.0),
+        "accel_limit_m_s2": Range(LEAST, 100.0),
+        "brake_limit_m_s2": Range(LEAST, 100.0),
+        "speed_limit_m_s": Range(LEAST, 150.0),
+        "reverse_limit_m_s": Range(0.0, 150.0),
+        "lookahead_m": Range(0.0, 10_000.0),
+        "curvature_reach_m": Range(LEAST, 1000.0),
+        "max_objects": Range(0, 10_000),
+        "object_range_m": Range(LEAST, 10_000.0),
+        "stop_line_range_m": Range(0.0, 10_000.0),
+    },
+    LegSpec: {
+        "hip_in_base_m": _PLACE_M,
+        "side_m": _PLACE_M,
+        "thigh_m": _LENGTH_M,
+        "calf_m": _LENGTH_M,
+        "stand_x_m": _PLACE_M,
+        "stand_y_m": _PLACE_M,
+    },
+    SupportSpec: {
+        "mass_kg": Range(LEAST, 1000.0),
+        "mass_in_base_m": _PLACE_M,
+        "inertia_kg_m2": Range(LEAST, 1000.0),
+        "height_m": _LENGTH_M,
+        "highest_m": _LENGTH_M,
+        "lowest_m": _LENGTH_M,
+        "pitch_share": _SHARE,
+        "roll_share": _SHARE,
+        "velocity_gain_1_s": _POSITIVE,
+        "drag_1_s": _NOT_NEGATIVE,
+        "height_gain_1_s2": Range(LEAST, 5000.0),
+        "height_damping_1_s": Range(0.0, 500.0),
+        "tilt_gain_1_s2": Range(LEAST, 5000.0),
+        "tilt_damping_1_s": Range(0.0, 500.0),
+        "friction": Range(LEAST, 2.0),
+        "upright_1_s": _NOT_NEGATIVE,
+        "narrow_share": _SHARE,
+    },
+    SwingSpec: {
+        "foot_radius_m": Range(0.0, 1.0),
+        "capture_s": Range(0.0, 2.0),
+        "capture_aside_s": Range(0.0, 2.0),
+        "ahead_m": Range(0.0, 2.0),
+        "aside_m": Range(0.0, 2.0),
+        "clearance_m": Range(0.0, 1.0),
+        "arrive": _SHARE,
+        "lead_s": Range(LEAST, 0.5),
+        "turn_lead_s": Range(0.0, 0.5),
+        "move_lead_s": Range(0.0, 0.5),
+        "early_share": _SHARE,
+        "early_m_s": Range(0.0, 10.0),
+        "most_lead_rad": Range(LEAST, 10.0),
+    },
+    FootholdSpec: {
+        # Places are looked at one by one: a hundred times as many are no search any more.
+        "search_m": Range(0.0, 0.5),
+        "edge_share": Range(LEAST, 1.0),
+        "lack_m2": _POSITIVE,
+        "ahead_m_s": Range(0.0, 10.0),
+        "inward_m": _NOT_NEGATIVE,
+        "together": _NOT_NEGATIVE,
+        "follow_1_s": _NOT_NEGATIVE,
+        "keep": _NOT_NEGATIVE,
+    },
+    SteerSpec: {
+        # Ways that are compared lead ahead, and are looked at point by point.
+        "fan_rad": Range(LEAST, 1.2),
+        "ways": Range(3, 1000),
+        "reach_m": Range(LEAST, 10.0),
+        "points": Range(1, 1000),
+        "go_m": Range(LEAST, 10.0),
+        "near_m": Range(LEAST, 10.0),
+        "track_m": Range(0.0, 2.0),
+        "deep_m": Range(LEAST, 10.0),
+        "wall_m": Range(LEAST, 10.0),
+        "lack": Range(0.0, 1000.0),
+        "wall": Range(0.0, 1000.0),
+        "most_lack": _SHARE,
+        "straight": Range(0.0, 1000.0),
+        "turn_rad": Range(0.0, math.pi),
+    },
+    PostureSpec: {
+        "ahead_m": Range(0.0, 10.0),
+        "free_m": Range(0.0, 2.0),
+        "nose_m": Range(LEAST, 2.0),
+        # A base that is asked for more than that has left its legs' reach.
+        "nose_up_rad": Range(0.0, 1.0),
+        "height_m_rad": Range(0.0, 0.5),
+        "belly_m": Range(0.0, 0.3),
+        "belly_up_m": Range(0.0, 0.3),
+        "wall_m": Range(LEAST, 10.0),
+    },
+    StepsSpec: {},
+}
+"""Part of a contract to its numbers. A test holds that none is left out."""
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "": (),
+    BODY_VELOCITY: BODY_VELOCITY_NAMES,
+    BODY_POSE: BODY_POSE_NAMES,
+    OBJECT_GOAL: OBJECT_GOAL_NAMES,
+}
+"""Kind of a command to its names in order; the empty one is for policies of which nothing is asked."""
+
+
+def check_ranges(part: Any, where: str = "", ranges: dict[str, Range] | None = None) -> None:
+    """Refuse numbers of a part of a contract, and of the parts inside it, that leave their ranges.
+
+    Args:
+        part: A dataclass of :data:`RANGES`.
+        where: The part's name and a dot, for messages: ``"gait."``.
+        ranges: Of a dataclass that is not in the table, its own.
+
+    Raises:
+        ContractError: With the field, the value, and the range.
+    """
+    own = RANGES.get(type(part), {}) if ranges is None else ranges
+    check_fields(part, own, f"The contract's {where}", ContractError)
+    for item in fields(part):
+        value = getattr(part, item.name)
+        for i, inner in enumerate(value if isinstance(value, tuple) else (value,)):
+            if is_dataclass(inner):
+                index = f"[{i}]" if isinstance(value, tuple) else ""
+                check_ranges(inner, f"{where}{item.name}{index}.")
+
+
+def check_joint_action(action: ActionSpec, limits_rad: Mapping[str, tuple[float, float]], *, relative: bool) -> None:
+    """Refuse joint actions of which one unit moves a joint through more than its range, or that begin outside it.
+
+    Args:
+        action: Of the kind ``target/joint/position``.
+        limits_rad: Joint to its lower and upper limit, in the order of the action.
+        relative: Whether actions are added to the last targets, and the offset is none of a place.
+
+    Raises:
+        ContractError: With the joint, the value, and what was expected.
+    """
+    for (joint, (lower, upper)), scale, offset in zip(limits_rad.items(), action.scale, action.offset_rad, strict=True):
+        where = f"The contract's action.%s of '{joint}' is %g, expected "
+        if not abs(scale) <= upper - lower:
+            raise ContractError(where % ("scale", scale) + f"at most {upper - lower:g}, the joint's range.")
+        if not relative and not lower <= offset <= upper:
+            raise ContractError(where % ("offset_rad", offset) + f"{lower:g} to {upper:g}.")
+
+
+def check_command(command: CommandSpec, *, has_gait: bool) -> None:
+    """Refuse a command of an unknown kind, with other names than its kind has, or whose range lacks rest.
+
+    Args:
+        command: What may be asked of the policy.
+        has_gait: Whether it drives a gait, too.
+
+    Raises:
+        ContractError: With the field, the value, and what was expected or exists.
+    """
+    if command.kind not in COMMANDS:
+        raise ContractError(f"The contract: {unknown_name_text('command.kind', command.kind, COMMANDS)}")
+    names = COMMANDS[command.kind]
+    if command.names != names:
+        raise ContractError(f"The contract's command.names is {command.names}, expected {names}.")
+    if command.kind == BODY_POSE and command.carrot is None and has_gait:
+        raise ContractError("The contract's command.carrot is None, expected one, since a gait needs a velocity.")
+    for name, lower, upper in zip(names, command.lower, command.upper, strict=True):
+        # Zero is what a lost operator's command becomes, and a range without it would make that a motion. The place of
+        # an object is no motion, and is never forgotten.
+        if not (lower <= upper if command.kind == OBJECT_GOAL else lower <= 0.0 <= upper):
+            raise ContractError(
+                f"The contract's command '{name}' is {lower} to {upper}, expected a range with 0 in it."
+            )

@@ -1,0 +1,1 @@
+"""The control loop, its safety machine, operator input and idle commands."""

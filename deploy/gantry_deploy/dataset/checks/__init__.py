@@ -1,0 +1,1 @@
+"""Checks of a LeRobot dataset, and its agreement with a task."""

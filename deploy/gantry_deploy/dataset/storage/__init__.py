@@ -1,0 +1,1 @@
+"""Files of a LeRobot dataset on disk: layout, columns, checksums, and resuming after a kill."""

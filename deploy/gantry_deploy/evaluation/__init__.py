@@ -1,0 +1,1 @@
+"""Episodes in simulation, their metrics, and the gate that a bundle has to pass."""

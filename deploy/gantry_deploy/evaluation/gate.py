@@ -1,0 +1,325 @@
+"""The sim-to-sim gate: is a bundle intact, does it fit, does it compute what it computed in training, does it walk?
+
+The first stages compare and refuse; the last one runs episodes in a simulator that the policy was not trained in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from gantry_deploy.actions.arm import ArmDecoder
+from gantry_deploy.actions.drive import DriveDecoder
+from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
+from gantry_deploy.bundle.bundle import GOLDEN, Bundle
+from gantry_deploy.contract.drive_spec import DRIVE, STEERING
+from gantry_deploy.contract.policy_contract import BODY_POSE, PolicyContract
+from gantry_deploy.errors import PolicyError
+from gantry_deploy.evaluation.arm_rollout import ArmRolloutResult, run_arm_episodes
+from gantry_deploy.evaluation.car_rollout import CarRolloutResult, run_car_episodes
+from gantry_deploy.evaluation.goal_rollout import GoalRolloutResult, run_goal_episodes
+from gantry_deploy.evaluation.rollout import RolloutConfig, RolloutResult, run_episodes
+from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_deploy.policy.chunked import ChunkedPolicy
+from gantry_deploy.policy.golden import (
+    DRIVE_ARRAY,
+    MAP_ARRAY,
+    MAX_DIFFERENCE,
+    MAX_EPISODE_DIFFERENCE,
+    VELOCITY_ARRAY,
+    Arrays,
+    DifferenceError,
+    action_labels,
+    allowed_target_difference,
+    compare,
+    golden_arrays,
+    last_targets,
+    observation_labels,
+    recorded_images,
+    recorded_signals,
+    recorded_state,
+    recorded_surroundings,
+)
+from gantry_deploy.policy.onnx_policy import BASE_ACTION, OnnxPolicy
+from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.errors import GantryError
+from gantry_hardware.robots import robot_spec
+from gantry_mapping.errors import MappingError
+from gantry_mapping.mapper import OnnxMapper
+
+CARD_KEY = "check"
+"""Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
+
+Report = Mapping[str, Any]
+AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult | CarRolloutResult
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing that was checked."""
+
+    name: str
+    """For programs."""
+    passed: bool
+    """Whether it held."""
+    text: str
+    """What was found, for people."""
+    value: float | None = None
+    """The number that decided, if it was a number."""
+    limit: float | None = None
+    """Largest value that passes."""
+    skipped: bool = False
+    """Whether it could not be checked; ``text`` says why. It then counts as passed, and is shown as skipped."""
+
+
+OnStage = Callable[[Stage], None]
+
+
+def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle, PolicyRunner]:
+    """Everything that can be checked without moving.
+
+    Args:
+        load: Reads and verifies the bundle.
+        on_stage: Told of each stage as it ends, of the one that fails too.
+
+    Returns:
+        The bundle, and its policy ready to run.
+
+    Raises:
+        GantryError: Where a stage fails; the reason for refusing the bundle.
+    """
+
+    def stage(name: str, work: Callable[[], tuple[Any, str, float | None]], allowed: float = MAX_DIFFERENCE) -> Any:
+        try:
+            result, text, value = work()
+        except GantryError as error:
+            on_stage(Stage(name, False, str(error), getattr(error, "difference", None)))
+            raise
+        on_stage(Stage(name, True, text, value, None if value is None else allowed))
+        return result
+
+    bundle = stage("manifest", lambda: _manifest(load()))
+    runner = stage("contract", lambda: _contract(bundle))
+    stage("network", lambda: _network(bundle))
+    stage("observation", lambda: _observation(bundle))
+    contract = bundle.contract
+    stage("joint targets", lambda: _joint_targets(bundle), allowed_target_difference(contract))
+    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
+        stage("episodes", lambda: _episodes(bundle, runner), MAX_EPISODE_DIFFERENCE)
+    elif "episode_start" in bundle.golden:
+        stage("memory", lambda: _memory(bundle))
+    else:
+        why = f"{GOLDEN} has no 'episode_start', so no step is known to follow another"
+        on_stage(Stage("memory", True, why, skipped=True))
+    return bundle, runner
+
+
+def run_rollout(
+    runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
+) -> AnyResult:
+    """The episodes that suit the policy: roads for a car, a task for an arm, velocities to follow, goals to reach."""
+    if runner.contract.drive is not None:
+        return run_car_episodes(runner, config, on_episode)
+    if runner.contract.arm is not None:
+        return run_arm_episodes(runner, config, on_episode)
+    run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes
+    return run(runner, config, on_episode)
+
+
+def judge_rollout(contract: PolicyContract, result: AnyResult) -> list[Stage]:
+    """The thresholds of the contract against the scores of the episodes."""
+    verdicts = result.scores.verdicts(contract.acceptance)
+    if not verdicts:
+        return [Stage("success rate", True, "the contract's acceptance asks for none", skipped=True)]
+    return [
+        Stage(verdict.name, verdict.passed, verdict.text, verdict.score.mean, verdict.limit) for verdict in verdicts
+    ]
+
+
+def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: AnyResult) -> Report:
+    """The whole outcome of a check that was not refused; plain data and dataclasses."""
+    return {
+        "verdict": "passed" if all(stage.passed for stage in stages) else "failed",
+        "stages": stages,
+        "scores": result.scores,
+        "acceptance": contract.acceptance,
+        "faults": result.faults,
+        "conditions": config,
+        "episodes": result.episodes,
+    }
+
+
+def make_card(old: Report | None, report: Report) -> dict[str, Any]:
+    """A bundle's card with a report's essence in it; other entries of the old card stay."""
+    essence = {name: report[name] for name in ("verdict", "scores", "acceptance", "faults", "conditions")}
+    differences = {
+        stage.name: stage.value for stage in report["stages"] if stage.limit in (MAX_DIFFERENCE, MAX_EPISODE_DIFFERENCE)
+    }
+    checked_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**(old or {}), CARD_KEY: {"checked_utc": checked_utc, **essence, "largest_differences": differences}}
+
+
+def _manifest(bundle: Bundle) -> tuple[Bundle, str, None]:
+    return bundle, f"{len(bundle.manifest['files'])} files, every SHA-256 verified; {bundle.signature_text}", None
+
+
+def _contract(bundle: Bundle) -> tuple[PolicyRunner, str, None]:
+    spec = robot_spec(bundle.contract.robot)
+    runner = PolicyRunner(bundle, spec)
+    text = f"fits robot '{spec.name}': {spec.num_joints} joints in order, targets within its limits"
+    return runner, text, None
+
+
+def _network(bundle: Bundle) -> tuple[None, str, float]:
+    """What onnxruntime answers to recorded observations, one at a time as on the robot, with the queue of a plan."""
+    golden, contract = golden_arrays(bundle), bundle.contract
+    _require_mapper(bundle)
+    rows, labels = golden["observation"].astype(np.float32), action_labels(contract)
+    if contract.chunk is None:
+        policy = OnnxPolicy(bundle.model_bytes, contract)
+        found = np.concatenate([policy(row[None], recorded_images(golden, i)) for i, row in enumerate(rows)])
+        difference = compare("action", found, golden["action"], labels)
+        return None, f"onnxruntime repeats {len(found)} recorded actions to within {difference:.1e}", difference
+    planner, pairs = ChunkedPolicy(bundle), []
+    for i, row in enumerate(rows):
+        if golden["episode_start"][i]:
+            planner.reset()
+        pairs.append(planner(row[None], recorded_images(golden, i)))
+    difference, text = 0.0, "actions"
+    if contract.chunk.residual:
+        base = np.concatenate([part for _, part in pairs if part is not None])
+        difference, text = compare("base action", base, golden[BASE_ACTION], labels), "actions and those of their base"
+    difference = max(
+        difference, compare("action", np.concatenate([part for part, _ in pairs]), golden["action"], labels)
+    )
+    return None, f"onnxruntime and queue repeat {len(rows)} recorded {text} to within {difference:.1e}", difference
+
+
+def _require_mapper(bundle: Bundle) -> None:
+    """Refuse a mapping network that does not answer as one, or sees another grid than the policy learned with.
+
+    Raises:
+        MappingError: With what it answers.
+    """
+    if bundle.mapper_bytes is None:
+        return
+    mapper, window = OnnxMapper(bundle.mapper_bytes), bundle.contract.map_window
+    trained = None if window is None else window.mapping
+    if trained is not None and mapper.info.local_grid != trained.local_grid:
+        raise MappingError(f"The mapper sees {mapper.info.local_grid}, the policy learned with {trained.local_grid}.")
+
+
+def _observation(bundle: Bundle) -> tuple[None, str, float]:
+    """What the runtime makes of the recorded states, one at a time as on the robot."""
+    golden, contract = golden_arrays(bundle), bundle.contract
+    starts = golden.get("episode_start")
+    depth = max((term.history for term in contract.observations), default=1)
+    if depth > 1 and starts is None:
+        raise PolicyError(f"{GOLDEN} lacks 'episode_start', and the observation stacks {depth} frames.")
+    builder = ObservationBuilder(contract, np.zeros((1, 1), np.float32))
+    rows = []
+    for i in range(len(golden["observation"])):
+        if starts is None or starts[i]:
+            builder.reset()
+        rows.append(builder(recorded_signals(contract, golden, i)))
+    difference = compare("observation", np.concatenate(rows), golden["observation"], observation_labels(contract))
+    return None, f"this runtime repeats {len(rows)} recorded observations to within {difference:.1e}", difference
+
+
+def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
+    golden, contract = golden_arrays(bundle), bundle.contract
+    if contract.arm is not None:
+        return None, *_arm_targets(contract, golden)
+    if contract.drive is not None:
+        return None, *_drive_targets(contract, golden)
+    decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
+    inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
+    rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
+    expected = golden["joint_target_rad"]
+    labels, allowed = list(contract.joint_names), allowed_target_difference(contract)
+    difference = compare("joint target", np.concatenate(rows), expected, labels, allowed)
+    return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
+
+
+def _arm_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
+    decoder, rows = ArmDecoder(contract, np.zeros((1, 1), np.float32)), []
+    action, joints = (golden[name].astype(np.float32) for name in ("action", "joint_pos_rad"))
+    for i in range(len(action)):
+        decoder.reset(last_targets(golden, i))
+        rows.append(decoder(action[i : i + 1], joints[i : i + 1]))
+    difference = compare("joint target", np.concatenate(rows), golden["joint_target_rad"], list(contract.joint_names))
+    return f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
+
+
+def _drive_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
+    decoder, rows = DriveDecoder(contract, np.zeros((1, 1), np.float32)), []
+    action, velocity = (golden[name].astype(np.float32) for name in ("action", VELOCITY_ARRAY))
+    for i in range(len(action)):
+        told = decoder(action[i : i + 1], velocity[i : i + 1, 0])
+        rows.append((told.steering_rad[0], told.speed_m_s[0]))
+    difference = compare("drive target", np.array(rows), golden[DRIVE_ARRAY], list(contract.joint_names))
+    return (
+        f"this runtime repeats {len(rows)} recorded steering angles and speeds to within {difference:.1e}",
+        difference,
+    )
+
+
+def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
+    """Whole episodes through the runner that drives the robot: with its queue, last targets, last action and time."""
+    golden, contract, steps = golden_arrays(bundle), bundle.contract, []
+    for i in range(len(golden["observation"])):
+        if golden["episode_start"][i]:
+            runner.reset()
+        window = golden[MAP_ARRAY][i] if MAP_ARRAY in golden else None
+        images = recorded_images(golden, i)
+        around = recorded_surroundings(contract, golden, i)
+        steps.append(runner.step(recorded_state(golden, i), golden["command"][i], window, images, around))
+        if contract.drive is None:
+            runner.follow(golden["joint_target_rad"][i])
+    runner.reset()
+    tables = [
+        ("observation", [step.observation for step in steps], observation_labels(contract)),
+        ("action", [step.action for step in steps], action_labels(contract)),
+    ]
+    if contract.drive is not None:
+        told = [(step.target.pos_rad[STEERING], step.target.vel_rad_s[DRIVE]) for step in steps]
+        tables.append((DRIVE_ARRAY, told, list(contract.joint_names)))
+    else:
+        targets = [step.target.pos_rad for step in steps]
+        tables.append(("joint target", targets, list(contract.joint_names)))
+    if BASE_ACTION in golden:
+        tables.append(("base action", [step.base_action for step in steps], action_labels(contract)))
+    keys = {"joint target": "joint_target_rad", "base action": BASE_ACTION}
+    difference = max(
+        compare(what, np.array(rows), golden[keys.get(what, what)], labels, MAX_EPISODE_DIFFERENCE)
+        for what, rows, labels in tables
+    )
+    episodes = int(np.count_nonzero(golden["episode_start"]))
+    return (
+        None,
+        f"the runtime repeats {episodes} recorded episodes of {len(steps)} steps to {difference:.1e}",
+        difference,
+    )
+
+
+def _memory(bundle: Bundle) -> tuple[None, str, float]:
+    """What a policy remembers from one step to the next: its last action and its time."""
+    golden, contract = golden_arrays(bundle), bundle.contract
+    decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
+    follows = ~golden["episode_start"][1:].astype(bool)
+    carried = decoder.clip(golden["action"].astype(np.float32))[:-1][follows]
+    time_s = golden["time_s"].astype(np.float64)
+    late_s = np.abs(np.diff(time_s) - contract.dt_s)[follows]
+    labels = list(contract.joint_names)
+    difference = compare("last action", carried, golden["last_action"][1:][follows], labels)
+    if late_s.size and not late_s.max() <= MAX_DIFFERENCE:
+        raise DifferenceError(
+            f"Two recorded steps are {contract.dt_s + late_s.max():.6f} s apart or less than they should be, expected "
+            f"{contract.dt_s:g} s.",
+            float(late_s.max()),
+        )
+    return None, f"last action and time follow over {int(follows.sum())} steps to within {difference:.1e}", difference

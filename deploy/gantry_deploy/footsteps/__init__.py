@@ -1,0 +1,1 @@
+"""Foothold-based locomotion: gait timing, foothold search, path selection, body pose and ground forces."""

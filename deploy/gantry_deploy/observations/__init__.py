@@ -1,0 +1,1 @@
+"""Observation terms, and the signals that they are built from."""

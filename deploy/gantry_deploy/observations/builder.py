@@ -1,0 +1,334 @@
+"""An actor's observation, written once: batched torch tensors in training, numpy arrays of one row on the robot.
+
+A term is a function from :class:`Signals` to an array (N, size); :class:`ObservationBuilder` clips, scales, stacks and
+concatenates what a contract lists. There is no second implementation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import device
+
+from gantry_deploy.actions.commands import shorten_goal
+from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_deploy.contract.policy_contract import ObservationTerm, PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_deploy.footsteps import gait as gait_clock
+from gantry_deploy.observations.road import DRIVING_TERMS
+from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, given
+from gantry_hardware.errors import UnknownNameError
+from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.ops import namespace
+
+__all__ = [
+    "TERMS",
+    "ObservationBuilder",
+    "Signals",
+    "TermConstants",
+    "TermInfo",
+    "check_term",
+    "make_term",
+    "term_info",
+]
+
+Array = Any
+
+
+def joint_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Joint positions relative to the default pose, (N, n), rad."""
+    return signals.joint_pos_rad - constants.default_pos_rad
+
+
+def joint_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Joint velocities, (N, n), rad/s."""
+    return signals.joint_vel_rad_s
+
+
+def base_ang_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Angular velocity of the base in its own frame, (N, 3), rad/s."""
+    return signals.ang_vel_base_in_base_rad_s
+
+
+def projected_gravity(signals: Signals, constants: TermConstants) -> Array:
+    """Unit vector of gravity in the base frame, (N, 3): the third row of the rotation matrix, negated."""
+    xp = namespace(signals.quat_base_to_world_wxyz)
+    w, x, y, z = (signals.quat_base_to_world_wxyz[:, i] for i in range(4))
+    return xp.stack((2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0), axis=-1)
+
+
+def last_action(signals: Signals, constants: TermConstants) -> Array:
+    """The network's last output, (N, n)."""
+    return signals.last_action
+
+
+def velocity_command(signals: Signals, constants: TermConstants) -> Array:
+    """Commanded forward and lateral velocity and yaw rate in the base frame, (N, 3), m/s and rad/s."""
+    return signals.command
+
+
+def gait_clock_term(signals: Signals, constants: TermConstants) -> Array:
+    """Sine and cosine of the gait clock, (N, 2), zero while standing."""
+    gait = constants.contract.gait
+    if gait is None:
+        raise ContractError("The observation 'gait_clock' needs a gait in the contract; it has none.")
+    drive = gait_clock.drive_command(constants.contract.command, signals.command)
+    return gait_clock.clock(gait, signals.time_s, drive)
+
+
+def base_lin_vel(signals: Signals, constants: TermConstants) -> Array:
+    """Linear velocity of the base in its own frame, (N, 3), m/s."""
+    if signals.lin_vel_base_in_base_m_s is None:
+        raise ContractError("The observation 'base_lin_vel' needs the base's linear velocity; there is none.")
+    return signals.lin_vel_base_in_base_m_s
+
+
+def goal_command_term(signals: Signals, constants: TermConstants) -> Array:
+    """The goal's place in the base's yaw frame, moved to at most 2 m, and sine and cosine of the heading error, (N, 4).
+
+    A command of zeros, which a lost operator's becomes, asks for the heading that the base has.
+    """
+    xp = namespace(signals.command)
+    goal = shorten_goal(signals.command)
+    aimless = (goal[:, 2:3] == 0.0) & (goal[:, 3:4] == 0.0)
+    return xp.concat((goal[:, :3], xp.where(aimless, xp.ones_like(goal[:, 3:4]), goal[:, 3:4])), axis=-1)
+
+
+def elevation_map(signals: Signals, constants: TermConstants) -> Array:
+    """The map window, (N, rows * cols * channels), row by row: a cell's height over the base plus the nominal base
+    height in m, then its uncertainty where the map has it."""
+    window = constants.contract.map_window
+    if window is None:
+        raise ContractError("The observation 'elevation_map' needs a map window in the contract; it has none.")
+    values = signals.elevation_map
+    shape = (window.rows, window.cols, len(window.channels))
+    if values is None:
+        raise ContractError(f"The observation 'elevation_map' needs a map of {shape} numbers; there is none.")
+    if tuple(values.shape[1:]) != shape:
+        raise ContractError(f"The elevation map has shape {tuple(values.shape[1:])}, the contract says {shape}.")
+    return namespace(values).reshape(values, (values.shape[0], -1))
+
+
+def joint_lead(signals: Signals, constants: TermConstants) -> Array:
+    """How far the last joint targets are ahead of the joints, (N, n), rad; an arm that is held up shows it here."""
+    return given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
+
+
+def ee_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Place of the end effector in the base frame, (N, 3), m."""
+    return _ee_pose(signals, constants)[0]
+
+
+def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
+    """Orientation of the end effector: its x and y axes in the base frame, (N, 6), which know no jumps."""
+    rotation = _ee_pose(signals, constants)[1]
+    return namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+
+
+def object_pos(signals: Signals, constants: TermConstants) -> Array:
+    """Place of the object in the base frame, (N, 3), m."""
+    return given(signals.object_pose_in_base, "object_pos", "an object's pose")[:, :3]
+
+
+def object_rotation(signals: Signals, constants: TermConstants) -> Array:
+    """Orientation of the object: its x and y axes in the base frame, (N, 6)."""
+    quat = given(signals.object_pose_in_base, "object_rotation", "an object's pose")[:, 3:]
+    rotation = rotation_matrix(quat)
+    return namespace(quat).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
+
+
+def object_from_ee(signals: Signals, constants: TermConstants) -> Array:
+    """From the end effector to the object, along the base's axes, (N, 3), m."""
+    return object_pos(signals, constants) - ee_pos(signals, constants)
+
+
+def object_goal(signals: Signals, constants: TermConstants) -> Array:
+    """Where the object belongs, in the base frame, (N, 3), m."""
+    return signals.command
+
+
+def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
+    """From the object to where it belongs, along the base's axes, (N, 3), m."""
+    return signals.command - object_pos(signals, constants)
+
+
+def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
+    if signals.ee_pose_in_base is None:
+        if constants.kinematics is None:
+            raise ContractError("The pose of an end effector needs an arm in the contract; it has none.")
+        xp = namespace(signals.joint_pos_rad)
+        joints = xp.take(signals.joint_pos_rad, constants.chain_joints, axis=1)
+        signals.ee_pose_in_base = constants.kinematics.forward(joints)
+    return signals.ee_pose_in_base
+
+
+TERMS: dict[str, TermInfo] = {
+    "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s"),
+    "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", ""),
+    "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad"),
+    "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s"),
+    "last_action": TermInfo(last_action, "", "", ""),
+    "velocity_command": TermInfo(velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s"),
+    "gait_clock": TermInfo(gait_clock_term, "", "", ""),
+    "base_lin_vel": TermInfo(base_lin_vel, "state/body/linear_velocity", "base", "m/s"),
+    "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1"),
+    "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m"),
+    "joint_lead": TermInfo(joint_lead, "", "", "rad"),
+    "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
+    "ee_rotation": TermInfo(ee_rotation, "state/body/rotation", "base", ""),
+    "object_pos": TermInfo(object_pos, "state/body/position", "base", "m"),
+    "object_rotation": TermInfo(object_rotation, "state/body/rotation", "base", ""),
+    "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m"),
+    "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
+    "goal_from_object": TermInfo(goal_from_object, "", "base", "m"),
+    **DRIVING_TERMS,
+}
+"""Every term that a contract may name."""
+
+
+def make_term(
+    name: str, size: int, *, scale: float = 1.0, clip: float | None = None, history: int = 1
+) -> ObservationTerm:
+    """An :class:`ObservationTerm` with kind, frame and unit filled in.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+    """
+    info = term_info(name)
+    return ObservationTerm(name, size, scale, clip, history, info.kind, info.frame, info.unit)
+
+
+def check_term(term: ObservationTerm) -> None:
+    """Refuse a term of another meaning than this runtime's; what the contract leaves empty is not compared.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+        ContractError: With both sides.
+    """
+    info = term_info(term.name)
+    for item in ("kind", "frame", "unit"):
+        asked, known = getattr(term, item), getattr(info, item)
+        if asked and asked != known:
+            raise ContractError(
+                f"Observation '{term.name}': the contract's {item} is '{asked}', this runtime's is '{known}'."
+            )
+
+
+def term_info(name: str) -> TermInfo:
+    """Look a term up.
+
+    Raises:
+        UnknownNameError: If there is no such term.
+    """
+    if name not in TERMS:
+        raise UnknownNameError("observation term", name, TERMS)
+    return TERMS[name]
+
+
+class ObservationBuilder:
+    """Turns signals into the actor's input exactly as the contract says.
+
+    Args:
+        contract: What to build.
+        like: Any floating array of the namespace, dtype and device to work on; its first dimension is N.
+
+    Raises:
+        UnknownNameError: If the contract names a term that does not exist.
+        ContractError: If a term means something else in the contract than here.
+    """
+
+    def __init__(self, contract: PolicyContract, like: Array) -> None:
+        self.contract = contract
+        self._xp = namespace(like)
+        self._like = like
+        for term in contract.observations:
+            check_term(term)
+        self._functions = [term_info(term.name).function for term in contract.observations]
+        self._constants = self._make_constants()
+        sizes = [term.size for term in contract.observations]
+        scales = [term.scale for term in contract.observations for _ in range(term.size)]
+        bounds = [term.clip for term in contract.observations for _ in range(term.size)]
+        self._scale = self._asarray([scales])
+        self._bound = None
+        if any(bound is not None for bound in bounds):
+            self._bound = self._asarray([[float("inf") if bound is None else bound for bound in bounds]])
+        self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        # Only what is asked for with a past is kept: a map window may be as large as all the rest.
+        self._kept = [i for i, term in enumerate(contract.observations) if term.history > 1]
+        self._depth = max((term.history for term in contract.observations), default=1)
+        self._frames: Array | None = None
+        self._fresh: Array | None = None
+
+    def reset(self, rows: Array | None = None) -> None:
+        """Forget history: the next frame fills it. ``rows`` is a boolean mask (N,) or None for all."""
+        if rows is None or self._fresh is None:
+            self._frames = None
+        else:
+            self._fresh = self._fresh | rows
+
+    @property
+    def past(self) -> tuple[Array, Array] | None:
+        """What the next observation needs: frames (N, depth, sizes) and who has none, (N,); None if nothing is."""
+        return None if self._frames is None or self._fresh is None else (self._frames, self._fresh)
+
+    @past.setter
+    def past(self, kept: tuple[Array, Array] | None) -> None:
+        self._frames, self._fresh = (None, None) if kept is None else kept
+
+    def __call__(self, signals: Signals) -> Array:
+        """Build the observation.
+
+        Returns:
+            Shape (N, contract.observation_size).
+
+        Raises:
+            ContractError: If a term has another size than the contract says.
+        """
+        frame = self.frame(signals)
+        return frame if self._depth == 1 else self._stack(frame)
+
+    def frame(self, signals: Signals) -> Array:
+        """The newest frame alone, clipped and scaled, shape (N, sum of sizes)."""
+        parts = [function(signals, self._constants) for function in self._functions]
+        for term, part in zip(self.contract.observations, parts, strict=True):
+            if part.shape[-1] != term.size:
+                raise ContractError(
+                    f"Observation '{term.name}' has {part.shape[-1]} numbers, the contract says {term.size}."
+                )
+        frame = self._xp.concat(parts, axis=-1)
+        if self._bound is not None:
+            frame = self._xp.minimum(self._xp.maximum(frame, -self._bound), self._bound)
+        return frame * self._scale
+
+    def _stack(self, frame: Array) -> Array:
+        xp = self._xp
+        terms = self.contract.observations
+        columns = [frame[:, start : start + term.size] for term, start in zip(terms, self._starts, strict=True)]
+        newest = xp.concat([columns[i] for i in self._kept], axis=-1)
+        if self._frames is None or self._fresh is None:
+            frames: Array = xp.stack([newest] * self._depth, axis=1)
+        else:
+            shifted = xp.concat((self._frames[:, 1:, :], newest[:, None, :]), axis=1)
+            frames = xp.where(self._fresh[:, None, None], newest[:, None, :], shifted)
+        self._frames = frames
+        self._fresh = xp.zeros(frame.shape[0], dtype=xp.bool, device=device(frame))
+        start = 0
+        for i in self._kept:
+            block = frames[:, self._depth - terms[i].history :, start : start + terms[i].size]
+            columns[i] = xp.reshape(block, (frame.shape[0], terms[i].history * terms[i].size))
+            start += terms[i].size
+        return xp.concat(columns, axis=-1)
+
+    def _make_constants(self) -> TermConstants:
+        contract, arm = self.contract, self.contract.arm
+        default = self._asarray([contract.default_pos_rad])
+        if contract.drive is not None:
+            return TermConstants(contract, default, lookahead_m=self._asarray([contract.drive.lookahead_m]))
+        if arm is None:
+            return TermConstants(contract, default)
+        ids = [contract.joint_names.index(name) for name in arm.chain.joint_names]
+        joints = self._xp.asarray(ids, dtype=self._xp.int64, device=device(self._like))
+        return TermConstants(contract, default, ArmKinematics(arm.chain, self._like), joints)
+
+    def _asarray(self, values: list[Any]) -> Array:
+        return self._xp.asarray(values, dtype=self._like.dtype, device=device(self._like))

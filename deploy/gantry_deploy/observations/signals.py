@@ -1,0 +1,94 @@
+"""What an actor may see, and what a term of its observation is: shared by all files that hold terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.route import OnRoute, RouteView
+from gantry_deploy.observations.surroundings import Surroundings
+
+Array = Any
+
+
+@dataclass
+class Signals:
+    """Everything an actor may see, with a leading batch dimension N; n is the number of joints."""
+
+    joint_pos_rad: Array
+    """Shape (N, n)."""
+    joint_vel_rad_s: Array
+    """Shape (N, n)."""
+    quat_base_to_world_wxyz: Array
+    """Shape (N, 4), unit quaternions."""
+    ang_vel_base_in_base_rad_s: Array
+    """Shape (N, 3)."""
+    command: Array
+    """Shape (N, c), after :func:`gantry_deploy.actions.commands.shape_command`."""
+    last_action: Array
+    """Shape (N, n), the network's last output; zeros at the start."""
+    time_s: Array
+    """Shape (N,), since the policy (or the episode) started."""
+    lin_vel_base_in_base_m_s: Array | None = None
+    """Shape (N, 3), where the robot knows it."""
+    elevation_map: Array | None = None
+    """Shape (N, rows, cols, channels), the contract's map window, where the policy looks at one."""
+    joint_target_rad: Array | None = None
+    """Shape (N, n), the last joint targets, where a term asks for them."""
+    object_pose_in_base: Array | None = None
+    """Shape (N, 7), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame."""
+    ee_pose_in_base: tuple[Array, Array] | None = None
+    """Place (N, 3), m, and rotation (N, 3, 3) of an arm's end effector; found from the joints if it is not given."""
+    pose_in_world: Array | None = None
+    """Shape (N, 3), x and y in m and yaw in rad of a car's ``base_link``, the middle of its rear axle."""
+    surroundings: Surroundings | None = None
+    """What a car sees beside its own state, in the frame of ``pose_in_world``."""
+    route: RouteView | None = None
+    """Where a car is on its route; found from pose and surroundings if it is not given."""
+    objects_on_route: tuple[Array, OnRoute] | None = None
+    """The objects that a car sees, (N, K, 7), and where they are on its route; found likewise."""
+
+
+@dataclass(frozen=True)
+class TermConstants:
+    """What terms need beside the signals, as arrays on the signals' device."""
+
+    contract: PolicyContract
+    """The contract that is being obeyed."""
+    default_pos_rad: Array
+    """Shape (1, n)."""
+    kinematics: ArmKinematics | None = None
+    """Of the contract's arm."""
+    chain_joints: Array | None = None
+    """Shape (joints of the chain,), their places among the contract's joints."""
+    lookahead_m: Array | None = None
+    """Shape (1, L), the distances at which a car looks at its route."""
+
+
+@dataclass(frozen=True)
+class TermInfo:
+    """A term's function and what the contract says of its raw signal."""
+
+    function: Callable[[Signals, TermConstants], Array]
+    """Computes the term."""
+    kind: str
+    """Semantic kind in LEAPP's vocabulary."""
+    frame: str
+    """Frame, or empty."""
+    unit: str
+    """Unit, or empty."""
+
+
+def given(value: Array | None, term: str, what: str) -> Array:
+    """A signal that a term cannot do without.
+
+    Raises:
+        ContractError: If it is None, naming the term and what it needs.
+    """
+    if value is None:
+        raise ContractError(f"The observation '{term}' needs {what}; there is none.")
+    return value

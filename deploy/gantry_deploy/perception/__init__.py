@@ -1,0 +1,1 @@
+"""The newest maps, images and road scenes that a policy observes."""

@@ -1,0 +1,111 @@
+"""What an arm's policy sees beside its joints: pictures, who takes them, and when one is too old to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.errors import ContractError
+from gantry_deploy.policy.onnx_policy import Images
+from gantry_hardware.backend import Robot
+
+OBJECT_TERMS = ("object_pos", "object_rotation", "object_from_ee", "goal_from_object")
+"""Observations that need the object's pose."""
+STALE_S = 0.5
+"""A picture that is older is not acted on: the policy ends as with any input that it lacks."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A colour image."""
+
+    stamp_s: float
+    """When it was taken, or became known, on the robot's clock."""
+    pixels: NDArray[np.uint8]
+    """Shape (3, height, width), red, green and blue, rows from above."""
+
+
+@runtime_checkable
+class PicturedRobot(Protocol):
+    """What a :class:`gantry_hardware.backend.Robot` has beside that, if it has colour cameras."""
+
+    def read_pictures(self) -> Mapping[str, Picture]:
+        """The newest picture of each camera that has taken one."""
+        ...
+
+
+@runtime_checkable
+class WatchfulRobot(Protocol):
+    """What a robot has beside that, if others see its object and take its pictures."""
+
+    def follow_object(self) -> None:
+        """Ask for the object's pose; call it before :meth:`gantry_hardware.backend.Robot.connect`."""
+        ...
+
+    def follow_pictures(self, cameras: tuple[str, ...]) -> None:
+        """Ask for the pictures of these cameras, likewise."""
+        ...
+
+
+def watch_scene(contract: PolicyContract, robot: Robot) -> None:
+    """Have a robot's connection wait for what an arm's policy sees beside the joints, where others see it."""
+    if contract.arm is None or not isinstance(robot, WatchfulRobot):
+        return
+    if {term.name for term in contract.observations} & set(OBJECT_TERMS):
+        robot.follow_object()
+    if contract.arm.cameras:
+        robot.follow_pictures(tuple(camera.name for camera in contract.arm.cameras))
+
+
+class PictureSource:
+    """Gives a control loop the pictures that a contract names.
+
+    Args:
+        contract: Has cameras.
+        robot: Takes the pictures.
+    """
+
+    def __init__(self, contract: PolicyContract, robot: PicturedRobot) -> None:
+        assert contract.arm is not None
+        self._names = tuple(camera.name for camera in contract.arm.cameras)
+        self._robot = robot
+
+    def newest(self, now_s: float) -> Images:
+        """The newest picture of each camera; the network looks at their sizes.
+
+        Raises:
+            ContractError: If a camera has taken none, or none for too long.
+        """
+        pictures = self._robot.read_pictures()
+        for name in self._names:
+            if name not in pictures:
+                raise ContractError(f"Camera '{name}' has shown nothing yet; there are: {_listed(pictures)}.")
+            age_s = now_s - pictures[name].stamp_s
+            if not age_s <= STALE_S:
+                raise ContractError(
+                    f"Camera '{name}' has shown nothing new for {age_s:.2f} s, allowed are {STALE_S} s."
+                )
+        return {name: pictures[name].pixels for name in self._names}
+
+
+def make_picture_source(contract: PolicyContract, robot: Robot) -> PictureSource | None:
+    """The source of a policy's pictures; None for a policy without cameras.
+
+    Raises:
+        ContractError: If the policy has cameras and the robot has none.
+    """
+    if contract.arm is None or not contract.arm.cameras:
+        return None
+    if not isinstance(robot, PicturedRobot):
+        names = ", ".join(camera.name for camera in contract.arm.cameras)
+        raise ContractError(f"The policy sees the cameras {names}; a {type(robot).__name__} takes no pictures.")
+    return PictureSource(contract, robot)
+
+
+def _listed(pictures: Mapping[str, Picture]) -> str:
+    return ", ".join(sorted(pictures)) or "(nothing)"

@@ -1,0 +1,1 @@
+"""Inference: ONNX networks, the policy runner, action chunks and recorded reference steps."""

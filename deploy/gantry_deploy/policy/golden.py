@@ -1,0 +1,297 @@
+"""What a bundle's ``golden.npz`` holds: one row per recorded step of the training environment, whole episodes in order.
+
+Every policy's file has joint states, ``command``, ``last_action``, ``time_s``, ``observation``, ``action`` (before the
+clip) and ``joint_target_rad``; one with a base that moves its attitude and turning rate. Where consecutive rows belong
+together, ``episode_start`` says where an episode begins, and an arm, whose targets continue, must have it. The rest
+depends on what the policy sees: ``lin_vel_base_in_base_m_s``, ``elevation_map``, ``object_pose_in_base``, and
+``image/<camera>`` as uint8 (M, 3, height, width). A residual policy's file has ``base_action``, what the queue of its
+base gave in each step. A car's has ``drive_target`` (steering in rad, speed set-point in m/s) instead of
+``joint_target_rad``, ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings.
+A raster's columns are not in ``observation`` but, before their scale, as uint8 in ``raster``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.bundle.bundle import GOLDEN, Bundle
+from gantry_deploy.contract.drive_spec import DRIVE_ACTIONS
+from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.errors import PolicyError
+from gantry_deploy.observations.builder import Signals
+from gantry_deploy.observations.surroundings import Surroundings
+from gantry_deploy.perception.images import OBJECT_TERMS
+from gantry_deploy.perception.road import rest_surroundings
+from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
+from gantry_deploy.policy.runner import signals_of
+from gantry_hardware.state import RobotState
+
+MAX_DIFFERENCE = 1e-5
+"""Largest absolute difference between what training recorded and what this machine computes."""
+MAX_STEP_DIFFERENCE = 1e-4
+"""The same of joint targets that follow from steps, rad: forces of a least-squares problem, in single precision."""
+MAX_EPISODE_DIFFERENCE = 1e-4
+"""The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""
+VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
+"""Recorded signals that only some policies see."""
+PLACE_ARRAY, DRIVE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "drive_target", "around/"
+"""What only a car's file has."""
+RASTER_TERM, RASTER_ARRAY = "bev", "raster"
+"""The observation term that is kept as bytes, and under which name."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class DifferenceError(PolicyError):
+    """Recorded and computed numbers differ; ``difference`` is by how much."""
+
+    def __init__(self, text: str, difference: float) -> None:
+        super().__init__(text)
+        self.difference = difference
+
+
+def pack_golden(contract: PolicyContract, golden: Arrays) -> dict[str, NDArray[Any]]:
+    """Recorded arrays as a bundle keeps them: rasters as bytes, since as floats a thousand fill a quarter gigabyte.
+
+    Args:
+        contract: Of the policy.
+        golden: With whole observations (M, size).
+
+    Raises:
+        PolicyError: If a raster's numbers are no whole ones from 0 to 255 before their scale.
+    """
+    place = _raster_place(contract)
+    if place is None:
+        return dict(golden)
+    part, scale = place
+    observation = golden["observation"]
+    raster = np.rint(observation[:, part] / scale)
+    if not np.array_equal(raster.astype(np.uint8).astype(np.float32) * scale, observation[:, part]):
+        raise PolicyError(f"The recorded '{RASTER_TERM}' holds something else than whole numbers from 0 to 255.")
+    rest = np.delete(observation, part, axis=1)
+    return {**golden, "observation": rest, RASTER_ARRAY: raster.astype(np.uint8)}
+
+
+def _unpacked(contract: PolicyContract, golden: Arrays) -> Arrays:
+    """The same with whole observations."""
+    place = _raster_place(contract)
+    if place is None or RASTER_ARRAY not in golden:
+        return golden
+    part, scale = place
+    raster, rest = golden[RASTER_ARRAY], golden.get("observation", np.zeros((0, 0)))
+    width = contract.observation_size - (part.stop - part.start)
+    if raster.dtype != np.uint8 or raster.shape != (len(rest), part.stop - part.start) or rest.shape[1:] != (width,):
+        raise PolicyError(
+            f"{GOLDEN}: '{RASTER_ARRAY}' is {raster.dtype} of shape {raster.shape} beside observations of shape "
+            f"{rest.shape}, expected uint8 and {part.stop - part.start} columns beside {width}."
+        )
+    picture = raster.astype(np.float32) * scale
+    whole = np.concatenate((rest[:, : part.start], picture, rest[:, part.start :]), axis=1)
+    return {name: values for name, values in golden.items() if name != RASTER_ARRAY} | {"observation": whole}
+
+
+def _raster_place(contract: PolicyContract) -> tuple[slice, np.float32] | None:
+    """Columns of a raster in the observation, and its scale."""
+    start = 0
+    for term in contract.observations:
+        if term.name == RASTER_TERM:
+            return slice(start, start + term.size), np.float32(term.scale)
+        start += term.size * term.history
+    return None
+
+
+def golden_arrays(bundle: Bundle) -> Arrays:
+    """A bundle's golden arrays, after their shapes have been checked; M rows.
+
+    Raises:
+        PolicyError: If an array is missing, has another shape or is not finite.
+    """
+    contract = bundle.contract
+    golden = _unpacked(contract, bundle.golden)
+    widths = _widths(contract)
+    missing = [name for name in widths if name not in golden]
+    if missing:
+        raise PolicyError(f"{GOLDEN} lacks {', '.join(missing)}; it holds: {', '.join(sorted(golden)) or '(nothing)'}.")
+    rows = len(np.atleast_1d(golden["time_s"]))
+    if rows == 0:
+        raise PolicyError(f"{GOLDEN} holds no recorded step.")
+    if "episode_start" in golden:
+        widths["episode_start"] = ()
+    for name in golden:
+        if name.startswith(AROUND_PREFIX):
+            widths[name] = _around_width(contract, name, golden[name])
+    for name, width in widths.items():
+        if golden[name].shape != (rows, *width):
+            raise PolicyError(f"{GOLDEN}: '{name}' has shape {golden[name].shape}, expected {(rows, *width)}.")
+        if golden[name].dtype.kind not in "fiub" or not np.isfinite(golden[name]).all():
+            raise PolicyError(f"{GOLDEN}: '{name}' holds something else than finite numbers.")
+        if name.startswith(IMAGE_PREFIX) and golden[name].dtype != np.uint8:
+            raise PolicyError(f"{GOLDEN}: '{name}' is {golden[name].dtype}, expected uint8.")
+    if "episode_start" in golden and not golden["episode_start"][0]:
+        raise PolicyError(f"{GOLDEN}: 'episode_start' is false in the first row, so its past is unknown.")
+    return golden
+
+
+def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
+    """Shape of one row of everything that must be there."""
+    joints, actions, size = len(contract.joint_names), contract.action_size, contract.observation_size
+    widths: dict[str, tuple[int, ...]] = {
+        "joint_pos_rad": (joints,),
+        "joint_vel_rad_s": (joints,),
+        "command": (len(contract.command.names),),
+        "last_action": (actions,),
+        "time_s": (),
+        "observation": (size,),
+        "action": (actions,),
+        "joint_target_rad": (joints,),
+    }
+    terms = {term.name for term in contract.observations}
+    if contract.arm is None:
+        widths |= {"quat_base_to_world_wxyz": (4,), "ang_vel_base_in_base_rad_s": (3,)}
+    else:
+        widths |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.arm.cameras}
+    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
+        widths["episode_start"] = ()
+    if contract.drive is not None:
+        del widths["joint_target_rad"]
+        widths |= {DRIVE_ARRAY: (2,), PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
+    if terms & set(OBJECT_TERMS):
+        widths[OBJECT_ARRAY] = (7,)
+    if contract.chunk is not None and contract.chunk.residual:
+        widths[BASE_ACTION] = (actions,)
+    if "base_lin_vel" in terms:
+        widths[VELOCITY_ARRAY] = (3,)
+    if contract.map_window is not None:
+        window = contract.map_window
+        widths[MAP_ARRAY] = (window.rows, window.cols, len(window.channels))
+    return widths
+
+
+def _around_width(contract: PolicyContract, name: str, values: NDArray[Any]) -> tuple[int, ...]:
+    """Shape of one row of a car's surroundings: as many points, objects or beams as were recorded."""
+    expected = (
+        None if contract.drive is None else getattr(rest_surroundings(contract), name[len(AROUND_PREFIX) :], None)
+    )
+    if expected is None:
+        raise PolicyError(f"{GOLDEN}: '{name}' is nothing that this policy could have seen.")
+    free = expected.ndim if name == AROUND_PREFIX + "road_cells" else 2
+    if expected.ndim != values.ndim or expected.shape[free:] != values.shape[free:]:
+        shape = ("rows", *["any number"] * (free - 1), *expected.shape[free:])[: expected.ndim]
+        raise PolicyError(f"{GOLDEN}: '{name}' has shape {values.shape}, expected {shape}.")
+    return values.shape[1:]
+
+
+def observation_labels(contract: PolicyContract) -> list[str]:
+    """A name for each number of the observation, for example ``joint_pos[3]`` or ``joint_pos[3], 2 steps ago``."""
+    return [
+        f"{term.name}[{i}]" + (f", {age} steps ago" if age else "")
+        for term in contract.observations
+        for age in reversed(range(term.history))
+        for i in range(term.size)
+    ]
+
+
+def allowed_target_difference(contract: PolicyContract) -> float:
+    """By how much joint targets may differ that follow from recorded actions, rad."""
+    return MAX_STEP_DIFFERENCE if contract.action.kind == STEP_TARGET else MAX_DIFFERENCE
+
+
+def action_labels(contract: PolicyContract) -> list[str]:
+    """A name for each number of the action: its joint's, or its place where it moves an end effector."""
+    if contract.drive is not None:
+        return list(DRIVE_ACTIONS)
+    if contract.action.kind == STEP_TARGET:
+        return list(STEP_NAMES)
+    if contract.action_size == len(contract.joint_names):
+        return list(contract.joint_names)
+    return [f"action[{i}]" for i in range(contract.action_size)]
+
+
+def recorded_state(golden: Arrays, row: int) -> RobotState:
+    """A recorded row as a robot would have reported it."""
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        return golden[name][row].astype(np.float64)
+
+    joints = numbers("joint_pos_rad")
+    floats = "quat_base_to_world_wxyz" in golden
+    return RobotState(
+        stamp_s=float(golden["time_s"][row]),
+        joint_pos_rad=joints,
+        joint_vel_rad_s=numbers("joint_vel_rad_s"),
+        joint_effort_nm=np.zeros_like(joints),
+        quat_base_to_world_wxyz=(numbers("quat_base_to_world_wxyz") if floats else np.array([1.0, 0.0, 0.0, 0.0])),
+        ang_vel_base_in_base_rad_s=numbers("ang_vel_base_in_base_rad_s") if floats else np.zeros(3),
+        lin_acc_base_in_base_m_s2=np.zeros(3),
+        pos_base_in_world_m=numbers(PLACE_ARRAY) if PLACE_ARRAY in golden else None,
+        lin_vel_base_in_base_m_s=numbers(VELOCITY_ARRAY) if VELOCITY_ARRAY in golden else None,
+        object_pose_in_base=numbers(OBJECT_ARRAY) if OBJECT_ARRAY in golden else None,
+    )
+
+
+def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Signals:
+    """What the policy's observation of a recorded row was made of; the last targets are those of the row before."""
+    window = golden[MAP_ARRAY][row] if MAP_ARRAY in golden else None
+    command, last_action = (golden[name][row : row + 1].astype(np.float32) for name in ("command", "last_action"))
+    around = recorded_surroundings(contract, golden, row)
+    signals = signals_of(
+        recorded_state(golden, row), command, last_action, float(golden["time_s"][row]), window, around
+    )
+    if contract.arm is not None:
+        signals.joint_target_rad = last_targets(golden, row)
+    return signals
+
+
+def recorded_surroundings(contract: PolicyContract, golden: Arrays, row: int) -> Surroundings | None:
+    """What a car saw in a recorded row; None for other robots."""
+    if contract.drive is None:
+        return None
+    seen = {
+        name.removeprefix(AROUND_PREFIX): values[row : row + 1]
+        for name, values in golden.items()
+        if name.startswith(AROUND_PREFIX)
+    }
+    return Surroundings(**seen)
+
+
+def last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:
+    """Joint targets (1, n) before a recorded step of an arm: where its joints were, at the start of an episode."""
+    begins = bool(golden["episode_start"][row])
+    name, source = ("joint_pos_rad", row) if begins else ("joint_target_rad", row - 1)
+    return golden[name][source : source + 1].astype(np.float32)
+
+
+def recorded_images(golden: Arrays, row: int) -> Images | None:
+    """The pictures that the policy saw in a recorded row; None without cameras."""
+    images = {
+        name.removeprefix(IMAGE_PREFIX): values[row] for name, values in golden.items() if name.startswith(IMAGE_PREFIX)
+    }
+    return images or None
+
+
+def compare(
+    what: str, found: NDArray[Any], expected: NDArray[Any], labels: list[str], allowed: float = MAX_DIFFERENCE
+) -> float:
+    """Largest absolute difference of two tables (M, k).
+
+    Raises:
+        DifferenceError: If it is too large, naming the worst entry.
+    """
+    if not found.size:
+        return 0.0
+    error = np.abs(found.astype(np.float64) - expected)
+    row, column = np.unravel_index(int(np.argmax(error)), error.shape)
+    worst = float(error[row, column])
+    # "not <=", so that NaN does not pass.
+    if not worst <= allowed:
+        raise DifferenceError(
+            f"Recorded and computed {what} differ by {worst:.3g}, allowed are {allowed:g}; worst in row {row}, "
+            f"{labels[column]}: recorded {expected[row, column]:.7g}, computed {found[row, column]:.7g}.",
+            worst,
+        )
+    return worst

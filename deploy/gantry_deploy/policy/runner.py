@@ -1,0 +1,302 @@
+"""One tick of a policy on the robot: state and command in, joint targets out, through the code that trained it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.actions.arm import ArmDecoder
+from gantry_deploy.actions.commands import shape_command
+from gantry_deploy.actions.drive import DriveDecoder
+from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET
+from gantry_deploy.contract.drive_spec import DRIVE, DRIVE_TARGET
+from gantry_deploy.contract.footstep_spec import STEP_TARGET
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.errors import ContractError, PolicyError, SurroundingsError
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
+from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
+from gantry_deploy.perception.road import rest_surroundings
+from gantry_deploy.policy.chunked import ChunkedPolicy
+from gantry_deploy.policy.onnx_policy import Images, OnnxPolicy
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+from gantry_mapping.frames import yaw_of
+
+FloatArray = NDArray[np.float32]
+
+_WRAP_PERIODS = 1024
+"""The policy's time wraps after so many gait periods: single precision would lose the phase after hours."""
+
+
+@dataclass(frozen=True)
+class PolicyStep:
+    """What one tick of the policy saw and did."""
+
+    observation: FloatArray
+    """Shape (obs,), the network's input."""
+    action: FloatArray
+    """Shape (n,), the network's output before the clip."""
+    command: FloatArray
+    """Shape (c,), what the policy was asked after shaping."""
+    target: JointCommand
+    """Joint targets with the contract's gains, before the robot's own limits."""
+    observe_s: float
+    """Time that building the observation took."""
+    infer_s: float
+    """Time that the network and the decoding of its action took."""
+    base_action: FloatArray | None = None
+    """Shape (n,), of a residual policy what its base would have done."""
+
+
+class PolicyRunner:
+    """Runs a bundle's policy on a robot's states.
+
+    Args:
+        bundle: A verified bundle.
+        spec: The robot; refused if the policy was not trained for it.
+
+    Raises:
+        ContractError: If contract and robot do not fit.
+        PolicyError: If the network and the contract do not fit.
+    """
+
+    def __init__(self, bundle: Bundle, spec: RobotSpec) -> None:
+        contract = bundle.contract
+        contract.check_robot(spec)
+        kinds = (JOINT_TARGET, STEP_TARGET) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
+        kinds = kinds if contract.drive is None else (DRIVE_TARGET,)
+        if contract.action.kind not in kinds:
+            raise PolicyError(f"The policy's output is '{contract.action.kind}', expected {' or '.join(kinds)}.")
+        self.contract = contract
+        self.spec = spec
+        self.mapper_model = bundle.mapper_bytes
+        """The bundle's mapping network, ONNX; None without one."""
+        like = np.zeros((1, 1), dtype=np.float32)
+        # A policy is asked in every step or plans ahead, and moves legs, an arm or a car; None for what it does not.
+        self._planner = None if contract.chunk is None else ChunkedPolicy(bundle)
+        self._policy = OnnxPolicy(bundle.model_bytes, contract) if self._planner is None else self._planner.policy
+        self._builder = ObservationBuilder(contract, like)
+        self._arm = None if contract.arm is None else ArmDecoder(contract, like)
+        self._car = None if contract.drive is None else DriveDecoder(contract, like, spec.car)
+        self._decoder = ActionDecoder(contract, like) if self._arm is None and self._car is None else None
+        self._stiffness = _constant(contract.stiffness_nm_rad)
+        self._damping = _constant(contract.damping_nm_s_rad)
+        self._zeros = _constant((0.0,) * len(contract.joint_names))
+        self._wrap_s = _WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
+        self.reset()
+        self._rehearse()
+
+    def reset(self) -> None:
+        """Start over: time zero, no history, no last action, nothing planned, command at rest.
+
+        An arm's targets begin where its joints are in the next step.
+        """
+        self._builder.reset()
+        if self._planner is not None:
+            self._planner.reset()
+        self._ticks = 0
+        self._last_action = np.zeros((1, self.contract.action_size), dtype=np.float32)
+        self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
+
+    def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
+        """Take these joint targets (n,) for an arm's last ones, where a recording is repeated step by step.
+
+        An arm's targets continue, and its policy may well answer a difference in them with a larger one: what rounds
+        otherwise here than where it was recorded must not grow over a whole episode.
+        """
+        if self._arm is not None:
+            self._arm.reset(_row(joint_target_rad))
+
+    @property
+    def time_s(self) -> float:
+        """Time since the reset, in ticks of the contract's rate; wraps after 1024 gait periods."""
+        return self._ticks / self.contract.rate_hz % self._wrap_s
+
+    def _rehearse(self) -> None:
+        """A tick at rest before the robot moves, and a step of legs that are told where to step: nonsense in network or
+        contract shows, and first calls allocate."""
+        window, gait = self.contract.map_window, self.contract.gait
+        flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
+        around = None if self.contract.drive is None else rest_surroundings(self.contract)
+        rest, blank = np.zeros(len(self.contract.command.names)), blank_images(self.contract)
+        ahead = np.array([1.0, 0.0, 0.0, 1.0])  # of which only legs that are told where to step are asked
+        ticks = 0 if gait is None or gait.steps is None else math.ceil(self.contract.rate_hz / gait.frequency_hz)
+        try:
+            for command in (rest, *[ahead] * ticks):
+                target = self.step(rest_state(self.contract), command, flat, blank, around).target
+                if not target.is_finite():
+                    raise PolicyError("The contract holds numbers that are not finite: first steps give no targets.")
+        except (IndexError, TypeError, ValueError) as error:
+            raise PolicyError(f"The contract contradicts itself, first steps fail: {error}.") from error
+        self.reset()
+
+    def step(
+        self,
+        state: RobotState,
+        requested_command: NDArray[np.floating],
+        elevation_map: NDArray[np.floating] | None = None,
+        images: Images | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> PolicyStep:
+        """One tick, ``contract.dt_s`` after the last one.
+
+        Args:
+            state: The newest reading.
+            requested_command: Shape (c,), what the operator asks for; a goal as
+                :func:`gantry_deploy.actions.commands.goal_command` makes it from the newest reading.
+            elevation_map: Shape (rows, cols, channels), the contract's map window around the robot, for a policy that
+                looks at one.
+            images: Picture (3, height, width) of each camera that the contract names.
+            surroundings: What a car sees beside its own state, arrays of one row.
+
+        Raises:
+            PolicyError: If the command has another size, an image is missing, or the action is not finite.
+            ContractError: If the policy needs a map, a velocity or an object's pose that is not there.
+            SurroundingsError: If what a car sees is not finite, or its own place is not known.
+        """
+        start = time.perf_counter()
+        requested = np.asarray(requested_command, dtype=np.float32)
+        if requested.shape != (len(self.contract.command.names),):
+            raise PolicyError(
+                f"The command has shape {requested.shape}, expected ({len(self.contract.command.names)},): "
+                f"{', '.join(self.contract.command.names)}."
+            )
+        self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
+        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
+        if self._arm is not None:
+            if self._ticks == 0:
+                self._arm.reset(signals.joint_pos_rad)
+            signals.joint_target_rad = self._arm.targets
+        observation = self._builder(signals)
+        observed = time.perf_counter()
+        base_action = None
+        if self._planner is not None:
+            action, base_action = self._planner(observation, images)
+        else:
+            action = self._policy(observation) if images is None else self._policy(observation, images)
+        command = self._drive(action, signals) if self._car is not None else self._move(action, signals)
+        self._ticks += 1
+        done = time.perf_counter()
+        base = None if base_action is None else base_action[0]
+        return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed, base)
+
+    def _move(self, action: FloatArray, signals: Signals) -> JointCommand:
+        """Where the joints of legs or an arm go."""
+        target = self._decode(action, signals)[0].astype(np.float64)
+        return JointCommand(target, self._zeros, self._zeros, self._stiffness, self._damping)
+
+    def _drive(self, action: FloatArray, signals: Signals) -> JointCommand:
+        """Steering and speed of a car of an action (1, 2), which is remembered after the clip."""
+        assert self._car is not None
+        if signals.lin_vel_base_in_base_m_s is None:
+            raise ContractError("A car's speed set-point needs its velocity; there is none.")
+        self._last_action = self._car.clip(action)
+        told = self._car(action, signals.lin_vel_base_in_base_m_s[:, 0])
+        place = np.array([told.steering_rad[0], signals.joint_pos_rad[0, DRIVE]], dtype=np.float64)
+        speed = np.array([0.0, told.speed_m_s[0]], dtype=np.float64)
+        return JointCommand(place, speed, self._zeros, self._stiffness, self._damping)
+
+    def _decode(self, action: FloatArray, signals: Signals) -> FloatArray:
+        """Joint targets (1, n) of an action (1, a), which is remembered after the clip."""
+        if self._decoder is None:
+            assert self._arm is not None
+            self._last_action = self._arm.clip(action)
+            return self._arm(action, signals.joint_pos_rad)
+        self._last_action = self._decoder.clip(action)
+        return self._decoder(
+            action,
+            signals.time_s,
+            self._command,
+            signals.quat_base_to_world_wxyz,
+            signals.ang_vel_base_in_base_rad_s,
+            signals.elevation_map,
+            signals.joint_pos_rad,
+            signals.joint_vel_rad_s,
+        )
+
+
+def rest_state(contract: PolicyContract) -> RobotState:
+    """A robot at rest in the contract's default pose; before an arm lies something to handle."""
+    n = len(contract.joint_names)
+    ahead = None if contract.arm is None else np.array([0.3, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    return RobotState(
+        stamp_s=0.0,
+        joint_pos_rad=np.array(contract.default_pos_rad),
+        joint_vel_rad_s=np.zeros(n),
+        joint_effort_nm=np.zeros(n),
+        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
+        ang_vel_base_in_base_rad_s=np.zeros(3),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        pos_base_in_world_m=None if contract.drive is None else np.zeros(3),
+        lin_vel_base_in_base_m_s=np.zeros(3),
+        object_pose_in_base=ahead,
+    )
+
+
+def blank_images(contract: PolicyContract) -> Images | None:
+    """A black picture of each of the contract's cameras; None without any."""
+    if contract.arm is None or not contract.arm.cameras:
+        return None
+    return {item.name: np.zeros((3, item.height, item.width), np.uint8) for item in contract.arm.cameras}
+
+
+def signals_of(
+    state: RobotState,
+    command: FloatArray,
+    last_action: FloatArray,
+    time_s: float,
+    elevation_map: NDArray[np.floating] | None = None,
+    surroundings: Surroundings | None = None,
+) -> Signals:
+    """What a policy sees of a robot's state, one row in single precision.
+
+    Args:
+        state: A reading.
+        command: Shape (1, c), after shaping.
+        last_action: Shape (1, n), after the clip.
+        time_s: Since the policy started.
+        elevation_map: Shape (rows, cols, channels), where there is one.
+        surroundings: Of a car, arrays of one row.
+
+    Raises:
+        SurroundingsError: If there are surroundings that are not finite, or the car's place is not known.
+    """
+    velocity, place = state.lin_vel_base_in_base_m_s, state.object_pose_in_base
+    pose = None
+    if surroundings is not None:
+        if state.pose_in_world is None:
+            raise SurroundingsError("The car does not know where it is: its odometry tells no finite place.")
+        pos, quat = state.pose_in_world
+        # From here on the car is the origin.
+        pose = _row(np.array([0.0, 0.0, yaw_of(quat[None])[0]]))
+        surroundings = surroundings_row(surroundings, pos[:2])
+    return Signals(
+        joint_pos_rad=_row(state.joint_pos_rad),
+        joint_vel_rad_s=_row(state.joint_vel_rad_s),
+        quat_base_to_world_wxyz=_row(state.quat_base_to_world_wxyz),
+        ang_vel_base_in_base_rad_s=_row(state.ang_vel_base_in_base_rad_s),
+        command=command,
+        last_action=last_action,
+        time_s=np.array([time_s], dtype=np.float32),
+        lin_vel_base_in_base_m_s=None if velocity is None else _row(velocity),
+        elevation_map=None if elevation_map is None else elevation_map.astype(np.float32)[None],
+        object_pose_in_base=None if place is None else _row(place),
+        pose_in_world=pose,
+        surroundings=surroundings,
+    )
+
+
+def _row(values: NDArray[np.floating]) -> FloatArray:
+    return values.astype(np.float32)[None]
+
+
+def _constant(values: tuple[float, ...]) -> NDArray[np.float64]:
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array

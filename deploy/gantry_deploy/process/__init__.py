@@ -1,0 +1,1 @@
+"""Processes of the runtime: signals, priorities, parents and transports of messages."""

@@ -1,0 +1,1 @@
+"""Recordings of runs in MCAP files: writing, reading and explaining them."""

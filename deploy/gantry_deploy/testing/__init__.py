@@ -1,0 +1,1 @@
+"""Small contracts and bundles for tests."""

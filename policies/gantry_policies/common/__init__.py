@@ -1,0 +1,1 @@
+"""Checkpoints, logs, memory checks and export that all learners share."""

@@ -1,0 +1,96 @@
+"""Camera images as tokens: the small encoders of the off-policy learner, and a residual network for large images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from gantry_policies.imitation.config import EyesCfg
+from gantry_policies.off_policy.config import EncoderCfg
+from gantry_policies.off_policy.encoders import ConvTokens, VitTokens
+from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
+
+_STAGES = (64, 128, 256, 512)
+"""Channels of the four stages of a residual network of 18 layers."""
+_GROUPS = 16
+"""Channels are normalised in so many groups, since batches of a policy are small."""
+
+
+class Eyes(nn.Module):
+    """All cameras of an observation, each with an encoder of its own.
+
+    Args:
+        obs_shapes: Shape of one observation, by key.
+        cfg: Kind and sizes.
+    """
+
+    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: EyesCfg) -> None:
+        super().__init__()
+        self.keys = sorted(key for key in obs_shapes if key.startswith(IMAGE_PREFIX))
+        self.cameras = nn.ModuleList(_encoder(obs_shapes[key], cfg) for key in self.keys)
+        with torch.no_grad():
+            sizes = [self._look(i, torch.zeros(1, *obs_shapes[key])).shape for i, key in enumerate(self.keys)]
+        self.tokens: int = sum(size[1] for size in sizes)
+        """t, 0 without cameras."""
+        self.width: int = sizes[0][2] if sizes else 0
+        """w."""
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Tokens ``(B, t, w)`` of uint8 images ``(B, C, H, W)``; there must be a camera."""
+        return torch.cat([self._look(i, obs[key]) for i, key in enumerate(self.keys)], dim=1)
+
+    def _look(self, camera: int, image: Tensor) -> Tensor:
+        return self.cameras[camera](image.float() / 255.0 - 0.5)
+
+
+class ResNetTokens(nn.Module):
+    """A residual network of 18 layers (arXiv 1512.03385) up to its last convolution; every place is a token.
+
+    Groups of channels are normalised (arXiv 1803.08494) instead of batches.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [
+            nn.Conv2d(channels, _STAGES[0], kernel_size=7, stride=2, padding=3, bias=False),
+            nn.GroupNorm(_GROUPS, _STAGES[0]),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
+        ]
+        for index, width in enumerate(_STAGES):
+            layers += [_Block(_STAGES[max(index - 1, 0)], width, 2 if index else 1), _Block(width, width, 1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Tokens ``(B, t, 512)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]."""
+        return self.layers(image).flatten(2).transpose(1, 2)
+
+
+class _Block(nn.Module):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(before, width, kernel_size=3, stride=stride, padding=1, bias=False),
+            nn.GroupNorm(_GROUPS, width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, kernel_size=3, padding=1, bias=False),
+            nn.GroupNorm(_GROUPS, width),
+        )
+        self.around: nn.Module = nn.Identity()
+        if stride != 1 or before != width:
+            shortcut = nn.Conv2d(before, width, kernel_size=1, stride=stride, bias=False)
+            self.around = nn.Sequential(shortcut, nn.GroupNorm(_GROUPS, width))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return torch.relu(self.layers(image) + self.around(image))
+
+
+def _encoder(shape: tuple[int, ...], cfg: EyesCfg) -> nn.Module:
+    if cfg.kind == "resnet18":
+        return ResNetTokens(shape[0])
+    sizes = EncoderCfg(kind=cfg.kind, stem_width=cfg.stem_width, width=cfg.width, attention_heads=cfg.attention_heads)
+    return VitTokens(shape, sizes) if cfg.kind == "vit" else ConvTokens(shape, sizes)

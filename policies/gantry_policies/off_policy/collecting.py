@@ -1,0 +1,217 @@
+"""Steps of the environments into the replay buffer, with the base asked in the only order that is right."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.common.border import require_finite
+from gantry_policies.off_policy.bases import BasePolicy
+from gantry_policies.off_policy.config import WARMUPS
+from gantry_policies.off_policy.env import EnvStep, Observation, StepEnv, on_device
+from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+
+RECENT_EPISODES = 100
+"""Finished episodes whose success is averaged for the curve of a training."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What an environment or a base offers if a training on it can be continued exactly."""
+
+    def training_state(self) -> dict[str, Any]:
+        """Tensors and plain values."""
+        ...
+
+    def restore_training_state(self, state: dict[str, Any]) -> None:
+        """Put them back."""
+        ...
+
+
+class Collector:
+    """Acts, steps, asks the base, and stores.
+
+    After a step the base is asked about the last observation of episodes that ran out of time, without using anything
+    up; then its queues of *all* ended episodes are emptied, however they ended; then it acts on what is seen now.
+
+    Args:
+        env: N environments.
+        learner: Who acts, and the scalers.
+        replay: Takes what happened.
+        base: The base; None without one.
+        generator: Of the noise in warm-up, on the environments' device.
+    """
+
+    def __init__(
+        self,
+        env: StepEnv,
+        learner: Learner,
+        replay: ReplayBuffer,
+        base: BasePolicy | None,
+        generator: torch.Generator,
+    ) -> None:
+        self.env = env
+        self.learner = learner
+        self.replay = replay
+        self.base = base
+        self.env_steps = 0
+        """Steps of all environments together."""
+        self._generator = generator
+        self._obs: Observation | None = None
+        self._base_action: Tensor | None = None
+        self._succeeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        self._recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
+        self._earned = torch.zeros(env.num_envs, device=env.device)
+        self._returns: deque[float] = deque(maxlen=RECENT_EPISODES)
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the last finished episodes that succeeded at some step, exploration included; None before any."""
+        return sum(self._recent) / len(self._recent) if self._recent else None
+
+    @property
+    def mean_return(self) -> float:
+        """Mean sum of rewards of the last finished episodes, not discounted; 0 before any."""
+        return sum(self._returns) / len(self._returns) if self._returns else 0.0
+
+    def reset(self) -> None:
+        """New episodes everywhere; what is stored next does not follow what was stored last."""
+        self.replay.end_episodes()
+        self._succeeded.zero_()
+        self._earned.zero_()
+        if self.base is not None:
+            self.base.reset()
+        self._obs = self.env.reset()
+        require_finite([(f"an observation '{key}'", value) for key, value in self._obs.items()], "a reset")
+        self._base_action = self._base_acts(self._obs)
+
+    @torch.no_grad()
+    def step(self, how: str | None = None, noise: float = 0.0) -> None:
+        """One step of every environment.
+
+        Args:
+            how: In a warm-up, who acts, a name of :data:`~gantry_policies.off_policy.config.WARMUPS`; otherwise the
+                learner, exploring.
+            noise: Half-width of the noise around the base's action in a warm-up by it, in scaled units.
+
+        Raises:
+            GantryError: If the base should act and there is none, or an action is not finite.
+            NotFiniteError: If an environment gave a reward or an observation that is not finite.
+        """
+        if self._obs is None:
+            self.reset()
+        assert self._obs is not None
+        action = self._choose(self._obs, how, noise)
+        if not bool(torch.isfinite(action).all()):
+            raise GantryError(f"The policy's action is not finite after {self.env_steps} environment steps.")
+        step = self.env.step(self.learner.action_scaler.unscale(action).to(self.env.device))
+        seen = [(f"an observation '{key}'", part[key]) for part in (step.next_obs, step.obs) for key in part]
+        require_finite([("a reward", step.reward), *seen], f"the step after {self.env_steps} environment steps")
+        next_base, now_base = self._base_after(step)
+        # Without a correction to learn, what the base wanted is not stored.
+        stores = self.replay.with_base
+        self.replay.add(
+            self._obs,
+            action,
+            step.reward,
+            step.next_obs,
+            step.terminated,
+            step.truncated,
+            base_action=self._base_action if stores else None,
+            next_base_action=next_base if stores else None,
+        )
+        self._count(step)
+        self._obs, self._base_action = step.obs, now_base
+        self.env_steps += self.env.num_envs
+
+    def state(self, *, inside: bool = True) -> dict[str, Any]:
+        """What an exact continuation needs; of environments that offer their state, and of others the counters.
+
+        Args:
+            inside: Whether to ask the environments for their state; not where they have broken down.
+        """
+        state: dict[str, Any] = {"env_steps": self.env_steps, "recent": list(self._recent), "inside": None}
+        state["returns"] = list(self._returns)
+        whole = inside and isinstance(self.env, Resumable) and (self.base is None or isinstance(self.base, Resumable))
+        if self._obs is not None and whole:
+            state["inside"] = {
+                "obs": self._obs,
+                "base_action": self._base_action,
+                "succeeded": self._succeeded,
+                "earned": self._earned,
+                "env": self.env.training_state() if isinstance(self.env, Resumable) else None,
+                "base": self.base.training_state() if isinstance(self.base, Resumable) else None,
+            }
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put it back; environments that do not offer their state begin new episodes."""
+        self.env_steps = state["env_steps"]
+        self._recent = deque(state["recent"], maxlen=RECENT_EPISODES)
+        self._returns = deque(state.get("returns", []), maxlen=RECENT_EPISODES)
+        inside = state["inside"]
+        if inside is None:
+            self.replay.end_episodes()
+            self._obs = None
+            return
+        self._obs = on_device(inside["obs"], self.env.device)
+        wanted = inside["base_action"]
+        self._base_action = None if wanted is None else wanted.to(self.learner.device)
+        self._succeeded = inside["succeeded"].to(self.env.device)
+        self._earned = inside.get("earned", self._earned).to(self.env.device)
+        if isinstance(self.env, Resumable):
+            self.env.restore_training_state(inside["env"])
+        if isinstance(self.base, Resumable):
+            self.base.restore_training_state(inside["base"])
+
+    def _choose(self, obs: Observation, how: str | None, noise: float) -> Tensor:
+        """``(N, n)``: scaled actions as they are executed, so as they are stored."""
+        if how in (None, WARMUPS[2]):
+            return self.learner.act(on_device(obs, self.learner.device), self._base_action, explore=True)
+        shape, device = (self.env.num_envs, self.env.action_size), self.env.device
+        drawn = (2.0 * torch.rand(shape, generator=self._generator, device=device) - 1.0).to(self.learner.device)
+        if how == WARMUPS[1]:
+            return drawn
+        if self._base_action is None:
+            raise GantryError("The warm-up is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")
+        return (self._base_action + noise * drawn).clamp(-1.0, 1.0)
+
+    def _base_acts(self, obs: Observation) -> Tensor | None:
+        return None if self.base is None else self._scaled(self.base.act(obs))
+
+    def _scaled(self, action: Tensor) -> Tensor:
+        return self.learner.action_scaler.scale(action.to(self.learner.device))
+
+    def _base_after(self, step: EnvStep) -> tuple[Tensor | None, Tensor | None]:
+        """The base's scaled actions at ``next_obs``, and at ``obs`` with which the next step begins."""
+        if self.base is None:
+            return None, None
+        ended = (step.terminated | step.truncated).nonzero().squeeze(1)
+        late = (step.truncated & ~step.terminated).nonzero().squeeze(1)
+        peeked = None
+        if late.numel():
+            at_end = {key: value[late] for key, value in step.next_obs.items()}
+            peeked = self._scaled(self.base.peek(at_end, late))
+        if ended.numel():
+            self.base.reset(ended)
+        now = self._base_acts(step.obs)
+        assert now is not None
+        following = now.clone()
+        following[ended.to(now.device)] = 0.0  # of no effect after an end for good
+        if peeked is not None:
+            following[late.to(now.device)] = peeked
+        return following, now
+
+    def _count(self, step: EnvStep) -> None:
+        self._succeeded |= step.success
+        self._earned += step.reward.to(self._earned.device)
+        for index in (step.terminated | step.truncated).nonzero().squeeze(1).tolist():
+            self._recent.append(bool(self._succeeded[index]))
+            self._succeeded[index] = False
+            self._returns.append(float(self._earned[index]))
+            self._earned[index] = 0.0

@@ -1,0 +1,110 @@
+"""What turns camera images into tokens; small, one per camera, trained by the critic's loss alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gantry_policies.off_policy.config import EncoderCfg
+from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation
+
+
+@dataclass(frozen=True)
+class Features:
+    """What actor and critic look at."""
+
+    state: Tensor
+    """``(B, s)``: standardised numbers."""
+    tokens: Tensor | None = None
+    """``(B, t, w)``: places of all cameras' images, w numbers each; None without cameras."""
+
+    def detached(self) -> Features:
+        """The same for a loss that must not train the encoder."""
+        return self if self.tokens is None else Features(self.state, self.tokens.detach())
+
+
+class Encoder(nn.Module):
+    """All cameras of an observation.
+
+    Args:
+        obs_shapes: Shape of one observation, by key.
+        cfg: Kind and sizes.
+    """
+
+    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: EncoderCfg) -> None:
+        super().__init__()
+        self.keys = sorted(key for key in obs_shapes if key.startswith(IMAGE_PREFIX))
+        kinds = {"conv": ConvTokens, "vit": VitTokens}
+        self.cameras = nn.ModuleDict({key: kinds[cfg.kind](obs_shapes[key], cfg) for key in self.keys})
+        with torch.no_grad():
+            sizes = [self.cameras[key](torch.zeros(1, *obs_shapes[key])).shape for key in self.keys]
+        self.tokens: int = sum(size[1] for size in sizes)
+        """t, 0 without cameras."""
+        self.width: int = sizes[0][2] if sizes else 0
+        """w."""
+
+    def forward(self, obs: Observation) -> Tensor | None:
+        """Tokens ``(B, t, w)`` of uint8 images ``(B, C, H, W)``; None without cameras."""
+        if not self.keys:
+            return None
+        return torch.cat([self.cameras[key](obs[key].float().div_(255.0).sub_(0.5)) for key in self.keys], dim=1)
+
+    def features(self, obs: Observation) -> Features:
+        """Tokens, and the state as it is."""
+        return Features(obs[STATE], self(obs))
+
+
+class ConvTokens(nn.Module):
+    """Two convolutions; every place of the last one is a token."""
+
+    def __init__(self, shape: tuple[int, ...], cfg: EncoderCfg) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*_stem(shape[0], cfg), nn.ReLU())
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Tokens ``(B, t, w)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]."""
+        return self.layers(image).flatten(2).transpose(1, 2)
+
+
+class VitTokens(nn.Module):
+    """Two convolutions, learned positions and one transformer block (ResFiT's encoder, arXiv 2509.19301)."""
+
+    def __init__(self, shape: tuple[int, ...], cfg: EncoderCfg) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(*_stem(shape[0], cfg))
+        with torch.no_grad():
+            places = self.stem(torch.zeros(1, *shape)).flatten(2).shape[2]
+        self.position = nn.Parameter(torch.randn(1, places, cfg.width) * 0.02)
+        self.before_attention, self.before_mlp, self.last = (nn.LayerNorm(cfg.width) for _ in range(3))
+        self.attention = nn.MultiheadAttention(cfg.width, cfg.attention_heads, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(cfg.width, 4 * cfg.width), nn.GELU(), nn.Linear(4 * cfg.width, cfg.width))
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Tokens ``(B, t, w)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]."""
+        tokens = self.stem(image).flatten(2).transpose(1, 2) + self.position
+        seen = self.before_attention(tokens)
+        tokens = tokens + self.attention(seen, seen, seen, need_weights=False)[0]
+        return self.last(tokens + self.mlp(self.before_mlp(tokens)))
+
+
+class Summary(nn.Module):
+    """All tokens in a few numbers: flattened, one layer, normalised."""
+
+    def __init__(self, tokens: int, width: int, size: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(tokens * width, size), nn.LayerNorm(size), nn.ReLU())
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``(B, size)`` of tokens ``(B, t, w)``."""
+        return self.layers(tokens.flatten(1))
+
+
+def _stem(channels: int, cfg: EncoderCfg) -> list[nn.Module]:
+    return [
+        nn.Conv2d(channels, cfg.stem_width, kernel_size=8, stride=4),
+        nn.ReLU(),
+        nn.Conv2d(cfg.stem_width, cfg.width, kernel_size=3, stride=2),
+    ]

@@ -1,0 +1,122 @@
+"""How well a policy does: whole episodes, counted so that quick ones are not favoured, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.evaluation.metrics import Score, rate_interval
+from gantry_hardware.errors import GantryError
+from gantry_policies.off_policy.env import Observation, StepEnv
+
+
+class ActingPolicy(Protocol):
+    """Whatever acts for all environments: a base, a learned policy, a script."""
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Episodes begin, in the given environments or in all."""
+        ...
+
+    def act(self, obs: Observation) -> Tensor:
+        """``(N, n)`` in the environment's range [-1, 1]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of some episodes."""
+
+    episodes: int
+    """How many."""
+    success_at_end: Score
+    """Share of episodes that succeeded at their last step, with Wilson's 95 % interval."""
+    success_once: Score
+    """Share of episodes that succeeded at some step, with Wilson's 95 % interval."""
+    steps_to_success: float | None
+    """Mean number of steps to the first success, over the episodes that had one; None if none had."""
+    time_to_success_s: float | None
+    """The same, in s."""
+    mean_return: float
+    """Mean sum of an episode's rewards, not discounted."""
+    mean_steps: float
+    """Mean length of an episode."""
+
+
+@dataclass(frozen=True)
+class _Episode:
+    at_end: bool
+    first_success: int | None
+    steps: int
+    total: float
+
+
+class StoppedError(Exception):
+    """An evaluation was left, because a stop was asked for."""
+
+
+@torch.no_grad()
+def evaluate(
+    env: StepEnv, policy: ActingPolicy, episodes: int, is_stopped: Callable[[], bool] = lambda: False
+) -> Evaluation:
+    """Run whole episodes from a reset; afterwards the environments are in the middle of others.
+
+    Every environment runs its own share of the episodes. Taking the first ones to finish would favour quick ones.
+
+    Args:
+        env: N environments.
+        policy: Who acts.
+        episodes: How many to count.
+        is_stopped: Asked before every step; true to leave.
+
+    Raises:
+        GantryError: If episodes last longer than the environment says they may.
+        StoppedError: If it was left.
+    """
+    count = env.num_envs
+    wanted = [episodes // count + (index < episodes % count) for index in range(count)]
+    obs = env.reset()
+    policy.reset()
+    steps = torch.zeros(count, dtype=torch.int64, device=env.device)
+    first, total = torch.full_like(steps, -1), torch.zeros(count, device=env.device)
+    done: list[_Episode] = []
+    for _ in range(env.max_episode_steps * max(wanted)):
+        if is_stopped():
+            raise StoppedError
+        step = env.step(policy.act(obs))
+        steps += 1
+        total += step.reward
+        first = torch.where(step.success & (first < 0), steps, first)
+        ended = (step.terminated | step.truncated).nonzero().squeeze(1)
+        for index in ended.tolist():
+            if wanted[index]:
+                wanted[index] -= 1
+                reached = int(first[index])
+                at_end = bool(step.success[index])
+                done.append(_Episode(at_end, reached if reached > 0 else None, int(steps[index]), float(total[index])))
+        if len(done) == episodes:
+            return _summary(done, env.dt_s)
+        if ended.numel():
+            steps[ended], first[ended], total[ended] = 0, -1, 0.0
+            policy.reset(ended)
+        obs = step.obs
+    limit = env.max_episode_steps
+    raise GantryError(f"Only {len(done)} of {episodes} episodes ended; the environment says they last {limit} steps.")
+
+
+def _summary(done: list[_Episode], dt_s: float) -> Evaluation:
+    count = len(done)
+    at_end, once = sum(episode.at_end for episode in done), [e.first_success for e in done if e.first_success]
+    steps = sum(once) / len(once) if once else None
+    return Evaluation(
+        episodes=count,
+        success_at_end=rate_interval(at_end, count),
+        success_once=rate_interval(len(once), count),
+        steps_to_success=steps,
+        time_to_success_s=None if steps is None else steps * dt_s,
+        mean_return=sum(episode.total for episode in done) / count,
+        mean_steps=sum(episode.steps for episode in done) / count,
+    )

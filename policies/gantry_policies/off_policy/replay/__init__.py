@@ -1,0 +1,1 @@
+"""Replay buffers, batches and demonstrations of off-policy learning."""

@@ -1,0 +1,46 @@
+"""What a configuration of off-policy learning asks for beside its environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.off_policy.bases import BasePolicy
+from gantry_policies.off_policy.config import TrainCfg
+from gantry_policies.off_policy.env import StepEnv
+from gantry_policies.off_policy.replay.demos import Demo
+
+
+def require_parts(
+    cfg: TrainCfg,
+    env: StepEnv,
+    base: BasePolicy | None,
+    demos: Sequence[Demo],
+    eval_env: StepEnv | None,
+    eval_base: BasePolicy | None,
+) -> None:
+    """Refuse a training that lacks what its configuration asks for.
+
+    Args:
+        cfg: The configuration.
+        env: What to train in.
+        base: Its base, if any.
+        demos: Demonstrations, if any.
+        eval_env: What to evaluate in, if it is another one.
+        eval_base: The base of these environments.
+
+    Raises:
+        GantryError: With what is missing or does not fit.
+    """
+    actor = cfg.learner.actor
+    if base is None and actor.residual:
+        raise GantryError("train.learner.actor.residual is on, which needs a base policy, but there is none.")
+    if base is None and cfg.warmup == "base_noise" and cfg.warmup_steps:
+        raise GantryError("train.warmup is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")
+    if cfg.pretrain_updates and not demos:
+        raise GantryError(f"train.pretrain_updates is {cfg.pretrain_updates}, but there are no demonstrations.")
+    if actor.residual and eval_env is not None and eval_base is None:
+        raise GantryError("Environments for evaluation need a base of their own (eval_base), with queues of its own.")
+    for who, where in ((base, env), (eval_base, eval_env)):
+        if who is not None and where is not None and who.num_envs != where.num_envs:
+            raise GantryError(f"A base acts for {who.num_envs} environments, expected {where.num_envs}.")

@@ -1,0 +1,1 @@
+"""On-policy learning: PPO, imitation of a teacher, symmetry, and the training loop."""

@@ -1,0 +1,398 @@
+"""The on-policy training loop around rsl_rl: threads, schedule, progress, log, checkpoints, resume, Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+
+from gantry_hardware.errors import GantryError
+from gantry_hardware.one_process import require_one_process
+from gantry_policies.common.border import NotFiniteError, require_finite
+from gantry_policies.common.checkpoint import (
+    UnusableCheckpointError,
+    load_newest,
+    random_state,
+    restore_random_state,
+    save_checkpoint,
+    set_aside_newer,
+    weights_difference,
+)
+from gantry_policies.common.rescue import all_finite, saving_on_error
+from gantry_policies.common.training_log import CURVE_FILE as CURVE_FILE
+from gantry_policies.common.training_log import TrainingLog
+from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.ppo import FewSamplePPO
+from gantry_policies.on_policy.symmetry import MirrorMap
+from gantry_policies.on_policy.teachers import Teacher
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a run's checkpoints."""
+
+
+STOP_WITHIN_S = 5.0
+"""Time in which an iteration may end by itself after a stop; then it is left between two steps, unfinished."""
+
+
+class TrainingError(GantryError):
+    """Training cannot go on; what is in the newest checkpoint is still good."""
+
+
+class Resumable(Protocol):
+    """What an environment carries through a resume beside its configuration (curriculum, counters)."""
+
+    def training_state(self) -> dict[str, Any]:
+        """Tensors and plain values."""
+        ...
+
+    def restore_training_state(self, state: dict[str, Any]) -> None:
+        """Put them back."""
+        ...
+
+    def step_metrics(self) -> dict[str, torch.Tensor]:
+        """Scalars worth a curve, of the control step just taken."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished iteration."""
+
+    iteration: int
+    """Counts from 1."""
+    iterations: int
+    """Total to be done."""
+    env_steps: int
+    """Control steps so far, resumed runs included."""
+    wall_s: float
+    """Training time so far, resumed runs included."""
+    steps_per_s: float
+    """Of this iteration, learning included."""
+    collect_steps_per_s: float
+    """Of this iteration, without learning."""
+    remaining_s: float
+    """Estimate from the mean of this session."""
+    metrics: dict[str, float]
+    """Means over the iteration: reward, losses and the environment's own."""
+
+
+class _LeftError(Exception):
+    """An iteration was left unfinished, because a stop was asked for."""
+
+
+class Runner(OnPolicyRunner):
+    """Trains on one environment.
+
+    Args:
+        env: Vectorised environment that is also :class:`Resumable`.
+        cfg: Learner.
+        run_dir: Folder for log and checkpoints; None to write nothing.
+        device: Device of the learner.
+        mirror: Symmetry maps, or None.
+        learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
+        layout: Of the actor's observation; networks that look at a map need it.
+        teacher: Who guides the learner, if anybody; the environment gives the observation group that it reads.
+
+    Raises:
+        GantryError: If a launcher has started several processes, or environment and learner do not fit.
+    """
+
+    alg: FewSamplePPO
+
+    def __init__(
+        self,
+        env: VecEnv,
+        cfg: PpoCfg,
+        run_dir: Path | None,
+        device: str,
+        mirror: dict[str, MirrorMap] | None = None,
+        learn_threads: int | None = None,
+        layout: ObservationLayout | None = None,
+        teacher: Teacher | None = None,
+    ) -> None:
+        require_one_process()  # rsl_rl would wait for the others
+        threads = learn_threads or torch.get_num_threads()
+        split = threads if device == "cpu" else 1
+        samples = cfg.steps_per_env * env.num_envs
+        super().__init__(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples), None, device)
+        self.ppo_cfg = cfg
+        self.run_dir = run_dir
+        self.iteration = 0
+        self.env_steps = 0
+        self.wall_s = 0.0
+        self.stop_within_s = STOP_WITHIN_S
+        self._threads = threads
+        self._stop_at_s: float | None = None
+        """When an iteration is left after a stop was asked for, on the steady clock; None before."""
+        self._on_step: Callable[[int, int], None] = lambda number, count: None
+        self._saved = 0
+        """Iteration of the newest checkpoint."""
+        self._env_state: dict[str, Any] = {}
+        """The environment's at that iteration, for a checkpoint after it has broken down."""
+        alg, storage = self.alg, self.alg.storage
+        alg._minibatches = self._watched(alg._minibatches)  # type: ignore[method-assign]
+        storage.mini_batch_generator = self._watched(storage.mini_batch_generator)  # type: ignore[method-assign]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that make up the whole training."""
+        per_iteration = self.ppo_cfg.steps_per_env * self.env.num_envs
+        return max(1, -(-self.ppo_cfg.total_steps // per_iteration))
+
+    def stop(self) -> None:
+        """End after the current iteration, or between two of its steps if it takes longer than ``stop_within_s``;
+        checkpoint included. Safe to call from a signal handler."""
+        if self._stop_at_s is None:
+            self._stop_at_s = time.monotonic() + self.stop_within_s
+
+    def train(
+        self,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> bool:
+        """Train to the end or until :meth:`stop`.
+
+        Args:
+            on_progress: Called after every iteration.
+            on_step: Called after every step of a rollout with its number, from 1, and how many there are.
+
+        Returns:
+            Whether the training is complete.
+
+        Raises:
+            TrainingError: If an environment's numbers or losses are not finite any more, or the log cannot be written.
+            CheckpointError: If a checkpoint cannot be written.
+            Exception: What the environment raises; what was learned until then is saved first.
+        """
+        with _writing(self.run_dir):
+            log = TrainingLog(self.run_dir, self.iteration, self.env_steps)
+        self._on_step = on_step or (lambda number, count: None)
+        if self.run_dir is not None:
+            self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        threads = torch.get_num_threads()
+        try:
+            with saving_on_error(self._save_rest):
+                self._iterate_to_the_end(log, on_progress or (lambda progress: None))
+        finally:
+            log.close()
+            torch.set_num_threads(threads)
+        self.save_checkpoint()
+        return self.iteration >= self.iterations
+
+    def _iterate_to_the_end(self, log: TrainingLog, on_progress: Callable[[Progress], None]) -> None:
+        obs = self.env.get_observations().to(self.device)
+        self._require_finite(obs, "the first observation")
+        self.alg.train_mode()
+        started, saved, first, before_s = time.perf_counter(), time.perf_counter(), self.iteration, self.wall_s
+        while self.iteration < self.iterations and self._stop_at_s is None:
+            try:
+                obs, progress = self._iterate(obs)
+            except _LeftError:
+                self.alg.storage.clear()
+                return
+            self.wall_s = before_s + time.perf_counter() - started
+            done = self.iteration - first
+            remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
+            progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
+            with _writing(self.run_dir):
+                log.write(_row(progress), self.env_steps)
+            on_progress(progress)
+            if time.perf_counter() - saved > self.ppo_cfg.save_every_s:
+                self.save_checkpoint()
+                saved = time.perf_counter()
+
+    def save_checkpoint(self) -> Path | None:
+        """Write everything that an exact continuation needs; nothing without a folder."""
+        if self.run_dir is None:
+            return None
+        self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        return self._write_checkpoint()
+
+    def _write_checkpoint(self) -> Path | None:
+        assert self.run_dir is not None
+        state = self.alg.save() | {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "wall_s": self.wall_s,
+            "random": random_state(),
+            "environment": self._env_state,
+        }
+        path = save_checkpoint(self.run_dir / CHECKPOINTS, self.iteration, state)
+        self._saved = self.iteration
+        return path
+
+    def _save_rest(self) -> Path | None:
+        """Save the iterations since the last checkpoint, though the environment may have broken down."""
+        if self.run_dir is None or self.iteration == self._saved or not all_finite(self.alg.save()):
+            return None
+        with contextlib.suppress(Exception):
+            self._env_state = self.env.training_state()  # type: ignore[attr-defined]
+        return self._write_checkpoint()
+
+    def resume(self, *, policy_only: bool = False) -> Path:
+        """Continue from the newest intact checkpoint of the run folder; says so where newer ones are damaged.
+
+        Args:
+            policy_only: Leave environment and random generators alone: the policy is to be looked at, not trained.
+
+        Raises:
+            UnusableCheckpointError: If there is none, or it is of another task or another network.
+        """
+        assert self.run_dir is not None
+        path, state = load_newest(self.run_dir / CHECKPOINTS)
+        try:
+            self._require_same_networks(path, state)
+            self.alg.load(state, None, True)
+            self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
+            if not policy_only:
+                self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
+                restore_random_state(state["random"])
+                set_aside_newer(path)
+            self._saved = self.iteration
+        except (KeyError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split()).removesuffix(".")
+            text = f"configuration: it has no {reason}" if isinstance(error, KeyError) else f"configuration: {reason}"
+            raise UnusableCheckpointError(f"Checkpoint {path} does not fit this run's {text}.") from error
+        return path
+
+    def _require_same_networks(self, path: Path, state: dict[str, Any]) -> None:
+        own = self.alg.save()
+        for name in ("actor", "critic"):
+            difference = weights_difference(own[f"{name}_state_dict"], state[f"{name}_state_dict"])
+            if difference:
+                raise UnusableCheckpointError(
+                    f"Checkpoint {path} does not fit this run's configuration; it is of another task or another "
+                    f"network: of the {name}'s weights, {difference}."
+                )
+
+    def _iterate(self, obs: Any) -> tuple[Any, Progress]:
+        start = time.perf_counter()
+        torch.set_num_threads(1)
+        self._schedule()
+        obs, sums = self._collect(obs)
+        collected = time.perf_counter()
+        torch.set_num_threads(self._threads)
+        explained = self._explained()
+        losses = self._update()
+        end = time.perf_counter()
+        steps = self.ppo_cfg.steps_per_env * self.env.num_envs
+        self.iteration += 1
+        self.env_steps += steps
+        metrics = {name: float(value) / self.ppo_cfg.steps_per_env for name, value in sums.items()}
+        metrics |= {f"loss_{name}": value for name, value in losses.items() if name != "symmetry"}
+        metrics["value_explained"] = explained
+        metrics["action_std"] = self.alg.get_policy().output_std.detach().mean().item()
+        metrics["learning_rate"] = self.alg.learning_rate
+        progress = Progress(
+            iteration=self.iteration,
+            iterations=self.iterations,
+            env_steps=self.env_steps,
+            wall_s=0.0,
+            steps_per_s=steps / (end - start),
+            collect_steps_per_s=steps / (collected - start),
+            remaining_s=0.0,
+            metrics=metrics,
+        )
+        return obs, progress
+
+    def _collect(self, obs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+        sums: dict[str, torch.Tensor] = {}
+        count = self.ppo_cfg.steps_per_env
+        with torch.inference_mode():
+            for number in range(1, count + 1):
+                self._leave_if_late()
+                obs, rewards, dones, extras = self.env.step(self.alg.act(obs).to(self.env.device))
+                obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+                self._require_finite(obs, f"step {number} of {self._where()}", rewards)
+                self.alg.process_env_step(obs, rewards, dones, extras)
+                step = {"reward": rewards.mean(), **self.env.step_metrics()}  # type: ignore[attr-defined]
+                for name, value in step.items():
+                    sums[name] = sums[name] + value if name in sums else value
+                self._on_step(number, count)
+            self.alg.compute_returns(obs)
+        return obs, sums
+
+    def _require_finite(self, obs: Any, when: str, rewards: torch.Tensor | None = None) -> None:
+        parts = [] if rewards is None else [("a reward", rewards)]
+        parts += [(f"an observation '{group}'", values) for group, values in obs.items()]
+        try:
+            require_finite(parts, when)
+        except NotFiniteError as error:
+            raise TrainingError(str(error)) from error
+
+    def _leave_if_late(self) -> None:
+        if self._stop_at_s is not None and time.monotonic() >= self._stop_at_s:
+            raise _LeftError
+
+    def _watched(self, batches: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        """The same minibatches, until it is time to leave."""
+
+        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            for batch in batches(*args, **kwargs):
+                self._leave_if_late()
+                yield batch
+
+        return watched
+
+    def _explained(self) -> float:
+        """Share of the variance of the rollout's returns that the critic foresaw; below 0 it is worse than a mean."""
+        storage = self.alg.storage
+        returns = storage.returns
+        left = (returns - storage.values).var() / returns.var().clamp(min=1e-12)
+        return 1.0 - left.item()
+
+    def _update(self) -> dict[str, float]:
+        try:
+            losses = self.alg.update()
+        except RuntimeError:
+            self._check_finite({})  # torch refuses to sample with NaN, and says nothing of where that comes from
+            raise
+        self._check_finite(losses)
+        return losses
+
+    def _check_finite(self, losses: dict[str, float]) -> None:
+        """Stop before a policy of NaNs replaces the last good checkpoint."""
+        wrong = [name for name, value in losses.items() if not math.isfinite(value)]
+        networks = (*self.alg.actor.parameters(), *self.alg.critic.parameters())
+        if wrong or not all(bool(torch.isfinite(values).all()) for values in networks):
+            what = f"losses ({', '.join(wrong)})" if wrong else "network's weights"
+            raise TrainingError(f"The {what} stopped being finite in {self._where()}; a lower learning rate may help.")
+
+    def _where(self) -> str:
+        return f"iteration {self.iteration + 1} of {self.iterations}"
+
+    def _schedule(self) -> None:
+        cfg = self.ppo_cfg
+        self.alg.entropy_coef = cfg.entropy_at(self.iteration)
+        self.alg.clip_param = cfg.clip_at(self.iteration, self.iterations)
+        if cfg.desired_kl is None:
+            self.alg.set_learning_rate(cfg.learning_rate_at(self.iteration, self.iterations))
+        self.alg.begin_iteration(self.iteration)
+
+
+def _row(progress: Progress) -> dict[str, float]:
+    return {
+        "iteration": progress.iteration,
+        "env_steps": progress.env_steps,
+        "wall_s": round(progress.wall_s, 3),
+        "steps_per_s": round(progress.steps_per_s, 1),
+        "collect_steps_per_s": round(progress.collect_steps_per_s, 1),
+        **progress.metrics,
+    }
+
+
+@contextlib.contextmanager
+def _writing(run_dir: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(f"Cannot write the log in '{run_dir}': {error.strerror or error}.") from error

@@ -1,0 +1,1 @@
+"""Executables of this package, and what their parameters name."""

@@ -1,0 +1,1 @@
+"""Robots behind ROS 2 topics, as backends of the control loop."""

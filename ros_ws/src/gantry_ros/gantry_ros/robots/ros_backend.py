@@ -1,0 +1,63 @@
+"""Which backend stands for a robot behind topics, and the parameters that its nodes have for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gantry_deploy.control.safety import is_car
+from gantry_hardware.spec import RobotSpec
+from gantry_ros.robots import arm_commands, car_commands
+from gantry_ros.robots.ros_car import RosCar
+from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.runtime import frames
+from gantry_ros.runtime.command_guard import DISCOVERY_S
+from gantry_ros.runtime.host import NodeHost, Parameter
+
+PARAMETERS = (
+    Parameter("joint_order", "strict", "'strict' refuses joint states in another order, 'by_name' sorts them."),
+    Parameter(
+        "command_message",
+        "",
+        f"How commands leave: {', '.join(arm_commands.COMMAND_MESSAGES)}; empty: the first, for an arm the second. "
+        f"To a car: {', '.join(car_commands.CAR_MESSAGES)}; empty: the first where it is installed, else the second.",
+    ),
+    Parameter(
+        "gripper_message", arm_commands.WITH_ARM, f"An arm's gripper: {', '.join(arm_commands.GRIPPER_MESSAGES)}."
+    ),
+    *frames.PARAMETERS,
+    Parameter(
+        "map_max_latency_s",
+        0.0,
+        "A map whose newest frame is older than this by its stamp is refused, s; 0 where clocks are not synchronised.",
+    ),
+    Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
+    Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
+)
+"""Of a node that talks to a robot."""
+
+
+def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float) -> RosRobot:
+    """The backend for a robot, as its kind needs it; not connected yet.
+
+    Args:
+        spec: The robot.
+        host: Node to use.
+        values: Of :data:`PARAMETERS`, and for a car of :data:`gantry_ros.robots.ros_road.PARAMETERS`.
+        command_period_s: Time between two commands.
+
+    Raises:
+        GantryError: If a value does not fit the robot.
+    """
+    names = ("connect_timeout_s", "discovery_s", "command_message", *(item.name for item in frames.PARAMETERS))
+    connecting = {name: values[name] for name in names}
+    if is_car(spec):
+        return RosCar(spec, host=host, steering=values["steering"], command_period_s=command_period_s, **connecting)
+    return RosRobot(
+        spec,
+        host=host,
+        joint_order=values["joint_order"],
+        gripper_message=values["gripper_message"],
+        map_max_latency_s=values["map_max_latency_s"],
+        command_period_s=command_period_s,
+        **connecting,
+    )

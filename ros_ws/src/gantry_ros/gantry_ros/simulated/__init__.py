@@ -1,0 +1,1 @@
+"""Inputs, publishers and faults of simulated robots on ROS 2 topics."""

@@ -1,0 +1,102 @@
+"""Speaks for what a simulated arm works on: where the object is and where it belongs, and what the cameras show."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from geometry_msgs.msg import PoseStamped
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import Image
+
+from gantry_deploy.perception.images import Picture, PicturedRobot
+from gantry_deploy.recording.ros_messages import BASE_FRAME
+from gantry_hardware.backend import Robot
+from gantry_hardware.state import RobotState
+from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert import robot as convert
+from gantry_ros.runtime import topics
+
+OBJECT_PERIOD_S = 0.02
+"""Time between two poses of the object; one that tracks markers is about as fast."""
+GOAL_PERIOD_S = 0.5
+"""Time between two goals, which are repeated for whoever comes late."""
+
+
+@runtime_checkable
+class WorkingRobot(Protocol):
+    """What a simulated robot has beside its interface, if it has a task."""
+
+    @property
+    def goal_in_base_m(self) -> NDArray[np.float64] | None:
+        """Shape (3,), where the object belongs; None in a task without a goal."""
+        ...
+
+    @property
+    def task_done(self) -> bool:
+        """Whether the task is done now."""
+        ...
+
+
+class ScenePublisher:
+    """Poses and pictures of one robot's surroundings.
+
+    Args:
+        node: To publish with.
+        robot: With a task.
+        picture_rate_hz: Of its cameras, if it has some.
+    """
+
+    def __init__(self, node: Node, robot: WorkingRobot, picture_rate_hz: float) -> None:
+        self._node, self._robot = node, robot
+        self._picture_period_s = 1.0 / picture_rate_hz
+        self._object = node.create_publisher(PoseStamped, topics.OBJECT_POSE, topics.WRITER_QOS)
+        self._goal = node.create_publisher(PoseStamped, topics.OBJECT_GOAL, topics.WRITER_QOS)
+        self._pictures: dict[str, object] = {}
+        self._next_s = {"object": 0.0, "goal": 0.0, "pictures": 0.0}
+
+    def pictures(self, now_s: float) -> dict[str, Picture]:
+        """Pictures that are due at a time of the robot's clock; takes them while nothing else moves the robot."""
+        if not isinstance(self._robot, PicturedRobot) or not self._due("pictures", now_s, self._picture_period_s):
+            return {}
+        return dict(self._robot.read_pictures())
+
+    def publish(self, state: RobotState, now_s: float, pictures: dict[str, Picture], *, silent: bool) -> None:
+        """Send what is due.
+
+        Args:
+            state: A reading that holds the object's pose.
+            now_s: Of the robot's clock.
+            pictures: From :meth:`pictures`.
+            silent: Nobody sees the object any more.
+        """
+        stamp = self._node.get_clock().now().to_msg()
+        pose, goal = state.object_pose_in_base, self._robot.goal_in_base_m
+        if pose is not None and not silent and self._due("object", now_s, OBJECT_PERIOD_S):
+            self._object.publish(convert_arm.pose_message(pose, stamp, BASE_FRAME))
+        if goal is not None and self._due("goal", now_s, GOAL_PERIOD_S):
+            upright = np.concatenate((goal, (1.0, 0.0, 0.0, 0.0)))
+            self._goal.publish(convert_arm.pose_message(upright, stamp, BASE_FRAME))
+        for name, picture in pictures.items():
+            if name not in self._pictures:
+                topic = topics.PICTURE.format(name=name)
+                self._pictures[name] = self._node.create_publisher(Image, topic, topics.WRITER_QOS)
+            taken = convert.stamp_of_age(self._node.get_clock(), now_s - picture.stamp_s)
+            image = convert_arm.picture_message(picture.pixels, taken, f"{name}_optical_frame")
+            self._pictures[name].publish(image)  # type: ignore[attr-defined]
+
+    def values(self) -> dict[str, object]:
+        """For diagnostics: whether the task is done."""
+        return {"task done": self._robot.task_done}
+
+    def _due(self, what: str, now_s: float, period_s: float) -> bool:
+        if now_s < self._next_s[what] - 1e-9:
+            return False
+        self._next_s[what] = now_s + period_s
+        return True
+
+
+def scene_publisher(node: Node, robot: Robot, picture_rate_hz: float) -> ScenePublisher | None:
+    """A publisher for a robot's task; None for a robot without."""
+    return ScenePublisher(node, robot, picture_rate_hz) if isinstance(robot, WorkingRobot) else None

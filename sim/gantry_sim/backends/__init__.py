@@ -1,0 +1,1 @@
+"""Simulated robots behind the interface of real ones."""

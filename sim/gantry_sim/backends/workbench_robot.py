@@ -1,0 +1,298 @@
+"""The arm of a manipulation task in plain MuJoCo, as a robot backend that sees the object and knows when it is done.
+
+Everything lies where the episodes of training lay it for the same seed. The physics is another: every shape of the arm
+touches, and steps are shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_deploy.perception.images import Picture
+from gantry_hardware.chain import Chain
+from gantry_hardware.errors import GantryError
+from gantry_hardware.spec import RobotSpec
+from gantry_hardware.state import JointCommand, RobotState
+from gantry_sim.backends.mujoco_robot import MujocoRobot
+from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
+from gantry_sim.robots.sensor_noise import SensorNoise
+from gantry_sim.tasks.manipulation.layouts import LAYOUTS
+from gantry_sim.tasks.manipulation.workbench import BENCHES, CAMERAS, FIXTURE, OBJECT, add_workbench
+from gantry_sim.viewing.offscreen_cameras import SceneCameras
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FloatArray = NDArray[np.float64]
+
+JOINT_POS_NOISE_RAD, JOINT_VEL_NOISE_RAD_S = 5e-4, 0.02
+"""Half widths of the usual noise of an arm's encoders; the gripper's in m and m/s."""
+OBJECT_NOISE_M = 2e-3
+"""Half width of the usual noise of an object's place."""
+OTHER_FINGER = "right_finger"
+"""The joint that mirrors the gripper's."""
+
+
+@dataclass
+class _Truth:
+    """What a task's rule asks of a simulation; one row each, as in training."""
+
+    object_pos: Tensor
+    object_from_ee: Tensor
+    goal_from_object: Tensor
+    gripper_m: Tensor
+    object_speed: Tensor
+
+
+class Bench:
+    """A manipulation task around one arm: lays out episodes, and knows how they stand.
+
+    Args:
+        task: Its name.
+        chain: The arm's geometry.
+        seed: Of the episodes.
+        vary: Mass and friction differ between episodes, as in training.
+
+    Raises:
+        UnknownNameError: If there is no such task.
+    """
+
+    def __init__(self, task: str, chain: Chain, seed: int, vary: bool) -> None:
+        require_bench_task(task)
+        # Loads torch, for training's own rules of where things lie and when a task is done.
+        from gantry_sim.tasks.manipulation.rules import RULES
+
+        cfg = LAYOUTS[task]()
+        self.layout = BENCHES[cfg.task]
+        """What lies on the table."""
+        self.episode_s = cfg.episode_s
+        """Length of an episode in training."""
+        self.goal_in_base_m: FloatArray | None = None
+        """Shape (3,), where the object belongs in this episode; None in a task without a goal."""
+        self._rule, self._seed, self._vary = RULES[cfg.task](cfg), seed, vary
+        self._episode = 0
+        self._kinematics = ArmKinematics(chain, np.zeros((1, 1), np.float32))
+        self._names = chain.joint_names
+        self._defaults: tuple[FloatArray, FloatArray, FloatArray] | None = None
+
+    def begin_at(self, seed: int) -> None:
+        """Let the next episode be the first one of a seed."""
+        self._seed, self._episode = seed, 0
+
+    def lay(self, model: mujoco.MjModel, data: mujoco.MjData, gripper: str) -> float | None:
+        """Lay out the next episode around an arm in its starting pose.
+
+        Returns:
+            Where the gripper's joint is if it holds the object from the beginning, m; None if it does not.
+        """
+        import torch
+
+        from gantry_sim.tasks.manipulation.draws import Draws
+
+        draws = Draws(self._seed, [0], [self._episode], "cpu")
+        self._episode += 1
+        draws.index(1)  # In training the first number chooses the arm's pose, which here is the default one.
+        start = self._rule.start(draws, torch.from_numpy(self._ee(data)))
+        address = int(model.joint(OBJECT).qposadr[0])
+        data.qpos[address : address + 3] = start.object_pos_m[0].numpy()
+        data.qpos[address + 3 : address + 7] = start.object_quat_wxyz[0].numpy()
+        held = None
+        if start.gripper_m is not None:
+            held = float(start.gripper_m[0])
+            data.joint(gripper).qpos[0], data.joint(OTHER_FINGER).qpos[0] = held, -held
+        else:
+            data.joint(OTHER_FINGER).qpos[0] = -data.joint(gripper).qpos[0]
+        if start.fixture_m.shape[1]:
+            data.mocap_pos[int(model.body(FIXTURE).mocapid[0])] = start.fixture_m[0].numpy()
+        self.goal_in_base_m = start.goal_m[0].numpy().astype(np.float64) if start.goal_m.shape[1] else None
+        chance = self._rule.cfg.randomize
+        mass, friction = float(draws.uniform(*chance.mass)), float(draws.uniform(*chance.friction))
+        self._weigh(model, *((mass, friction) if self._vary else (1.0, 1.0)))
+        return held
+
+    def object_pose(self, model: mujoco.MjModel, qpos: FloatArray) -> FloatArray:
+        """Place and unit quaternion of the object, (7,), in the frame of the arm's base, which is the world's."""
+        address = int(model.joint(OBJECT).qposadr[0])
+        return qpos[address : address + 7].copy()
+
+    def done(self, model: mujoco.MjModel, data: mujoco.MjData, gripper: str) -> tuple[bool, bool]:
+        """Whether the task is done, and whether it is lost for this episode."""
+        import torch
+
+        def row(values: FloatArray | list[float]) -> Tensor:
+            return torch.from_numpy(np.asarray(values, dtype=np.float32)[None])
+
+        place = self.object_pose(model, data.qpos)[:3]
+        speed = int(model.joint(OBJECT).dofadr[0])
+        goal = np.zeros(0) if self.goal_in_base_m is None else self.goal_in_base_m - place
+        truth = _Truth(
+            row(place),
+            row(place - self._ee(data)[0]),
+            row(goal),
+            row([float(data.joint(gripper).qpos[0])])[0],
+            row([float(np.linalg.norm(data.qvel[speed : speed + 3]))])[0],
+        )
+        return bool(self._rule.success(truth)[0]), bool(self._rule.lost(truth)[0])  # type: ignore[arg-type]
+
+    def _ee(self, data: mujoco.MjData) -> NDArray[np.float32]:
+        """Place of the end effector, (1, 3), m."""
+        joints = np.array([[data.joint(name).qpos[0] for name in self._names]], np.float32)
+        return self._kinematics.forward(joints)[0]
+
+    def _weigh(self, model: mujoco.MjModel, mass: float, friction: float) -> None:
+        """Give the object a mass and everything a friction, in units of what the scene was built with."""
+        body = model.body(OBJECT).id
+        if self._defaults is None:
+            self._defaults = model.body_mass.copy(), model.body_inertia.copy(), model.geom_friction.copy()
+        masses, inertias, frictions = self._defaults
+        model.body_mass[body], model.body_inertia[body] = masses[body] * mass, inertias[body] * mass
+        model.geom_friction[:, 0] = frictions[:, 0] * friction
+        mujoco.mj_setConst(model, mujoco.MjData(model))  # It would put other data into the model's first pose.
+
+
+class BenchRobot(MujocoRobot):
+    """An arm at its workbench. Every reset lays out the next episode; the arm stands in its default pose.
+
+    Args:
+        spec: The arm.
+        task: Name of a manipulation task, for example ``yam-lift``.
+        seed: Of the episodes and of the noise.
+        noise: Multiple of the usual noise of joints and object.
+        vary: Mass and friction differ between episodes, as in training.
+        pictures_px: Rows and columns of the pictures of the wrist and the front camera; 0 for none.
+        meshes: Pictures show the arm as it looks; otherwise the simple shapes that stand for it.
+        timestep_s: Physics step.
+        delay_s: Age of every reading.
+        command_delay_s: Time between a command and the motors obeying.
+        realtime: Follow the machine's monotonic clock.
+        visuals: Load the meshes.
+
+    Raises:
+        UnknownNameError: If there is no such task, or the robot has no model.
+        GantryError: If the robot is no arm, or a number makes no sense.
+    """
+
+    OPTION_CHECKS = BENCH_CHECKS
+
+    def __init__(
+        self,
+        spec: RobotSpec,
+        *,
+        task: str = "yam-lift",
+        seed: int = 0,
+        noise: float = 0.0,
+        vary: bool = True,
+        pictures_px: int = 0,
+        meshes: bool = False,
+        timestep_s: float = 0.002,
+        delay_s: float = 0.0,
+        command_delay_s: float = 0.0,
+        realtime: bool = False,
+        visuals: bool = False,
+    ) -> None:
+        if spec.chain is None:
+            raise GantryError(f"'{spec.name}' is no arm: nothing can be laid before it.")
+        self.task = task
+        self._bench = Bench(task, spec.chain, seed, vary)
+        self._gripper = next(name for name in spec.joint_names if name not in spec.chain.joint_names)
+        self._object_noise_m = OBJECT_NOISE_M * noise
+        self._pictures_px, self._meshes = pictures_px, meshes
+        self._eyes: SceneCameras | None = None
+        super().__init__(
+            spec,
+            timestep_s=timestep_s,
+            noise=SensorNoise(joint_pos_rad=JOINT_POS_NOISE_RAD * noise, joint_vel_rad_s=JOINT_VEL_NOISE_RAD_S * noise),
+            delay_s=delay_s,
+            command_delay_s=command_delay_s,
+            seed=seed,
+            realtime=realtime,
+            visuals=visuals or meshes,
+        )
+
+    def reset(
+        self,
+        *,
+        pos_xy_m: tuple[float, float] = (0.0, 0.0),
+        yaw_rad: float = 0.0,
+        joint_pos_rad: FloatArray | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Lay out the next episode, or the first one of another seed; see :meth:`MujocoRobot.reset`."""
+        with self._lock:
+            super().reset(joint_pos_rad=joint_pos_rad, seed=seed)
+            if seed is not None:
+                self._bench.begin_at(seed)
+            held = self._bench.lay(self.model, self.data, self._gripper)
+            if held is not None:
+                pose = self.data.qpos[self._index.joint_qpos].copy()
+                pose[self.spec.joint_index(self._gripper)] = self.spec.array("lower_rad")[-1]
+                self._obey(JointCommand.position(self.spec, pose))  # Told to close, it keeps what it holds.
+            mujoco.mj_forward(self.model, self.data)
+            self._history.clear()
+            self._history.append(self._sample())
+
+    @property
+    def episode_s(self) -> float:
+        """Length of an episode of the task in training."""
+        return self._bench.episode_s
+
+    @property
+    def goal_in_base_m(self) -> FloatArray | None:
+        """Shape (3,), where the object belongs; None in a task without a goal."""
+        return self._bench.goal_in_base_m
+
+    @property
+    def task_done(self) -> bool:
+        """Whether the task is done now, the truth."""
+        with self._lock:
+            return self._bench.done(self.model, self.data, self._gripper)[0]
+
+    @property
+    def task_lost(self) -> bool:
+        """Whether the object is out of reach now, the truth."""
+        with self._lock:
+            return self._bench.done(self.model, self.data, self._gripper)[1]
+
+    def read_pictures(self) -> Mapping[str, Picture]:
+        """What the wrist and the front camera show now; nothing where pictures are off.
+
+        Raises:
+            GantryError: If this machine cannot draw off screen.
+        """
+        if not self._pictures_px:
+            return {}
+        with self._lock:
+            self._require_connection()
+            self._catch_up()
+            if self._eyes is None:
+                self._eyes = SceneCameras(self.model, CAMERAS, self._pictures_px, meshes=self._meshes)
+            mujoco.mj_kinematics(self.model, self.data)
+            mujoco.mj_camlight(self.model, self.data)
+            stamp_s = self._time_s()
+            return {name: Picture(stamp_s, pixels) for name, pixels in self._eyes.see(self.data).items()}
+
+    def close(self) -> None:
+        """Release the robot and what draws its pictures."""
+        super().close()
+        with self._lock:
+            if self._eyes is not None:
+                self._eyes.close()
+                self._eyes = None
+
+    def _furnish(self, scene: mujoco.MjSpec) -> None:
+        # As in training; with MuJoCo's own pyramidal friction a grasped object creeps out of the hand.
+        scene.option.cone, scene.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10.0
+        add_workbench(scene, self._bench.layout)
+
+    def _state(self, sample: object) -> RobotState:
+        pose = self._bench.object_pose(self.model, sample.qpos)  # type: ignore[attr-defined]
+        if self._object_noise_m:
+            pose[:3] += self._object_noise_m * self._rng.uniform(-1.0, 1.0, 3)
+        return replace(super()._state(sample), object_pose_in_base=pose)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Benchmarks of simulation and training, and comparisons over seeds."""

@@ -1,0 +1,1 @@
+"""The demo of an arm."""

@@ -1,0 +1,1 @@
+"""The demo of policies that walk to goals by a map."""

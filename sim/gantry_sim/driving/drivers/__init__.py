@@ -1,0 +1,1 @@
+"""Scripted drivers and the cost-to-go of parking."""

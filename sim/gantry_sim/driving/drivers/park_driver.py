@@ -1,0 +1,95 @@
+"""A driver that parks by rules: along the shortest way, slowly, with the wheels turned before it rolls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_sim.driving.drivers.baselines import pedals
+from gantry_sim.driving.drivers.cost_to_go import WayToGo, driven
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.scenes.lot_scene import LotScene, ways_of
+from gantry_sim.driving.scenes.lot_starts import free
+
+LOOKS = 8
+"""Places ahead at which it looks whether it would touch something."""
+
+
+@dataclass(frozen=True)
+class ParkRules:
+    """How it drives."""
+
+    speed_m_s: float = 1.0
+    """Fastest, either way."""
+    creep_m_s: float = 0.2
+    """Slowest while there is way to go, where it is about to turn round or to arrive."""
+    slow_m: float = 1.0
+    """So far before that it begins to slow down."""
+    gain_hz: float = 2.0
+    """How hard it keeps its speed."""
+    turning_rad: float = 0.15
+    """With wheels off by more than this it waits for them,"""
+    rolling_m_s: float = 0.1
+    """and it stands when it is no faster than this."""
+    ahead_s: float = 0.6
+    """It brakes if in this time,"""
+    stop_m: float = 0.15
+    """and so much farther on, it would touch something."""
+    arc_m: tuple[float, float] = (0.2, 0.6)
+    """Range of the length of the arcs that it chooses from: half the way to go."""
+
+
+def park_actions(env: DriveEnv, rules: ParkRules | None = None) -> Tensor:
+    """What it would do, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows, and remembers nothing.
+
+    Raises:
+        GantryError: If these cars do not park.
+    """
+    rules, scene = rules or ParkRules(), env.scene
+    if not isinstance(scene, LotScene):
+        raise GantryError(f"The driver that parks by rules knows lots, not a {type(scene).__name__}.")
+    ways = ways_of(scene.cfg, scene.device)
+    pose, speed, spec = env.cars.pose, env.cars.speed_m_s, scene.spec
+    rolling = torch.sign(speed) * (speed.abs() > rules.rolling_m_s)
+    position, heading = scene.errors
+    left = ways.away_m(pose, scene.lot)
+    steering, way = ways.toward(pose, scene.lot, rolling, (0.5 * left).clamp(*rules.arc_m))
+    room = _room(ways, pose, scene.lot, steering, way, rules).minimum(position)
+    share = (room / rules.slow_m).clamp(0.0, 1.0)
+    wanted = rules.creep_m_s + (rules.speed_m_s - rules.creep_m_s) * share
+    off = (steering - env.cars.steering_rad).abs() / rules.turning_rad
+    wanted = way * wanted * (2.0 - off).clamp(0.0, 1.0)
+    there = (position <= 0.9 * scene.cfg.position_m) & (heading.abs() <= 0.9 * scene.cfg.heading_rad)
+    wanted = torch.where(there, 0.0, wanted)
+    accel = rules.gain_hz * (wanted - speed)
+    # Whatever it wants, it stops before it touches something.
+    clear = _clear(scene, pose, env.cars.steering_rad, torch.where(rolling == 0.0, way, rolling), rules)
+    stops = (clear < rules.stop_m + rules.ahead_s * speed.abs()) & (wanted * speed >= 0.0)
+    accel = torch.where(stops, -speed / env.step_dt, accel)
+    return torch.stack(((steering / spec.steering_limit_rad).clamp(-1.0, 1.0), pedals(accel, spec)), dim=-1)
+
+
+def _room(ways: WayToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
+    """How far ``(N,)`` it may go on before it is to turn round, looked for up to ``slow_m`` ahead."""
+    curvature = torch.tan(steering) / ways.spec.wheelbase_m
+    found = torch.full_like(way, rules.slow_m)
+    for share in (0.75, 0.5, 0.25):
+        length = share * rules.slow_m
+        ahead = ways.both_ways(driven(pose, curvature, way * length), lot)
+        extra = torch.where(way > 0.0, ahead[:, 0] - ahead[:, 1], ahead[:, 1] - ahead[:, 0])
+        found = torch.where(extra > 0.8 * ways.cfg.change_m, length, found)
+    return found
+
+
+def _clear(scene: LotScene, pose: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
+    """How far ``(N,)`` it may go on with its wheels as they stand, looked for up to ``slow_m`` ahead."""
+    curvature = torch.tan(steering) / scene.spec.wheelbase_m
+    found = torch.full_like(way, rules.slow_m)
+    for step in range(LOOKS, 0, -1):
+        length = rules.slow_m * step / LOOKS
+        free_ = free(scene.lots, scene.lot, driven(pose, curvature, way * length), scene.spec)
+        found = torch.where(free_, found, length - rules.slow_m / LOOKS)
+    return found

@@ -1,0 +1,53 @@
+"""Whoever may teach a car to drive without having learned it: the drivers by rules.
+
+TeLL-Drive (arXiv 2502.01387) lets a language model advise a learner; what is common is the way, not the teacher:
+actions of somebody who knows guide the learner on its own rollouts, less and less.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.on_policy.config import GuideCfg
+from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_sim.driving.drivers.baselines import rule_based
+from gantry_sim.driving.drivers.park_driver import park_actions
+from gantry_sim.driving.env import DriveEnv
+from gantry_sim.driving.maps.projection import window
+from gantry_sim.driving.scenes.lot_scene import LotScene
+from gantry_sim.driving.scenes.road_scene import AHEAD, BEHIND, RoadScene
+
+DRIVE_GUIDE = GuideCfg(
+    action_weight=1.0,
+    embedding_weight=0.0,
+    imitation_iterations=10,
+    imitation_learning_rate=1e-3,
+    action_loss="mean",
+    fade_iterations=60,
+)
+"""How teachers guide a driver: a tenth of a million steps of imitation, then less and less."""
+
+
+def rule_actions(env: DriveEnv) -> Tensor:
+    """What the driver by rules would do, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows.
+
+    Raises:
+        GantryError: If these cars neither drive on roads nor park.
+    """
+    scene = env.scene
+    if isinstance(scene, LotScene):
+        return park_actions(env)
+    if not isinstance(scene, RoadScene):
+        raise GantryError(f"The driver by rules knows roads and lots, not a {type(scene).__name__}.")
+    seen = window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+    others = None if scene.traffic is None else scene.traffic.car
+    return rule_based(env.cars.pose, env.cars.speed_m_s, seen, others, scene.spec)
+
+
+class RuleGuidedEnv(DriveEnv):
+    """The same, with the actions of the driver by rules as one more observation group, which no policy is fed."""
+
+    def _look(self) -> None:
+        super()._look()
+        self._seen[TEACHER_GROUP] = rule_actions(self)

@@ -1,0 +1,1 @@
+"""Scenes of driving tasks: roads, parking lots and race tracks."""

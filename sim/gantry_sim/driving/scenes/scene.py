@@ -1,0 +1,111 @@
+"""What is around batched cars: where they start, what is in their way, and how their episodes end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.observations.surroundings import Surroundings
+from gantry_hardware.cars import CarSpec
+
+MOVING_M_S = 0.3
+"""A slower car does not move."""
+BLOCKED = "blocked"
+"""How the episode of a car ends that does not move any more, whatever the scene."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step of N cars has come to, seen from around them; every field has shape ``(N,)``."""
+
+    progress: Tensor
+    """Share of the way that was made in this step, in percent."""
+    off_route: Tensor
+    """Bool, outside the lanes of the route."""
+    speed_limit_m_s: Tensor
+    """Where the car is."""
+    safe_speed_m_s: Tensor
+    """What whoever drives ahead and the next stop line leave of it."""
+    near_collision: Tensor
+    """Bool, a collision within a second if everybody went straight on."""
+    lateral_m: Tensor
+    """Distance from the middle of the lane, left positive."""
+    lane_share: Tensor
+    """The same in half widths of the lane."""
+    heading_error_rad: Tensor
+    """Against the lane."""
+    in_junction: Tensor
+    """Bool, where no lane need be kept."""
+    ends: Mapping[str, Tensor]
+    """Bool, the names of :attr:`Scene.ends`; of several that are true the first counts."""
+
+
+class Scene(Protocol):
+    """Surroundings of N cars."""
+
+    ends: tuple[str, ...]
+    """How an episode may end for good here; ``finished`` is the good end."""
+    faults: tuple[str, ...]
+    """Those of them that cost something beside the rest of the route."""
+    extras: int
+    """Numbers of :meth:`critic_extras`."""
+
+    def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose new places for some cars.
+
+        Args:
+            env_ids: ``(m,)``, int64.
+
+        Returns:
+            Poses ``(m, 3)`` of ``base_link`` in the world and speeds ``(m,)``.
+        """
+        ...
+
+    def started(self, env_ids: Tensor) -> None:
+        """Cars have been put there: arrange what is around them."""
+        ...
+
+    def moved(self, time_s: Tensor) -> Outcome:
+        """All cars have moved, ``(N,)`` seconds into their episodes: move everything else on and look what happened."""
+        ...
+
+    def surroundings(self) -> Surroundings:
+        """What the cars could be told, without errors; N rows."""
+        ...
+
+    def critic_extras(self) -> Tensor:
+        """``(N, extras)`` about the way to the end, for the critic alone."""
+        ...
+
+    def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
+        """Of episodes that end, each ``(m,)``: ``completion``, 0 to 1, ``driven_m``, and more by the kind of scene."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """For an exact continuation."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where it was."""
+        ...
+
+
+def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
+    """Boxes of cars at poses ``(N, 3)`` of ``base_link``: ``(N, 5)``, middle, yaw, length and width."""
+    ahead = spec.center_x_in_base_m * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
+    size = torch.tensor([spec.length_m, spec.width_m], device=pose.device, dtype=pose.dtype)
+    return torch.cat((pose[:, :2] + ahead, pose[:, 2:], size.expand(len(pose), 2)), dim=1)
+
+
+def spread(count: int, half: float, generator: torch.Generator) -> Tensor:
+    """``(count,)`` drawn uniformly from -half to half."""
+    return half * (2.0 * torch.rand(count, generator=generator, device=generator.device) - 1.0)
+
+
+def kept(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Copies of tensors, as part of a state."""
+    return {name: value.clone() for name, value in tensors.items()}

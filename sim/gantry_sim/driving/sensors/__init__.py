@@ -1,0 +1,1 @@
+"""Geometry of boxes, and planar laser scanners in batches."""

@@ -1,0 +1,73 @@
+"""What is known of a step of N cars when it is paid for, and what every kind of reward has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from gantry_deploy.observations.surroundings import Surroundings
+
+Look = Callable[[], tuple[Surroundings, Tensor]]
+"""What is around N cars after the step, and their poses ``(N, 3)`` in the world; N rows."""
+COMFORT = ("lon_jerk", "jerk", "lon_acc", "lat_acc", "yaw_rate", "yaw_acc")
+"""What passengers feel, in the order of :attr:`DriveFacts.discomfort`."""
+
+
+@dataclass(frozen=True)
+class DriveFacts:
+    """What happened to N cars in one step."""
+
+    progress: Tensor
+    """``(N,)`` share of the route that was driven in this step, in percent."""
+    off_route: Tensor
+    """``(N,)`` bool: outside the lanes of the route."""
+    speed_m_s: Tensor
+    """``(N,)``, forward."""
+    speed_limit_m_s: Tensor
+    """``(N,)``, where the car is."""
+    near_collision: Tensor
+    """``(N,)`` bool: somebody would be hit within the forecast, all going on as they do."""
+    discomfort: Tensor
+    """``(N, 6)`` bool: limits of :data:`COMFORT` that are exceeded."""
+    lane_share: Tensor
+    """``(N,)`` distance from the middle of the lane, in half widths of the lane."""
+    heading_error_rad: Tensor
+    """``(N,)`` against the lane."""
+    in_junction: Tensor
+    """``(N,)`` bool: where no lane need be kept."""
+    steer_change: Tensor
+    """``(N,)`` change of the steering action since the last step."""
+    safe_speed_m_s: Tensor
+    """``(N,)`` that whoever drives ahead and the next stop line leave; the limit without them."""
+    fault: Tensor
+    """``(N,)`` bool: a collision, a red light or leaving the road, which ends the episode."""
+    look: Look | None = None
+    """What the cars could see, for rewards that want a picture of it; called when they do."""
+
+
+class Reward(Protocol):
+    """What steps of N cars are worth."""
+
+    @property
+    def remembered(self) -> Tensor:
+        """``(N, M)`` about earlier steps that later rewards depend on, for the critic."""
+        ...
+
+    def reset(self, env_ids: Tensor) -> None:
+        """Forget what cars ``(m,)`` did."""
+        ...
+
+    def __call__(self, facts: DriveFacts) -> tuple[Tensor, dict[str, Tensor]]:
+        """Reward ``(N,)`` of a step, and what it is made of, ``(N,)`` by name."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """For an exact continuation."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where it was."""
+        ...

@@ -1,0 +1,1 @@
+"""Other road users: paths, encounters, decisions, motion and traffic lights."""

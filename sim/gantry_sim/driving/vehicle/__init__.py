@@ -1,0 +1,1 @@
+"""Vehicle dynamics in batches: parameters, actuation, single-track models and integration."""

@@ -1,0 +1,1 @@
+"""Batched training environments, and their adapter to rsl_rl."""

@@ -1,0 +1,205 @@
+"""The one seam between mjlab's managers and our physics: a subclass that chooses the simulation by device.
+
+mjlab constructs its simulation and its sensor context inside two constructors; :class:`GantryEnv` and
+:class:`GantryScene` repeat those constructors (mjlab is pinned to one minor version) instead of patching modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mjlab.entity import Entity
+from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from mjlab.envs.mdp import nan_detection
+from mjlab.envs.types import VecEnvStepReturn
+from mjlab.managers import TerminationTermCfg
+from mjlab.scene import Scene
+from mjlab.sensor import CameraSensor, RayCastSensor
+
+from gantry_hardware.errors import GantryError
+from gantry_sim.physics import MjcSimulation
+from gantry_sim.physics.sensing import CpuSensorContext
+from gantry_sim.process.suppress_output import start_warp
+
+
+@dataclass(kw_only=True)
+class GantryEnvCfg(ManagerBasedRlEnvCfg):
+    """mjlab's environment configuration with two switches that save time where a task allows it.
+
+    A plain ``ManagerBasedRlEnvCfg`` works as well and leaves both off.
+    """
+
+    hold_controls: bool = False
+    """Run all substeps of a control step in one call. Right when actuators take a position target that is constant
+    over the step and no sensor counts substeps (contact air time, substep metrics)."""
+    refresh_all: bool = True
+    """Bring derived quantities up to date in every environment after a step. If false, only environments that were
+    reset are, and the others see body, site and sensor data one substep late; qpos and qvel are always current."""
+    make_task_state: Callable[[Any], Any] | None = None
+    """Builds what the task's terms share, from the environment, before any term is built: ``env.task_state``."""
+
+
+class GantryScene(Scene):
+    """mjlab's scene with ray sensors that work on a CPU."""
+
+    def initialize(self, mj_model: Any, model: Any, data: Any) -> None:
+        """Connect entities and sensors to the simulation's arrays."""
+        if self.device != "cpu":
+            super().initialize(mj_model, model, data)
+            return
+        self._default_env_origins = torch.zeros((self.num_envs, 3))
+        for part in (*self.entities.values(), *self.sensors.values()):
+            part.initialize(mj_model, model, data, self.device)
+        sensing = [sensor for sensor in self.sensors.values() if sensor.requires_sensor_context]
+        if sensing:
+            self._sensor_context = CpuSensorContext(
+                mj_model=mj_model,
+                model=model,
+                data=data,
+                camera_sensors=[sensor for sensor in sensing if isinstance(sensor, CameraSensor)],
+                raycast_sensors=[sensor for sensor in sensing if isinstance(sensor, RayCastSensor)],
+                device=self.device,
+            )
+
+
+def diverged(env: ManagerBasedRlEnv) -> torch.Tensor:
+    """(N,) bool: environments whose physics broke down (NaN, Inf or huge values); every task ends their episodes."""
+    return env.sim.diverged if isinstance(env.sim, MjcSimulation) else nan_detection(env)
+
+
+class GantryEnv(ManagerBasedRlEnv):
+    """mjlab's environment on MuJoCo C (``cpu``) or MuJoCo Warp (``cuda:0``, or anywhere with ``backend="warp"``).
+
+    Args:
+        cfg: Task configuration; changed by mjlab while it builds, so pass a fresh one.
+        device: ``cpu`` or a CUDA device.
+        backend: ``mjc``, ``warp``, or None to choose by device.
+        render_mode: Passed on to mjlab.
+    """
+
+    sim: Any
+    state_version: int
+    """Counts changes of the physics state, so that quantities shared by terms are computed once per change."""
+    task_state: Any
+    """What ``cfg.make_task_state`` built."""
+
+    def __init__(
+        self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
+    ) -> None:
+        backend = backend or ("mjc" if device == "cpu" else "warp")
+        if backend == "mjc" and device != "cpu":
+            raise GantryError(f"The MuJoCo C backend runs on device 'cpu', not on '{device}'.")
+        start_warp()
+        if backend == "warp":
+            super().__init__(cfg, device, render_mode)
+        elif backend == "mjc":
+            self._init_mjc(cfg, device, render_mode)
+        else:
+            raise GantryError(f"Unknown physics backend '{backend}'. Available: mjc, warp.")
+        self._hold_controls = getattr(cfg, "hold_controls", False) and backend == "mjc"
+        self._refresh_all = getattr(cfg, "refresh_all", True) or backend == "warp"
+
+    def _init_mjc(self, cfg: ManagerBasedRlEnvCfg, device: str, render_mode: str | None) -> None:
+        # Follows ManagerBasedRlEnv.__init__ of mjlab 1.6 but for the classes of scene and simulation.
+        self.cfg = cfg
+        if cfg.seed is not None:
+            cfg.seed = self.seed(cfg.seed)
+        num_envs = cfg.scene.num_envs
+        self._sim_step_counter = 0
+        self.extras = {}
+        self.obs_buf = {}
+        self._manual_reset_pending = torch.zeros(num_envs, dtype=torch.bool)
+        self._command_dt = torch.zeros(num_envs)
+        self.scene = GantryScene(cfg.scene, device=device)
+        self.sim = MjcSimulation(
+            num_envs, cfg.sim, spec=self.scene.spec, variant_info=self.scene.collect_variant_info(), device=device
+        )
+        self.scene.initialize(self.sim.mj_model, self.sim.model, self.sim.data)
+        if self.scene.sensor_context is not None:
+            self.sim.set_sensor_context(self.scene.sensor_context)
+        self.common_step_counter = 0
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
+        self.render_mode = render_mode
+        self._offline_renderer = None
+        self.metadata["render_fps"] = 1.0 / self.step_dt
+        self.load_managers()
+        self.setup_manager_visualizers()
+
+    def load_managers(self) -> None:
+        """Build the terms' shared state, then the managers."""
+        self.state_version = 0
+        make_task_state = getattr(self.cfg, "make_task_state", None)
+        self.task_state = make_task_state(self) if make_task_state else None
+        self.cfg.terminations.setdefault("diverged", TerminationTermCfg(func=diverged))
+        super().load_managers()
+
+    @property
+    def robot(self) -> Entity:
+        """The entity called ``robot``."""
+        return self.scene["robot"]
+
+    def step(self, action: torch.Tensor) -> VecEnvStepReturn:
+        """One control step: mjlab's recipe, less the work that the configuration says can be left out."""
+        if not self.cfg.auto_reset and bool(self._manual_reset_pending.any()):
+            pending = self._manual_reset_pending.nonzero().flatten().tolist()
+            raise RuntimeError(f"Environments {pending} ended; reset(env_ids=...) them before the next step().")
+        self.extras["log"] = {}
+        self.action_manager.process_action(action.to(self.device))
+        self._substeps()
+        self.episode_length_buf += 1
+        self.common_step_counter += 1
+        self.reset_buf = self.termination_manager.compute()
+        self.reset_terminated = self.termination_manager.terminated
+        self.reset_time_outs = self.termination_manager.time_outs
+        self.reward_buf = self.reward_manager.compute(dt=self.step_dt)
+        self.metrics_manager.compute()
+        for mode in ("step", "interval"):
+            if mode in self.event_manager.available_modes:
+                self.event_manager.apply(mode=mode, dt=self.step_dt)
+        ended = self.reset_buf.nonzero(as_tuple=False).squeeze(-1)
+        reset_env_ids = ended if self.cfg.auto_reset else ended[:0]
+        if len(reset_env_ids) > 0:
+            self.recorder_manager.record_pre_reset(reset_env_ids)
+            self._reset_idx(reset_env_ids)
+            self.scene.write_data_to_sim()
+        self._refresh(reset_env_ids)
+        self._command_dt.fill_(self.step_dt)
+        self._command_dt[reset_env_ids] = 0.0
+        self.command_manager.compute(dt=self._command_dt)
+        self.sim.sense()
+        self.obs_buf = self.observation_manager.compute(update_history=True)
+        if len(reset_env_ids) > 0:
+            self.recorder_manager.record_post_reset(reset_env_ids)
+        if not self.cfg.auto_reset:
+            self._manual_reset_pending[ended] = True
+        self.recorder_manager.record_post_step()
+        return self.obs_buf, self.reward_buf, self.reset_terminated, self.reset_time_outs, self.extras
+
+    def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
+        super()._reset_idx(env_ids)
+        self.state_version += 1
+
+    def _substeps(self) -> None:
+        count = 1 if self._hold_controls else self.cfg.decimation
+        substeps = self.cfg.decimation // count
+        for _ in range(count):
+            self._sim_step_counter += substeps
+            self.action_manager.apply_action()
+            self.scene.write_data_to_sim()
+            if substeps == 1:
+                self.sim.step()
+            else:
+                self.sim.step(substeps)
+            self.scene.update(dt=self.physics_dt * substeps)
+            self.metrics_manager.compute_substep()
+        self.state_version += 1
+
+    def _refresh(self, reset_env_ids: torch.Tensor) -> None:
+        if self._refresh_all:
+            self.sim.forward()
+        elif len(reset_env_ids) > 0:
+            self.sim.forward(reset_env_ids)
+        self.state_version += 1

@@ -1,0 +1,192 @@
+"""A manipulation task as the parallel environments that off-policy learners train on.
+
+mjlab restarts an episode inside the step that ends it, and what the episode ended in is gone. Here the environment is
+told not to: the last observation is taken first, then the ended episodes begin anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, EnvStep, Observation
+from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.suppress_output import quietly
+from gantry_sim.process.torch_threads import torch_threads
+from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.env import STATE_GROUP, make_arm_env
+from gantry_sim.tasks.manipulation.state import ArmState
+
+
+class Eyes(Protocol):
+    """What takes the pictures of all environments."""
+
+    def see(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Pictures (k, 3, height, width), uint8, by camera, of some environments (k,) or of all."""
+        ...
+
+    def close(self) -> None:
+        """Release what drawing holds."""
+        ...
+
+
+class ArmStepEnv:
+    """Implements :class:`gantry_policies.off_policy.env.StepEnv`.
+
+    Args:
+        cfg: The task.
+        seed: Of the episodes; the same seed gives the same ones.
+        device: ``cpu`` or a CUDA device.
+
+    Raises:
+        GantryError: If images are asked for and this machine cannot draw them.
+    """
+
+    def __init__(self, cfg: ArmCfg, seed: int = 0, device: str = "cpu") -> None:
+        self.cfg = cfg
+        self.num_envs = cfg.num_envs
+        self.device = device
+        with quietly(), _random_numbers_kept():
+            self.env: GantryEnv = make_arm_env(cfg, device, seed)
+        self.state: ArmState = self.env.task_state
+        """What the simulator knows; a scripted expert reads it."""
+        self.action_size = self.state.contract.action_size
+        self.max_episode_steps = int(self.env.max_episode_length)
+        self.dt_s = self.env.step_dt
+        self._eyes = _make_eyes(self.env, cfg)
+        pixels = {f"{IMAGE_PREFIX}{name}": (3, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras}
+        self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: (self.state.contract.observation_size,), **pixels}
+        self.joint_targets = torch.zeros(self.num_envs, len(self.state.contract.joint_names), device=device)
+        """(N, n) joint targets of the step just taken, rad and, of the gripper, m."""
+        self._obs: Observation = {}
+        self._actions: list[Tensor] = []
+        """(N, a) each, since the beginning of the oldest episode that still runs."""
+        self._ages = [0] * self.num_envs
+        """Steps of the running episodes."""
+
+    def reset(self) -> Observation:
+        """Begin new episodes everywhere; returns their first observations."""
+        with torch_threads(1):
+            observed, _ = self.env.reset()
+            self._obs = self._observation(observed)
+        self._actions, self._ages = [], [0] * self.num_envs
+        return self._obs
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Apply actions, (N, action_size) in [-1, 1], without unit.
+
+        Raises:
+            GantryError: If the action has another shape, or the environments were never reset.
+        """
+        if tuple(action.shape) != (self.num_envs, self.action_size):
+            raise GantryError(
+                f"The action has shape {tuple(action.shape)}, expected ({self.num_envs}, {self.action_size})."
+            )
+        if not self._obs:
+            raise GantryError("The environments were never reset; call reset() before the first step().")
+        with torch_threads(1):
+            observed, reward, terminated, timed_out, _ = self.env.step(action)
+            self.state.refresh()
+            assert self.state.decoder.targets is not None
+            self.joint_targets = self.state.decoder.targets.clone()
+            success = self.state.rule.success(self.state)
+            next_obs = self._observation(observed)
+            ended = terminated | timed_out
+            # The environment's own buffers change in the reset below.
+            reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
+            self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
+        self._remember(action, ended)
+        return EnvStep(self._obs, next_obs, reward, terminated, truncated, success)
+
+    def close(self) -> None:
+        """Release physics and drawing."""
+        if self._eyes is not None:
+            self._eyes.close()
+        self.env.close()
+
+    def training_state(self) -> dict[str, Any]:
+        """What leads back to this very moment: which episodes are running, and what was done in them so far."""
+        actions = torch.stack(self._actions) if self._actions else torch.zeros(0, self.num_envs, self.action_size)
+        return {
+            "begun": bool(self._obs),
+            "episodes": [count - 1 for count in self.state.episodes],
+            "ages": list(self._ages),
+            "actions": actions.cpu(),
+            "noise": self.state.noise.get_state(),
+        }
+
+    def restore_training_state(self, state: dict[str, Any]) -> None:
+        """Come back to such a moment, by living through its episodes again: they depend on nothing but their actions.
+
+        Raises:
+            GantryError: If it is one of environments of another number or with other actions.
+        """
+        actions, ages, episodes = state["actions"].to(self.device), state["ages"], state["episodes"]
+        if tuple(actions.shape[1:]) != (self.num_envs, self.action_size):
+            raise GantryError(
+                f"The saved actions have shape {tuple(actions.shape)}, expected (steps, {self.num_envs}, "
+                f"{self.action_size})."
+            )
+        self.state.episodes[:] = episodes
+        if state["begun"]:
+            self.reset()
+            # Who began later lives through something else until then.
+            for step in range(len(actions) + 1):
+                begin = [len(actions) - age == step > 0 for age in ages]
+                for row in (row for row, begins in enumerate(begin) if begins):
+                    self.state.episodes[row] = episodes[row]
+                if any(begin):
+                    self._obs = self._restart(torch.tensor(begin, device=self.device), self._obs)
+                if step < len(actions):
+                    self.step(actions[step])
+            self._actions, self._ages = list(actions), list(ages)
+        else:
+            self.state.episodes[:] = [count + 1 for count in episodes]
+        self.state.noise.set_state(state["noise"])
+
+    def _remember(self, action: Tensor, ended: Tensor) -> None:
+        self._actions.append(action.detach().clone())
+        self._ages = [0 if over else age + 1 for age, over in zip(self._ages, ended.tolist(), strict=True)]
+        del self._actions[: len(self._actions) - max(self._ages)]
+
+    def _restart(self, ended: Tensor, last: Observation) -> Observation:
+        """Begin new episodes where the last one ended; returns what is seen everywhere then."""
+        ids = ended.nonzero().flatten()
+        observed, _ = self.env.reset(env_ids=ids)
+        state = torch.where(ended[:, None], observed[STATE_GROUP], last[STATE])  # type: ignore[arg-type]
+        first: Observation = {STATE: state}
+        if self._eyes is not None:
+            for name, pictures in self._eyes.see(ids).items():
+                first[f"{IMAGE_PREFIX}{name}"] = last[f"{IMAGE_PREFIX}{name}"].index_copy(0, ids, pictures)
+        return first
+
+    def _observation(self, observed: dict) -> Observation:  # type: ignore[type-arg]
+        seen: Observation = {STATE: observed[STATE_GROUP].clone()}
+        if self._eyes is not None:
+            seen |= {f"{IMAGE_PREFIX}{name}": pictures for name, pictures in self._eyes.see().items()}
+        return seen
+
+
+@contextlib.contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """mjlab seeds everybody's random numbers while it builds; afterwards they go on as before."""
+    plain, arrays = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(plain)
+    np.random.set_state(arrays)
+
+
+def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> Eyes | None:
+    if not cfg.seen_cameras:
+        return None
+    from gantry_sim.tasks.manipulation.eyes import BenchCameras
+
+    return BenchCameras(env, cfg.seen_cameras, cfg.image_px)

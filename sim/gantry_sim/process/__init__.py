@@ -1,0 +1,1 @@
+"""Settings of the training process: threads, output and interruptions."""

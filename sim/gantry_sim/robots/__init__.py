@@ -1,0 +1,1 @@
+"""MuJoCo models of robots, their visuals and their simulated sensors."""

@@ -1,0 +1,47 @@
+"""What can be said of the options of simulated robots before any is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.tasks.manipulation.layouts import LAYOUTS
+from gantry_sim.tasks.names import task_names
+from gantry_sim.terrains.names import terrain_name
+
+
+def require_bench_task(task: str) -> None:
+    """Refuse a name that is no task at a workbench.
+
+    Raises:
+        UnknownNameError: With those that are.
+    """
+    if task not in LAYOUTS:
+        raise UnknownNameError("manipulation task", task, LAYOUTS)
+
+
+def require_difficulty(difficulty: float) -> None:
+    """Refuse a difficulty that is none.
+
+    Raises:
+        GantryError: If it is not between 0 and 1.
+    """
+    if not 0.0 <= difficulty <= 1.0:
+        raise GantryError(f"The terrain's difficulty is {difficulty}, expected 0 to 1.")
+
+
+def _require_driving_task(task: str) -> None:
+    if task and task not in task_names():
+        raise UnknownNameError("task", task, task_names())
+
+
+TERRAIN_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "terrain": lambda text: terrain_name(text) if text else "",
+    "terrain_difficulty": require_difficulty,
+}
+"""Of a walking robot; an empty terrain is a flat floor."""
+BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": require_bench_task}
+"""Of an arm at a workbench."""
+ROAD_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": _require_driving_task}
+"""Of a car on a road."""

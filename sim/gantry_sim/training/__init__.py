@@ -1,0 +1,1 @@
+"""Training runs: configuration, run folder, training, evaluation and export."""

@@ -1,0 +1,113 @@
+"""Teachers of a run: a trained run's policy, kept in the run folder of whom it teaches, or a script of the task."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.networks.layout import ObservationLayout, TermSlice
+from gantry_policies.on_policy.runner import CHECKPOINTS
+from gantry_policies.on_policy.teachers import PolicyTeacher, Teacher, ToldTeacher
+from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunCfg, RunError, read_run
+
+
+def load_teacher(cfg: RunCfg) -> Teacher | None:
+    """The teacher of a run, on its device; None if it has none.
+
+    Args:
+        cfg: The run.
+
+    Raises:
+        RunError: If the teacher sees or does something else than the student's task has for it.
+        CheckpointError: If the teacher's run has no checkpoint that fits its configuration.
+    """
+    if cfg.script:
+        return ToldTeacher()
+    expected = cfg.task.teacher(cfg.preset.env)
+    if cfg.teacher is None or expected is None:
+        return None
+    run = read_run(cfg.teacher)
+    found = run.task.contract(run.preset.env)
+    seen: dict[str, Any] = {}
+    if expected.drive is None:
+        _check_same(cfg.teacher, found, expected)
+    else:
+        seen = {"group": "actor", "columns": _columns(cfg.teacher, found, expected)}
+    path, _ = load_newest(cfg.teacher / CHECKPOINTS)
+    layout = ObservationLayout.from_contract(found)
+    return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
+
+
+def copy_teacher(run: Path, folder: Path) -> None:
+    """Put a teacher's configuration and newest checkpoint into a run folder, which then needs nothing else.
+
+    Args:
+        run: The teacher's run folder.
+        folder: That of the student.
+
+    Raises:
+        RunError: If it cannot be copied.
+        CheckpointError: If there is no readable checkpoint.
+    """
+    path, _ = load_newest(run / CHECKPOINTS)
+    target = folder / TEACHER_FOLDER
+    try:
+        (target / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        for name in (CONFIG_FILE, f"{CHECKPOINTS}/{path.name}"):
+            shutil.copyfile(run / name, target / name)
+    except OSError as error:
+        raise RunError(f"Cannot copy the teacher '{run}' to '{target}': {error.strerror or error}.") from error
+
+
+def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tensor:
+    """Which numbers of the student's observation a teacher of cars reads, ``(size,)`` int64, term by term.
+
+    So somebody who learned to follow a road alone can teach it to one that sees more.
+    """
+    assert found.drive is not None or expected.drive is not None
+    mine = {term.name: (term, place) for term, place in zip(expected.observations, _places(expected), strict=True)}
+    columns: list[int] = []
+    for term in found.observations:
+        if term.name not in mine:
+            raise RunError(f"The teacher '{run}' sees '{term.name}', the student's task shows: {', '.join(mine)}.")
+        own, place = mine[term.name]
+        if replace(own, history=term.history) != term or term.history > own.history:
+            raise _other(run, f"'{term.name}'", term, own)
+        # Frames are stacked oldest first.
+        start = place.stop - place.size * term.history
+        columns += range(start, place.stop)
+    drive = expected.drive
+    if found.drive is not None and drive is not None:
+        drive = replace(drive, max_objects=found.drive.max_objects)
+        seen = {term.name for term in found.observations}
+        drive = replace(drive, **{name: getattr(found.drive, name) for name in ("lidar", "bev") if name not in seen})
+    if found.drive != drive:
+        raise _other(run, "drive", found.drive, drive)
+    shared = replace(expected, observations=found.observations, drive=found.drive)
+    _check_same(run, found, shared)
+    return torch.tensor(columns)
+
+
+def _places(contract: PolicyContract) -> tuple[TermSlice, ...]:
+    return ObservationLayout.from_contract(contract).terms
+
+
+def _other(run: Path, what: str, theirs: object, mine: object) -> RunError:
+    return RunError(
+        f"The teacher '{run}' has another {what} than the student's task gives it.\n"
+        f"  teacher: {theirs}\n  task:    {mine}\n"
+        "Train the student with the preset and the changes that the teacher was trained with."
+    )
+
+
+def _check_same(run: Path, found: PolicyContract, expected: PolicyContract) -> None:
+    for item in contract_differences(found, expected, ignoring=NOT_OF_A_TASK):
+        raise _other(run, item.name, item.theirs, item.mine)

@@ -1,0 +1,1 @@
+"""Films and windows of policies at work."""
