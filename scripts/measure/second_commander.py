@@ -27,7 +27,7 @@ from sensor_msgs.msg import JointState
 
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost
 from gantry_ros.testing import NodeProcess, Operator, isolated_environment, wait_until

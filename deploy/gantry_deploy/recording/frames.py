@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from gantry_deploy.recording import ros_messages
+from gantry_deploy.recording.reader import ros_messages
 from gantry_hardware.description import Frames, robot_description
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState

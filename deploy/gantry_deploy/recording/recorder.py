@@ -24,7 +24,7 @@ from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.perception.maps import MapSource, OwnMap
-from gantry_deploy.recording import ros_messages
+from gantry_deploy.recording.reader import ros_messages
 from gantry_deploy.recording.explained import look_values, map_metadata
 from gantry_deploy.recording.frames import RecordedFrames
 from gantry_deploy.recording.reader import FORMAT, METADATA, Recording, read_recording, sealed

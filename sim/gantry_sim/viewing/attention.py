@@ -23,7 +23,7 @@ from gantry_deploy.evaluation.metrics import goal_reached
 from gantry_deploy.perception.maps import CHANNELS, TERM, MapLook, OwnMap, make_map_source
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.recording import explained
+from gantry_deploy.recording.reader import explained
 from gantry_deploy.report.attention import GazeWalk, Moment
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError

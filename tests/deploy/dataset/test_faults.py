@@ -10,7 +10,7 @@ import pytest
 
 from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter
 from gantry_deploy.dataset.checks.check import check_dataset, repair_dataset
-from gantry_deploy.dataset.storage import files as storage
+from gantry_deploy.dataset.storage.files import files as storage
 from gantry_deploy.dataset.storage.checksums import accept_changes
 from gantry_deploy.dataset.testing import FEATURES, FRONT, assert_holds, make_frames, write_episodes
 from gantry_deploy.dataset.video import VideoEncoder

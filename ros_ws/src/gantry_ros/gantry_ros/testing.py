@@ -27,8 +27,8 @@ from gantry_deploy.process.domains import free_domain
 from gantry_deploy.process.transports import LOCALHOST, RANGE_VARIABLE, udp_variables
 from gantry_deploy.recording.ros_messages import ODOM_FRAME
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert import map as convert_map
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.availability import child_environment
 from gantry_ros.runtime.host import NodeHost

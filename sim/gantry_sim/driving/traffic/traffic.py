@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.traffic import motion
+from gantry_sim.driving.traffic.traffic import motion
 from gantry_sim.driving.traffic.encounters import StopLines, Users, leaders, must_give_way, relations, stop_lines
 from gantry_sim.driving.traffic.idm import safe_speed_m_s
 from gantry_sim.driving.traffic.lights import Lights

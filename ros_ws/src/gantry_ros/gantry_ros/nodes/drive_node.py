@@ -15,8 +15,8 @@ from std_srvs.srv import Trigger
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.evaluation.metrics import goal_errors, goal_reached
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert import map as convert_map
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.nodes.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 from gantry_ros.runtime import frames, topics
 from gantry_ros.runtime.frames import Frames

@@ -17,7 +17,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, ask, stop_on_signals, write_json
 

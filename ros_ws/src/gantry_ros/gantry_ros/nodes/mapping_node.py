@@ -28,8 +28,8 @@ from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
 from gantry_mapping.poses import PoseNews
-from gantry_ros.convert import map as convert_map
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.nodes import bundle_parameters
 from gantry_ros.runtime import frames, topics
 from gantry_ros.runtime.frames import Frames

@@ -29,9 +29,9 @@ from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_ros.convert import arm as convert_arm
-from gantry_ros.convert import map as convert_map
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import arm as convert_arm
+from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.nodes import bundle_parameters
 from gantry_ros.nodes.auto_start import AutoStart, waiting_text
 from gantry_ros.nodes.bundle_parameters import load_named_bundle

@@ -22,7 +22,7 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.nodes.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive

@@ -28,7 +28,7 @@ from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.state import RobotState
 from gantry_hardware.text import names_text
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 from gantry_ros.runtime.listening import NUMBER, publisher_names

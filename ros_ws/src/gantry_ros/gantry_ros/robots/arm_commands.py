@@ -21,7 +21,7 @@ from gantry_deploy.control.safety import is_arm
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert.robot import arm as convert_arm
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard, OwnPublisher
 

@@ -20,7 +20,7 @@ from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert import car as convert_car
+from gantry_ros.convert.robot import car as convert_car
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard
 

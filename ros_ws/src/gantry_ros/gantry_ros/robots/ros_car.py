@@ -12,8 +12,8 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros.convert import car as convert_car
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import car as convert_car
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.robots.car_commands import (
     CAR_TOPICS,
     CarCommandWriter,

@@ -28,8 +28,8 @@ from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.stamps import StampGate, StampVerdict
-from gantry_ros.convert import car as convert_car
-from gantry_ros.convert import map as convert_map
+from gantry_ros.convert.robot import car as convert_car
+from gantry_ros.convert.robot import map as convert_map
 from gantry_ros.robots.ros_robot import RosRobot
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive

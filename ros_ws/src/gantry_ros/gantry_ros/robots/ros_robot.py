@@ -22,8 +22,8 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.snapshot import MapSnapshot
-from gantry_ros.convert import arm as convert_arm
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import arm as convert_arm
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.robots import arm_commands
 from gantry_ros.robots.arm_commands import ArmCommandWriter
 from gantry_ros.robots.map_inbox import MapInbox

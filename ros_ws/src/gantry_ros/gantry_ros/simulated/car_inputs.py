@@ -15,7 +15,7 @@ from rclpy.node import Node
 
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_ros.convert import car as convert_car
+from gantry_ros.convert.robot import car as convert_car
 from gantry_ros.nodes.sim_node import Inputs
 from gantry_ros.robots.car_commands import CAR_MESSAGES, TWIST_STAMPED, ackermann_type
 from gantry_ros.runtime import topics

@@ -19,8 +19,8 @@ from trajectory_msgs.msg import JointTrajectory
 from gantry_deploy.control.safety import is_arm
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert import arm as convert_arm
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import arm as convert_arm
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.nodes.sim_node import Inputs
 from gantry_ros.robots import arm_commands
 from gantry_ros.runtime import topics

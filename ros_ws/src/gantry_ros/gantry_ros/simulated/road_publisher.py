@@ -17,9 +17,9 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.perception.road import Route
 from gantry_deploy.recording.ros_messages import ODOM_FRAME
 from gantry_hardware.backend import Robot
-from gantry_ros.convert import car as convert_car
-from gantry_ros.convert import map as convert_map
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import car as convert_car
+from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 
 LATE_S = 1.0

@@ -14,8 +14,8 @@ from gantry_deploy.perception.images import Picture, PicturedRobot
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backend import Robot
 from gantry_hardware.state import RobotState
-from gantry_ros.convert import arm as convert_arm
-from gantry_ros.convert import robot as convert
+from gantry_ros.convert.robot import arm as convert_arm
+from gantry_ros.convert.robot import robot as convert
 from gantry_ros.runtime import topics
 
 OBJECT_PERIOD_S = 0.02
