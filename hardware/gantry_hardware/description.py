@@ -1,4 +1,4 @@
-"""What a robot looks like as URDF, and where its links are: for viewers, tf and recordings.
+"""A robot's appearance as URDF, and the poses of its links: for viewers, tf and recordings.
 
 A robot of the registry has a file ``descriptions/NAME.urdf`` beside this module, made from its MuJoCo model by
 ``gantry_sim.urdf``; a car's is made here from its published dimensions. Frames are ROS's: the base is ``base_link``,
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 BASE_LINK = "base_link"
 """Root of every description."""
 CAR_HEIGHT_SHARE = 0.35
-"""Height of a car's box per length: nobody publishes it, and it is only looked at."""
+"""Height of a car's box per length: no published value exists, and only viewers use it."""
 _FOLDER = Path(__file__).parent / "descriptions"
 _MOVING = ("revolute", "continuous", "prismatic")
 

@@ -1,4 +1,4 @@
-"""What a robot reports and what it is told: plain arrays with frames and units in their names."""
+"""State that a robot reports and commands that it takes: plain arrays with frames and units in their names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RobotState:
 
     object_pose_in_base: FloatArray | None = None
     """Shape (7,), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame; None where
-    nobody sees it."""
+    no source reports it."""
 
     @property
     def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:
