@@ -60,7 +60,7 @@ class DepthCamera:
     cy: float
     """Principal point along the image's y, pixels; the first pixel's centre is 0."""
     pos_camera_in_base_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Where the optical centre is."""
+    """Position of the optical centre in the base frame [m]."""
     quat_camera_to_base_wxyz: tuple[float, float, float, float] = FORWARD_QUAT_WXYZ
     """Orientation of the optical frame."""
     min_range_m: float = 0.15

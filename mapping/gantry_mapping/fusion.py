@@ -1,4 +1,4 @@
-"""How a cell's new measurement and what is known of it become one estimate.
+"""Fusion of a cell's new measurement with its estimate into one.
 
 A fusion is elementwise over arrays of any one shape. A variance of infinity is a measurement that says nothing.
 """
@@ -22,7 +22,7 @@ PAST_SHARE = 1e-3
 
 
 class Fusion(Protocol):
-    """What the map asks of a fusion."""
+    """Interface of a fusion for the map."""
 
     needs_draw: bool
     """Whether ``draw`` is used."""
@@ -31,7 +31,7 @@ class Fusion(Protocol):
     measured_only: bool
     """Whether only cells that hold a point may be fused, not those that a network filled in."""
     process_variance_m2_per_s: float
-    """How fast a cell's variance grows by itself."""
+    """Growth rate of a cell's variance by itself."""
 
     def __call__(
         self,
@@ -164,7 +164,7 @@ def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: floa
         variance: Of the map, m^2.
         here: What was estimated of the cell now, m: it may lie deeper than the ray. It counts where no more is known of
             the cell than that it was looked past, from nearer perhaps than before.
-        bound: What the ground lies below, m; infinity where nobody knows.
+        bound: What the ground lies below, m; infinity where unknown.
         std_m: How sure the result is.
         known: Whether the map's was measured; bool.
 

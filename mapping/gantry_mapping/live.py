@@ -31,7 +31,7 @@ LEAST_RANGE_M = 1e-3
 
 
 class Outcome(enum.StrEnum):
-    """What became of a frame."""
+    """Outcome of a frame."""
 
     FUSED = "fused"
     EMPTY = "no measurement in it"
@@ -103,7 +103,7 @@ class LiveMapping:
             gate.forget()
 
     def set_intrinsics(self, camera: int, width: int, height: int, fx: float, fy: float, cx: float, cy: float) -> bool:
-        """What a camera says of itself wins over what the configuration says.
+        """Take the intrinsics that a camera reports; they win over those of the configuration.
 
         Args:
             camera: Index in ``cfg.cameras``, whose mounting and range stay.

@@ -1,4 +1,4 @@
-"""How good a map is, against the true heights: error, coverage, likelihood, calibration.
+"""Metrics of a map against the true heights: error, coverage, likelihood, calibration.
 
 Every number is over cells given by a mask; one over no cells is NaN.
 """

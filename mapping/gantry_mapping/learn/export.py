@@ -128,7 +128,7 @@ def to_onnx(
         program.save(buffer)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
     graph = model.graph
-    # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
+    # The exporter notes with every part the source file on this machine; that does not belong in a released model.
     for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         del part.metadata_props[:]
     return model

@@ -1,4 +1,4 @@
-"""What goes wrong with depth images and odometry; every draw comes from a generator that is handed in."""
+"""Noise of depth images and odometry; every draw comes from a generator that is handed in."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def crop_borders(
 
 @dataclass(frozen=True)
 class DriftCfg:
-    """How odometry goes astray: random walks of position and yaw. Per square root of a second."""
+    """Drift of odometry: random walks of position and yaw. Per square root of a second."""
 
     xy_m: float = 0.01
     """Of x and y each."""

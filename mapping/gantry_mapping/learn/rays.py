@@ -1,4 +1,4 @@
-"""What both depth renderers share: the rays of a camera's pixels in the world, and where raster cells lie."""
+"""Geometry that both depth renderers share: the rays of a camera's pixels in the world, and places of raster cells."""
 
 from __future__ import annotations
 

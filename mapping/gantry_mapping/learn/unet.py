@@ -112,7 +112,7 @@ class GuidedMapNet(nn.Module):
 
 
 def guide(z_base_yaw_m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What :class:`GuidedMapNet` is told about a grid, without parameters.
+    """Channels that :class:`GuidedMapNet` is told about a grid, without parameters.
 
     Args:
         z_base_yaw_m: (N, 1, rows, cols) m; empty cells hold :data:`gantry_mapping.rasterize.EMPTY_Z_M`.
