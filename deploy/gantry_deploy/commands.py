@@ -1,4 +1,4 @@
-"""What an operator asks for, made into what a policy was trained to follow (Array API standard)."""
+"""Conversion of an operator's request to the command that a policy was trained to follow (Array API standard)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def cells_of(window: MapWindow, like: Array) -> Array:
 
 
 def shares_at(window: MapWindow, maps: Array, places: list[tuple[float, float]]) -> Array:
-    """What each cell counts at places that stay, (cells, k), so that their heights are one product of matrices.
+    """Weight of each cell at places that stay, (cells, k), so that their heights are one product of matrices.
 
     Args:
         window: Which cells they are.
@@ -64,7 +64,7 @@ def shares_at(window: MapWindow, maps: Array, places: list[tuple[float, float]])
 
 
 def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
-    """How much of the four cells around places carries, (N, k), 0 to 1.
+    """Share of the four cells around places that carries, (N, k), 0 to 1.
 
     Args:
         window: Which cells they are.
@@ -121,7 +121,7 @@ def foot_lift(
     tilt: Array,
     ang_vel_base_in_base_rad_s: Array,
 ) -> Array:
-    """How much each foot is to be raised for the ground's sake: see :class:`~gantry_deploy.contract.GroundSpec`.
+    """Height by which each foot is to be raised to follow the ground: see :class:`~gantry_deploy.contract.GroundSpec`.
 
     Args:
         gait: The clock, with ``ground``.

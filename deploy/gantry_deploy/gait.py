@@ -104,7 +104,7 @@ def sway(gait: GaitSpec, time_s: Array) -> Array:
 def foot_displacement(
     gait: GaitSpec, phase: Array, command: Array, foot_x_m: Array, foot_y_m: Array
 ) -> tuple[Array, Array]:
-    """How far each foot is displaced so that a stance foot moves against the commanded velocity of the body above it.
+    """Displacement of each foot so that a stance foot moves against the commanded velocity of the body above it.
 
     Over a stance of duration T the foot travels from +vT/2 to -vT/2, with v the velocity of a point of the base at the
     foot: the planar velocity plus yaw rate times lever arm (the feed-forward part of Raibert's foot placement).
@@ -129,7 +129,8 @@ def foot_displacement(
 
 
 def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
-    """How far each foot is turned to the left so that the base turns over stance feet as commanded, (N, feet), rad.
+    """Angle by which each foot is turned to the left so that the base turns over stance feet as commanded, (N, feet),
+    rad.
 
     Args:
         gait: The clock.

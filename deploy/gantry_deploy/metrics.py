@@ -1,4 +1,4 @@
-"""How well a command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
+"""Metrics of command tracking, defined once for training and for the sim-to-sim gate (Array API standard).
 
 Goals are either reached or not, see :func:`goal_reached`. For velocity commands an episode counts from the policy's
 first control step to its end, or to the last step before the fall. Its planar error is the mean over those steps of the
@@ -171,7 +171,7 @@ class TrackingScores:
     """Scores of a set of episodes."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     lin_vel_error_m_s: Score
     """Mean planar velocity error."""
     yaw_rate_error_rad_s: Score
@@ -193,7 +193,7 @@ class GoalScores:
     """Scores of a set of episodes with one goal each."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     success_rate: Score
     """Share that stood at the goal, in its heading, at the end."""
     early_end_rate: Score
@@ -233,9 +233,9 @@ class Verdict:
     """One score against its threshold."""
 
     name: str
-    """What was measured."""
+    """Name of the measured quantity."""
     score: Score
-    """What came out."""
+    """Result."""
     limit: float
     """Largest mean that passes, or smallest."""
     unit: str

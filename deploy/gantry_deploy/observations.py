@@ -110,7 +110,7 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
 
 
 def joint_lead(signals: Signals, constants: TermConstants) -> Array:
-    """How far the last joint targets are ahead of the joints, (N, n), rad; an arm that is held up shows it here."""
+    """Lead of the last joint targets over the joints, (N, n), rad; an arm that is held up shows it here."""
     return given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
 
 
@@ -143,7 +143,7 @@ def object_from_ee(signals: Signals, constants: TermConstants) -> Array:
 
 
 def object_goal(signals: Signals, constants: TermConstants) -> Array:
-    """Where the object belongs, in the base frame, (N, 3), m."""
+    """Position at which the object belongs, in the base frame, (N, 3), m."""
     return signals.command
 
 
@@ -268,7 +268,9 @@ class ObservationBuilder:
 
     @property
     def past(self) -> tuple[Array, Array] | None:
-        """What the next observation needs: frames (N, depth, sizes) and who has none, (N,); None if nothing is."""
+        """Memory for the next observation: frames (N, depth, sizes) and a mask of the rows without any, (N,); None if
+        no term has a history or nothing was seen.
+        """
         return None if self._frames is None or self._fresh is None else (self._frames, self._fresh)
 
     @past.setter

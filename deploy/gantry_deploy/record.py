@@ -40,7 +40,7 @@ LOST_RECORDING = "ended early after"
 """Part of the message that tells of a recording that is not whole."""
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_S = 0.2
-"""How often what waits for the recorder's thread looks whether it lives."""
+"""Period at which a caller that waits for the recorder's thread checks that it is alive."""
 
 TOPICS: dict[str, str] = {
     "/joint_states": "sensor_msgs/msg/JointState",

@@ -1,4 +1,4 @@
-"""What a viewer needs beside a recording's numbers: the robot's description, and where its links are.
+"""Additional records for a viewer beside a recording's numbers: the robot's description, and the poses of its links.
 
 The base is told in the odometry's frame, each link in that of the link before it, as ``robot_state_publisher`` does.
 """

@@ -66,7 +66,7 @@ class Recording:
     """Whether the file was finished and every checksum in it is right; false if its writer was killed, which loses the
     last second or two, and for whatever was damaged. What is here is right in any case: it ends at the damage."""
     damage: str = ""
-    """Why it is not complete: where in the file, and what was found there. Empty if it is."""
+    """Damage that makes it incomplete: place in the file, and what was found there. Empty if it is complete."""
     topics: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Arrays by topic and field."""
     info: dict[str, str] = field(default_factory=dict)

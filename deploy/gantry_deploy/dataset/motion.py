@@ -33,7 +33,7 @@ class Motion(Protocol):
     first_rad: FloatArray
     """Pose (n,) in which the episode begins; of a gripper in m."""
     frames: int
-    """How many targets there are."""
+    """Number of targets."""
 
     def begin(self, joint_pos_rad: FloatArray) -> None:
         """The episode begins with the joints (n,) there."""

@@ -197,7 +197,7 @@ def test_ctrl_c_between_two_cameras_leaves_no_crooked_episode(tmp_path, monkeypa
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with writer_in(tmp_path / "d"), pytest.raises(DatasetError, match="is being written by somebody else"):
+    with writer_in(tmp_path / "d"), pytest.raises(DatasetError, match="is being written by another process"):
         writer_in(tmp_path / "d", resume=True)
     writer_in(tmp_path / "d", resume=True).finalize()
 
