@@ -135,7 +135,7 @@ class BetaActions(Distribution):
 
 
 INIT_STD_RANGE = f"Expected more than 0 and less than {MAX_INIT_STD:.3f}, that of a uniform one on [-1, 1]."
-"""What is expected of a Beta's initial standard deviation, for messages."""
+"""Expected range of a Beta's initial standard deviation, for messages."""
 
 
 def shapes(mlp_output: Tensor, actions: int) -> tuple[Tensor, Tensor]:

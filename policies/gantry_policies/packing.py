@@ -17,7 +17,7 @@ RASTER = "raster"
 
 @dataclass(frozen=True)
 class RasterPacking:
-    """Where the raster lies in the actor's flat observation."""
+    """Place of the raster in the actor's flat observation."""
 
     group: str
     """Observation group that holds it."""

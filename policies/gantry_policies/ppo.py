@@ -24,11 +24,11 @@ from gantry_policies.symmetry import MirrorMap, RandomMirror, mirror_mean_and_st
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
-"""What an adaptive learning rate stays within, as in rsl_rl."""
+"""Range of an adaptive learning rate, as in rsl_rl."""
 
 
 class FewSamplePPO(PPO):
-    """PPO with a fused optimiser, a quiet start, optional mirroring, and minibatches shared out over cores.
+    """PPO with a fused optimiser, a scaled-down last layer at initialisation, optional mirroring, and minibatches shared out over cores.
 
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
     part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,
@@ -165,7 +165,7 @@ class FewSamplePPO(PPO):
                 # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
                 self.symmetry.mirror(batch, slice(len(chunk) // 2))  # type: ignore[attr-defined]
             loss, losses = self._loss(replica, batch)
-            # Who imitates a mean alone leaves a spread that depends on nothing where it is.
+            # Imitation of the mean alone leaves a spread that depends on no parameter of the loss where it is.
             found = list(torch.autograd.grad(loss, self._parameters, materialize_grads=True)), losses
             if len(chunk) == len(rows):
                 return found

@@ -30,7 +30,7 @@ class MirrorMap:
     """``mirrored[i] = sign[i] * value[source[i]]``."""
 
     source: tuple[int, ...]
-    """Where each entry comes from."""
+    """Source index of each entry."""
     sign: tuple[float, ...]
     """Factor on each entry."""
 

@@ -36,7 +36,7 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     Args:
         args: As for :class:`FewSamplePPO`.
-        teacher: Who guides.
+        teacher: Teacher that guides.
         guide: Weights and schedule.
         kwargs: As for :class:`FewSamplePPO`.
 
@@ -60,7 +60,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
-        """Choose the phase of an iteration, counted from 0, and who acts in its rollout."""
+        """Choose the phase of an iteration, counted from 0, and the policy that acts in its rollout."""
         self.imitating = iteration < self.guide.imitation_iterations
         self.share = self.guide.share_at(iteration)
         self.schedule = "fixed" if self.imitating else self._rl_schedule

@@ -24,7 +24,7 @@ TEACHER_GROUP = "teacher"
 
 
 class Guidance(NamedTuple):
-    """What a teacher says of some observations."""
+    """Teacher actions and, optionally, its embedding."""
 
     actions: Tensor
     """Mean actions, (N, n), in the units of the student's actions."""
@@ -143,7 +143,7 @@ class PolicyTeacher:
         return Guidance(output, embedding)
 
     def seen(self, observations: TensorDict) -> Tensor:
-        """What the teacher's network is fed, (N, its size).
+        """Input of the teacher's network, (N, its size).
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.

@@ -1,4 +1,4 @@
-"""Policies that climb a critic: squashed Gaussian or deterministic, alone or as a bounded correction of a base."""
+"""Actor networks trained by the critic's gradient: squashed Gaussian or deterministic, alone or as a bounded correction of a base."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_STD_RANGE = (-10.0, 2.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """What an actor chose."""
+    """Actions of an actor."""
 
     action: Tensor
     """``(B, n)``: what is executed, clamped to [-1, 1]; gradients pass the clamp."""

@@ -131,7 +131,7 @@ class Critic(nn.Module):
 
 
 def critic_loss(values: Tensor, target: Tensor, kind: str) -> Tensor:
-    """How far K heads are from one target.
+    """Loss of K heads against one target.
 
     ``mean_square`` is the mean over heads and samples of the squared errors. ``squared_mean`` squares the heads' mean
     absolute error, as ResFiT's code does: each head then learns from the errors of all others.

@@ -101,7 +101,7 @@ class Learner:
 
     @property
     def ahead(self) -> Lookahead:
-        """How far samples look ahead."""
+        """Look-ahead of samples."""
         return Lookahead(self.cfg.n_step, self.cfg.gamma, self.cfg.timeout_is_terminal)
 
     @torch.no_grad()
