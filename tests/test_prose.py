@@ -50,7 +50,7 @@ PRONOUN = re.compile(r"\b(who|whoever|whom|nobody|somebody|anybody)\b", re.IGNOR
 ARRAY = re.compile(r"(?<!Multi)(?<!Diagnostic)(ndarray|Array)\b|Tensor(Dict)?\b")
 SPATIAL = re.compile(r"(^|_)(pos|position|vel|velocity|quat|force|pose|points?|gravity|goal|xy|xyz|yaw|heading)s?(_|$)")
 
-_DIMENSION = r"(?:\.{3}|\d+|[A-Z]|[a-zA-Z]\d?|[a-z_]+(?:\s?[-+*·×]\s?\d+)?|\d+\s?[-+*·×]?\s?[a-z_]+)"
+_DIMENSION = r"(?:\.{3}|\d+|[A-Z]|[a-zA-Z]\d?|[a-z_]+(?:\s?[-+*·]\s?\d+)?|\d+\s?[-+*·]?\s?[a-z_]+)"
 SHAPE = re.compile(rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalar\b|\bshapes?\b")
 _UNIT = (
     r"(?:m|s|rad|kg|N|Nm|Hz|px|deg|°|%|ms|m/s|rad/s|m/s²|m/s\^2|rad/s²|1/m|1/s|N m|N m/rad|N m s/rad"

@@ -1,4 +1,5 @@
-"""Whom a simulated car obeys: drive commands as ``AckermannDriveStamped`` where that is installed, and as a Twist.
+"""Command inputs of a simulated car: drive commands as ``AckermannDriveStamped`` where that is installed, and as a
+Twist.
 
 A car that hears nothing any more brakes by itself and keeps its steering, as a car's own controller must.
 """
@@ -22,7 +23,7 @@ from gantry_ros.sim_node import Inputs
 
 @dataclass(frozen=True)
 class Order:
-    """What a car is told."""
+    """Command to a car."""
 
     steering_rad: float
     """Angle of the steering."""
@@ -68,7 +69,7 @@ class CarInputs(Inputs):
             )
 
     def choose(self, now_s: float) -> Order | None:
-        """What to do from now on; None to go on as before.
+        """Order from now on; None to go on as before.
 
         Args:
             now_s: Local monotonic time.

@@ -32,7 +32,7 @@ ENCODINGS = ("rgb8", "bgr8")
 
 @dataclass(frozen=True)
 class Path:
-    """Where some joints are told to be, and when."""
+    """Positions that some joints are told to take, and their times."""
 
     joints: NDArray[np.intp]
     """Shape (m,), places of the joints in the robot's order."""
@@ -48,7 +48,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
     Args:
         joints: From :class:`gantry_ros.convert.JointStateReader`.
         stamp_s: Local monotonic time at which they were received.
-        object_pose_in_base: Shape (7,), from :func:`pose`, where somebody sees the object.
+        object_pose_in_base: Shape (7,), from :func:`pose`, where a node reports the object.
     """
     return RobotState(
         stamp_s=stamp_s,

@@ -250,7 +250,7 @@ class MappingNode:
         snapshot = self.live.snapshot(self._extent_m)
         if snapshot is None:
             return
-        # The stamp is that of the newest frame, so that whoever reads the map can tell news from repetition.
+        # The stamp is that of the newest frame, so that readers can tell a new map from a repeated one.
         stamp = convert_map.stamp_from_s(snapshot.stamp_s)
         self._clouds.publish(convert_map.map_message(snapshot, stamp, self._map_frame))
         if self._grids is not None:
@@ -269,7 +269,7 @@ class MappingNode:
         return time.monotonic() - self._heard.get(what, -math.inf)
 
     def _finding(self) -> str:
-        """What is wrong, empty if nothing is."""
+        """Problem in words, empty if there is none."""
         limit_s = self.live.cfg.stale_after_s
         for what, source in (("odometry", topics.ODOM), ("frames", "the camera")):
             if self._age_s(what) > limit_s:

@@ -20,7 +20,7 @@ from gantry_hardware.backend import Robot
 from gantry_ros import convert, convert_car, convert_map, topics
 
 LATE_S = 1.0
-"""How old what is published late says that it is."""
+"""Stamped age of what is published late."""
 
 
 class RoadPublisher:
@@ -62,7 +62,7 @@ class RoadPublisher:
         self._publish(topics.GOAL_POSE, convert_map.goal_message(goal, stamp, ODOM_FRAME))
 
     def set_objects(self, objects: ArrayLike, stamp_s: float, kinds: ArrayLike | None = None) -> None:
-        """A table, empty where nobody is."""
+        """A table, empty where there are none."""
         stamp = self._stamp(topics.OBJECTS, stamp_s)
         table = np.asarray(objects, dtype=np.float64)
         kind = None if kinds is None else np.asarray(kinds, dtype=np.float64)

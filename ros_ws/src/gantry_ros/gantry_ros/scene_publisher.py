@@ -19,12 +19,12 @@ from gantry_ros import convert, convert_arm, topics
 OBJECT_PERIOD_S = 0.02
 """Time between two poses of the object; one that tracks markers is about as fast."""
 GOAL_PERIOD_S = 0.5
-"""Time between two goals, which are repeated for whoever comes late."""
+"""Time between two goals, which are repeated for late subscribers."""
 
 
 @runtime_checkable
 class WorkingRobot(Protocol):
-    """What a simulated robot has beside its interface, if it has a task."""
+    """Capability of a simulated robot with a task, beside its interface."""
 
     @property
     def goal_in_base_m(self) -> NDArray[np.float64] | None:
@@ -67,7 +67,7 @@ class ScenePublisher:
             state: A reading that holds the object's pose.
             now_s: Of the robot's clock.
             pictures: From :meth:`pictures`.
-            silent: Nobody sees the object any more.
+            silent: No node reports the object any more.
         """
         stamp = self._node.get_clock().now().to_msg()
         pose, goal = state.object_pose_in_base, self._robot.goal_in_base_m

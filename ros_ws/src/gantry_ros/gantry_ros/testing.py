@@ -32,13 +32,13 @@ from gantry_ros.availability import child_environment
 from gantry_ros.host import NodeHost
 
 PATIENCE_S = 120.0
-"""How long to wait for what must come; long, because only a failure ever waits that long."""
+"""Time to wait for what must come; long, because only a failure ever waits that long."""
 POLL_S = 0.01
-"""How often a condition is looked at."""
+"""Period at which a condition is looked at."""
 
 
 def isolated_environment() -> dict[str, str]:
-    """Variables that keep nodes on this machine and in a random domain where nobody is yet."""
+    """Variables that keep nodes on this machine and in a random domain that is free."""
     variables = {RANGE_VARIABLE: LOCALHOST, "ROS_DOMAIN_ID": str(free_domain())}
     changes = udp_variables({**os.environ, **variables})
     return {**variables, **{name: value or "" for name, value in changes.items()}}  # ROS 2 reads an empty one as unset.
@@ -98,7 +98,7 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """Output that it has printed."""
         return self._log.read_text(errors="replace")
 
     def wait(self, patience_s: float = PATIENCE_S) -> int:
