@@ -28,7 +28,7 @@ MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
 
 
 class FewSamplePPO(PPO):
-    """PPO with a fused optimiser, a scaled-down last layer at initialisation, optional mirroring, and minibatches shared out over cores.
+    """PPO with a fused optimiser, a scaled-down last layer at initialisation, mirroring and split minibatches.
 
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
     part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,

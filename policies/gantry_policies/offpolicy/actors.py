@@ -1,4 +1,5 @@
-"""Actor networks trained by the critic's gradient: squashed Gaussian or deterministic, alone or as a bounded correction of a base."""
+"""Actor networks trained by the critic's gradient: squashed Gaussian or deterministic, alone or as
+a bounded correction of a base."""
 
 from __future__ import annotations
 
