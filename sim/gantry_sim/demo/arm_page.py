@@ -18,7 +18,7 @@ from gantry_sim.run_files import git_commit
 from gantry_sim.tasks.manipulation.registry import find_arm_task
 
 UNKNOWN = "-"
-"""Where nothing was measured."""
+"""Entry where nothing was measured."""
 MAGNIFIED_WORDS = "green, three times as long: what the correction adds"
 
 

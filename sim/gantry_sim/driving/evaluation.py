@@ -1,4 +1,4 @@
-"""How driving policies are scored on maps that no training has seen, and what their exports record."""
+"""Scores of driving policies on maps that no training has seen, and records of their exports."""
 
 from __future__ import annotations
 

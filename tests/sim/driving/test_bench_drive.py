@@ -242,7 +242,7 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
     assert main([*words, "--steps", "96"]) == 2
     assert "learner.total_steps 64, not 96" in capsys.readouterr().err
     assert main([*words, "--teacher", "rules"]) == 2
-    assert "was guided by nobody, expected rules" in capsys.readouterr().err
+    assert "was guided by no teacher, expected rules" in capsys.readouterr().err
     assert main([*train, "--seed", "2", "--run-dir", "runs/twice"]) == 0
     assert main(found) == 2
     assert "are both runs of drive-lane with seed 2" in capsys.readouterr().err

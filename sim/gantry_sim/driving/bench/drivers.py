@@ -1,4 +1,4 @@
-"""Who drives in a table beside trained policies: drivers that learned nothing."""
+"""Drivers in a table beside trained policies: those that learned nothing."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RACERS = (RULES, SCAN, STEADY, RANDOM)
 
 @dataclass(frozen=True)
 class Manners:
-    """How drivers that follow a line do it in one kind of surroundings."""
+    """Style of drivers that follow a line in one kind of surroundings."""
 
     rules: RuleCfg
     """Of the driver by rules; the one at constant speed looks as far ahead."""
     steady_m_s: float
     """Speed of the driver at constant speed."""
     gain_hz: float = 1.0
-    """How hard it keeps it."""
+    """Gain of the speed controller."""
 
 
 ON_ROADS = Manners(RuleCfg(), 8.0)
