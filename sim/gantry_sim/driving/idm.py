@@ -1,4 +1,4 @@
-"""How drivers choose their speed: intelligent driver model and safe speed, over tensors of any shape."""
+"""Car following: intelligent driver model and safe speed, over tensors of any shape."""
 
 from __future__ import annotations
 

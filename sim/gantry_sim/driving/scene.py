@@ -1,4 +1,4 @@
-"""What is around batched cars: where they start, what is in their way, and how their episodes end."""
+"""Surroundings of batched cars: their starts, obstacles, and the ends of their episodes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gantry_hardware.cars import CarSpec
 MOVING_M_S = 0.3
 """A slower car does not move."""
 BLOCKED = "blocked"
-"""How the episode of a car ends that does not move any more, whatever the scene."""
+"""End of the episode of a car that does not move any more, whatever the scene."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step of N cars has come to, seen from around them; every field has shape ``(N,)``."""
+    """Outcome of a step of N cars, seen from around them; every field has shape ``(N,)``."""
 
     progress: Tensor
     """Share of the way that was made in this step, in percent."""
     off_route: Tensor
     """Bool, outside the lanes of the route."""
     speed_limit_m_s: Tensor
-    """Where the car is."""
+    """Speed limit at the car's place."""
     safe_speed_m_s: Tensor
-    """What whoever drives ahead and the next stop line leave of it."""
+    """Part of it that the vehicle ahead and the next stop line leave."""
     near_collision: Tensor
     """Bool, a collision within a second if everybody went straight on."""
     lateral_m: Tensor
@@ -48,7 +48,7 @@ class Scene(Protocol):
     """Surroundings of N cars."""
 
     ends: tuple[str, ...]
-    """How an episode may end for good here; ``finished`` is the good end."""
+    """Ends of an episode for good here; ``finished`` is the good end."""
     faults: tuple[str, ...]
     """Those of them that cost something beside the rest of the route."""
     extras: int
@@ -74,7 +74,7 @@ class Scene(Protocol):
         ...
 
     def surroundings(self) -> Surroundings:
-        """What the cars could be told, without errors; N rows."""
+        """Surroundings of the cars without errors; N rows."""
         ...
 
     def critic_extras(self) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PedalGains:
-    """What a whole pedal does, and how the difference between that and what comes of it is made up for."""
+    """Effect of a whole pedal, and gains on the difference between that and the measured acceleration."""
 
     drive_m_s2: float
     """Acceleration of a pedal of 1."""
