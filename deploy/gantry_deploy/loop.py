@@ -282,7 +282,7 @@ class Controller:
 
     def _requested(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
         if self.map_source is not None and self.map_source.lost(now_s):
-            return self._asked.nothing  # Without eyes, stay.
+            return self._asked.nothing  # No fresh map: command zero velocity.
         return self._asked.at(state, now_s)
 
     def _judge(

@@ -126,7 +126,7 @@ class MapSource(Protocol):
 
     def newest(self) -> MapSnapshot | None:
         """The map around the robot for recordings; the same object until a number in it changes by a new message or
-        frame. News of the ground has another stamp, too: a map that is sent again may merely have become less sure."""
+        frame. New ground has another stamp, too: a map that is sent again may merely have become less sure."""
         ...
 
     def statistics(self) -> dict[str, object]:
@@ -356,7 +356,7 @@ class ReceivedMap:
         self._read = snapshot
         self._maps += 1
         if self._snapshot is not None and snapshot.is_same(self._snapshot):
-            return  # Sent again: nothing in it is news.
+            return  # Sent again: nothing in it is new.
         self._snapshot = snapshot
         try:
             if self._pipeline is None or self._pipeline.map.cells != snapshot.cells or self._resolution_changed():

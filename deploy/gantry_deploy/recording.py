@@ -44,7 +44,7 @@ class Recording:
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
     ``/elevation_map``: points (T, S, S, 4), :data:`gantry_deploy.ros_messages.MAP_FIELDS`, in the odometry's frame,
-    whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was news of the ground.
+    whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was new ground.
     ``/goal_command``: data (T, 4), :func:`gantry_deploy.commands.goal_command`, of a policy that walks to goals.
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.

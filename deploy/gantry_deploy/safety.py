@@ -231,7 +231,7 @@ class SafetyMachine:
             )
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
         fault = self._judge_limits(state, now_s)
-        # Impacts shake an accelerometer; before standing up it can be believed.
+        # The accelerometer check runs only before STAND, because impacts saturate it.
         looks = fault is None and self._stands and self._mode is Mode.PASSIVE
         return self._imu(state, now_s) if looks else fault
 

@@ -84,7 +84,7 @@ class GantryEnv(ManagerBasedRlEnv):
     state_version: int
     """Counts changes of the physics state, so that quantities shared by terms are computed once per change."""
     task_state: Any
-    """What ``cfg.make_task_state`` built."""
+    """Result of ``cfg.make_task_state``."""
 
     def __init__(
         self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None

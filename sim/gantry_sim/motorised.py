@@ -99,7 +99,7 @@ def _load_base(scene: mujoco.MjSpec, name: str, added_mass_kg: float) -> None:
 
 
 class SceneIndex:
-    """Where a compiled scene keeps what the spec names.
+    """Indices of a compiled scene by the names of the spec.
 
     Args:
         model: The compiled scene.
@@ -145,7 +145,7 @@ class SceneIndex:
         return rotate_into_base(qpos[3:7], qvel[:3]), qvel[3:6].copy()
 
     def feet_on_ground(self, contact_geoms: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which feet touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
+        """Mask of the feet that touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
         touching = np.zeros(self._num_feet, dtype=bool)
         for own, other in ((0, 1), (1, 0)):
             feet = self._foot_of_geom[contact_geoms[:, own]]
@@ -170,7 +170,9 @@ class SceneIndex:
         return float(lowest)
 
     def put_down_height_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
-        """How far a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the ground."""
+        """Height by which a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the
+        ground.
+        """
         lowest = self.lowest_foot_point_m(model, data)
         if self.is_flat:
             return -lowest

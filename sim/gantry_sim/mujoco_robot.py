@@ -203,7 +203,7 @@ class MujocoRobot:
     def read_depth(self) -> list[DepthFrame]:
         """The depth images that have arrived since the last call, with the true pose at which they were taken.
 
-        Pictures are taken when somebody looks, so look at least as often as the camera's rate.
+        Pictures are taken by this call, so call it at least as often as the camera's rate.
 
         Raises:
             RobotError: If not connected.
@@ -373,7 +373,7 @@ class MujocoRobot:
         )
 
     def _gravity_reaction(self) -> FloatArray:
-        """What the accelerometer reads at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
+        """Reading of the accelerometer at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
         return rotate_into_base(self.quat_base_to_world_wxyz, -self.model.opt.gravity)
 
     def _state(self, sample: _Sample) -> RobotState:

@@ -32,9 +32,9 @@ HEAD_CAMERAS: dict[str, DepthCamera] = {
         48, 27, math.radians(80.0), pos_camera_in_base_m=(0.06, 0.018, 0.47), pitch_down_rad=0.83
     ),
 }
-"""Where a robot's depth camera is."""
+"""Pose of a robot's depth camera."""
 NO_RETURN_M = 0.0
-"""What a pixel holds that measured nothing, as in ``sensor_msgs/Image`` of 16 bits."""
+"""Value of a pixel that measured nothing, as in ``sensor_msgs/Image`` of 16 bits."""
 
 
 def head_camera(robot: str) -> DepthCamera:
@@ -50,7 +50,7 @@ def head_camera(robot: str) -> DepthCamera:
 
 @dataclass(frozen=True)
 class DepthNoise:
-    """What a stereo camera adds; all zero for none."""
+    """Noise of a stereo camera; all zero for none."""
 
     std_per_m: float = 0.0
     """Standard deviation over the squared depth, 1/m."""

@@ -25,7 +25,7 @@ from gantry_sim.tasks.registry import Policy, Task, find_task
 
 @dataclass(frozen=True)
 class Source:
-    """What evaluation and play need."""
+    """Policy source for evaluation and play."""
 
     task: Task
     """The task."""
@@ -66,7 +66,7 @@ class _Told:
 
 
 def open_script(task_name: str, script: str) -> Source:
-    """Who acts by rules in a task, on the preset that is taught with on a CPU.
+    """Scripted policy of a task, on the preset that is taught with on a CPU.
 
     Raises:
         GantryError: If the task has no such script, or none that its evaluations know.

@@ -47,7 +47,7 @@ _CHUNK = 8  # simulations a thread takes at a time: evens out the load, costs li
 
 @dataclass
 class _Worker:
-    """What one thread steps with."""
+    """Data that one thread steps with."""
 
     model: mujoco.MjModel
     data: mujoco.MjData
@@ -279,7 +279,7 @@ def _repeated(template: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def _component_slices(model: mujoco.MjModel) -> dict[str, slice]:
-    """Where each component lies in an integration state; components are in the order of their bits."""
+    """Slice of each component in an integration state; components are in the order of their bits."""
     slices = {}
     start = 0
     for name, bit in sorted(_COMPONENTS.items(), key=lambda item: int(item[1])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PedalGains:
-    """Effect of a whole pedal, and gains on the difference between that and the measured acceleration."""
+    """Accelerations of a whole pedal, and gain on the difference between them and the resulting acceleration."""
 
     drive_m_s2: float
     """Acceleration of a pedal of 1."""

@@ -1,4 +1,4 @@
-"""What actor, teacher and critic see; the actor's part goes through the robot's own code."""
+"""Observations of actor, teacher and critic; the actor's part goes through the robot's own code."""
 
 from __future__ import annotations
 

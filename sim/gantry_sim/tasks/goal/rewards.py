@@ -154,7 +154,7 @@ def link_acceleration(env: GantryEnv) -> Tensor:
 
 
 def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tuple[float, ...]) -> Tensor:
-    """How far joints are in the outer 5 % of their ranges, rad.
+    """Distance of joints into the outer 5 % of their ranges, rad.
 
     The paper scales the limits themselves by 0.95, which for a range that does not straddle zero loosens one of them;
     here the range shrinks about its middle.
@@ -166,13 +166,13 @@ def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tup
 
 
 def joint_vel_limit(env: GantryEnv, limit_rad_s: tuple[float, ...]) -> Tensor:
-    """How much joints are faster than 90 % of what they can, rad/s."""
+    """Excess of joint speeds over 90 % of their limits, rad/s."""
     state = GoalState.of(env)
     return (state.joint_vel.abs() - 0.9 * state.joint_vel.new_tensor(limit_rad_s)).clamp(min=0.0).sum(-1)
 
 
 def joint_torque_limit(env: GantryEnv, limit_nm: tuple[float, ...]) -> Tensor:
-    """How much torques exceed 80 % of what joints can, N m."""
+    """Excess of torques over 80 % of the joints' limits, N m."""
     torque = joint_torque(env)
     return (torque.abs() - 0.8 * torque.new_tensor(limit_nm)).clamp(min=0.0).sum(-1)
 

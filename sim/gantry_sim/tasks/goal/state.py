@@ -1,4 +1,4 @@
-"""What the terms of the goal tasks read, computed once per change of the physics state and shared."""
+"""State for the terms of the goal tasks, computed once per change of the physics state and shared."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class GoalState(LocomotionState):
 
     @property
     def ramp(self) -> float:
-        """How far the curriculum's ramps have come, 0 to 1."""
+        """Progress of the curriculum's ramps, 0 to 1."""
         steps = self.cfg.randomize.ramp_steps
         if not self.cfg.curriculum or steps == 0:
             return 1.0
@@ -146,7 +146,7 @@ class GoalState(LocomotionState):
         return relative.clamp(-2.0, 2.0).view(-1, window.rows, window.cols)
 
     def signals(self) -> Signals:
-        """What an observation is made of, without noise; the map has the true window's one channel."""
+        """Signals of an observation, without noise; the map has the true window's one channel."""
         plain = super().signals()
         plain.lin_vel_base_in_base_m_s = self.lin_vel_b
         plain.elevation_map = self.window(self.goal_names.map_sensor)[..., None]
@@ -164,7 +164,7 @@ class GoalState(LocomotionState):
             sensor.drift_m[env_ids] = (torch.rand(len(env_ids), 3, device=self._env.device) * 2.0 - 1.0) * half
 
     def training_state(self) -> dict[str, Any]:
-        """What a resumed training must know beside mjlab's counters."""
+        """State for a resumed training beside mjlab's counters."""
         return {"success_ema": self.success_ema.clone()}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:

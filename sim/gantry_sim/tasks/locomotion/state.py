@@ -1,4 +1,4 @@
-"""What locomotion terms read: computed once per change of the physics state and shared by all of them."""
+"""State for locomotion terms: computed once per change of the physics state and shared by all of them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class LocomotionState:
         return self._env.episode_length_buf * self._env.step_dt
 
     def signals(self) -> Signals:
-        """What the actor's observation is made of, without sensor noise."""
+        """Signals of the actor's observation, without sensor noise."""
         return Signals(
             joint_pos_rad=self.joint_pos,
             joint_vel_rad_s=self.joint_vel,

@@ -158,7 +158,7 @@ class ActorObservation:
 
 
 class CriticObservation:
-    """What the critic sees: the actor's newest frame without noise, and what only a simulator knows."""
+    """Critic's observation: the actor's newest frame without noise, and what only a simulator knows."""
 
     def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
         contract: PolicyContract = cfg.params["contract"]

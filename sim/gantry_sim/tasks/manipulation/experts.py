@@ -28,7 +28,7 @@ ABOVE_M = 0.06
 
 @dataclass(frozen=True)
 class BadnessCfg:
-    """What full badness is."""
+    """Errors at full badness."""
 
     offset_m: float = 0.035
     """Half width of the wrong idea of where the object is, along x and y."""
@@ -42,7 +42,7 @@ class BadnessCfg:
 
 @dataclass
 class Move:
-    """What an expert wants of N arms now."""
+    """Motion that an expert wants of N arms now."""
 
     waypoint: Tensor
     """(N, 3), where the end effector should be, m."""
@@ -245,7 +245,7 @@ class InsertExpert(Expert):
     OVER_M = 0.012
     """Height of the peg's tip over the hole while it is brought there."""
     PLAY_M = 0.001
-    """How far aside of the hole the tip may be on its way down."""
+    """Distance of the tip aside of the hole that is allowed on its way down."""
     PATIENCE = 0.25
     """Share of the error that is corrected in a step."""
 

@@ -40,7 +40,7 @@ TIP_GAP_M = -0.0002
 
 @dataclass(frozen=True)
 class Start:
-    """Where k episodes begin; places in the arm's base frame, m."""
+    """Starts of k episodes; places in the arm's base frame, m."""
 
     object_pos_m: Tensor
     """(k, 3)."""
@@ -67,7 +67,7 @@ class Rule:
         self.half_m = self.bench.half_m
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Where episodes begin, with the end effector at (k, 3)."""
+        """Starts of episodes, with the end effector at (k, 3)."""
         raise NotImplementedError
 
     def success(self, state: ArmState) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the terms of a manipulation task read: computed once per change of the physics state and shared."""
+"""State for the terms of a manipulation task: computed once per change of the physics state and shared."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ArmState:
         return self._gripper
 
     def signals(self, last_action: Tensor) -> Signals:
-        """What the policy's observation is made of."""
+        """Signals of the policy's observation."""
         targets = self.decoder.targets
         still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         seen = self.object_pose
