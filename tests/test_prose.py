@@ -50,18 +50,26 @@ PRONOUN = re.compile(r"\b(who|whoever|whom|nobody|somebody|anybody)\b", re.IGNOR
 ARRAY = re.compile(r"(?<!Multi)(?<!Diagnostic)(ndarray|Array)\b|Tensor(Dict)?\b")
 SPATIAL = re.compile(r"(^|_)(pos|position|vel|velocity|quat|force|pose|points?|gravity|goal|xy|xyz|yaw|heading)s?(_|$)")
 
-_DIMENSION = r"(?:\.{3}|\d+|[A-Z]|[a-zA-Z]\d?|[a-z_]+(?:\s?[-+*·]\s?\d+)?|\d+\s?[-+*·]?\s?[a-z_]+)"
-SHAPE = re.compile(rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalar\b|\bshapes?\b")
+# Words that name a dimension; single letters, with or without a digit, and numbers do so as well.
+_WORDS = (
+    "rows cols columns width height size sizes channels feet beams frames joints joint cells pixels goals count contacts "
+    "inputs outputs window latent depth episodes steps samples heads tokens environments envs obs obs_size asked corners "
+    "num_joints num_envs num_feet observation_size action_size token_width frame_size latent_size proprio_width attention"
+).split()
+_SYMBOL = rf"(?:\.{{3}}|\d+|[a-zA-Z]\d?|len\(\w+\)|{'|'.join(_WORDS)})"
+_DIMENSION = rf"\*?\\?\*?{_SYMBOL}(?:\s?[-+*]?\s?{_SYMBOL})*"
+SHAPE = re.compile(rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalars?\b|\bany shape\b")
 _UNIT = (
-    r"(?:m|s|rad|kg|N|Nm|Hz|px|deg|°|%|ms|m/s|rad/s|m/s²|m/s\^2|rad/s²|1/m|1/s|N m|N m/rad|N m s/rad"
-    r"|cells?|pixels?|steps?|-|1)"
+    r"(?:m|cm|s|ms|rad|kg|N|N m|Hz|px|deg|°|%|m/s|rad/s|m/s\^2|rad/s\^2|m\^2|1/m|1/s|m/rad|N m/rad|N m s/rad|nats|-|1)"
 )
 UNIT = re.compile(
-    rf"\[{_UNIT}(?:, {_UNIT})*\]"
-    r"|\w_(?:m|s|rad|kg|n|nm|hz|px|ms|m_s|rad_s|m_s2|deg)\b"
-    r"|\d ?(?:m|s|rad|kg|N|Hz|m/s|rad/s|ms)\b"
-    r"|\b(?:metres?|seconds?|radians?|degrees?|newtons?|pixels?|cells?|nanoseconds?|m/s|rad/s|SI units)\b"
-    r"|\b(?:normalised|unitless)\b"
+    # In brackets, behind a comma or "in", as the suffix of a name, behind a number,
+    rf"\[{_UNIT}(?:, {_UNIT})*\]|(?:, |,? (?:in|and|or) |\(){_UNIT}(?=[\s,.;:)]|$)"
+    r"|\w_(?:m|s|rad|kg|n|nm|hz|px|ms|m_s|rad_s|m_s2|deg)\b|\d ?(?:m|s|rad|kg|N|Hz|m/s|rad/s|ms)\b"
+    r"|\b(?:metres?|seconds?|radians?|degrees?|newtons?|nanoseconds?|unit (?:vector|quaternion)s?|quaternions?)\b"
+    # or a statement that the numbers have none.
+    r"|\b(?:bool|int64|uint8|bytes|masks?|indices|shares?|probabilit(?:y|ies)|0 to 1|0 to 255|normalised|unitless)\b"
+    r"|\[(?:-1|0), 1\]|\bof any unit\b"
 )
 FRAME = re.compile(r"\bframes?\b|\bworld\b|\baxes\b|\bcoordinates\b", re.IGNORECASE)
 
@@ -252,7 +260,9 @@ def test_pronouns_of_a_snippet():
         ("Vectors (n, 3) in the base frame [m/s].", {"shape": True, "unit": True, "frame": True}),
         ("Velocities (n,), one speed_m_s per row.", {"shape": True, "unit": True, "frame": False}),
         ("Velocities (see there) in metres per second.", {"shape": False, "unit": True, "frame": False}),
-        ("Velocities (left, right) [left].", {"shape": True, "unit": False, "frame": False}),
+        ("Velocities (left, right) [left].", {"shape": False, "unit": False, "frame": False}),
+        ("Velocities (N, 3 f), rad/s, along the world's axes.", {"shape": True, "unit": True, "frame": True}),
+        ("Poses (rows, cols - 1) of N robots in m.", {"shape": True, "unit": True, "frame": False}),
     ],
 )
 def test_aspects_of_a_snippet(text, expected):

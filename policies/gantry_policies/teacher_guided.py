@@ -1,7 +1,7 @@
 """PPO that also imitates a teacher: AME-2's student, and the distillation of larger models, are one learner.
 
 L = L_PPO + w_action * L_action + w_embedding * L_embedding (arXiv 2601.08485, Sec. IV), on the student's own rollouts.
-A driver by rules may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
+A scripted driver may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
 advises, held to the student by a divergence; here it is anything that answers actions, held by ``guide.action_loss``.
 Whose actions are taken in the meantime is mixed as in DAgger (Ross et al., arXiv 1011.0686).
 """

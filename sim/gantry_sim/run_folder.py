@@ -115,7 +115,9 @@ def _check_teacher(cfg: RunCfg) -> None:
     if cfg.task.needs_teacher and cfg.teacher is None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:
-        raise RunError(f"Task '{cfg.task.name}' shows a teacher nothing, configured like this; leave out --teacher.")
+        raise RunError(
+            f"Task '{cfg.task.name}' defines no teacher observations, configured like this; leave out --teacher."
+        )
 
 
 def create_run(cfg: RunCfg, folder: Path | None) -> Path:

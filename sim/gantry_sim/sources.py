@@ -74,7 +74,7 @@ def open_script(task_name: str, script: str) -> Source:
     task = find_task(task_name)
     found = task.script(script)
     if not found.scored:
-        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares drivers by rules.")
+        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
     return Source(replace(task, make_env=found.make_env), env_cfg, _Told(), trained_seed=-1)
 

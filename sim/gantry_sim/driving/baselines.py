@@ -16,7 +16,7 @@ from gantry_sim.driving.traffic import CarView
 
 @dataclass(frozen=True)
 class RuleCfg:
-    """A driver by rules."""
+    """Settings of the scripted driver."""
 
     lookahead_s: float = 0.6
     """Pure pursuit aims as far ahead as is driven in this time,"""

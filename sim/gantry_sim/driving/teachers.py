@@ -39,14 +39,14 @@ def rule_actions(env: DriveEnv) -> Tensor:
     if isinstance(scene, LotScene):
         return park_actions(env)
     if not isinstance(scene, RoadScene):
-        raise GantryError(f"The driver by rules knows roads and lots, not a {type(scene).__name__}.")
+        raise GantryError(f"The scripted driver knows roads and lots, not a {type(scene).__name__}.")
     seen = window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
     others = None if scene.traffic is None else scene.traffic.car
     return rule_based(env.cars.pose, env.cars.speed_m_s, seen, others, scene.spec)
 
 
 class RuleGuidedEnv(DriveEnv):
-    """The same, with the actions of the driver by rules as one more observation group, which no policy is fed."""
+    """The same, with the actions of the scripted driver as one more observation group, which no policy is fed."""
 
     def _look(self) -> None:
         super()._look()

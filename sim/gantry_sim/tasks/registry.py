@@ -139,7 +139,7 @@ class Task:
         """
         if not self.scripts:
             raise GantryError(
-                f"No driver by {name} teaches {self.name}; leave out --teacher, or name the run folder of a policy."
+                f"Task '{self.name}' has no scripted policy; leave out --teacher, or name the run folder of a policy."
             )
         if name not in self.scripts:
             raise UnknownNameError(f"script that teaches {self.name}", name, self.scripts)

@@ -261,7 +261,7 @@ def test_a_table_knows_runs_that_its_teacher_guided(tmp_path):
 
 def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path):
     said = []
-    with pytest.raises(GantryError, match="No driver by rules teaches drive-race"):
+    with pytest.raises(GantryError, match="Task 'drive-race' has no scripted policy"):
         run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="rules"), tmp_path / "t", said.append)
     assert said == []
 

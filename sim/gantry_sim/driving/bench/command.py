@@ -192,7 +192,7 @@ _PARTS: dict[str, tuple[str, Any, Any, str, str]] = {
         "trained policies against drivers that learned nothing",
         _table_arguments,
         _table,
-        "Train what the folder does not hold yet, and score all seeds, a driver by rules, one at constant speed and "
+        "Train what the folder does not hold yet, and score all seeds, a scripted driver, one at constant speed and "
         "one at random on the same held-out maps. Finished runs in the folder are taken whatever their names are. "
         "How long a training is counts in steps alone: its schedule is laid out in them. The same command goes on "
         "after an interruption.",
