@@ -52,12 +52,12 @@ SPATIAL = re.compile(r"(^|_)(pos|position|vel|velocity|quat|force|pose|points?|g
 
 # Words that name a dimension; single letters, with or without a digit, and numbers do so as well.
 _WORDS = (
-    "rows cols columns width height size sizes channels feet beams frames joints joint cells pixels goals count contacts "
-    "inputs outputs window latent depth episodes steps samples heads tokens environments envs obs obs_size asked corners "
-    "num_joints num_envs num_feet observation_size action_size token_width frame_size latent_size proprio_width attention"
-).split()
-_SYMBOL = rf"(?:\.{{3}}|\d+|[a-zA-Z]\d?|len\(\w+\)|{'|'.join(_WORDS)})"
-_DIMENSION = rf"\*?\\?\*?{_SYMBOL}(?:\s?[-+*]?\s?{_SYMBOL})*"
+    "rows|cols|columns|width|height|sizes?|channels|feet|beams|frames|joints?|cells|pixels|goals|count|contacts|inputs"
+    "|outputs|window|latent|depth|episodes|steps|samples|heads|tokens|environments|envs|obs|corners|attention|num_joints"
+    "|num_envs|num_feet|obs_size|observation_size|action_size|token_width|frame_size|latent_size|proprio_width|points"
+)
+_SYMBOL = rf"(?:\.{{3}}|\d*[a-zA-Z]\d?|\d+|len\(\w+\)|{_WORDS})"
+_DIMENSION = rf"\*?\\?\*?{_SYMBOL}(?:(?:\s?[-+*]\s?|\s){_SYMBOL})*"
 SHAPE = re.compile(rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalars?\b|\bany shape\b")
 _UNIT = (
     r"(?:m|cm|s|ms|rad|kg|N|N m|Hz|px|deg|°|%|m/s|rad/s|m/s\^2|rad/s\^2|m\^2|1/m|1/s|m/rad|N m/rad|N m s/rad|nats|-|1)"
