@@ -137,7 +137,7 @@ class DepthCamera:
         return (depth_m >= max(self.min_range_m, 1e-6)) & (depth_m <= self.max_range_m)  # NaN compares false
 
     def points_in_base_yaw(self, depth_m: Array, quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
-        """Turn depth images into points.
+        """Turn depth images into points in the ``base_yaw`` frame.
 
         Args:
             depth_m: Shape (N, height, width), along the optical axis; zero, NaN and Inf mean no measurement.

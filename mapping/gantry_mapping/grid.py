@@ -90,7 +90,7 @@ class GridSpec:
         return self.split_index_of(xy[..., 0], xy[..., 1])
 
     def split_index_of(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """:meth:`index_of` for coordinates that lie in two arrays of one shape."""
+        """:meth:`index_of` for coordinates, m, that lie in two arrays of one shape."""
         xp = namespace(x)
         scale = 1.0 / self.resolution_m
         row = xp.floor((x - self.corner_x_m) * scale)

@@ -172,7 +172,7 @@ class OnnxMapper:
 
 
 def require_finite(mean: Array, log_variance: Array) -> None:
-    """Refuse an answer of a mapper that holds a number that is not finite.
+    """Refuse an answer of a mapper that holds a number that is not finite; heights, m, and log variances of any shape.
 
     Raises:
         NotFiniteError: With how many there are.

@@ -108,7 +108,7 @@ class MappingPipeline:
         Args:
             depth_m: Shape (N, height, width), or one such array per camera, along the optical axis, m; what is no
                 measurement is zero, NaN or Inf.
-            pos_base_in_world: Shape (N, 3), m, when the images were taken.
+            pos_base_in_world: Shape (N, 3), m, when the images were taken, in the world frame.
             quat_base_to_world_wxyz: Shape (N, 4), when the images were taken.
             fresh: Shape (N,), bool: which environments have new images; None for all.
 
@@ -146,8 +146,8 @@ class MappingPipeline:
         self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat), past)
 
     def local_heights(self, depth_m: Array | Sequence[Array], quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
-        """The mapper's input: heights (M, rows, cols) relative to the base, m, and a mask of the cells that hold a
-        point.
+        """The mapper's input: heights (M, rows, cols) relative to the base, m, in the ``base_yaw`` frame, and a
+        mask of the cells that hold a point.
         """
         images = list(depth_m) if isinstance(depth_m, (list, tuple)) else [depth_m]
         return self._rasterize(*self._points(images, quat_base_to_world_wxyz))

@@ -68,7 +68,10 @@ def export_mapper(
 
 
 def compare(net: torch.nn.Module, model: str | Path | bytes, frames_z_m: torch.Tensor) -> float:
-    """Largest absolute difference of means and log variances between a file and its network, in batches and singly."""
+    """Largest absolute difference of means and log variances between a file and its network, in batches and singly.
+
+    ``frames_z_m`` has the shape (N, 1, rows, cols), heights in m.
+    """
     mapper = OnnxMapper(model)
     with torch.inference_mode():
         expected = [part.numpy() for part in net(frames_z_m)]
