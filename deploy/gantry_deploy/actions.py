@@ -71,7 +71,7 @@ class ActionDecoder:
                 self._swing = asarray([balance.swing_tilt]), asarray([balance.swing_rate_s])
 
     def clip(self, action: Array) -> Array:
-        """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
+        """The action (N, a), dimensionless, within the contract's bounds; this is what ``last_action`` observes."""
         # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
         return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
 

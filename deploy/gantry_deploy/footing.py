@@ -79,7 +79,9 @@ def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m:
 
 
 def neighbourhood(cells: Array, axis: int) -> Array:
-    """Means of each cell and its two neighbours along an axis; the outermost cells go on beyond the border."""
+    """Means, of the shape of ``cells`` and in any unit, of each cell and its two neighbours along an axis; the
+    outermost cells go on beyond the border.
+    """
     xp, count = namespace(cells), cells.shape[axis]
     index = xp.arange(count, dtype=xp.int64, device=device(cells))
     before, after = limited(index - 1, 0, count - 1), limited(index + 1, 0, count - 1)

@@ -81,14 +81,16 @@ def foot_phase(gait: GaitSpec, time_s: Array, foot_offset: Array) -> Array:
 
 
 def swing_arc(gait: GaitSpec, phase: Array) -> Array:
-    """Shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 during swing."""
+    """Height of the swing, 0 to 1, of the shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 in swing."""
     xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     return xp.sin(math.pi * limited(progress, 0.0, 1.0))
 
 
 def stride(gait: GaitSpec, phase: Array) -> Array:
-    """Shape of ``phase``, in [-1, 1]: falls evenly from 1 to -1 in stance and swings back along a cosine."""
+    """Place of the foot in [-1, 1], of the shape of ``phase``: falls evenly from 1 to -1 in stance and swings back
+    along a cosine.
+    """
     xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     back = -xp.cos(math.pi * limited(progress, 0.0, 1.0))

@@ -213,7 +213,9 @@ def action_labels(contract: PolicyContract) -> list[str]:
 
 
 def recorded_state(golden: Arrays, row: int) -> RobotState:
-    """A recorded row as a robot would have reported it."""
+    """State of a recorded row as a robot would have reported it: joints (n,), rad and rad/s, vectors in the base
+    frame.
+    """
 
     def numbers(name: str) -> NDArray[np.float64]:
         return golden[name][row].astype(np.float64)
@@ -235,8 +237,8 @@ def recorded_state(golden: Arrays, row: int) -> RobotState:
 
 
 def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Signals:
-    """Signals from which the policy's observation of a recorded row was made; the last targets are those of the row
-    before.
+    """Signals from which the policy's observation of a recorded row was made, arrays of one row; the last targets, (1,
+    n) rad, are those of the row before.
     """
     window = golden[MAP_ARRAY][row] if MAP_ARRAY in golden else None
     command, last_action = (golden[name][row : row + 1].astype(np.float32) for name in ("command", "last_action"))
@@ -269,7 +271,9 @@ def last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:
 
 
 def recorded_images(golden: Arrays, row: int) -> Images | None:
-    """The pictures that the policy saw in a recorded row; None without cameras."""
+    """The pictures, uint8 (3, height, width), that the policy saw in a recorded row, by camera; None without
+    cameras.
+    """
     images = {
         name.removeprefix(IMAGE_PREFIX): values[row] for name, values in golden.items() if name.startswith(IMAGE_PREFIX)
     }

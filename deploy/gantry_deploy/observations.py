@@ -268,8 +268,8 @@ class ObservationBuilder:
 
     @property
     def past(self) -> tuple[Array, Array] | None:
-        """Memory for the next observation: frames (N, depth, sizes) and a mask of the rows without any, (N,); None if
-        no term has a history or nothing was seen.
+        """Memory for the next observation: frames (N, depth, sizes), dimensionless, and a mask of the rows without any,
+        (N,); None if no term has a history or nothing was seen.
         """
         return None if self._frames is None or self._fresh is None else (self._frames, self._fresh)
 
@@ -278,10 +278,10 @@ class ObservationBuilder:
         self._frames, self._fresh = (None, None) if kept is None else kept
 
     def __call__(self, signals: Signals) -> Array:
-        """Build the observation.
+        """Build the observation, scaled and so dimensionless.
 
         Returns:
-            Shape (N, contract.observation_size).
+            Shape (N, observation_size), the contract's.
 
         Raises:
             ContractError: If a term has another size than the contract says.
@@ -290,7 +290,9 @@ class ObservationBuilder:
         return frame if self._depth == 1 else self._stack(frame)
 
     def frame(self, signals: Signals) -> Array:
-        """The newest frame alone, clipped and scaled, shape (N, sum of sizes)."""
+        """The newest frame alone, clipped and scaled, so dimensionless: shape (N, size), the sum of the terms'
+        sizes.
+        """
         parts = [function(signals, self._constants) for function in self._functions]
         for term, part in zip(self.contract.observations, parts, strict=True):
             if part.shape[-1] != term.size:

@@ -254,7 +254,7 @@ class WindowCutter:
         """What the last window was."""
 
     def cut(self, pipeline: MappingPipeline | None, state: RobotState, age_s: float) -> FloatArray:
-        """The window (rows, cols, channels) of a map whose newest frame is ``age_s`` old."""
+        """The window (rows, cols, channels) in the ``base_yaw`` frame of a map whose newest frame is ``age_s`` old."""
         pose = state.pose_in_world
         reason = "no map" if pipeline is None else "" if age_s <= self.limits.stale_s else "the map is too old"
         self.look = MapLook(age_s, reason or ("no pose" if pose is None else ""))

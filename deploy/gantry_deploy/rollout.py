@@ -41,17 +41,17 @@ class GroundTruth(Protocol):
 
     @property
     def true_lin_vel_base_in_base_m_s(self) -> FloatArray:
-        """Shape (3,)."""
+        """Shape (3,), velocity of the base frame's origin over the world, along the base's axes [m/s]."""
         ...
 
     @property
     def true_ang_vel_base_in_base_rad_s(self) -> FloatArray:
-        """Shape (3,)."""
+        """Shape (3,), angular velocity of the base over the world, along the base's axes [rad/s]."""
         ...
 
     @property
     def quat_base_to_world_wxyz(self) -> FloatArray:
-        """Shape (4,)."""
+        """Shape (4,), unit quaternion from the base to the world frame."""
         ...
 
     @property
@@ -266,7 +266,9 @@ class EpisodeWatch:
         raise NotImplementedError
 
     def score(self, command: FloatArray) -> bool:
-        """Take note of where a step led that asked for ``command`` (c,); returns whether the robot has fallen."""
+        """Score a step that asked for ``command`` (c,), in the contract's units; True, a bool, if the robot has
+        fallen.
+        """
         raise NotImplementedError
 
     def _run(self) -> None:

@@ -84,7 +84,7 @@ class TermInfo:
 
 
 def given(value: Array | None, term: str, what: str) -> Array:
-    """A signal that a term cannot do without.
+    """A signal that a term cannot do without, of any shape and unit, unchanged.
 
     Raises:
         ContractError: If it is None, naming the term and what it needs.

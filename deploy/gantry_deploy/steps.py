@@ -145,8 +145,8 @@ class Stepper:
         joint_vel: Array,
         elevation_map: Array,
     ) -> Body:
-        """The body by clock (N,), shaped command (N, 4), attitude (N, 4), gyroscope (N, 3), joints (N, 3 f) each, and
-        the map (N, rows, cols, channels).
+        """The body by clock (N,) [s], shaped command (N, 4), attitude (N, 4), turning rate in the base frame (N, 3),
+        joints (N, 3 f) [rad, rad/s] and map (N, rows, cols, channels).
 
         Raises:
             ContractError: If one of them is None, naming it.
@@ -223,7 +223,7 @@ class Stepper:
         return ground + drift[..., None], void, over - drift < NEAR_M
 
     def plan(self, steps: Array, body: Body) -> Plan:
-        """Command for the body and its feet."""
+        """Command for N bodies and their feet, in the level frame [m]; ``steps`` (N, 12) as in :meth:`__call__`."""
         xp, drive = self._xp, body.drive
         # A robot that rests and only tries not to move leans further and further off its feet with every push.
         upright = self._support.upright_1_s * xp.mean(body.feet[..., :2], axis=1)

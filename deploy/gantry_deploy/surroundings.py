@@ -60,7 +60,7 @@ class Surroundings:
     """Shape (B, 3), x and y of the outer corner of the map's first cell in the world, and the edge of a cell, m."""
 
     def given(self) -> dict[str, Array]:
-        """The arrays that there are, by their names."""
+        """The arrays that there are, by their names; shapes, units and frames are those of the fields."""
         pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
         return {name: values for name, values in pairs if values is not None}
 
