@@ -58,7 +58,9 @@ _WORDS = (
 )
 _SYMBOL = rf"(?:\.{{3}}|\d*[a-zA-Z]\d?|\d+|len\(\w+\)|{_WORDS})"
 _DIMENSION = rf"\*?\\?\*?{_SYMBOL}(?:(?:\s?[-+*]\s?|\s){_SYMBOL})*"
-SHAPE = re.compile(rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalars?\b|\bany shape\b")
+SHAPE = re.compile(
+    rf"\(\s*(?:{_DIMENSION}\s*,\s*)+(?:{_DIMENSION})?\s*\)|\bscalars?\b|\b(?:any|one) shape\b|\bshape of ``"
+)
 _UNIT = (
     r"(?:m|cm|s|ms|rad|kg|N|N m|Hz|px|deg|°|%|m/s|rad/s|m/s\^2|rad/s\^2|m\^2|1/m|1/s|m/rad|N m/rad|N m s/rad|nats|-|1)"
 )
@@ -68,8 +70,9 @@ UNIT = re.compile(
     r"|\w_(?:m|s|rad|kg|n|nm|hz|px|ms|m_s|rad_s|m_s2|deg)\b|\d ?(?:m|s|rad|kg|N|Hz|m/s|rad/s|ms)\b"
     r"|\b(?:metres?|seconds?|radians?|degrees?|newtons?|nanoseconds?|unit (?:vector|quaternion)s?|quaternions?)\b"
     # or a statement that the numbers have none.
-    r"|\b(?:bool|int64|uint8|bytes|masks?|indices|shares?|probabilit(?:y|ies)|0 to 1|0 to 255|normalised|unitless)\b"
-    r"|\[(?:-1|0), 1\]|\bof any unit\b"
+    r"|\b(?:bool|int64|uint8|bytes|masks?|indices|shares?|0 to 1|0 to 255|normalised|unitless|dimensionless|scaled)\b"
+    r"|\b(?:(?:log-)?probabilit(?:y|ies)|log-densit(?:y|ies))\b"
+    r"|\[(?:-1|0), 1\]|\bany (?:shape and )?unit\b|\bunits\b"
 )
 FRAME = re.compile(r"\bframes?\b|\bworld\b|\baxes\b|\bcoordinates\b", re.IGNORECASE)
 
@@ -153,7 +156,11 @@ def array_docs(source):
         if not names and not returned:
             continue
         text = ast.get_docstring(function) or ""
-        spatial = any(SPATIAL.search(word) for word in [*names, *([function.name] if returned else [])])
+        if text.startswith("See :"):
+            continue  # It says so where it refers to.
+        spatial = any(
+            SPATIAL.search(word) and "joint" not in word for word in [*names, *([function.name] if returned else [])]
+        )
         found = {"shape": bool(SHAPE.search(text)), "unit": bool(UNIT.search(text))}
         if spatial:
             found["frame"] = bool(FRAME.search(text))
