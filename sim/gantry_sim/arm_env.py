@@ -72,7 +72,7 @@ class ArmStepEnv:
         """Steps of the running episodes."""
 
     def reset(self) -> Observation:
-        """Begin new episodes everywhere; returns their first observations."""
+        """Begin new episodes everywhere; returns their first observations, (N, ...) by key, scaled."""
         with torch_threads(1):
             observed, _ = self.env.reset()
             self._obs = self._observation(observed)

@@ -245,7 +245,7 @@ def _tyre_forces(
 def tyre_force(
     slip: Tensor, angle: Tensor, load: Tensor, friction: Tensor, tyre: PacejkaTyre = ADAMS_TYRE
 ) -> tuple[Tensor, Tensor]:
-    """Force of one tyre with combined slip.
+    """Force of one tyre with combined slip, along the tyre's own axes; any shape.
 
     Args:
         slip: Lengthwise slip, 1 for a locked wheel, 0 for one that rolls.

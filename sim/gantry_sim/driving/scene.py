@@ -61,12 +61,12 @@ class Scene(Protocol):
             env_ids: ``(m,)``, int64.
 
         Returns:
-            Poses ``(m, 3)`` of ``base_link`` in the world and speeds ``(m,)``.
+            Poses ``(m, 3)`` of ``base_link`` in the world and speeds ``(m,)``, in m, rad and m/s.
         """
         ...
 
     def started(self, env_ids: Tensor) -> None:
-        """Cars have been put there: arrange what is around them."""
+        """Arrange the surroundings of cars, indices ``(m,)``, that have been put there."""
         ...
 
     def moved(self, time_s: Tensor) -> Outcome:
