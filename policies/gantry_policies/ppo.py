@@ -110,7 +110,7 @@ class FewSamplePPO(PPO):
         return RandomMirror(maps, action, self.device, mirror_shapes)
 
     def act(self, obs: TensorDict) -> Tensor:
-        """Sample actions; the transition keeps observations as rollouts do."""
+        """Sample actions (N, n), dimensionless, for observation groups (N, ...); the transition keeps them packed."""
         actions = super().act(obs)
         if self._packing is not None:
             self.transition.observations = self._packing.pack(obs)
@@ -291,7 +291,9 @@ def _weighted_sum(
 
 
 def update_distribution(actor: Any, observations: Any) -> tuple[Tensor, ...]:
-    """Run the actor up to its distribution; its embedding, if it has one."""
+    """Run the actor on groups (N, ...) up to its distribution; parts of its embedding, (N, width) each, scaled as it
+    is.
+    """
     if isinstance(actor, PerceptiveModel):
         encoding = actor.encode(observations)
         actor.distribution.update(actor.mlp(encoding.latent))  # type: ignore[union-attr]

@@ -75,7 +75,7 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._driven.zero_()  # nothing is drawn, so that a guide without it is as it was
 
     def act(self, obs: TensorDict) -> Tensor:
-        """Sample actions, and take the teacher's where it drives."""
+        """Sample actions (N, n), dimensionless, and take the teacher's where it drives."""
         actions = super().act(obs)
         rows = self._driven.nonzero().flatten()
         if not len(rows):

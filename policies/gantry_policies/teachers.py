@@ -51,7 +51,7 @@ class ToldTeacher:
         self.group = group
 
     def __call__(self, observations: TensorDict) -> Guidance:
-        """The actions, as they are.
+        """The group as it is: actions (N, n), dimensionless.
 
         Raises:
             UnknownNameError: If the environment does not give the group.
@@ -124,7 +124,7 @@ class PolicyTeacher:
 
     @torch.no_grad()
     def __call__(self, observations: TensorDict) -> Guidance:
-        """Mean actions and embedding.
+        """Mean actions (N, n), dimensionless, and parts of the embedding, (N, width) each.
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
@@ -143,7 +143,7 @@ class PolicyTeacher:
         return Guidance(output, embedding)
 
     def seen(self, observations: TensorDict) -> Tensor:
-        """Input of the teacher's network, (N, its size).
+        """Input of the teacher's network, (N, size), scaled as the observation is.
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
