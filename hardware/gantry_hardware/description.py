@@ -127,7 +127,7 @@ def car_urdf(name: str, car: CarSpec, steering_joint: str) -> str:
 
 
 def quat_product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Products (k, 4) of quaternions, w first: the right rotation, then the left one."""
+    """Products (k, 4) of unit quaternions, w first: the right rotation, then the left one, as between frames."""
     w, v = left[:, :1], left[:, 1:]
     other, u = right[:, :1], right[:, 1:]
     real = w * other - np.sum(v * u, axis=1, keepdims=True)

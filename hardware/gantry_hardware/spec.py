@@ -140,17 +140,17 @@ class RobotSpec:
 
     @property
     def hold_stiffness_nm_rad(self) -> FloatArray:
-        """Shape (num_joints,), proportional gains for holding a pose without a policy."""
+        """Shape (num_joints,), proportional gains [N m/rad] for holding a pose without a policy."""
         return np.array([gains[0] for gains in self.hold_gains]) if self.hold_gains else self.array("stiffness_nm_rad")
 
     @property
     def hold_damping_nm_s_rad(self) -> FloatArray:
-        """Shape (num_joints,), derivative gains for holding a pose without a policy."""
+        """Shape (num_joints,), derivative gains [N m s/rad] for holding a pose without a policy."""
         return np.array([gains[1] for gains in self.hold_gains]) if self.hold_gains else self.array("damping_nm_s_rad")
 
     @property
     def damp_damping_nm_s_rad(self) -> FloatArray:
-        """Shape (num_joints,), derivative gains for letting the robot down without a policy."""
+        """Shape (num_joints,), derivative gains [N m s/rad] for letting the robot down without a policy."""
         return np.array(self.damp_gains_nm_s_rad) if self.damp_gains_nm_s_rad else self.array("damping_nm_s_rad")
 
     def array(self, field: str) -> FloatArray:

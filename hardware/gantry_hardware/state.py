@@ -46,7 +46,9 @@ class RobotState:
 
     @property
     def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:
-        """Position (3,) and orientation (4,) in one frame, for places in the world; None without finite odometry."""
+        """Position (3,), m, and unit quaternion (4,) in one frame, for places in the world; None without finite
+        odometry.
+        """
         pos = self.pos_base_in_world_m
         quat = self.quat_base_to_odom_wxyz
         quat = self.quat_base_to_world_wxyz if quat is None else quat
