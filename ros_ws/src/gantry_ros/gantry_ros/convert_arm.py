@@ -128,7 +128,7 @@ def path_of_positions(message: Float64MultiArray, joints: Sequence[int], spec: R
 
 
 def pose_message(pose_in_base: FloatArray, stamp: Time, frame_id: str) -> PoseStamped:
-    """A pose (7,), place in m and unit quaternion, w first."""
+    """A pose (7,) in the frame ``frame_id``, place in m and unit quaternion, w first."""
     message = PoseStamped(header=Header(stamp=stamp, frame_id=frame_id))
     place, turn = message.pose.position, message.pose.orientation
     place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z = pose_in_base.tolist()

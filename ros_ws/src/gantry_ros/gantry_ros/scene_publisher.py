@@ -28,7 +28,7 @@ class WorkingRobot(Protocol):
 
     @property
     def goal_in_base_m(self) -> NDArray[np.float64] | None:
-        """Shape (3,), where the object belongs; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
         ...
 
     @property
