@@ -245,7 +245,7 @@ class BenchRobot(MujocoRobot):
 
     @property
     def goal_in_base_m(self) -> FloatArray | None:
-        """Shape (3,), where the object belongs; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
         return self._bench.goal_in_base_m
 
     @property

@@ -95,7 +95,9 @@ class Scene(Protocol):
 
 
 def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
-    """Boxes of cars at poses ``(N, 3)`` of ``base_link``: ``(N, 5)``, middle, yaw, length and width."""
+    """Boxes of cars at poses ``(N, 3)`` of ``base_link``: ``(N, 5)``, middle and yaw in the same frame, length and
+    width.
+    """
     ahead = spec.center_x_in_base_m * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
     size = torch.tensor([spec.length_m, spec.width_m], device=pose.device, dtype=pose.dtype)
     return torch.cat((pose[:, :2] + ahead, pose[:, 2:], size.expand(len(pose), 2)), dim=1)

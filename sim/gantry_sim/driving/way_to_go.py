@@ -209,7 +209,7 @@ class WayToGo:
 
 
 def driven(pose: Tensor, curvature: Tensor, length_m: Tensor) -> Tensor:
-    """Poses ``(..., 3)`` at the ends of arcs.
+    """Poses ``(..., 3)`` at the ends of arcs, in the frame of the poses at their beginnings.
 
     Args:
         pose: ``(..., 3)`` of ``base_link``.

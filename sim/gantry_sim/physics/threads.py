@@ -147,15 +147,19 @@ class ThreadBatch:
     # Physics.
 
     def step(self, ids: NDArray[Any] | None = None, nstep: int = 1) -> None:
-        """``nstep`` calls of ``mj_step``; derived fields are one substep behind the state afterwards."""
+        """``nstep`` calls of ``mj_step`` in simulations, indices (k,), or all; derived fields are one substep behind
+        the state afterwards.
+        """
         self._call(ids, lambda model, data: mujoco.mj_step(model, data, nstep))
 
     def forward(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_forward``: derived fields become current."""
+        """``mj_forward`` in simulations, indices (k,), or all: derived fields become current."""
         self._call(ids, mujoco.mj_forward)
 
     def reset(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_resetData``, then writes to inputs since the last call, then ``mj_forward``."""
+        """``mj_resetData`` in simulations, indices (k,), or all, then writes to inputs since the last call, then
+        ``mj_forward``.
+        """
         rows = _row_numbers(ids, self.num_sims)
         index = slice(None) if ids is None else rows
         worker = self._workers[0]
@@ -179,7 +183,7 @@ class ThreadBatch:
             mujoco.mj_getState(worker.model, worker.data, self._state[row], _SIGNATURE)
 
     def set_const(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_setConst`` per simulation; every model field that it changes is expanded."""
+        """``mj_setConst`` per simulation, indices (k,), or in all; every model field that it changes is expanded."""
         rows = _row_numbers(ids, self.num_sims)
         for live in self._expanded.values():
             live.take_writes(rows)

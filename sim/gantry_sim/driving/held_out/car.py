@@ -41,7 +41,7 @@ class Motion:
 
     @property
     def quat_base_to_world_wxyz(self) -> np.ndarray:
-        """Shape (4,), yaw, then pitch, then roll."""
+        """Shape (4,), unit quaternion from the base to the world frame: yaw, then pitch, then roll."""
         (cy, sy), (cp, sp), (cr, sr) = (
             (math.cos(0.5 * angle), math.sin(0.5 * angle)) for angle in (self.yaw_rad, self.pitch_rad, self.roll_rad)
         )

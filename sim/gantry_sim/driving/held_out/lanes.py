@@ -134,7 +134,8 @@ def route_along(points_m: FloatArray, width_m: FloatArray, limit_m_s: float | Fl
 
 
 def curvature(points_m: FloatArray) -> FloatArray:
-    """Signed curvature (P,), 1/m, left positive, of the circles through points :data:`REACH_M` before and after.
+    """Signed curvature (P,), 1/m, left positive in any frame, of the circles through points :data:`REACH_M` before and
+    after.
 
     0 within that distance of the ends.
     """

@@ -55,7 +55,7 @@ class GoalObservation(ActorObservation):
         """The mapping pipeline of a student that has one."""
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget the history and the maps of these environments."""
+        """Forget the history and the maps of these environments, indices (k,)."""
         super().reset(env_ids)
         if self.student_map is not None:
             self.student_map.reset(slice(None) if env_ids is None else env_ids)

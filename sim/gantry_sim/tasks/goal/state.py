@@ -85,7 +85,7 @@ class GoalState(LocomotionState):
             self._drive = drive_command(self.contract.command, self._command) if self.cfg.carrot else self._drive
 
     def set_goals(self, env_ids: Tensor, pos_w: Tensor, yaw: Tensor) -> None:
-        """Give environments (k,) new goals, (k, 3) m and (k,) rad."""
+        """Give environments (k,) new goals in the world frame, (k, 3) in m and (k,) in rad."""
         self.goal_pos_w[env_ids], self.goal_yaw[env_ids] = pos_w, yaw
         self._goal_version = -1
 
@@ -111,7 +111,7 @@ class GoalState(LocomotionState):
 
     @property
     def heading_error(self) -> Tensor:
-        """Absolute heading error, (N,), rad."""
+        """Absolute heading error, (N,), rad, between the goal's and the base's heading in the world frame."""
         return goal_errors(self.command)[1]
 
     @property
@@ -153,7 +153,7 @@ class GoalState(LocomotionState):
         return plain
 
     def reset(self, env_ids: Tensor) -> None:
-        """Forget the motion of these environments."""
+        """Forget the motion of these environments, indices (k,)."""
         self.motion.reset(env_ids)
         names = self._env.scene.sensors
         if self.goal_names.seen_sensor in names and self.cfg.noise is not None:

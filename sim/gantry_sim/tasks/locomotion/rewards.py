@@ -13,14 +13,18 @@ from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
 def track_planar_velocity(env: GantryEnv, width_m_s: float) -> Tensor:
-    """Shape (N,): 1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error."""
+    """Shape (N,): 1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error
+    in the base frame.
+    """
     state = LocomotionState.of(env)
     error2 = (state.lin_vel_b[:, :2] - state.drive[:, :2]).square().sum(-1)
     return torch.exp(-error2 / width_m_s**2)
 
 
 def track_yaw_rate(env: GantryEnv, width_rad_s: float) -> Tensor:
-    """Shape (N,): 1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error."""
+    """Shape (N,): 1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error in the
+    base frame.
+    """
     state = LocomotionState.of(env)
     return torch.exp(-(state.ang_vel_b[:, 2] - state.drive[:, 2]).square() / width_rad_s**2)
 
@@ -95,7 +99,7 @@ class FootSlip:
         return slip
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget positions from before a reset."""
+        """Forget positions from before a reset of environments, indices (k,)."""
         self._started[slice(None) if env_ids is None else env_ids] = 0.0
 
 

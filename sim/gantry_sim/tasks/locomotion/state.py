@@ -162,7 +162,7 @@ class LocomotionState:
 
 
 def rotation_matrix(quat_wxyz: Tensor) -> Tensor:
-    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4)."""
+    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4), between the same two frames."""
     w, x, y, z = quat_wxyz.unbind(-1)
     xx, yy, zz = x * x, y * y, z * z
     xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z
