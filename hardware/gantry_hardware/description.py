@@ -135,7 +135,8 @@ def quat_product(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def rotated(quat_wxyz: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Vectors (k, 3) turned by unit quaternions (k, 4)."""
+    """Vectors (k, 3), of any unit, turned by unit quaternions (k, 4): from the rotated frame to the
+    one around it."""
     w, v = quat_wxyz[:, :1], quat_wxyz[:, 1:]
     twice = 2.0 * np.cross(v, vectors)
     return vectors + w * twice + np.cross(v, twice)
