@@ -1,4 +1,4 @@
-"""What the Array API standard's own functions are slow at."""
+"""Faster versions of functions at which the Array API standard's own are slow."""
 
 from __future__ import annotations
 

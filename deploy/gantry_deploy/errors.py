@@ -30,4 +30,4 @@ class SafetyError(GantryError):
 
 
 class SurroundingsError(GantryError):
-    """What a car's policy must see has not come, is too old, or makes no sense."""
+    """An input that a car's policy must see has not come, is too old, or makes no sense."""

@@ -15,7 +15,7 @@ import zlib
 from gantry_hardware.text import printable
 
 PIECE_BYTES = 2**16
-"""How much of a member is unpacked at a time, so that a limit holds whatever the member claims to hold."""
+"""Bytes of a member that are unpacked at a time, so that a limit holds whatever the member claims to hold."""
 MAX_DIRECTORY_BYTES = 2**20
 """Largest directory of an archive; that of a bundle has some hundred bytes."""
 ZIP_ERRORS = (

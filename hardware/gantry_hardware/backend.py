@@ -50,8 +50,8 @@ class Robot(Protocol):
     def write(self, command: JointCommand) -> JointCommand | None:
         """Send a command and return what was really sent, after the backend's own limits.
 
-        None if nothing was sent: a command without any torque is withheld while somebody else commands the robot, and
-        one without stiffness from a robot that takes positions alone.
+        None if nothing was sent: a command without any torque is withheld while another node or program commands the
+        robot, and one without stiffness from a robot that takes positions alone.
 
         Raises:
             RobotError: If the shapes do not match the spec; nothing has been sent.
@@ -65,12 +65,12 @@ class Robot(Protocol):
 
 @runtime_checkable
 class SharedRobot(Protocol):
-    """What a :class:`Robot` has beside that, if others could command the same robot."""
+    """Capability of a :class:`Robot` that other programs could command at the same time."""
 
     def refuse_other_commanders(self) -> None:
-        """Look who else commands the robot, or speaks for it.
+        """Look for other programs that command the robot, or publish its state.
 
         Raises:
-            RobotError: If somebody does, with the names.
+            RobotError: If there is one, with the names.
         """
         ...

@@ -62,7 +62,7 @@ def require_options(name: str, options: Iterable[str], purpose: str) -> None:
     Args:
         name: The backend.
         options: What it must take.
-        purpose: Who asks, for the message: "gantry check".
+        purpose: The caller, for the message: "gantry check".
 
     Raises:
         UnknownNameError: If there is no such backend.
@@ -113,11 +113,11 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 _PLAIN = (str, int, float, list, dict, type(None))
-"""What a command line or a parameter file can say; objects are for code, which has a type checker."""
+"""Types that a command line or a parameter file can express; objects are for code, which has a type checker."""
 
 
 def _expected(annotation: Any) -> dict[str, Any]:
-    """The plain types of an annotation, in words, and who tells whether a value is one; empty if none is plain."""
+    """The plain types of an annotation, in words, with the predicate of each; empty if none is plain."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     kinds = {
         "float": ("a number", lambda value: _is_number(value, (int, float)) and math.isfinite(value)),

@@ -24,7 +24,7 @@ COMMONROAD = "CommonRoad: Vehicle Models (Althoff and Würsching, 2020), paramet
 
 @dataclass(frozen=True)
 class WheelSpec:
-    """What a model with turning wheels needs beside :class:`CarSpec`; front and rear wheels are alike."""
+    """Parameters that a model with turning wheels needs beside :class:`CarSpec`; front and rear wheels are alike."""
 
     radius_m: float
     """Effective rolling radius."""
@@ -56,7 +56,7 @@ class CarSpec:
     front_axle_to_cog_m: float
     """From the centre of gravity to the front axle, ``a`` in the literature."""
     center_x_in_base_m: float
-    """How far ahead of ``base_link`` the middle of the box lies."""
+    """Distance of the box's middle ahead of ``base_link`` [m]."""
     mass_kg: float
     """Total mass."""
     yaw_inertia_kg_m2: float
@@ -84,7 +84,7 @@ class CarSpec:
     switch_speed_m_s: float
     """Above this speed power limits the drive: acceleration <= accel_limit * switch_speed / speed."""
     source: str
-    """Where the numbers come from."""
+    """Source of the numbers."""
     wheels: WheelSpec | None = None
     """Of cars whose wheels are published; the drift model needs them."""
 
@@ -242,7 +242,7 @@ _CARS = (
         (41.7, 11.2, 7.824),
         (0.64, 0.0),
     ),
-    # The gym took the speed where power limits over from the BMW; nobody measured it on the car.
+    # The gym took the speed where power limits over from the BMW; it was never measured on the car.
     _f1tenth("f1tenth", 0.4189, 9.51, (20.0, 5.0), 7.319, "f1tenth_gym, default parameters"),
     # The servo turns 0.313 rad to the left and 0.263 rad to the right; a policy shall rely on what both sides reach.
     # Within its speeds the ramp of 2.5 m/s^2 is the limit, never power. The odometry's wheelbase in the same file

@@ -1,4 +1,4 @@
-"""What a robot looks like as URDF, and where its links are: for viewers, tf and recordings.
+"""A robot's appearance as URDF, and the poses of its links: for viewers, tf and recordings.
 
 A robot of the registry has a file ``descriptions/NAME.urdf`` beside this module, made from its MuJoCo model by
 ``gantry_sim.robots.urdf``; a car's is made here from its published dimensions. Frames are ROS's: the base is
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 BASE_LINK = "base_link"
 """Root of every description."""
 CAR_HEIGHT_SHARE = 0.35
-"""Height of a car's box per length: nobody publishes it, and it is only looked at."""
+"""Height of a car's box per length: no published value exists, and only viewers use it."""
 _FOLDER = Path(__file__).parent / "descriptions"
 _MOVING = ("revolute", "continuous", "prismatic")
 
@@ -127,7 +127,7 @@ def car_urdf(name: str, car: CarSpec, steering_joint: str) -> str:
 
 
 def quat_product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Products (k, 4) of quaternions, w first: the right rotation, then the left one."""
+    """Products (k, 4) of unit quaternions, w first: the right rotation, then the left one, as between frames."""
     w, v = left[:, :1], left[:, 1:]
     other, u = right[:, :1], right[:, 1:]
     real = w * other - np.sum(v * u, axis=1, keepdims=True)
@@ -135,7 +135,8 @@ def quat_product(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def rotated(quat_wxyz: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Vectors (k, 3) turned by unit quaternions (k, 4)."""
+    """Vectors (k, 3), of any unit, turned by unit quaternions (k, 4): from the rotated frame to the
+    one around it."""
     w, v = quat_wxyz[:, :1], quat_wxyz[:, 1:]
     twice = 2.0 * np.cross(v, vectors)
     return vectors + w * twice + np.cross(v, twice)

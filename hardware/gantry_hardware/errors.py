@@ -9,7 +9,7 @@ from gantry_hardware.text import NAME_LIMIT, printable, printable_lines
 
 NEARNESS = 0.65
 """Share of letters in common, in order, from which on a name is taken for a slip of another: 'go3' and 'go2' have 0.67,
-'drive-lane' and 'drive-traffic', which nobody mistypes for one another, 0.61."""
+'drive-lane' and 'drive-traffic', which are not slips of each other, 0.61."""
 
 
 class GantryError(Exception):
@@ -58,8 +58,9 @@ def unknown_name_text(kind: str, name: str, available: Iterable[str]) -> str:
 
 
 def near_name(name: str, available: Iterable[str]) -> str:
-    """Which of some names was probably meant by one that is none of them; empty if none was, or if it is no name by its
-    length, which would take long to compare."""
+    """The available name that was probably meant by an unknown one; empty if none was, or if the unknown one is too
+    long to be a name, which would take long to compare.
+    """
     if len(name) > 2 * NAME_LIMIT:
         return ""
     return next(iter(difflib.get_close_matches(name, list(available), n=1, cutoff=NEARNESS)), "")

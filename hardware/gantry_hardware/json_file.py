@@ -165,7 +165,7 @@ def _parsed(data: bytes | str, what: str, max_bytes: int, allow_nan: bool, max_t
 
 
 class _Hooks:
-    """What the parser asks at each object and number."""
+    """Callbacks of the parser at each object and number."""
 
     def __init__(self, what: str, allow_nan: bool) -> None:
         self.what = what

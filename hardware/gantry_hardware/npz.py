@@ -28,7 +28,7 @@ _HEADER = re.compile(
 
 
 def read_npz(data: bytes, max_bytes: int) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` by name: numbers and truths of plain types.
+    """The arrays of an ``.npz`` by name, of any shape and unit: numbers and truths of plain types.
 
     Args:
         data: The file.

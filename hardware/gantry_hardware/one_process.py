@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gantry_hardware.errors import GantryError
 
 _LAUNCHERS = {"WORLD_SIZE": "torchrun", "OMPI_COMM_WORLD_SIZE": "mpirun", "PMI_SIZE": "mpiexec"}
-"""Variables in which launchers say how many processes work together, and who sets them."""
+"""Variables in which launchers give the number of processes that work together, and the launcher that sets each."""
 
 
 def require_one_process(environment: Mapping[str, str] | None = None) -> None:

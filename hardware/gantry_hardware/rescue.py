@@ -1,4 +1,4 @@
-"""What was learned is saved before an error ends a training, whatever the error is."""
+"""Saving of what was learned before an error ends a training, whatever the error is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a robot is, in numbers: joints in canonical order, limits, gains, default pose."""
+"""A robot in numbers: joints in canonical order, limits, gains, default pose."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RobotSpec:
     mass_kg: float
     """Total mass."""
     source: str
-    """Where the numbers come from."""
+    """Source of the numbers."""
     hold_gains: tuple[tuple[float, float], ...] = ()
     """Stiffness (N m/rad) and damping (N m s/rad) of every joint for holding a pose without a policy. Empty: the
     joints' own gains, which suffice where a robot need not balance on its ankles."""
@@ -98,7 +98,7 @@ class RobotSpec:
     chain: Chain | None = None
     """An arm's geometry from its base to its end effector; None for robots that are no arms."""
     mjcf: str = ""
-    """Where the robot's MuJoCo model lies, as ``package:path/inside/it.xml`` or as an absolute path; the package is not
+    """The robot's MuJoCo model, as ``package:path/inside/it.xml`` or as an absolute path; the package is not
     imported to find it. Empty for a robot that no simulator knows. docs/robots.md says what the model must hold."""
     car: CarSpec | None = None
     """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None
@@ -140,17 +140,17 @@ class RobotSpec:
 
     @property
     def hold_stiffness_nm_rad(self) -> FloatArray:
-        """Shape (num_joints,), proportional gains for holding a pose without a policy."""
+        """Shape (num_joints,), proportional gains [N m/rad] for holding a pose without a policy."""
         return np.array([gains[0] for gains in self.hold_gains]) if self.hold_gains else self.array("stiffness_nm_rad")
 
     @property
     def hold_damping_nm_s_rad(self) -> FloatArray:
-        """Shape (num_joints,), derivative gains for holding a pose without a policy."""
+        """Shape (num_joints,), derivative gains [N m s/rad] for holding a pose without a policy."""
         return np.array([gains[1] for gains in self.hold_gains]) if self.hold_gains else self.array("damping_nm_s_rad")
 
     @property
     def damp_damping_nm_s_rad(self) -> FloatArray:
-        """Shape (num_joints,), derivative gains for letting the robot down without a policy."""
+        """Shape (num_joints,), derivative gains [N m s/rad] for letting the robot down without a policy."""
         return np.array(self.damp_gains_nm_s_rad) if self.damp_gains_nm_s_rad else self.array("damping_nm_s_rad")
 
     def array(self, field: str) -> FloatArray:

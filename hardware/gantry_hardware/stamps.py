@@ -12,7 +12,7 @@ RESTART_S = 1.0
 
 
 class StampVerdict(enum.StrEnum):
-    """What a stamp is worth."""
+    """Verdict on a stamp."""
 
     ACCEPTED = "accepted"
     RESTARTED = "restarted"
@@ -65,7 +65,7 @@ class StampGate:
         self.newest_s = -math.inf
 
     def text(self, verdict: StampVerdict, stamp_s: float, now_s: float | None = None) -> str:
-        """Why a stamp is refused, with the numbers, to follow the name of what carries it."""
+        """The reason for refusing a stamp, with the numbers, to follow the name of what carries it."""
         if verdict is StampVerdict.AHEAD and now_s is not None:
             return f"is stamped {stamp_s - now_s:.3g} s ahead of the clock, allowed are {self.max_ahead_s:g} s"
         if verdict is StampVerdict.NOT_NEWER:

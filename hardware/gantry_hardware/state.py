@@ -1,4 +1,4 @@
-"""What a robot reports and what it is told: plain arrays with frames and units in their names."""
+"""State that a robot reports and commands that it takes: plain arrays with frames and units in their names."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ class RobotState:
 
     object_pose_in_base: FloatArray | None = None
     """Shape (7,), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame; None where
-    nobody sees it."""
+    no source reports it."""
 
     @property
     def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:
-        """Position (3,) and orientation (4,) in one frame, for places in the world; None without finite odometry."""
+        """Position (3,), m, and unit quaternion (4,) in one frame, for places in the world; None without finite
+        odometry.
+        """
         pos = self.pos_base_in_world_m
         quat = self.quat_base_to_odom_wxyz
         quat = self.quat_base_to_world_wxyz if quat is None else quat

@@ -99,7 +99,7 @@ class _Draft:
         if len(parts) == 1:
             value = _parse(text)
             if hint is int and isinstance(value, float) and value.is_integer():
-                value = int(value)  # whoever asks for 3e6 steps means a whole number
+                value = int(value)  # 3e6 steps are meant as a whole number
             self._values[name] = _convert(hint, value, path, ConfigError)
             return
         inner = self._values.get(name, getattr(self._config, name))

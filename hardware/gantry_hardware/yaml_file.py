@@ -96,12 +96,12 @@ def compose_yaml(path: str | Path, *, aliases: bool = True) -> list[yaml.Node]:
 
 
 def line_of(node: yaml.Node) -> int:
-    """Where a node begins, from 1."""
+    """Line on which a node begins, from 1."""
     return node.start_mark.line + 1
 
 
 def scalar_value(node: yaml.ScalarNode) -> Any:
-    """What a scalar stands for; ``inf`` and ``nan`` without quotes and point are numbers, as they are to ROS."""
+    """Value of a scalar; ``inf`` and ``nan`` without quotes and point are numbers, as they are to ROS."""
     try:
         value = _Loader("").construct_object(node)
     except (yaml.YAMLError, ValueError):

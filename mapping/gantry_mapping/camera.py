@@ -60,7 +60,7 @@ class DepthCamera:
     cy: float
     """Principal point along the image's y, pixels; the first pixel's centre is 0."""
     pos_camera_in_base_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Where the optical centre is."""
+    """Position of the optical centre in the base frame [m]."""
     quat_camera_to_base_wxyz: tuple[float, float, float, float] = FORWARD_QUAT_WXYZ
     """Orientation of the optical frame."""
     min_range_m: float = 0.15
@@ -137,7 +137,7 @@ class DepthCamera:
         return (depth_m >= max(self.min_range_m, 1e-6)) & (depth_m <= self.max_range_m)  # NaN compares false
 
     def points_in_base_yaw(self, depth_m: Array, quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
-        """Turn depth images into points.
+        """Turn depth images into points in the ``base_yaw`` frame.
 
         Args:
             depth_m: Shape (N, height, width), along the optical axis; zero, NaN and Inf mean no measurement.

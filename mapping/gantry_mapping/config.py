@@ -1,4 +1,4 @@
-"""How a mapping pipeline is set up, and its YAML form. Lengths in m, variances in m^2, frames as in ``grid``."""
+"""Settings of a mapping pipeline, and their YAML form. Lengths in m, variances in m^2, frames as in ``grid``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
 from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
 
 FUSIONS = ("wta", "kalman")
-"""What ``MappingCfg.fusion`` may be."""
+"""Values of ``MappingCfg.fusion``."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class KalmanCfg:
     """Classical elevation mapping: one Kalman filter per cell, on measured cells only (and see ``looks_past``)."""
 
     process_variance_m2_per_s: float = 1e-4
-    """How fast a cell's variance grows."""
+    """Growth rate of a cell's variance."""
     gate_sigma: float = 3.0
     """A measurement further off than this many standard deviations (of cell and measurement together) is an outlier."""
     outlier_variance_m2: float = 0.01
-    """What an outlier adds to the cell's variance instead of moving it, so that a changed world gets through."""
+    """Variance that an outlier adds to the cell's instead of moving it, so that a changed world gets through."""
     variance_floor_m2: float = 1e-4
     """No cell becomes surer than this."""
 
@@ -132,7 +132,7 @@ class MappingCfg:
     """A mapping pipeline; the defaults are the Go2's with the paper's grid."""
 
     local_grid: GridSpec = LOCAL_GRID_FULL
-    """What the mapper sees."""
+    """Grid that the mapper sees."""
     cameras: tuple[DepthCamera, ...] = (REALSENSE_LIKE,)
     """Depth cameras, in the order in which their images are handed in."""
     map_size_m: float = 8.0
@@ -144,11 +144,12 @@ class MappingCfg:
     prior_variance_m2: float = 10.0
     """Variance of a cell that was never seen."""
     drift_variance_m2_per_s: float = 0.0
-    """How fast variance grows because odometry drifts, whatever the fusion."""
+    """Growth rate of variance because odometry drifts, whatever the fusion."""
     stale_after_s: float = 0.5
     """A sensor that gave nothing for longer than this is stale."""
     stale_variance_m2_per_s: float = 0.05
-    """How much faster variance grows while it is: a robot that walks on blindly should come to know that it does."""
+    """Additional growth rate of variance while it is: a robot that walks on blindly should come to know that it does.
+    """
     recenter_fraction: float = 0.2
     """The map follows a robot that is off centre by more than this share of its size."""
     fusion: str = "wta"

@@ -135,7 +135,7 @@ class ElevationMap:
         """:meth:`fuse` with arrays of M rows, those of the environments ``rows`` (M,); None for all N.
 
         Cells not ``measured`` (M, rows, cols), bool, are guesses and never replace what was measured. ``past``, of that
-        shape, m over the base, is what valid cells lie below, infinity where nobody knows. None tells nothing.
+        shape, m over the base, is what valid cells lie below, infinity where unknown. None tells nothing.
         """
         xp = self._xp
         if mean.shape[0] == 0:
@@ -375,7 +375,7 @@ class _Patch:
         return ops.gather(owner._mean, self._index), self._xp.clip(variance, None, owner.cfg.prior_variance_m2)
 
     def known(self) -> Array:
-        """Which cells were measured or looked past since they came in, (M, K, K)."""
+        """Mask (M, K, K) of the cells that were measured or looked past since they came in."""
         return ops.gather(self._owner._measured, self._index)
 
     def note(self, measured: Array) -> None:

@@ -10,14 +10,16 @@ Array = Any
 
 
 def yaw_of(quat_wxyz: Array) -> Array:
-    """Yaw of bodies in rad, shape (N,), from orientations (N, 4): the heading of their x axis in the plane."""
+    """Yaw of bodies in rad, shape (N,), from orientations (N, 4): the heading of their x axis in the world frame's
+    plane.
+    """
     xp = namespace(quat_wxyz)
     w, x, y, z = (quat_wxyz[:, i] for i in range(4))
     return xp.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
 
 
 def rotation_matrix(quat_wxyz: Array) -> Array:
-    """Rotation matrices (N, 3, 3) of quaternions (N, 4)."""
+    """Rotation matrices (N, 3, 3) of quaternions (N, 4), between the same two frames."""
     return _matrices(namespace(quat_wxyz), _rows(quat_wxyz))
 
 

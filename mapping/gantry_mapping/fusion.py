@@ -1,4 +1,4 @@
-"""How a cell's new measurement and what is known of it become one estimate.
+"""Fusion of a cell's new measurement with its estimate into one.
 
 A fusion is elementwise over arrays of any one shape. A variance of infinity is a measurement that says nothing.
 """
@@ -22,7 +22,7 @@ PAST_SHARE = 1e-3
 
 
 class Fusion(Protocol):
-    """What the map asks of a fusion."""
+    """Interface of a fusion for the map."""
 
     needs_draw: bool
     """Whether ``draw`` is used."""
@@ -31,7 +31,7 @@ class Fusion(Protocol):
     measured_only: bool
     """Whether only cells that hold a point may be fused, not those that a network filled in."""
     process_variance_m2_per_s: float
-    """How fast a cell's variance grows by itself."""
+    """Growth rate of a cell's variance by itself."""
 
     def __call__(
         self,
@@ -42,10 +42,10 @@ class Fusion(Protocol):
         draw: Array | None = None,
         slope: Array | None = None,
     ) -> tuple[Array, Array]:
-        """Fuse.
+        """Fuse cell by cell; arrays of any shape, but all of the same one.
 
         Args:
-            prior_mean: What the map holds, m.
+            prior_mean: The map's heights, m.
             prior_variance: Its variance, m^2, finite and positive.
             mean: The measurement, m, finite.
             variance: Its variance, m^2, infinite for none.
@@ -53,7 +53,7 @@ class Fusion(Protocol):
             slope: Steepest rise of the measured surface to a neighbour, m/m.
 
         Returns:
-            Mean and variance after.
+            Mean, m, and variance, m^2, after, of that shape.
         """
         ...
 
@@ -138,16 +138,16 @@ class Kalman:
 
 def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array) -> tuple[Array, Array]:
     """Variances with which measurements and guesses meet: a network's guess of what is hidden, however sure, never
-    replaces what was measured, and a first measurement counts more than any number of guesses.
+    replaces what was measured, and a first measurement counts more than any number of guesses. All of one shape.
 
     Args:
-        prior_variance: What the map holds, m^2.
+        prior_variance: The map's variance, m^2.
         variance: Of what comes in, m^2; infinite for nothing.
         looked: Whether that was measured, or else guessed; bool.
         known: Whether the map's was measured; bool.
 
     Returns:
-        The prior's variance and the newcomer's.
+        The prior's variance and the newcomer's, m^2.
     """
     xp = namespace(prior_variance)
     first = looked & ~known
@@ -157,19 +157,20 @@ def weighed(prior_variance: Array, variance: Array, looked: Array, known: Array)
 
 def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: float, known: Array) -> tuple[Array, Array]:
     """A map's cells that are higher than a ray that passed over them, lowered; what was only guessed below a ray is as
-    sure as that, lest it keep out what is measured later. What was measured comes down to the ray and no further.
+    sure as that, lest it keep out what is measured later. What was measured comes down to the ray and no further. All
+    of one shape.
 
     Args:
         mean: Of the map, m.
         variance: Of the map, m^2.
         here: What was estimated of the cell now, m: it may lie deeper than the ray. It counts where no more is known of
             the cell than that it was looked past, from nearer perhaps than before.
-        bound: What the ground lies below, m; infinity where nobody knows.
-        std_m: How sure the result is.
+        bound: What the ground lies below, m; infinity where unknown.
+        std_m: Standard deviation of the result.
         known: Whether the map's was measured; bool.
 
     Returns:
-        Mean and variance after.
+        Mean, m, and variance, m^2, after.
     """
     xp = namespace(mean)
     looked, past = xp.isfinite(bound), std_m * std_m

@@ -27,7 +27,7 @@ _RANGES = {
 
 @dataclass(frozen=True)
 class GridSpec:
-    """Where a robot-centric grid is, in the ``base_yaw`` frame (origin at the base, turned by the base's yaw alone)."""
+    """A robot-centric grid in the ``base_yaw`` frame (origin at the base, turned by the base's yaw alone)."""
 
     rows: int
     """Cells along x."""
@@ -90,7 +90,7 @@ class GridSpec:
         return self.split_index_of(xy[..., 0], xy[..., 1])
 
     def split_index_of(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """:meth:`index_of` for coordinates that lie in two arrays of one shape."""
+        """:meth:`index_of` for coordinates, m, that lie in two arrays of one shape."""
         xp = namespace(x)
         scale = 1.0 / self.resolution_m
         row = xp.floor((x - self.corner_x_m) * scale)
@@ -107,13 +107,13 @@ def _centers(count: int, resolution_m: float, center_m: float, like: Array) -> A
 
 
 LOCAL_GRID_FULL = GridSpec(51, 31, 0.04, 1.0, 0.0)
-"""What the mapping network sees around the robot: the paper's grid for a quadruped (AME-2, section V)."""
+"""Grid that the mapping network sees around the robot: the paper's grid for a quadruped (AME-2, section V)."""
 LOCAL_GRID_SMALL = GridSpec(26, 16, 0.08, 1.0, 0.0)
 """The same area at half the resolution, for training on a CPU."""
 LOCAL_GRID_NEAR = GridSpec(28, 24, 0.04, 0.94, 0.0)
-"""What of it a policy for legs that step by themselves sees, with the paper's cells, for training on a CPU."""
+"""Part of it that a policy for legs that step by themselves sees, with the paper's cells, for training on a CPU."""
 WINDOW_FULL = GridSpec(36, 14, 0.08, 0.6, 0.0)
-"""What the policy sees: the paper's window for a quadruped."""
+"""Window that the policy sees: the paper's for a quadruped."""
 WINDOW_SMALL = GridSpec(14, 8, 0.12, 0.5, 0.0)
 """A policy window of 112 cells over nearly the same length, for training on a CPU."""
 WINDOW_STEPS = GridSpec(18, 10, 0.08, 0.4, 0.0)

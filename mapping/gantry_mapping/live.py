@@ -31,7 +31,7 @@ LEAST_RANGE_M = 1e-3
 
 
 class Outcome(enum.StrEnum):
-    """What became of a frame."""
+    """Outcome of a frame."""
 
     FUSED = "fused"
     EMPTY = "no measurement in it"
@@ -103,7 +103,7 @@ class LiveMapping:
             gate.forget()
 
     def set_intrinsics(self, camera: int, width: int, height: int, fx: float, fy: float, cx: float, cy: float) -> bool:
-        """What a camera says of itself wins over what the configuration says.
+        """Take the intrinsics that a camera reports; they win over those of the configuration.
 
         Args:
             camera: Index in ``cfg.cameras``, whose mounting and range stay.
@@ -138,16 +138,16 @@ class LiveMapping:
         quat_base_to_world_wxyz: FloatArray,
         now_s: float | None = None,
     ) -> PoseNews:
-        """Take a pose of the base (3,), (4,), and whatever waited for it.
+        """Take a pose of the base in the world frame of the odometry, and the frames that waited for it.
 
         Args:
             stamp_s: When the base was there.
-            pos_base_in_world_m: Shape (3,).
-            quat_base_to_world_wxyz: Shape (4,), of any length.
+            pos_base_in_world_m: Shape (3,), origin of the base frame.
+            quat_base_to_world_wxyz: Shape (4,), of any length, from the base to the world frame.
             now_s: The clock of the stamps; None where only the poses tell it.
 
         Returns:
-            What became of it.
+            Outcome of the pose.
         """
         news = self.track.add(stamp_s, pos_base_in_world_m, quat_base_to_world_wxyz, now_s)
         self._follow(news)
@@ -336,7 +336,7 @@ def _returns(points: FloatArray) -> FloatArray:
 
 
 def intrinsics_of(matrix: FloatArray) -> tuple[float, float, float, float]:
-    """fx, fy, cx, cy of a camera matrix (9,) or (3, 3), row by row.
+    """fx, fy, cx, cy, in px, of a camera matrix (9,) or (3, 3), row by row.
 
     Raises:
         MappingError: If it is no pinhole camera's: not calibrated, or skewed.

@@ -53,7 +53,7 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class MapperInfo:
-    """What a mapping network was made for; travels inside its ONNX file."""
+    """Input and output of a mapping network; travels inside its ONNX file."""
 
     local_grid: GridSpec
     """The grid that it sees."""
@@ -172,7 +172,7 @@ class OnnxMapper:
 
 
 def require_finite(mean: Array, log_variance: Array) -> None:
-    """Refuse an answer of a mapper that holds a number that is not finite.
+    """Refuse an answer of a mapper that holds a number that is not finite; heights, m, and log variances of any shape.
 
     Raises:
         NotFiniteError: With how many there are.
@@ -192,7 +192,8 @@ def trial_grid(rows: int, cols: int) -> np.ndarray:
 
 
 def turned_by(grid: np.ndarray, answer: np.ndarray) -> str:
-    """How a mapper has turned a grid (rows, cols) that it gave back; empty if it has not, or if it gave back neither.
+    """The way in which a mapper has turned a grid (rows, cols) that it gave back; empty if it has not, or if it gave
+    back neither.
 
     A network completes a grid, so where all is known its answer is the grid; one that is not trained answers anything.
     """

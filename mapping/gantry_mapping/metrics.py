@@ -1,4 +1,4 @@
-"""How good a map is, against the true heights: error, coverage, likelihood, calibration.
+"""Metrics of a map against the true heights: error, coverage, likelihood, calibration.
 
 Every number is over cells given by a mask; one over no cells is NaN.
 """
@@ -15,30 +15,36 @@ Array = Any
 
 
 def masked_mean(values: Array, mask: Array) -> float:
-    """Mean of ``values`` where ``mask``, NaN for none."""
+    """Mean of ``values`` where ``mask``, bool, NaN for none; both of one shape."""
     xp = namespace(values)
     count = int(xp.sum(xp.astype(mask, xp.int64)))
     return _masked_sum(values, mask) / count if count else math.nan
 
 
 def mae_cm(mean: Array, truth: Array, mask: Array) -> float:
-    """Mean absolute error in cm of heights in m."""
+    """Mean absolute error in cm of heights in m where ``mask``, bool; all of one shape."""
     return 100.0 * masked_mean(abs(mean - truth), mask)
 
 
 def coverage(known: Array, mask: Array) -> float:
-    """Share of the cells of ``mask`` that are ``known``."""
+    """Share of the cells of ``mask`` that are ``known``, both bool and of one shape."""
     xp = namespace(known)
     return masked_mean(xp.astype(known, xp.float64), mask)
 
 
 def gaussian_nll(mean: Array, variance: Array, truth: Array, mask: Array) -> float:
-    """Mean negative log-likelihood in nats: ``0.5 ln(2 pi v) + (truth - mean)^2 / (2 v)``."""
+    """Mean negative log-likelihood in nats: ``0.5 ln(2 pi v) + (truth - mean)^2 / (2 v)``.
+
+    ``mean`` and ``truth`` in m, ``variance`` in m^2, ``mask`` bool, all of one shape.
+    """
     return masked_mean(_nll(mean, variance, truth), mask)
 
 
 def within_sigma(mean: Array, variance: Array, truth: Array, mask: Array, sigmas: float = 1.0) -> float:
-    """Share of cells whose truth is within ``sigmas`` standard deviations; 0.683 for 1 if the variance is right."""
+    """Share of cells whose truth is within ``sigmas`` standard deviations; 0.683 for 1 if the variance is right.
+
+    ``mean`` and ``truth`` in m, ``variance`` in m^2, ``mask`` bool, all of one shape.
+    """
     xp = namespace(mean)
     return masked_mean(xp.astype(_within(mean, variance, truth, sigmas), xp.float64), mask)
 

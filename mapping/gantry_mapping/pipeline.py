@@ -108,7 +108,7 @@ class MappingPipeline:
         Args:
             depth_m: Shape (N, height, width), or one such array per camera, along the optical axis, m; what is no
                 measurement is zero, NaN or Inf.
-            pos_base_in_world: Shape (N, 3), m, when the images were taken.
+            pos_base_in_world: Shape (N, 3), m, when the images were taken, in the world frame.
             quat_base_to_world_wxyz: Shape (N, 4), when the images were taken.
             fresh: Shape (N,), bool: which environments have new images; None for all.
 
@@ -146,7 +146,9 @@ class MappingPipeline:
         self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat), past)
 
     def local_heights(self, depth_m: Array | Sequence[Array], quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
-        """What the mapper would see: heights (M, rows, cols) relative to the base, m, and which cells hold a point."""
+        """The mapper's input: heights (M, rows, cols) relative to the base, m, in the ``base_yaw`` frame, and a
+        mask of the cells that hold a point.
+        """
         images = list(depth_m) if isinstance(depth_m, (list, tuple)) else [depth_m]
         return self._rasterize(*self._points(images, quat_base_to_world_wxyz))
 
@@ -176,7 +178,7 @@ class MappingPipeline:
         return xp.where(void, lowest, middle), xp.where(void, xp.maximum(sure, there), sure)
 
     def _fresh_rows(self, pos: Array, quat: Array, fresh: Array | None) -> tuple[Array | None, Array, Array]:
-        """Which environments to work on, and their poses; one without a finite pose has nowhere to put its frame."""
+        """The environments to work on, and their poses; one without a finite pose has nowhere to put its frame."""
         xp = self._xp
         posed = xp.isfinite(xp.sum(pos, axis=-1) + xp.sum(quat, axis=-1))
         rows = self.map.rows_of(posed if fresh is None else posed & fresh)
@@ -196,7 +198,7 @@ class MappingPipeline:
         return self._xp.concat(points, axis=1), self._xp.concat(valid, axis=1)
 
     def _past(self, images: list[Array], quat: Array) -> Array:
-        """What ground lies below by any of the images (M, height, width), (M, rows, cols)."""
+        """Upper bound of the ground by any of the images (M, height, width): (M, rows, cols)."""
         rotation = base_to_base_yaw(quat)
         first, *others = (sight(image, rotation) for sight, image in zip(self._sights, images, strict=True))
         for other in others:

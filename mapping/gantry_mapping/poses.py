@@ -1,4 +1,4 @@
-"""Where the robot was when a picture was taken: odometry kept for a while and read between its samples."""
+"""Pose of the robot when a picture was taken: odometry kept for a while and read between its samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POSE_JUMP_M = 1.0
 """A robot that is further from its last pose than this, and than it can have gone since, was put somewhere else, or its
 odometry has started over."""
 POSE_SPEED_M_S = 4.0
-"""How fast a robot may have gone since its last pose."""
+"""Highest plausible speed of the robot since its last pose."""
 
 
 class PoseBuffer:
@@ -83,7 +83,7 @@ class PoseBuffer:
 
 
 class PoseNews(enum.StrEnum):
-    """What became of a pose."""
+    """Outcome of a pose."""
 
     TAKEN = "taken"
     HELD = "held until the next one tells whether it was a stray"

@@ -50,7 +50,7 @@ class RecordReader:
         return record
 
     def _size(self, kind: int, data: memoryview, at: int) -> tuple[int, int]:
-        """How many bytes a value has, and where it begins."""
+        """Length of a value in bytes, and its beginning."""
         if kind == _BYTES:
             size, at = self._varint(data, at)
         elif kind in (_FIXED64, _FIXED32):

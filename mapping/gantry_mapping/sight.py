@@ -1,4 +1,4 @@
-"""What a depth image says about where nothing is: ground that was looked past is lower than the look.
+"""Free space from a depth image: ground that was looked past is lower than the ray.
 
 The highest point of a cell says nothing about a gap, of which a camera sees the far wall alone, and all of that in one
 row of cells. So points at several depths below the ground that the robot stands on are looked for in the image: where
@@ -21,7 +21,7 @@ from gantry_mapping.grid import GridSpec
 Array = Any
 
 DEPTHS_M = (0.08, 0.16, 0.3, 0.5)
-"""How far below the ground that a standing robot stands on is looked."""
+"""Depths below the ground that a standing robot stands on at which is looked."""
 BEYOND_M, BEYOND_SHARE = 0.02, 0.03
 """A pixel saw beyond a point if its depth is greater by this and this share of it: noise grows with distance."""
 
@@ -52,7 +52,7 @@ class Sight:
         self._offset = offset @ self._to_base
 
     def __call__(self, depth_m: Array, rotation: Array) -> Array:
-        """Heights (N, rows, cols) over the base, m, that ground is lower than; infinity where nobody knows.
+        """Heights (N, rows, cols) over the base, m, that ground is lower than; infinity where unknown.
 
         Args:
             depth_m: (N, height, width) along the optical axis, m; what is no measurement is zero, NaN or Inf.

@@ -27,7 +27,7 @@ class MapSnapshot:
     resolution_m: float
     """Edge length of a cell."""
     stamp_s: float = 0.0
-    """When the newest frame in it was taken, on the clock of whoever made the map."""
+    """Time of the newest frame in it, on the clock of the map's source."""
 
     def __post_init__(self) -> None:
         shape = self.elevation_m.shape

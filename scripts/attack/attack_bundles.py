@@ -268,7 +268,7 @@ def text(folder: Path, rng: np.random.Generator) -> tuple[Path, str, bool]:
     path.write_bytes(data)
     if name != "manifest.json":
         seal(folder)
-    # A card is for people; it may hold keys that nobody knows, but every one once.
+    # A card is for people; it may hold keys that Gantry does not know, but every one once.
     forbidden = (
         forbidden and not (name == "card.json" and kind in (5, 8)) and not (name == "manifest.json" and kind == 8)
     )

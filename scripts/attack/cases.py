@@ -56,7 +56,7 @@ class AttackOf(Protocol):
 
 @dataclass
 class Report:
-    """How the cases of one attack ended."""
+    """Outcome of the cases of one attack."""
 
     kind: str
     seed: int

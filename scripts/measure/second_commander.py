@@ -1,4 +1,4 @@
-"""How long a second commander of a walking robot is obeyed, and how much height it costs, on the robot's clock.
+"""Duration for which a second commander of a walking robot is obeyed, and its cost in height, on the robot's clock.
 
 Real nodes over real DDS: a robot in MuJoCo that walks under a policy, and a node that begins to send another pose. For
 each trial: the time from the second's first command to the first damped step of the robot, and the height lost by then.
@@ -27,7 +27,7 @@ from sensor_msgs.msg import JointState
 
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost
 from gantry_ros.testing import NodeProcess, Operator, isolated_environment, wait_until
@@ -35,7 +35,7 @@ from gantry_ros.testing import NodeProcess, Operator, isolated_environment, wait
 ROBOT = "go2"
 CROUCH_RAD = {"hip": 0.0, "thigh": 1.3, "calf": -2.6}
 COMMANDED = "commanded"
-"""What a robot says that obeys the policy."""
+"""Message of a robot that obeys the policy."""
 LOAD = {"safety__state_timeout_s": 0.25, "safety__max_missed_deadlines": 50}
 """A busy machine is no fault: what is measured is on the robot's clock."""
 

@@ -245,7 +245,7 @@ def test_the_place_of_an_object_is_waited_for_and_never_forgotten(tmp_path):
     loop.tick()
     loop.request("stand")
     run(loop, 2.2)
-    with pytest.raises(SafetyError, match="nobody has said yet where the object belongs"):
+    with pytest.raises(SafetyError, match="the place where the object belongs has not been set"):
         loop.request("start")
     loop.set_command((0.3, -0.1, 0.05), loop.robot.now_s())
     loop.request("start")

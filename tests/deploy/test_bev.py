@@ -300,13 +300,13 @@ def test_layouts_survive_json_and_refuse_what_makes_no_sense():
 def test_a_robot_is_told_of_road_route_objects_and_kinds():
     contract = bev_contract(channels=CHANNELS)
     view = RoadView(contract)
-    assert view.missing(0.0, 1.0) == "nobody has told of the route yet."
+    assert view.missing(0.0, 1.0) == "no route received yet."
     told = straight()
     names = ("route_points_in_world_m", "route_speed_limit_m_s", "route_left_m", "route_right_m")
     view.set_route(Route(*(told[name][0] for name in names)))
     view.set_objects(boxes((6.0, 3.0, 0.0, 0.0, 4.0, 2.0))[0], 0.0, kinds=[STATIC])
     view.set_stop_line(5.0, 1.0, 0.0)
-    assert view.missing(0.0, 1.0) == "nobody has told of the road yet."
+    assert view.missing(0.0, 1.0) == "no road received yet."
     occupancy = np.full((8, 8), -1)
     occupancy[3:5] = 0
     occupancy[4, 5] = 100

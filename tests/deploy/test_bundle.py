@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gantry_deploy.bundle.bundle import bundle as bundles
-from gantry_deploy.bundle.bundle import files as bundle_files
+from gantry_deploy.bundle import bundle as bundles
+from gantry_deploy.bundle import files as bundle_files
 from gantry_deploy.bundle.bundle import load_bundle, seal_bundle, update_card, write_bundle, write_zip
 from gantry_deploy.contract.policy_contract import CONTRACT_VERSION
 from gantry_deploy.errors import BundleError, ContractError

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gantry_deploy.bundle.bundle import files as bundle_files
+from gantry_deploy.bundle import files as bundle_files
 from gantry_deploy.bundle.bundle import copy_bundle, load_bundle, seal_bundle, update_card, write_bundle, write_zip
 from gantry_deploy.bundle.files import NEXT, SCRATCH
 from gantry_deploy.bundle.locate import find_bundle

@@ -329,11 +329,11 @@ def test_what_must_be_known_before_a_start_is_asked_for(tmp_path):
     drive.loop.tick()
     drive.loop.request("stand")
     drive.loop.run(2.5)
-    with pytest.raises(SafetyError, match="nobody has told of the objects yet"):
+    with pytest.raises(SafetyError, match="no objects received yet"):
         drive.loop.request("start")
     drive.eyes.lost.add("scan")
     drive.eyes(0.0)
-    with pytest.raises(SafetyError, match="nobody has told of the scan yet"):
+    with pytest.raises(SafetyError, match="no scan received yet"):
         drive.loop.request("start")
     with pytest.raises(ContractError, match="sees route, objects, scan, and this control loop has no source"):
         Controller(drive.car, drive.loop.runner, SafetyMachine(BMW))

@@ -23,7 +23,7 @@ from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.recording.reader import ros_messages
+from gantry_deploy.recording import ros_messages
 from gantry_deploy.recording.recorder import TOPICS, Recorder, read_recording
 from gantry_deploy.recording.sink import Sink
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot

@@ -20,7 +20,7 @@ from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_pl
 from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.testing import check_backend  # noqa: E402
-from gantry_ros.convert.robot import arm as convert_arm  # noqa: E402
+from gantry_ros.convert import arm as convert_arm  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402

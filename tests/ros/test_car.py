@@ -23,7 +23,7 @@ from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
 from gantry_hardware.testing import check_backend  # noqa: E402
-from gantry_ros.convert.robot import car as convert_car  # noqa: E402
+from gantry_ros.convert import car as convert_car  # noqa: E402
 from gantry_ros.robots import car_commands  # noqa: E402
 from gantry_ros.robots.ros_car import RosCar  # noqa: E402
 from gantry_ros.robots.ros_robot import RosRobot  # noqa: E402

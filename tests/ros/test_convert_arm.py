@@ -20,7 +20,7 @@ from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
-from gantry_ros.convert.robot import arm as convert_arm  # noqa: E402
+from gantry_ros.convert import arm as convert_arm  # noqa: E402
 from gantry_ros.robots import arm_commands  # noqa: E402
 from gantry_ros.simulated.command_inputs import Follower  # noqa: E402
 

@@ -21,7 +21,7 @@ from gantry_deploy.observations.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD
 from gantry_deploy.perception.road import Route  # noqa: E402
 from gantry_hardware.cars import car_spec  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
-from gantry_ros.convert.robot import car as convert_car  # noqa: E402
+from gantry_ros.convert import car as convert_car  # noqa: E402
 from gantry_ros.robots import car_commands  # noqa: E402
 from gantry_ros.runtime.frames import SensorPose  # noqa: E402
 

@@ -21,7 +21,7 @@ from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
 from gantry_mapping.errors import MappingError  # noqa: E402
 from gantry_mapping.snapshot import MapSnapshot  # noqa: E402
-from gantry_ros.convert.robot import map as convert_map  # noqa: E402
+from gantry_ros.convert import map as convert_map  # noqa: E402
 
 STAMP = Time(sec=1_700_000_000, nanosec=123_456_789)
 

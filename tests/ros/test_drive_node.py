@@ -11,7 +11,7 @@ from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
 from gantry_hardware.errors import GantryError  # noqa: E402
-from gantry_ros.convert.robot import robot as convert  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost, answer  # noqa: E402
 

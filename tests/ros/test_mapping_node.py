@@ -27,8 +27,8 @@ from gantry_mapping.elevation_map import ElevationMap  # noqa: E402
 from gantry_mapping.grid import WINDOW_SMALL  # noqa: E402
 from gantry_mapping.pipeline import MappingPipeline  # noqa: E402
 from gantry_mapping.snapshot import cfg_of, load_snapshot  # noqa: E402
-from gantry_ros.convert.robot import map as convert_map  # noqa: E402
-from gantry_ros.convert.robot import robot as convert  # noqa: E402
+from gantry_ros.convert import map as convert_map  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.simulated.depth_publisher import CAMERA_FRAME  # noqa: E402

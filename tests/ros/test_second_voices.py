@@ -23,7 +23,7 @@ from gantry_hardware.backends import make_backend  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_hardware.state import JointCommand  # noqa: E402
-from gantry_ros.convert.robot import robot as convert  # noqa: E402
+from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.runtime.publishers import HOLD_S  # noqa: E402

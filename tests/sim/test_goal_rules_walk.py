@@ -143,7 +143,7 @@ def test_the_rules_bring_their_preset_with_them(tmp_path):
 def test_rules_teach_nobody_else():
     for name in ("ame2-g1", "ame2-go2-student"):
         task = find_task(name)
-        with pytest.raises(GantryError, match="No driver by rules teaches"):
+        with pytest.raises(GantryError, match="has no scripted policy"):
             task.script("rules")
     with pytest.raises(GantryError, match=r"the action of this policy is 'target/joint/position'"):
         rule_guided_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)

@@ -77,7 +77,7 @@ class ArmDecoder:
         return self._targets
 
     def clip(self, action: Array) -> Array:
-        """The action within the contract's bounds; this is what ``last_action`` observes."""
+        """The action (N, a), dimensionless, within the contract's bounds; this is what ``last_action`` observes."""
         return self._limit(action, -self._bound, self._bound)
 
     def reset(self, joint_pos_rad: Array, rows: Array | None = None) -> None:

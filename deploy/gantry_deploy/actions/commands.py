@@ -1,4 +1,4 @@
-"""What an operator asks for, made into what a policy was trained to follow (Array API standard)."""
+"""Conversion of an operator's request to the command that a policy was trained to follow (Array API standard)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def heading(quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
 
 
 def shorten_goal(command: Array, reach_m: float = GOAL_REACH_M) -> Array:
-    """A goal command (N, 4) whose place is moved along its direction to at most ``reach_m`` from the base."""
+    """A goal command (N, 4) whose place is moved along its direction to at most ``reach_m`` from the base,
+    in its yaw frame.
+    """
     xp = namespace(command)
     distance = xp.sqrt(xp.sum(command[:, :2] * command[:, :2], axis=-1))
     share = reach_m / xp.maximum(distance, xp.full_like(distance, reach_m))

@@ -13,7 +13,7 @@ Array = Any
 
 
 class DriveTarget(NamedTuple):
-    """What a car is told for the next step, each of shape (N,)."""
+    """Targets of a car for the next step, each of shape (N,)."""
 
     steering_rad: Array
     """Target of the steering angle, left positive."""

@@ -71,7 +71,7 @@ class ActionDecoder:
                 self._swing = asarray([balance.swing_tilt]), asarray([balance.swing_rate_s])
 
     def clip(self, action: Array) -> Array:
-        """The action (N, n) within the contract's bounds; this is what ``last_action`` observes."""
+        """The action (N, a), dimensionless, within the contract's bounds; this is what ``last_action`` observes."""
         # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
         return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
 
@@ -139,7 +139,7 @@ class ActionDecoder:
     def _rise(
         self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None
     ) -> Array:
-        """How far each foot is raised for the ground's sake, (N, feet), m."""
+        """Height by which each foot is raised to follow the ground, (N, feet), m."""
         gait, window = self._contract.gait, self._contract.map_window
         if gait is None or window is None or elevation_map is None or quat is None or ang_vel is None:
             raise ContractError("A gait that follows the ground needs the elevation map and how the base leans.")

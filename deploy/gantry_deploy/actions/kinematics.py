@@ -1,4 +1,4 @@
-"""Where an arm's end effector is and how it moves with the joints, for numpy and torch (Array API standard).
+"""Forward kinematics and Jacobian of an arm's end effector, for numpy and torch (Array API standard).
 
 Rodrigues' formula makes the rotation about an axis k by q ``I + sin(q) K + (1 - cos(q)) K^2`` with ``K = [k]x``. With
 the constant rotation A of a joint's frame in the one before, a link's rotation is thus ``A + sin(q) B + (1 - cos(q))

@@ -22,13 +22,13 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
 
 START_TIMEOUT_S = 60.0
-"""How long the nodes may take until the policy runs."""
+"""Time that the nodes may take until the policy runs."""
 ATTEMPTS = 3
-"""How often the nodes are started; while processes start, a small machine can be too busy for the safety limits."""
+"""Number of starts of the nodes; while processes start, a small machine can be too busy for the safety limits."""
 STOP_TIMEOUT_S = 25.0
-"""How long the nodes may take to end."""
+"""Time that the nodes may take to end."""
 RUNNING, DAMPED = "Mode POLICY.", "Mode DAMP"
-"""What the policy's node says when the policy runs, and when it gives up."""
+"""Messages of the policy's node when the policy runs, and when it gives up."""
 
 
 class DampedError(GantryError):

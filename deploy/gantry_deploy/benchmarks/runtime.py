@@ -49,7 +49,7 @@ ITERATIONS = 20_000
 FIXED_SUMS = 1000
 """Sums of twelve numbers each that are timed after each step: what their p99 has over their median is the machine's."""
 FIXED = "fixed arithmetic"
-"""What they are called."""
+"""Name of the result."""
 NOISY = 1.25
 """A machine on which that is more is said to be one that shows in the numbers."""
 SETTLE_S = 5.0
@@ -141,7 +141,7 @@ def built_in_bundle(folder: Path) -> Bundle:
 
 
 def bundle_at_rate(bundle: Bundle, rate_hz: float, folder: Path) -> Path:
-    """A copy of a bundle whose contract has another rate; for timing only, since nobody trained it at that rate.
+    """A copy of a bundle whose contract has another rate; for timing only, since it was not trained at that rate.
 
     Raises:
         GantryError: If the package that writes networks is not installed.
@@ -159,7 +159,7 @@ def bundle_at_rate(bundle: Bundle, rate_hz: float, folder: Path) -> Path:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Facts about the machine that the numbers depend on."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return {
         "processor": _processor(),
@@ -184,7 +184,7 @@ def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict
     maps = [None if shape is None else rng.normal(0.0, 0.03, shape) for _ in states]
     command = np.zeros(len(runner.contract.command.names))
     if shape is not None:
-        command[0] = 1.0  # who is to go somewhere has more to do than who stands
+        command[0] = 1.0  # walking takes more work than standing
     safety = SafetyMachine(spec)
     for event in (Event.STAND, Event.START):  # What is judged depends on the mode.
         safety.request(event)

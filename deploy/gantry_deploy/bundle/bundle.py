@@ -71,7 +71,7 @@ SIGNATURE_TAG = b"gantry policy bundle\0"
 """Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
 _READS, _PAUSE_S = 20, 0.01
-"""How often a bundle is read that another process is writing, and how long to wait where a file went away."""
+"""Number of times a bundle is read that another process is writing, and the pause where a file went away."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Bundle:
 
     @property
     def signature_text(self) -> str:
-        """What is known of the signature, for people."""
+        """State of the signature, for people."""
         if self.signature_verified:
             return "signature verified"
         return "carries a signature, not verified (no key given)" if self.is_signed else "not signed"
@@ -368,7 +368,7 @@ def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes
 
 
 def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """What is signed: the tag, and canonical JSON (sorted keys, no spaces) of the format and the hashes."""
+    """Bytes that are signed: the tag, and canonical JSON (sorted keys, no spaces) of the format and the hashes."""
     signed = {name: manifest[name] for name in ("format", "files")}
     return SIGNATURE_TAG + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
 

@@ -1,8 +1,8 @@
 """The files of a bundle as bytes: read from a folder or a zip within limits, and replaced whole or not at all.
 
 A folder is replaced in steps, of which one counts: all new files are written to ``.scratch`` in it and reach the disk,
-then ``.scratch`` becomes ``.next``. From then on the folder holds the new bundle, wherever the writer is stopped: who
-reads takes ``.next`` if it is there. At leisure its files take the places of the old ones, and ``.next`` goes. Nothing
+then ``.scratch`` becomes ``.next``. From then on the folder holds the new bundle, wherever the writer is stopped: a
+reader takes ``.next`` if it is there. At leisure its files take the places of the old ones, and ``.next`` goes. Nothing
 outside the folder is touched, so that it may be a mount, and no file system must be able to exchange folders.
 """
 
@@ -43,7 +43,7 @@ SCRATCH, NEXT = ".scratch", ".next"
 around it."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LOCK_S = 10.0
-"""How long a writer waits for another one."""
+"""Time for which a writer waits for another one."""
 
 
 def read_files(path: Path) -> dict[str, bytes]:
@@ -68,7 +68,7 @@ def holds_bundle(folder: Path) -> bool:
 
 
 def foreign_names(folder: Path) -> list[str]:
-    """What lies in a folder and belongs to no bundle, sorted; empty for a folder that does not exist.
+    """Names in a folder that belong to no bundle, sorted; empty for a folder that does not exist.
 
     Raises:
         OSError: If it cannot be read.

@@ -1,4 +1,4 @@
-"""Where a policy lies: a bundle by its path or by the name under which it was installed, a run folder, or a near miss.
+"""Location of a policy: a bundle by its path or by the name under which it was installed, a run folder, or a near miss.
 
 Nothing here reads a bundle or loads a learning library, so that a mistyped path is answered at once.
 """
@@ -19,9 +19,9 @@ GROUP = "gantry.pretrained"
 PREFIX = "pretrained:"
 """Stands before such a name where a path is expected."""
 RUN_CONFIG, RUN_BUNDLE = "config.json", "bundle"
-"""What makes a folder a training run, and where in it the bundle lies."""
+"""File that makes a folder a training run, and folder of the bundle in it."""
 WHERE = "folder or .zip of a policy, or pretrained:NAME"
-"""How commands describe the argument."""
+"""Description of the argument in commands."""
 WHERE_SOURCE = "run folder, bundle (folder or .zip), or pretrained:NAME"
 """The same for commands that take a training run as well."""
 

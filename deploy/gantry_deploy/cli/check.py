@@ -232,7 +232,7 @@ def _line(stage: Stage) -> str:
 
 def _write_card(name: str, bundle: Bundle, report: Report) -> None:
     if is_pretrained(name):
-        # What was installed stays as it was released; a copy is anybody's to measure.
+        # What was installed stays as it was released; a copy may be measured.
         print(f"card not written: {printable(name)} belongs to the installation")
         return
     if bundle.is_signed:

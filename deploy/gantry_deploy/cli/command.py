@@ -1,4 +1,4 @@
-"""What a sub-command of ``gantry`` is, and the helpers that keep all of them alike."""
+"""Interface of a sub-command of ``gantry``, and the helpers that keep all of them alike."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def parse_key_value(text: str) -> tuple[str, Any]:
 def output_file(suffix: str = "") -> Callable[[str], Path]:
     """A file to write, as an ``argparse`` type: its folder exists, and its name ends in ``suffix``.
 
-    What is wrong with it shows before the work starts, and nobody finds a film in a text file.
+    What is wrong with it shows before the work starts, and no film lands in a text file.
 
     Raises:
         argparse.ArgumentTypeError: From what is returned, if the path does not fit.
@@ -210,7 +210,7 @@ def output_file(suffix: str = "") -> Callable[[str], Path]:
 
 
 def output_trouble(text: str, suffix: str = "") -> str:
-    """Why nothing can be written to a path, whose name should end in ``suffix``; empty if something can."""
+    """Reason for which nothing can be written to a path whose name should end in ``suffix``; empty if something can."""
     path = Path(text)
     if not path.parent.is_dir():
         return f"folder '{path.parent}' does not exist"

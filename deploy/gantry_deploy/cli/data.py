@@ -253,7 +253,7 @@ def _send(args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     if not args.yes and moves_metal(backend):
         raise UsageError(
             f"Backend '{backend}' may move a real robot: it would go to the first pose and repeat the episode by "
-            "itself. Give --yes if it has room and somebody is at the emergency stop."
+            "itself. Give --yes if it has room and an operator is at the emergency stop."
         )
     options = dict(args.option) | ({"realtime": True} if args.real_time else {})
     notes = read_notes(args.folder)

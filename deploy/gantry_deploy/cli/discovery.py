@@ -78,7 +78,7 @@ def load_command(entry: EntryPoint) -> Command | Unavailable:
 
 
 def missing_module_text(error: ModuleNotFoundError) -> str:
-    """Which module is missing and, where Gantry knows it, which extra brings it."""
+    """Name of the missing module and, where Gantry knows it, of the extra that brings it."""
     module = error.name or str(error)
     extra = extra_of_module(module)
     if extra is None:

@@ -14,7 +14,7 @@ MEMORY = (
     "There is not enough memory{told}. Fewer environments (--set env.num_envs=N), a smaller replay buffer "
     "(--set train.capacity=N) or a smaller minibatch need less."
 )
-"""What helps where memory is short."""
+"""Advice where memory is short."""
 CACHES = ("HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR", "WARP_CACHE_PATH", "TORCH_HOME", "TMPDIR")
 """Environment variables that say where libraries write."""
 _ALLOCATED = re.compile(r"(?:allocate memory|bad alloc|out of memory|DefaultCPUAllocator)", re.IGNORECASE)

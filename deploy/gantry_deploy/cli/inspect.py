@@ -62,7 +62,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
 
 def observation_layout(contract: PolicyContract) -> list[dict[str, Any]]:
-    """Where each term lies in the actor's input: name and the half-open index range [start, stop)."""
+    """Position of each term in the actor's input: name and the half-open index range [start, stop)."""
     layout, start = [], 0
     for term in contract.observations:
         stop = start + term.size * term.history
@@ -102,8 +102,8 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
 
 
 def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
-    """What a card's record of a check says that means nothing for the policy, with dotted names: thresholds that nobody
-    asks for, and what differs between episodes of robots with legs where a car drives or an arm reaches."""
+    """Rows of a card's record of a check that mean nothing for the policy, with dotted names: thresholds that are
+    not set, and what differs between episodes of robots with legs where a car drives or an arm reaches."""
     from gantry_deploy.evaluation.gate import CARD_KEY
 
     goals = contract.drive is not None or contract.arm is not None or contract.command.kind == BODY_POSE
@@ -213,7 +213,7 @@ def _pairs(data: dict[str, Any], skip: tuple[str, ...] = ()) -> Table:
 
 
 def _text(text: str, limit: int = NAME_LIMIT) -> Text:
-    """What a bundle says, as a terminal may get it: without control characters, and brackets are no markup."""
+    """Text of a bundle as a terminal may get it: without control characters, and brackets are no markup."""
     return Text(printable(text, limit))
 
 

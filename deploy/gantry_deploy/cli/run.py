@@ -164,7 +164,7 @@ def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> 
     moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
     return UsageError(
         f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
-        "Give --yes if it has room and somebody is at the emergency stop."
+        "Give --yes if it has room and an operator is at the emergency stop."
     )
 
 
@@ -174,7 +174,7 @@ def _done(robot: Robot) -> Callable[[], bool] | None:
 
 
 def _usual_backend(contract: PolicyContract) -> str:
-    """Where a policy runs if nobody says where."""
+    """Backend of a policy if none is named."""
     if contract.drive is not None:
         return ROAD
     return "mujoco" if contract.arm is None else WORKBENCH

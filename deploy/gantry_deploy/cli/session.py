@@ -16,11 +16,11 @@ from gantry_hardware.errors import RobotError
 from gantry_hardware.state import RobotState
 
 START_PATIENCE_S = 1.0
-"""How long after standing up a refused start is tried again, while the legs settle."""
+"""Time after standing up for which a refused start is tried again, while the legs settle."""
 SETTLE_S = 1.0
-"""How long the robot stands after the policy."""
+"""Time for which the robot stands after the policy."""
 DAMP_S = 0.5
-"""How long damping is sent after a fault before the run ends."""
+"""Time for which damping is sent after a fault before the run ends."""
 NEWS_EVERY_S = 5.0
 """Time between two lines of progress."""
 
@@ -88,7 +88,7 @@ class WalkSession:
                 self._say(f"the robot took no last damping command: {error}")
 
     def goal_distance_m(self, goal: Goal) -> float | None:
-        """How far from a goal the robot was at the last tick under the policy; None without odometry."""
+        """Distance from a goal at the last tick under the policy; None without odometry."""
         towards = None if self._last_state is None else goal.command(self._last_state)
         return None if towards is None else float(np.hypot(towards[0], towards[1]))
 

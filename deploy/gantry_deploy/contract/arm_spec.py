@@ -1,4 +1,4 @@
-"""What a policy contract says of an arm: geometry, gripper, and what keeps an action from doing harm."""
+"""Arm part of a policy contract: geometry, gripper, and what keeps an action from doing harm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CameraInput:
 
 @dataclass(frozen=True)
 class ArmSpec:
-    """How an arm's actions become joint targets, see :class:`gantry_deploy.actions.arm.ArmDecoder`.
+    """Conversion of an arm's actions to joint targets, see :class:`gantry_deploy.actions.arm.ArmDecoder`.
 
     With the action kind ``target/body/pose`` an action is a step of the end effector's target in the base frame, 3
     numbers along x, y, z and, where it turns, 3 of a rotation vector, then the gripper's place. ``ActionSpec.scale``

@@ -1,4 +1,4 @@
-"""What a bird's-eye-view raster shows and how large it is; apart from its drawing, since contracts name it."""
+"""Channels and size of a bird's-eye-view raster; apart from its drawing, since contracts name it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ CHANNELS = (
     "static",
     "speed_limit",
 )
-"""What a raster may show: the road's surface, 255; the route ahead, 255; lane markings, solid 255, broken 127; vehicles
+"""Channels of a raster: the road's surface, 255; the route ahead, 255; lane markings, solid 255, broken 127; vehicles
 and pedestrians, their speed (:func:`speed_code`); the next stop line on the route, 80 green, 170 yellow, 255 red; what
 does not move, 255; the speed limit along the route ahead, coded as speeds are."""
 
 
 @dataclass(frozen=True)
 class BevLayout:
-    """Which raster a policy sees; square, with the car in the middle column."""
+    """Raster that a policy sees; square, with the car in the middle column."""
 
     pixels: int = 64
     """Rows and columns."""
     metres_per_pixel: float = 1.0
     """Edge of a pixel on the ground."""
     behind_m: float = 16.0
-    """How far it reaches behind ``base_link``; the rest lies ahead."""
+    """Reach behind ``base_link``; the rest lies ahead."""
     channels: tuple[str, ...] = CHANNELS
     """Names of :data:`CHANNELS`, in order."""
     nose_m: float = 0.0
-    """How far ahead of ``base_link`` the place lies from which the distance to a stop line is told."""
+    """Distance ahead of ``base_link`` of the place from which the distance to a stop line is measured."""
     speed_lines: bool = True
-    """Whether a line shows from the nose of whoever moves to where it will be in a second."""
+    """Whether a line shows from the nose of each road user that moves to where it will be in a second."""
 
     def __post_init__(self) -> None:
         if self.pixels < 8:
@@ -62,7 +62,7 @@ class BevLayout:
 
     @property
     def ahead_m(self) -> float:
-        """How far it reaches ahead of ``base_link``."""
+        """Reach ahead of ``base_link``."""
         return self.extent_m - self.behind_m
 
     @property

@@ -1,4 +1,4 @@
-"""What every number of a policy contract may be: finite, and of a size that a machine can have.
+"""Bounds of every number of a policy contract: finite, and of a size that a machine can have.
 
 One table for all of a contract's parts. A number outside is a mistake, whatever the robot; what a particular robot
 allows, and how numbers must fit each other, is checked elsewhere (:mod:`gantry_deploy.contract.policy_contract`,

@@ -1,4 +1,4 @@
-"""Where two contracts differ, number by number: the one comparison, whatever it is for."""
+"""Differences between two contracts, number by number: the one comparison, whatever it is for."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Difference:
     name: str
     """Path of the field, for example ``command.carrot.near_m`` or ``observations[joint_vel].scale``."""
     theirs: Any
-    """What the first one says."""
+    """Value of the first one."""
     mine: Any
-    """What the second one says."""
+    """Value of the second one."""
 
     def text(self, theirs: str = "there", mine: str = "here") -> str:
         """``rate_hz is 50.0 there, 25.0 here``, with words for the two sides."""
@@ -38,7 +38,7 @@ class Difference:
 def contract_differences(
     theirs: PolicyContract, mine: PolicyContract, *, ignoring: Collection[str] = NOT_MEANING
 ) -> list[Difference]:
-    """Where two contracts differ.
+    """List the differences between two contracts.
 
     Args:
         theirs: One of them.
@@ -51,7 +51,9 @@ def contract_differences(
 
 
 def differences(theirs: Any, mine: Any, name: str = "") -> list[Difference]:
-    """Where two values differ: dataclasses field by field, tuples of them entry by entry, all else as a whole."""
+    """List the differences between two values: dataclasses field by field, tuples of them entry by entry, all else as a
+    whole.
+    """
     if theirs == mine:
         return []
     if is_dataclass(theirs) and type(theirs) is type(mine):

@@ -1,4 +1,4 @@
-"""What a policy contract says of a car: dimensions, limits, and the layout of what the policy sees."""
+"""Car part of a policy contract: dimensions, limits, and the layout of what the policy sees."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class LidarLayout:
     angle_max_rad: float
     """Left end of the scan."""
     range_max_m: float
-    """What no return reads as; ranges are seen as shares of it."""
+    """Reading without a return; ranges are seen as shares of it."""
     pos_x_in_base_m: float = 0.0
-    """How far ahead of ``base_link`` the scanner sat in training."""
+    """Distance of the scanner ahead of ``base_link`` in training."""
 
     def __post_init__(self) -> None:
         if self.beams < 1:
@@ -61,7 +61,9 @@ class LidarLayout:
 
 @dataclass(frozen=True)
 class DriveSpec:
-    """How a car's actions become steering and speed (``DriveDecoder``), and what it sees."""
+    """Conversion of a car's actions to steering and speed (:class:`gantry_deploy.actions.drive.DriveDecoder`), and its
+    observations.
+    """
 
     wheelbase_m: float
     """From the rear axle to the front axle."""
@@ -70,7 +72,7 @@ class DriveSpec:
     width_m: float
     """Of the box around the car."""
     center_x_in_base_m: float
-    """How far ahead of ``base_link``, the middle of the rear axle, the middle of the box lies."""
+    """Distance of the box's middle ahead of ``base_link``, the middle of the rear axle."""
     steering_limit_rad: float
     """Steering angle of an action of 1."""
     steering_rate_limit_rad_s: float
@@ -90,7 +92,7 @@ class DriveSpec:
     curvature_reach_m: float = 2.0
     """The route's curvature is that of points so far before and after the place."""
     max_objects: int = 0
-    """How many of the nearest objects are seen."""
+    """Number of the nearest objects that are seen."""
     object_range_m: float = 50.0
     """Objects whose middle is farther from ``base_link`` are not seen."""
     stop_line_range_m: float = 50.0

@@ -1,4 +1,4 @@
-"""What a contract of legs that are told where to step must hold before a robot is moved by it."""
+"""Consistency checks of a contract for legs that are told where to step, before a robot is moved by it."""
 
 from __future__ import annotations
 

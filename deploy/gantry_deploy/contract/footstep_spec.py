@@ -1,4 +1,4 @@
-"""What a policy contract says of legs that are told where to step and how fast the body is to go."""
+"""Footstep part of a policy contract: legs that are told where to step, and speed of the body."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LegSpec:
     """One leg of hip (about x), thigh and calf (about y); the knee bends backwards."""
 
     hip_in_base_m: tuple[float, float, float]
-    """Where the hip's axis begins."""
+    """Origin of the hip's axis in the base frame [m]."""
     side_m: float
     """From there to the leg's plane, positive to the left."""
     thigh_m: float
@@ -39,14 +39,14 @@ class LegSpec:
     calf_m: float
     """From the knee to the centre of the foot."""
     stand_x_m: float
-    """Where the foot stands, ahead of the base."""
+    """Nominal place of the foot, ahead of the base [m]."""
     stand_y_m: float
     """The same to the left."""
 
 
 @dataclass(frozen=True)
 class SupportSpec:
-    """How the feet on the ground carry the base."""
+    """Support of the base by the feet on the ground."""
 
     mass_kg: float
     """Of the robot."""
@@ -80,20 +80,20 @@ class SupportSpec:
     friction: float = 0.4404
     """Greatest horizontal force of a foot, as a share of the vertical one."""
     upright_1_s: float = 2.0
-    """How fast the base comes back over its feet at rest, m/s per m."""
+    """Rate at which the base comes back over its feet at rest, m/s per m."""
     narrow_share: float = 0.0
-    """Who is where it is to be steps on while its front or its rear feet are less than this share of their stance
+    """At the goal the robot keeps stepping while its front or its rear feet are less than this share of their stance
     apart sideways: on feet that have come together it sways until it falls. With 0 it rests on any."""
 
 
 @dataclass(frozen=True)
 class SwingSpec:
-    """How feet get to their places."""
+    """Motion of feet to their places."""
 
     foot_radius_m: float
     """Height of a foot's centre over its sole."""
     capture_s: float = 0.1757
-    """How far a foot is put after a velocity ahead that is not as wanted, m per m/s."""
+    """Distance by which a foot is put ahead after a velocity that is not as wanted, m per m/s."""
     capture_aside_s: float = 0.1757
     """The same sideways."""
     ahead_m: float = 0.22
@@ -107,7 +107,7 @@ class SwingSpec:
     lead_s: float = 0.04
     """Time that a foot is sent ahead of the clock, since joints lag."""
     turn_lead_s: float = 0.0154
-    """How far ahead the base's attitude is thought of."""
+    """Time by which the base's attitude is predicted ahead."""
     move_lead_s: float = 0.021
     """The same of its place."""
     early_share: float = 0.6
@@ -121,10 +121,10 @@ class SwingSpec:
 
 @dataclass(frozen=True)
 class FootholdSpec:
-    """How ground is looked for around the places that feet are sent to; costs are squares of distances, m^2."""
+    """Search for ground around the places that feet are sent to; costs are squares of distances, m^2."""
 
     search_m: float = 0.28
-    """How far around."""
+    """Radius of the search."""
     edge_share: float = 0.2
     """Share of the four cells around a place that may lack ground without its being as bad as none."""
     lack_m2: float = 0.16
@@ -144,14 +144,14 @@ class FootholdSpec:
 
 @dataclass(frozen=True)
 class SteerSpec:
-    """How the way to a goal is chosen by what the map shows ahead; costs are per metre of a way, as its length is."""
+    """Choice of the way to a goal by what the map shows ahead; costs are per metre of a way, as its length is."""
 
     fan_rad: float = 0.7
     """Ways lie within this of straight ahead."""
     ways: int = 13
-    """How many."""
+    """Number of ways."""
     reach_m: float = 0.7
-    """How far ahead of the base the ground is looked at."""
+    """Distance ahead of the base within which the ground is looked at."""
     points: int = 7
     """At how many points along each way."""
     go_m: float = 0.4
@@ -159,7 +159,7 @@ class SteerSpec:
     near_m: float = 0.4
     """Nearer than this to the goal it goes straight, farther than twice this by the ground alone."""
     track_m: float = 0.135
-    """How far to the side of the base the feet walk."""
+    """Distance of the feet's tracks to the side of the base."""
     deep_m: float = 0.3
     """Ground so far below the lowest standing foot is none."""
     wall_m: float = 0.4
@@ -169,35 +169,36 @@ class SteerSpec:
     wall: float = 30.0
     """Cost where a wall is near."""
     most_lack: float = 0.8
-    """Where every way has a point that lacks more than this share of its ground, the straight one is as good."""
+    """Share of lacking ground: where every way has a point that lacks more, the straight one is as good."""
     straight: float = 2.0
     """Cost of a way that leads aside, times how much longer it is."""
     turn_rad: tuple[float, float] = (0.5, 1.0)
-    """Who sees by a camera, on a map that may be unsure, walks at full speed to a far goal that lies at most the first
-    beside straight ahead, and beyond the second it turns, and moves to where its feet find ground alone: beside and
-    behind it there may be none."""
+    """Bearing to the goal [rad]: full speed to a far goal below the first value, turn in place above the second and
+    move only to where its feet find ground: beside and behind it there may be none. Applies only to maps that may be
+    unsure, made from a camera.
+    """
 
 
 @dataclass(frozen=True)
 class PostureSpec:
-    """How the base is held before a step and over one, by what the map shows."""
+    """Body pose before a step and over one, by what the map shows."""
 
     ahead_m: tuple[float, float] = (0.32, 0.75)
     """From where to where ahead of the base the ground is looked at."""
     free_m: float = 0.1
     """A step so high over the lower front foot is none to the nose."""
     nose_m: float = 0.3
-    """How far ahead of the base the nose is: what is higher needs this much more pitch per m."""
+    """Distance of the nose ahead of the base: what is higher needs this much more pitch per m."""
     nose_up_rad: float = 0.45
     """Most that the nose is raised."""
     height_m_rad: float = 0.1
-    """How much higher the base is held, per rad of that."""
+    """Additional height of the base, per rad of that."""
     belly_m: float = 0.12
     """The base's centre is to be so high over the ground below it."""
     belly_up_m: float = 0.12
     """Most that the base is raised for it."""
     wall_m: float = 0.45
-    """What is higher is a wall."""
+    """Height from which on a rise is a wall."""
 
 
 @dataclass(frozen=True)
@@ -210,12 +211,12 @@ class StepsSpec:
     legs: tuple[LegSpec, ...]
     """In the order of the clock's feet and of the joints, three each."""
     support: SupportSpec
-    """How the feet on the ground carry the base."""
+    """Support of the base by the feet on the ground."""
     swing: SwingSpec
-    """How feet get to their places."""
+    """Motion of feet to their places."""
     footholds: FootholdSpec = FootholdSpec()
-    """How these find ground."""
+    """Search for ground at these."""
     posture: PostureSpec | None = None
-    """How the base is held for steps ahead; None as the feet alone ask for."""
+    """Body pose for steps ahead; None as the feet alone ask for."""
     steer: SteerSpec | None = None
-    """How the way to a goal is chosen; None for the straight one."""
+    """Choice of the way to a goal; None for the straight one."""

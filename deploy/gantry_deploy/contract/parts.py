@@ -1,4 +1,4 @@
-"""What a policy contract is made of: plain records, each field with its unit and frame."""
+"""Parts of a policy contract: plain records, each field with its unit and frame."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ObservationTerm:
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """How a network output becomes joint targets: offset + scale * clip(action) + gait, then the joint limits.
+    """Conversion of a network output to joint targets: offset + scale * clip(action) + gait, then the joint limits.
 
     Of the kind ``target/body/steps`` scale * clip(action) are steps (``STEP_NAMES``), which
     ``gait.steps`` turns into joint targets.
@@ -117,7 +117,7 @@ class GaitSpec:
     amplitude_rad: float
     """Peak of the swing term, before ``joint_gain``."""
     lead_s: float
-    """How far the feed-forward runs ahead of the clock, to make up for the position loop's lag."""
+    """Time by which the feed-forward runs ahead of the clock, to make up for the position loop's lag."""
     joint_foot: tuple[int, ...]
     """Per joint, the index of the foot at the end of its leg."""
     joint_gain: tuple[float, ...]
@@ -187,7 +187,9 @@ class CommandSpec:
     max_rate: tuple[float, ...]
     """Largest change of each per second; 0 for no limit."""
     carrot: CarrotSpec | None = None
-    """What drives the gait of a policy that walks to goals; None where the command itself does, or nothing."""
+    """Velocity towards the goal that drives the gait of a policy that walks to goals; None where the command itself
+    does, or nothing.
+    """
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class MapWindow:
 class ChunkSpec:
     """A policy that plans several actions at once and executes the first of them before it plans again.
 
-    The graphs are stateless: who runs them keeps the queue, and empties it whenever the policy starts or an episode
+    The graphs are stateless: the caller keeps the queue, and empties it whenever the policy starts or an episode
     begins. ``policy.onnx`` gives the plan, (1, steps, n) actions. With ``residual`` it is ``base.onnx`` that gives the
     plan, and ``policy.onnx`` is asked in every step with the plan's action of that step as its further input
     ``base_action`` (1, n); it answers with the action to execute (1, n), the sum and its limits inside the graph
@@ -229,9 +231,11 @@ class ChunkSpec:
     steps: int
     """Actions in a plan."""
     execute: int
-    """How many of them are executed before the next plan."""
+    """Number of them that are executed before the next plan."""
     ensemble_decay: float | None = None
-    """Where plans overlap, the i-th oldest counts exp(-decay i); None follows the newest alone."""
+    """Decay of the ensemble where plans overlap: the i-th oldest counts exp(-decay i); None follows the newest
+    alone.
+    """
     residual: bool = False
     """Whether a second network corrects the plan in every step."""
     base_sha256: str = ""
@@ -248,7 +252,7 @@ class ChunkSpec:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What ``gantry check`` asks of the policy; a task may be stricter."""
+    """Thresholds of ``gantry check`` for the policy; a task may be stricter."""
 
     max_lin_vel_error_m_s: float = 0.15
     """Mean planar velocity error."""
@@ -262,7 +266,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the policy comes from."""
+    """Origin of the policy."""
 
     task: str = ""
     """Registered task name."""

@@ -121,7 +121,7 @@ class PolicyContract:
     action: ActionSpec
     """Meaning of the actor's output."""
     command: CommandSpec
-    """What may be asked of the policy."""
+    """Commands that the policy accepts."""
     gait: GaitSpec | None = None
     """Gait clock, if the policy has one."""
     map_window: MapWindow | None = None
@@ -131,15 +131,15 @@ class PolicyContract:
     drive: DriveSpec | None = None
     """Dimensions and limits of a car, and what it sees; None for robots that are none."""
     chunk: ChunkSpec | None = None
-    """How many actions are planned at once; None for a policy that is asked in every step."""
+    """Planning of several actions at once; None for a policy that is asked in every step."""
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION
-    """Where observations are normalised beyond their terms' scale and clip, which always come before the network."""
+    """Normalisation of observations beyond their terms' scale and clip, which always come before the network."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """Thresholds of the sim-to-sim gate."""
     provenance: Provenance = field(default_factory=Provenance)
-    """Where the policy comes from."""
+    """Origin of the policy."""
     version: int = CONTRACT_VERSION
     """Version of this format."""
 

@@ -1,4 +1,4 @@
-"""What a car is sent while no policy drives: nothing, a stop, or the brakes.
+"""Commands of a car while no policy drives: nothing, a stop, or the brakes.
 
 Damping is no brake for a car, and a speed servo that is told 0 at once locks the wheels or does whatever its own
 controller thinks best. So DAMP lowers the speed set-point at the car's brake limit and keeps the steering where it is:
@@ -30,7 +30,7 @@ STRAIGHT_RAD = 0.1
 def make_postures(
     spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine, dt_s: float
 ) -> Postures | CarPostures:
-    """What is sent in every mode but POLICY, as the kind of robot needs it.
+    """Make the commands of every mode but POLICY, for the kind of robot.
 
     Args:
         spec: The robot.
@@ -56,7 +56,7 @@ class _Stop:
 
     @property
     def end_s(self) -> float:
-        """When the set-point is 0 for good."""
+        """Time at which the set-point is 0 for good."""
         return self._start_s + abs(self._speed) / self._brake
 
     def speed(self, now_s: float, measured_m_s: float | None) -> float:
@@ -69,7 +69,7 @@ class _Stop:
 
 
 class CarStand:
-    """When a car that has been told to stop straightens its wheels, and when a policy may take over.
+    """Conditions at which a car that has been told to stop straightens its wheels, and at which a policy may take over.
 
     Args:
         safety: Its settings say how long straightening takes; its count of modes entered tells one stand from the next.
@@ -98,7 +98,7 @@ class CarStand:
         return self._from_rad * (0.5 + 0.5 * math.cos(math.pi * share))
 
     def refusal(self, state: RobotState | None, now_s: float) -> str | None:
-        """Why the policy may not take over yet, or None."""
+        """Reason for which the policy may not take over yet, or None."""
         duration_s = self._safety.config.stand_duration_s
         begun = self._entry == self._safety.entries and self._stands_s is not None
         left_s = duration_s if self._stands_s is None or not begun else self._stands_s + duration_s - now_s
@@ -142,7 +142,7 @@ class CarPostures:
             self._stop = self._begin(state, last, now_s)
 
     def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:
-        """What STAND and PASSIVE send; None for nothing."""
+        """Command of STAND and PASSIVE; None for nothing."""
         if mode is not Mode.STAND:
             self.release()
             return None
@@ -157,7 +157,7 @@ class CarPostures:
         self._stop = None
 
     def brake(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """What DAMP sends.
+        """Command of DAMP.
 
         It starts at the measured speed. Where that is old or no number, it starts at the lower one of what was told
         last and what was known last, and runs down by time.

@@ -13,7 +13,7 @@ from gantry_hardware.state import RobotState
 
 @dataclass(frozen=True)
 class Goal:
-    """Where to stand, in the world of the robot's odometry."""
+    """Goal pose to stand at, in the world of the robot's odometry."""
 
     x_in_world_m: float
     """Place."""
@@ -23,7 +23,7 @@ class Goal:
     """Heading."""
 
     def command(self, state: RobotState) -> NDArray[np.float64] | None:
-        """What ``goal_command`` makes of it from a state, (4,); None without odometry."""
+        """Goal command from a state by ``goal_command``, (4,); None without odometry."""
         pose = state.pose_in_world
         if pose is None:
             return None

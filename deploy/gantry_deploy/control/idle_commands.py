@@ -1,9 +1,9 @@
-"""What is sent while no policy runs: the way to the default pose, nothing or no torque, and the brake.
+"""Commands while no policy runs: the way to the default pose, nothing or no torque, and the brake.
 
 A legged robot without torque sinks to the ground it stands on, and damping lets it sink slowly. An arm without torque
 falls onto whatever it works on and drops what it holds, and so does a damped one, only slower. So an arm is held: DAMP
 keeps the joints where they are and the gripper closed around what it had, and PASSIVE sends nothing, which leaves the
-arm to whoever holds it, its brakes or its own controller. That is also what position controllers do when commands end.
+arm to its holder, its brakes or its own controller. That is also what position controllers do when commands end.
 No mode but POLICY opens a gripper.
 """
 
@@ -69,8 +69,8 @@ class Stand:
         self.duration_s = max(config.stand_duration_s, 0.5 * math.pi * float(way) / config.arm_speed_rad_s)
 
     def _keep(self, state: RobotState, last: JointCommand | None) -> NDArray[np.float64]:
-        """Where a gripper goes, (n,): it is left as it was told last, so that it drops nothing. Where nobody has told
-        it anything and it is not wide open, something may be between its fingers, and it is told to close."""
+        """Target of a gripper, (n,): its last command, so that it drops nothing. Where it has had no command
+        and is not wide open, something may be between its fingers, and it is told to close."""
         if last is not None:
             return last.pos_rad
         if self._grip is None:
@@ -86,7 +86,7 @@ class Stand:
         return self._goal.with_pos(self._from + blend * (self._goal.pos_rad - self._from))
 
     def refusal(self, state: RobotState | None, now_s: float) -> str | None:
-        """Why the policy may not take over yet, or None."""
+        """Reason for which the policy may not take over yet, or None."""
         # A stand that was granted but not ticked yet has another count than the last one that began.
         begun = self._entry == self._safety.entries
         left_s = self._start_s + self.duration_s - now_s if begun else self.duration_s
@@ -134,7 +134,7 @@ class Postures:
             self.stand.begin(state, last, now_s, entry)
 
     def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:
-        """What STAND and PASSIVE send; None for nothing. Legs and arms stand up whatever ``state`` says."""
+        """Command of STAND and PASSIVE; None for nothing. Legs and arms stand up whatever ``state`` says."""
         self.release()
         return self.stand.command(now_s) if mode is Mode.STAND else self._passive
 
@@ -143,10 +143,10 @@ class Postures:
         self._hold = None
 
     def brake(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """What DAMP sends: damping, or an arm held where it was when it was first asked to brake.
+        """Command of DAMP: damping, or an arm held where it was when it was first asked to brake.
 
-        Where an arm's state is old or no state, it is held at what was sent last, which was a good target then. One
-        that nobody commands is left alone.
+        Where an arm's state is old or no state, it is held at what was sent last, which was a good target then. An
+        arm that was never commanded is left alone.
 
         Args:
             state: The newest reading.
@@ -160,7 +160,7 @@ class Postures:
         return self._hold
 
     def last_word(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """What DAMP would send, where nothing may follow it."""
+        """Command that DAMP would send, where nothing may follow it."""
         return self.brake(state, last, now_s)
 
     def braking(self, now_s: float) -> bool:

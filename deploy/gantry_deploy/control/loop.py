@@ -100,7 +100,7 @@ class Controller:
         safety.add_guard(Event.START, self._refuse_start)
 
     def set_command(self, command: ArrayLike, stamp_s: float) -> None:
-        """What the operator asks for from now on, until it is older than the command timeout.
+        """Set the operator's command, which holds until it is older than the command timeout.
 
         Args:
             command: Shape (c,), in the units of the contract's command.
@@ -112,7 +112,7 @@ class Controller:
         self._asked.set_command(command, stamp_s)
 
     def set_goal(self, goal: Goal | None) -> None:
-        """Where to walk to from now on, until another goal or command, or until the policy ends.
+        """Set the goal to walk to, until another goal or command, or until the policy ends.
 
         Raises:
             SafetyError: If the policy does not walk to goals.
@@ -121,12 +121,12 @@ class Controller:
 
     @property
     def stand_duration_s(self) -> float:
-        """How long the newest way to the standing pose takes; an arm may need longer than the setting."""
+        """Duration of the newest way to the standing pose; an arm may need longer than the setting."""
         return self._postures.stand.duration_s
 
     @property
     def goal(self) -> Goal | None:
-        """Where the robot is told to walk to, if it is."""
+        """Current goal of the robot, if there is one."""
         return self._asked.goal
 
     def heartbeat(self, stamp_s: float) -> None:
@@ -282,7 +282,7 @@ class Controller:
 
     def _requested(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
         if self.map_source is not None and self.map_source.lost(now_s):
-            return self._asked.nothing  # Without eyes, stay.
+            return self._asked.nothing  # No fresh map: command zero velocity.
         return self._asked.at(state, now_s)
 
     def _judge(
@@ -367,7 +367,7 @@ class Controller:
         return not (self._mode is Mode.PASSIVE and self.safety.mode is Mode.PASSIVE)
 
     def _look(self) -> None:
-        """Judge the robot before the first tick, so that nobody stands up a robot that was never looked at."""
+        """Judge the robot before the first tick, so that no robot stands up that was never judged."""
         now_s = self.robot.now_s()
         state, trouble = self._read(now_s)
         self._finding = trouble or self.safety.judge(state, now_s, heartbeat_s=self._heartbeat_s)

@@ -6,7 +6,7 @@ import enum
 
 
 class Mode(enum.StrEnum):
-    """What the controller sends."""
+    """Mode of the controller, which decides what is sent."""
 
     PASSIVE = "PASSIVE"
     STAND = "STAND"
@@ -15,7 +15,7 @@ class Mode(enum.StrEnum):
 
 
 class Event(enum.StrEnum):
-    """What may happen to a mode: requests of the operator, and faults."""
+    """Event that may change a mode: requests of the operator, and faults."""
 
     STAND = "stand"
     START = "start"

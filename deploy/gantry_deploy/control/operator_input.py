@@ -1,4 +1,4 @@
-"""What the operator asks for: a command that gets old, a goal that stays until it is taken back, or the place where an
+"""Operator input: a command that gets old, a goal that stays until it is taken back, or the place where an
 object belongs, which stays for good."""
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Asked:
             self._newest = goal
 
     def missing(self) -> str | None:
-        """What the operator must say before the policy can start, or None."""
+        """The input that the operator must give before the policy can start, or None."""
         newest = self._newest
         if not self._is_place or isinstance(newest, Goal) or np.isfinite(newest[1]):
             return None
-        return "nobody has said yet where the object belongs."
+        return "the place where the object belongs has not been set."
 
     @property
     def goal(self) -> Goal | None:

@@ -1,4 +1,4 @@
-"""Who may move the robot, and when it must stop: a table of transitions and a judge of faults.
+"""Safety machine: permission to move the robot, and faults at which it must stop: a table of transitions and a judge.
 
 PASSIVE sends no torque, STAND moves to the default pose, POLICY runs the network, DAMP brakes every joint and stays
 until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered. An arm is left alone
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class FaultCode(enum.StrEnum):
-    """Why a robot was damped."""
+    """Reason for damping a robot."""
 
     NO_STATE = "no_state"
     STALE_STATE = "stale_state"
@@ -65,11 +65,11 @@ class Fault:
     text: str
     """One sentence with the value and its limit, for people."""
     time_s: float
-    """When it was found, on the robot's clock."""
+    """Time at which it was found, on the robot's clock."""
 
 
 GRAVITY_M_S2 = 9.81
-"""What an accelerometer reads at rest."""
+"""Reading of an accelerometer at rest."""
 REST_ACCELERATION_SHARE = 0.15
 """At rest the accelerometer is within this share of gravity."""
 REST_ANG_VEL_RAD_S = 0.3
@@ -79,7 +79,7 @@ SHORT_RANGE_SHARE = 0.25
 """A joint may be beyond its limit by no more than this share of its range."""
 
 Guard = Callable[[], str | None]
-"""Why an event is not granted now, or None."""
+"""Check of an event: the reason for refusing it now, or None."""
 
 
 class SafetyMachine:
@@ -117,12 +117,12 @@ class SafetyMachine:
 
     @property
     def fault(self) -> Fault | None:
-        """What led to DAMP; kept until the reset."""
+        """Fault that led to DAMP; kept until the reset."""
         return self._fault
 
     @property
     def entries(self) -> int:
-        """How often a mode was entered; tells a mode that was left and entered again from one that lasted."""
+        """Number of mode entries; tells a mode that was left and entered again from one that lasted."""
         return self._entries
 
     def snapshot(self) -> tuple[Mode, int]:
@@ -231,7 +231,7 @@ class SafetyMachine:
             )
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
         fault = self._judge_limits(state, now_s)
-        # Impacts shake an accelerometer; before standing up it can be believed.
+        # The accelerometer check runs only before STAND, because impacts saturate it.
         looks = fault is None and self._stands and self._mode is Mode.PASSIVE
         return self._imu(state, now_s) if looks else fault
 
@@ -242,7 +242,7 @@ class SafetyMachine:
         return Fault(FaultCode.NAN_COMMAND, "The policy's joint targets are not finite.", now_s)
 
     def _target(self, asked: Event) -> Mode:
-        """Where a request leads from the present mode.
+        """Target mode of a request in the present mode.
 
         Raises:
             SafetyError: If it is not possible.
@@ -362,7 +362,7 @@ def _numbers(values: np.ndarray) -> str:
 
 
 def _nan_text(spec: RobotSpec, state: RobotState) -> str:
-    """Which numbers of a state are not finite."""
+    """Names of the values of a state that are not finite."""
     for field in ("joint_pos_rad", "joint_vel_rad_s", "joint_effort_nm"):
         bad = np.flatnonzero(~np.isfinite(getattr(state, field)))
         if bad.size:

@@ -12,7 +12,7 @@ from gantry_hardware.bounds import Range, check_fields, value_text, whole
 from gantry_hardware.errors import UnknownNameError
 
 SETTINGS = "safety"
-"""What stands before a setting's name where people are told of it: the parameters of a node are called so."""
+"""Prefix of a setting's name where people are told of it: the parameters of a node are called so."""
 _DIGITS = 7
 """Of milliseconds, at most; clocks count nanoseconds."""
 
@@ -37,7 +37,7 @@ class SafetyConfig:
     max_imu_error_rad: float = 0.3
     """Largest angle, before standing up and at rest, between the vertical of orientation and of accelerometer."""
     joint_pos_margin_rad: float = 0.15
-    """How far a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
+    """Distance by which a measured position may be beyond a joint's limit; covers encoder offsets and soft stops."""
     joint_vel_factor: float = 1.5
     """Largest measured speed in units of the joint's limit; above 1 because impacts spin unloaded joints."""
     joint_effort_factor: float = 1.5
@@ -50,7 +50,7 @@ class SafetyConfig:
     stand_duration_s: float = 2.0
     """Time in which STAND moves from the measured pose to the default pose."""
     stand_tolerance_rad: float = 0.7
-    """How far a joint may be from the standing pose when the policy takes over; covers sagging under the weight."""
+    """Distance of a joint from the standing pose at which the policy may take over; covers sagging under the weight."""
     max_target_step_rad: float = 2.0
     """Largest change of a joint's target in one control step under the policy, and never more than three quarters of
     the joint's range; what it wants beyond that comes in the next ones. Legs of shipped policies change theirs by up to
@@ -71,7 +71,7 @@ class SafetyConfig:
 
 
 LABEL = "Safety setting "
-"""What stands before a setting's name where its value is refused."""
+"""Prefix of a setting's name where its value is refused."""
 RANGES: dict[str, Range] = {
     "state_timeout_s": Range(0.001, 1.0),
     "command_timeout_s": Range(0.01, 5.0),

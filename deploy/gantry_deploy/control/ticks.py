@@ -1,4 +1,4 @@
-"""What a control loop tells of each of its ticks, and who is told."""
+"""Report of a control loop about each of its ticks, and its receivers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gantry_hardware.state import JointCommand, RobotState
 
 @dataclass(frozen=True)
 class TickReport:
-    """What one tick of the loop found and did."""
+    """Inputs and outputs of one tick of the loop."""
 
     time_s: float
     """Start of the tick on the robot's clock."""
@@ -25,19 +25,19 @@ class TickReport:
     fault: Fault | None
     """In DAMP what led there; in PASSIVE what would keep the robot from standing."""
     state: RobotState | None
-    """What was read; None if the robot reported nothing."""
+    """State that was read; None if the robot reported nothing."""
     requested: NDArray[np.float64]
     """Shape (c,), what the operator asked for, zero if that was too old."""
     step: PolicyStep | None
-    """What the policy saw and did; None unless it ran."""
+    """Inputs and outputs of the policy; None unless it ran."""
     sent: JointCommand | None
-    """What was really sent; None if nothing was: the robot took nothing, or a limp command was withheld."""
+    """Command that was really sent; None if nothing was: the robot took nothing, or a limp command was withheld."""
     period_s: float
     """Time since the last tick began, on the robot's clock; 0 for the first."""
     busy_s: float
     """Wall-clock time that the tick took, before recording."""
     look: MapLook | None = None
-    """What the policy was shown of a map; None if it looked at none."""
+    """Map window that the policy was shown; None if it looked at none."""
 
 
 class TickRecorder(Protocol):

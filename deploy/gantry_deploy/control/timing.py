@@ -1,4 +1,4 @@
-"""How long things took: the newest samples of each, and their percentiles."""
+"""Durations: the newest samples of each, and their percentiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one frame of a dataset holds: named arrays with a type and a shape, and the check of values against them."""
+"""Features of one frame of a dataset: named arrays with a type and a shape, and the check of values against them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gantry_hardware.spec import RobotSpec
 from gantry_hardware.text import plain_text
 
 STATE, ENVIRONMENT_STATE, ACTION = "observation.state", "observation.environment_state", "action"
-"""What the robot feels of itself, what only a simulator knows, and what the robot is told."""
+"""Proprioception of the robot, state that only a simulator knows, and the action."""
 IMAGES = "observation.images."
 """Stands before the name of a camera."""
 REWARD, DONE, TRUNCATED, SUCCESS = "next.reward", "next.done", "next.truncated", "next.success"
-"""What the step from this frame earned; the episode ended with it; it was cut off (and did not end by itself); the task
+"""Reward of the step from this frame; the episode ended with it; it was cut off (and did not end by itself); the task
 is solved. An end by itself is ``next.done`` without ``next.truncated``."""
 EXTRA = "complementary_info."
 """Stands before columns that learning may use beside observation, action and reward."""
@@ -51,7 +51,7 @@ class Feature:
     names: tuple[str, ...] | None = None
     """Names along the last dimension, or None."""
     kind: str = ""
-    """What the numbers mean, in LEAPP's words (:data:`JOINT_POSITION_TARGET`); empty if nobody said. Not LeRobot's."""
+    """Meaning of the numbers, in LEAPP's words (:data:`JOINT_POSITION_TARGET`); empty if unknown. Not LeRobot's."""
     unit: str = ""
     """SI unit of every number, for example ``rad``; empty if not said, or if ``units`` says it. Not LeRobot's."""
     units: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Feature:
         """Read an entry of ``info.json``.
 
         Raises:
-            DatasetError: If it is no feature, or one that nobody should store.
+            DatasetError: If it is no feature, or one that cannot be stored sensibly.
         """
         if not isinstance(data, dict) or not isinstance(data.get("shape"), (list, tuple)):
             raise DatasetError(f"Feature '{name}' is {plain_text(data)}, expected an object with dtype and shape.")

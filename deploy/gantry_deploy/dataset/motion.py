@@ -33,10 +33,10 @@ class Motion(Protocol):
     first_rad: FloatArray
     """Pose (n,) in which the episode begins; of a gripper in m."""
     frames: int
-    """How many targets there are."""
+    """Number of targets."""
 
     def begin(self, joint_pos_rad: FloatArray) -> None:
-        """The episode begins with the joints (n,) there."""
+        """Begin the episode with the joints at (n,) [rad, of a gripper m]."""
         ...
 
     def target(self, frame: int, joint_pos_rad: FloatArray) -> FloatArray:
@@ -70,10 +70,10 @@ class JointMotion:
         self.first_rad, self.frames = targets[0], len(targets)
 
     def begin(self, joint_pos_rad: FloatArray) -> None:
-        """Nothing depends on where the joints are."""
+        """See :meth:`Motion.begin`; nothing depends on the joints' places."""
 
     def target(self, frame: int, joint_pos_rad: FloatArray) -> FloatArray:
-        """The recorded positions."""
+        """See :meth:`Motion.target`; the recorded positions."""
         return self._targets[frame]
 
 
@@ -122,11 +122,11 @@ class ArmMotion:
         self._decoder = ArmDecoder(contract, np.zeros((1, 1), np.float32))
 
     def begin(self, joint_pos_rad: FloatArray) -> None:
-        """Targets begin where the joints are."""
+        """See :meth:`Motion.begin`; targets begin at the joints' places."""
         self._decoder.reset(joint_pos_rad.astype(np.float32)[None])
 
     def target(self, frame: int, joint_pos_rad: FloatArray) -> FloatArray:
-        """The frame's step from the target before."""
+        """See :meth:`Motion.target`; the frame's step from the target before."""
         joints = joint_pos_rad.astype(np.float32)[None]
         return self._decoder(self._actions[frame : frame + 1], joints)[0].astype(np.float64)
 

@@ -22,7 +22,7 @@ NOTES_VERSION = 2
 
 
 def make_notes(task: str, env: Mapping[str, Any], contract: PolicyContract) -> dict[str, Any]:
-    """What is written down: task, environments, contract, and how the physical values become the policy's numbers."""
+    """Notes to store: task, environments, contract, and how the physical values become the policy's numbers."""
     return {
         "version": NOTES_VERSION,
         "task": task,

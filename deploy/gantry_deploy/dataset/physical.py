@@ -79,7 +79,7 @@ class Numbers:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of numbers."""
         return len(self.scale)
 
     @property
@@ -129,7 +129,7 @@ def action_kind(contract: PolicyContract) -> str:
 
 
 def demo_features(contract: PolicyContract) -> dict[str, Feature]:
-    """What a frame of a demonstration holds, for policies with this contract."""
+    """Features of a frame of a demonstration, for policies with this contract."""
     parts: dict[str, list[Numbers]] = {}
     for numbers in observation_numbers(contract):
         parts.setdefault(numbers.feature, []).append(numbers)
@@ -151,7 +151,7 @@ def demo_features(contract: PolicyContract) -> dict[str, Feature]:
 
 
 def physical_features(parts: Sequence[Numbers], observed: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-    """What a policy observes, (M, size), as columns of a dataset, (M, n) by feature.
+    """Observations of a policy, (M, size), as columns of a dataset, (M, n) by feature.
 
     :func:`policy_observation` gives the same numbers again to the bit, if they were made of single precision.
     """

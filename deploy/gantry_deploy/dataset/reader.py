@@ -1,4 +1,4 @@
-"""Reads LeRobot v3 datasets, whoever wrote them, as numpy arrays."""
+"""Reader of LeRobot v3 datasets from any writer, as numpy arrays."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Dataset:
 
     @property
     def robot_type(self) -> str | None:
-        """Name of the robot, or None if nobody said."""
+        """Name of the robot, or None if the dataset does not name it."""
         return self.info.robot_type
 
     @property
     def features(self) -> dict[str, Feature]:
-        """What a frame holds, without the columns that a dataset adds."""
+        """Features of a frame, without the columns that a dataset adds."""
         return {name: item for name, item in self.info.features.items() if name not in DEFAULT_FEATURES}
 
     @property
@@ -89,7 +89,7 @@ class Dataset:
 
     @cached_property
     def tasks(self) -> list[str]:
-        """What was to be done, in words, by the number in ``task_index``.
+        """Tasks in words, by the number in ``task_index``.
 
         Raises:
             DatasetError: If the file is missing or malformed.
@@ -191,7 +191,8 @@ class Dataset:
         return np.array([self.frames(row.index, [SUCCESS])[SUCCESS].any() for row in self.episodes], dtype=bool)
 
     def terminations(self, episode: int) -> NDArray[np.bool_]:
-        """Where the task itself ended the episode, (frames,): ``next.done`` without ``next.truncated``.
+        """Mask of the frames at which the task itself ended the episode, (frames,): ``next.done`` without
+        ``next.truncated``.
 
         Raises:
             UnknownNameError: If the dataset does not say; or there is no such episode.

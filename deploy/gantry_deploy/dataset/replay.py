@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How an episode went when it was replayed; n joints in the robot's order."""
+    """Result of replaying an episode; n joints in the robot's order."""
 
     times_s: FloatArray
     """Shape (frames,), since the first action."""
@@ -56,9 +56,9 @@ def replay_episode(
     """Send an episode's actions to a robot: slowly to the first pose, then frame by frame; then damp, or hold an arm.
 
     Args:
-        dataset: Where the episode is.
+        dataset: Dataset with the episode.
         episode: Its number.
-        robot: Connected, of the dataset's robot; somebody watches it if it is real.
+        robot: Connected, of the dataset's robot; supervised if it is real.
         key: The feature that is sent; joint positions or an arm's steps, see :func:`motion_of`.
         on_frame: Told each frame's number and the state before its action.
 

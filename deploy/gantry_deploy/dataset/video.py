@@ -20,12 +20,12 @@ Image = NDArray[np.uint8]
 """Shape (height, width, 3), RGB."""
 
 TOLERANCE_S = 1e-4
-"""How far a picture's time in its file may be from where it is expected; LeRobot's own default."""
+"""Largest difference of a picture's time in its file from the expected one; LeRobot's own default."""
 
 
 @dataclass(frozen=True)
 class VideoCodec:
-    """How cameras are encoded."""
+    """Encoding of cameras."""
 
     encoder: str = "libx264"
     """Encoder of FFmpeg; LeRobot's own default is ``libsvtav1``, which is smaller and slower."""
@@ -93,7 +93,7 @@ class VideoEncoder:
 
 @dataclass(frozen=True)
 class VideoFacts:
-    """What a video's header says."""
+    """Facts in a video's header."""
 
     width: int
     """Pixels."""
@@ -252,7 +252,7 @@ def _check_size(name: str, stream: Any, size: tuple[int, int]) -> None:
 
 
 _DAMAGE = (FFmpegError, OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
-"""What FFmpeg, and PyAV where a header leaves something out, raise over damaged files."""
+"""Errors that FFmpeg, and PyAV where a header leaves something out, raise over damaged files."""
 
 
 class _Opened:
@@ -289,5 +289,5 @@ def _packets(container: Any, stream: Any) -> Iterator[Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """What FFmpeg said, without its error number and the name of a file in memory."""
+    """Message of FFmpeg, without its error number and the name of a file in memory."""
     return str(getattr(error, "strerror", None) or error)

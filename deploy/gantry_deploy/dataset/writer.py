@@ -59,13 +59,13 @@ class DatasetWriter:
             added.
         robot_type: Name of the robot, which replaying asks for.
         resume: Append to a dataset that exists. What a killed writer left unfinished in it is removed.
-        codec: How cameras are encoded.
+        codec: Encoding of cameras.
         beside: Files to write beside a new dataset, by name: notes and a card, see
             :mod:`gantry_deploy.dataset.notes`.
 
     Raises:
         DatasetError: If the folder holds something else, or a dataset and ``resume`` is false, or one of other
-            features, rate or robot, or if somebody else writes into it.
+            features, rate or robot, or if another process writes into it.
         UnknownNameError: If a feature has a dtype that does not exist.
     """
 
@@ -131,7 +131,7 @@ class DatasetWriter:
 
     @property
     def features(self) -> dict[str, Feature]:
-        """What a frame holds, without the columns that the dataset adds."""
+        """Features of a frame, without the columns that the dataset adds."""
         return dict(self._own)
 
     @property

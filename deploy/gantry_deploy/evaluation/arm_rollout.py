@@ -20,12 +20,12 @@ from gantry_hardware.errors import RobotError
 WORKBENCH = "workbench"
 """Backend of simulated arms, unless asked otherwise."""
 ARM_OPTIONS = ("task", "seed", "noise")
-"""What a backend for episodes of an arm takes."""
+"""Options that a backend for episodes of an arm takes."""
 
 
 @runtime_checkable
 class TaskRobot(Protocol):
-    """What a simulated arm tells beside its sensors."""
+    """Ground truth of a simulated arm beside its sensors."""
 
     @property
     def episode_s(self) -> float:
@@ -34,7 +34,7 @@ class TaskRobot(Protocol):
 
     @property
     def goal_in_base_m(self) -> NDArray[np.float64] | None:
-        """Shape (3,), where the object belongs; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class TaskRobot(Protocol):
 
 @dataclass(frozen=True)
 class ArmEpisode:
-    """How one episode went."""
+    """Outcome of one episode."""
 
     seconds: float
     """Time under the policy."""
@@ -61,7 +61,7 @@ class ArmEpisode:
     fault: str = ""
     """Code of the fault; empty if there was none."""
     reason: str = ""
-    """Why it ended early, for people; empty if it did not."""
+    """Reason for an early end, for people; empty if there was none."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ArmRolloutResult:
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often each kind of fault ended an episode."""
+        """Number of episodes that each kind of fault ended."""
         return count_faults(episode.fault for episode in self.episodes)
 
 

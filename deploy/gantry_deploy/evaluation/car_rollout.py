@@ -21,7 +21,7 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import RobotError
 
 CAR_OPTIONS = ("task", "split", "map_count", "seed", "noise", "vary")
-"""What a backend for episodes of a car takes."""
+"""Options that a backend for episodes of a car takes."""
 CAR_SECONDS = 300.0
 """Longest episode of a car, unless asked otherwise; that of its task counts where it is shorter."""
 MAPS = 32
@@ -32,7 +32,7 @@ FINISHED = "finished"
 
 @runtime_checkable
 class CarOnTask(Protocol):
-    """What a simulated car tells beside its sensors, and that it can begin again."""
+    """Capability of a simulated car to report ground truth beside its sensors and to begin again."""
 
     @property
     def episode_s(self) -> float:
@@ -41,7 +41,7 @@ class CarOnTask(Protocol):
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What has happened since the last reset, the truth."""
+        """Events since the last reset, the truth."""
         ...
 
     def reset(self) -> None:
@@ -51,7 +51,7 @@ class CarOnTask(Protocol):
 
 @dataclass(frozen=True)
 class CarEpisode:
-    """How one episode went."""
+    """Outcome of one episode."""
 
     seconds: float
     """Time under the policy."""
@@ -68,11 +68,11 @@ class CarEpisode:
     failed: bool
     """Whether it ended early otherwise: by a collision, a red light, off the road, blocked, or by a fault."""
     ended: str = ""
-    """How it ended, by the name that its task has for it; empty for running out of time and for faults."""
+    """Name of the end in the car's task; empty for running out of time and for faults."""
     fault: str = ""
     """Code of the fault that braked the car; empty if none did."""
     reason: str = ""
-    """Why it ended early, for people; empty if it did not."""
+    """Reason for an early end, for people; empty if there was none."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class CarScores:
     """Scores of a set of episodes with 95 % intervals."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     success_rate: Score
     """Share that was driven to the end."""
     early_end_rate: Score
@@ -112,11 +112,11 @@ class CarRolloutResult:
     scores: CarScores
     """Means and rates with confidence intervals."""
     short_of_s: float | None = None
-    """What episodes of the task may take, where these were asked to end earlier; None where they were not."""
+    """Duration of the task's episodes, where these were asked to end earlier; None where they were not."""
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often each kind of fault braked the car."""
+        """Number of times that each kind of fault braked the car."""
         return count_faults(episode.fault for episode in self.episodes)
 
 
@@ -214,7 +214,7 @@ class _CarWatch(EpisodeWatch):
         return ended not in ("", FINISHED)
 
     def episode(self) -> CarEpisode:
-        """How it went, after :meth:`run`."""
+        """Outcome of the episode, after :meth:`run`."""
         outcome = self._outcome
         ended = outcome.get("ended", "")
         return CarEpisode(

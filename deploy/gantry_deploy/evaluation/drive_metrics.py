@@ -1,4 +1,4 @@
-"""How well a route is driven, in the terms of CARLA's leaderboard: completion, infractions, and their product.
+"""Driving scores in the terms of CARLA's leaderboard: completion, infractions, and their product.
 
 The same definition scores training, the simulated car over ROS 2 and other simulators. What it measures on procedural
 routes says nothing about CARLA's own routes: a score falls with the length of a route, since penalties multiply.

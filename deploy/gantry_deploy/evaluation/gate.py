@@ -52,7 +52,7 @@ from gantry_mapping.errors import MappingError
 from gantry_mapping.mapper import OnnxMapper
 
 CARD_KEY = "check"
-"""Where the gate's scores stand in a bundle's card; what else the card holds is left alone."""
+"""Key of the gate's scores in a bundle's card; what else the card holds is left alone."""
 
 Report = Mapping[str, Any]
 AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult | CarRolloutResult
@@ -67,7 +67,7 @@ class Stage:
     passed: bool
     """Whether it held."""
     text: str
-    """What was found, for people."""
+    """Result in words, for people."""
     value: float | None = None
     """The number that decided, if it was a number."""
     limit: float | None = None
@@ -175,7 +175,7 @@ def _contract(bundle: Bundle) -> tuple[PolicyRunner, str, None]:
 
 
 def _network(bundle: Bundle) -> tuple[None, str, float]:
-    """What onnxruntime answers to recorded observations, one at a time as on the robot, with the queue of a plan."""
+    """Compare onnxruntime with recorded actions, one at a time as on the robot, with the queue of a plan."""
     golden, contract = golden_arrays(bundle), bundle.contract
     _require_mapper(bundle)
     rows, labels = golden["observation"].astype(np.float32), action_labels(contract)
@@ -214,7 +214,7 @@ def _require_mapper(bundle: Bundle) -> None:
 
 
 def _observation(bundle: Bundle) -> tuple[None, str, float]:
-    """What the runtime makes of the recorded states, one at a time as on the robot."""
+    """Compare the runtime's observations of the recorded states, one at a time as on the robot."""
     golden, contract = golden_arrays(bundle), bundle.contract
     starts = golden.get("episode_start")
     depth = max((term.history for term in contract.observations), default=1)
@@ -307,7 +307,7 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
 
 
 def _memory(bundle: Bundle) -> tuple[None, str, float]:
-    """What a policy remembers from one step to the next: its last action and its time."""
+    """Compare a policy's memory from one step to the next: its last action and its time."""
     golden, contract = golden_arrays(bundle), bundle.contract
     decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
     follows = ~golden["episode_start"][1:].astype(bool)

@@ -28,7 +28,7 @@ CONE_RAD = math.radians(60.0)
 
 @dataclass(frozen=True)
 class GoalEpisode:
-    """How one episode went."""
+    """Outcome of one episode."""
 
     friction: float
     """Between feet and floor."""
@@ -37,7 +37,7 @@ class GoalEpisode:
     seconds: float
     """Time under the policy."""
     goal: Goal
-    """Where it was sent."""
+    """Commanded goal."""
     distance_m: float
     """From the goal at the end; NaN if the policy never ran."""
     heading_error_rad: float
@@ -49,7 +49,7 @@ class GoalEpisode:
     fault: str = ""
     """Code of the fault that damped the robot; empty if none did."""
     reason: str = ""
-    """Why it ended early, for people; empty if it did not."""
+    """Reason for an early end, for people; empty if there was none."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class GoalRolloutResult:
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often each kind of fault damped the robot."""
+        """Number of times that each kind of fault damped the robot."""
         return count_faults(episode.fault for episode in self.episodes)
 
 

@@ -1,4 +1,4 @@
-"""How well a command is followed, defined once for training and for the sim-to-sim gate (Array API standard).
+"""Metrics of command tracking, defined once for training and for the sim-to-sim gate (Array API standard).
 
 Goals are either reached or not, see :func:`goal_reached`. For velocity commands an episode counts from the policy's
 first control step to its end, or to the last step before the fall. Its planar error is the mean over those steps of the
@@ -62,7 +62,7 @@ def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height
     so is a pose of NaN.
 
     Args:
-        quat_base_to_world_wxyz: Shape (N, 4), unit quaternions.
+        quat_base_to_world_wxyz: Shape (N, 4), unit quaternions from the base to the world frame.
         base_height_m: Shape (N,), of the base's origin above the ground under it.
         fall_height_m: The robot's ``RobotSpec.fall_height_m``.
     """
@@ -73,7 +73,9 @@ def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height
 
 
 def goal_errors(command: Array) -> tuple[Array, Array]:
-    """Distance from the goal in m and absolute heading error in rad, each (N,), of goal commands (N, 4)."""
+    """Distance from the goal in m and absolute heading error in rad, each (N,), of goal commands (N, 4) in
+    the base's yaw frame.
+    """
     xp = namespace(command)
     distance = xp.sqrt(xp.sum(command[:, :2] * command[:, :2], axis=-1))
     return distance, xp.abs(xp.atan2(command[:, 2], command[:, 3]))
@@ -140,12 +142,12 @@ class EpisodeScores:
 
     @property
     def lin_vel_error_m_s(self) -> Array:
-        """Shape (N,), mean planar velocity error of each episode; NaN before its first step."""
+        """Shape (N,), mean planar velocity error of each episode in the base frame; NaN before its first step."""
         return self._mean(self._planar)
 
     @property
     def yaw_rate_error_rad_s(self) -> Array:
-        """Shape (N,), mean yaw-rate error of each episode; NaN before its first step."""
+        """Shape (N,), mean yaw-rate error of each episode in the base frame; NaN before its first step."""
         return self._mean(self._yaw)
 
     def _mean(self, total: Array) -> Array:
@@ -171,7 +173,7 @@ class TrackingScores:
     """Scores of a set of episodes."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     lin_vel_error_m_s: Score
     """Mean planar velocity error."""
     yaw_rate_error_rad_s: Score
@@ -193,7 +195,7 @@ class GoalScores:
     """Scores of a set of episodes with one goal each."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     success_rate: Score
     """Share that stood at the goal, in its heading, at the end."""
     early_end_rate: Score
@@ -233,9 +235,9 @@ class Verdict:
     """One score against its threshold."""
 
     name: str
-    """What was measured."""
+    """Name of the measured quantity."""
     score: Score
-    """What came out."""
+    """Result."""
     limit: float
     """Largest mean that passes, or smallest."""
     unit: str

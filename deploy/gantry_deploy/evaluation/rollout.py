@@ -27,31 +27,31 @@ from gantry_hardware.errors import RobotError
 FloatArray = NDArray[np.float64]
 
 START_PATIENCE_S = 1.0
-"""How long after standing up a refused start is tried again, while the legs settle."""
+"""Time after standing up for which a refused start is tried again, while the legs settle."""
 DRAWN_OPTIONS = ("noise", "friction", "added_mass_kg", "seed")
-"""What is drawn for each episode; a backend for episodes takes all of it."""
+"""Options that are drawn for each episode; a backend for episodes takes all of them."""
 _FAST_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"visuals": False}}
-# Nobody looks at these episodes.
+# These episodes are not rendered.
 _CAMERA_OPTIONS: dict[str, dict[str, Any]] = {"mujoco": {"camera": True}}
 
 
 @runtime_checkable
 class GroundTruth(Protocol):
-    """What a simulated robot must tell beside its sensors, at the present of its clock."""
+    """Ground truth of a simulated robot beside its sensors, at the present of its clock."""
 
     @property
     def true_lin_vel_base_in_base_m_s(self) -> FloatArray:
-        """Shape (3,)."""
+        """Shape (3,), velocity of the base frame's origin over the world, along the base's axes [m/s]."""
         ...
 
     @property
     def true_ang_vel_base_in_base_rad_s(self) -> FloatArray:
-        """Shape (3,)."""
+        """Shape (3,), angular velocity of the base over the world, along the base's axes [rad/s]."""
         ...
 
     @property
     def quat_base_to_world_wxyz(self) -> FloatArray:
-        """Shape (4,)."""
+        """Shape (4,), unit quaternion from the base to the world frame."""
         ...
 
     @property
@@ -66,12 +66,12 @@ ROLLOUT_RANGES = {
     "seed": Range(0, MAX_SEED),
     "noise": Range(0.0, 100.0),
 }
-"""What may be set, by field."""
+"""Ranges of the values that may be set, by field."""
 
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """How many episodes, and what differs between them; friction and payload are drawn anew for each."""
+    """Number of episodes, and their differences; friction and payload are drawn anew for each."""
 
     backend: str = "mujoco"
     """Simulated robot that knows its ground truth and takes ``noise``, ``friction``, ``added_mass_kg``, ``seed``."""
@@ -98,7 +98,7 @@ class RolloutConfig:
 
 @dataclass(frozen=True)
 class Episode:
-    """How one episode went."""
+    """Outcome of one episode."""
 
     friction: float
     """Between feet and floor."""
@@ -115,7 +115,7 @@ class Episode:
     fault: str = ""
     """Code of the fault that damped the robot; empty if none did."""
     reason: str = ""
-    """Why it ended early, for people; empty if it did not."""
+    """Reason for an early end, for people; empty if there was none."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ class RolloutResult:
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often each kind of fault damped the robot."""
+        """Number of times that each kind of fault damped the robot."""
         return count_faults(episode.fault for episode in self.episodes)
 
 
 def count_faults(codes: Iterable[str]) -> dict[str, int]:
-    """How often each code occurs, sorted; empty codes are none."""
+    """Count each code, sorted; empty codes are none."""
     return dict(sorted(Counter(code for code in codes if code).items()))
 
 
@@ -262,11 +262,13 @@ class EpisodeWatch:
             robot.close()
 
     def command(self, time_s: float) -> FloatArray | None:
-        """What to ask of the policy ``time_s`` after it has started, shape (c,); None for nothing new."""
+        """Command for the policy ``time_s`` after it has started, shape (c,); None for nothing new."""
         raise NotImplementedError
 
     def score(self, command: FloatArray) -> bool:
-        """Take note of where a step led that asked for ``command`` (c,); returns whether the robot has fallen."""
+        """Score a step that asked for ``command`` (c,), in the contract's units; True, a bool, if the robot has
+        fallen.
+        """
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -310,7 +312,7 @@ class EpisodeWatch:
                 self._end(str(error), report)
 
     def _stood_s(self, report: TickReport) -> float:
-        """How long ago standing up was over; negative before."""
+        """Time since standing up was over; negative before."""
         if self._standing_since_s is None:
             self._standing_since_s = report.time_s
         return report.time_s - self._standing_since_s - self.controller.stand_duration_s

@@ -1,5 +1,5 @@
-"""How the base is held over what is ahead and below: its nose over the edge that it comes to, its belly over the one
-that it is on (Array API standard)."""
+"""Body pose over the ground ahead and below: the nose over the edge that comes next, the belly over the one
+below (Array API standard)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from gantry_mapping.ops import namespace
 Array = Any
 
 BELLY_M, BELLY_POINTS, SOON_M = 0.3, 9, 0.03
-"""How far before and behind the base, and at how many points, the ground below is looked at; a little ahead of now."""
+"""Reach before and behind the base, and number of points, at which the ground below is looked at; a little ahead of
+now.
+"""
 AHEAD_POINTS, SIDES_M = 6, (-0.12, -0.04, 0.04, 0.12)
-"""Where the ground ahead of the nose is looked at: points along, and how far aside."""
+"""Points at which the ground ahead of the nose is looked at: number along, and distances aside."""
 STEEPEST_RAD = 1.0
 """Most that the base's pitch counts for."""
 
@@ -40,7 +42,7 @@ class Posture:
         self._below = namespace(like).asarray([below], dtype=like.dtype, device=device(like))
 
     def __call__(self, ground: Array, front_sole_m: Array, pose: Array) -> Array:
-        """What is added to the base's height, m, pitch and roll, rad, (N, 3).
+        """Offsets of the base's height, m, pitch and roll, rad, (N, 3).
 
         Args:
             ground: (N, rows, cols) the map's heights over the base, m.

@@ -1,4 +1,4 @@
-"""Where to step and how fast to go, turned into joint targets, from what a robot measures.
+"""Footstep controller: footholds and a speed of the body, turned into joint targets, from what a robot measures.
 
 A trot whose feet land half a stance ahead of where they stand and after a wrong velocity (Raibert, Legged Robots That
 Balance, 1986), moved as the policy says; the feet on the ground push as a least-squares share of the wrench that holds
@@ -58,7 +58,7 @@ MOST_M_S2, MOST_ROLL_RAD = 4.0, 0.3
 LEAST_LIFT_M_S2, MOST_LIFT_M_S2 = 2.0, 25.0
 """Vertical force of all feet, over the mass."""
 CRESTS = tuple(i / 5.0 for i in range(6))
-"""Where on a foot's way the ground is looked at: its start is 0, its end 1."""
+"""Points on a foot's way at which the ground is looked at: its start is 0, its end 1."""
 
 
 def apply(matrix: Array, vectors: Array) -> Array:
@@ -145,8 +145,8 @@ class Stepper:
         joint_vel: Array,
         elevation_map: Array,
     ) -> Body:
-        """The body by clock (N,), shaped command (N, 4), attitude (N, 4), gyroscope (N, 3), joints (N, 3 f) each, and
-        the map (N, rows, cols, channels).
+        """The body by clock (N,) [s], shaped command (N, 4), attitude (N, 4), turning rate in the base frame (N, 3),
+        joints (N, 3 f) [rad, rad/s] and map (N, rows, cols, channels).
 
         Raises:
             ContractError: If one of them is None, naming it.
@@ -168,7 +168,7 @@ class Stepper:
         goes = xp.ones_like(drive[:, :1])
         if self._steering is not None:
             goes, drive = self._steered(command, ground, feet[..., 2] - way.foot_radius_m, due)
-        # Who comes to rest puts a foot down that is in the air, as at the end of a swing.
+        # A robot that comes to rest puts a foot down that is in the air, as at the end of a swing.
         swings = xp.where(rests, ~near & xp.any(near, axis=1, keepdims=True), due)
         zero = xp.zeros_like(phase)
         progress = xp.where(swings, xp.where(rests, zero + 1.0, (phase - gait.duty) / (1.0 - gait.duty)), zero)
@@ -195,14 +195,14 @@ class Stepper:
         return self._steering.goes(command, carrot.near_m), self._xp.concat((both[::2, :2], both[1::2, 2:]), axis=-1)
 
     def _bound(self, feet: Array, moves_w: Array, progress: Array) -> Array:
-        """Where feet (N, f, 2) will land that go on as they move (N, f, 2), by what is left of :meth:`_ease`."""
+        """Predicted touchdown of feet (N, f, 2) that go on as they move (N, f, 2), by what is left of :meth:`_ease`."""
         swing_s, whole = (1.0 - self._gait.duty) / self._gait.frequency_hz, self._way.arrive - LIFT_SHARE
         angle = 0.5 * math.pi * limited((progress - LIFT_SHARE) / whole, BOUND_SHARE, 1.0)
         left_s = swing_s * whole / math.pi * self._xp.cos(angle) / self._xp.sin(angle)
         return feet + moves_w * left_s[..., None]
 
     def _wide(self, feet: Array) -> Array:
-        """(N, 1) bool, who has its feet (N, f, 3) far enough apart to rest on them."""
+        """Mask (N, 1) of the robots with feet (N, f, 3) far enough apart to rest on them."""
         xp, share = self._xp, self._support.narrow_share
         apart = xp.min(feet[..., 1] @ xp.matrix_transpose(self._across), axis=1, keepdims=True)
         return (apart >= share) | (share == 0.0)
@@ -210,7 +210,7 @@ class Stepper:
     def _settled(self, elevation_map: Array, feet: Array, due: Array, rests: Array) -> tuple[Array, Array, Array]:
         """The ground as high as the standing feet, the height below which it is void, and which feet are near it.
 
-        A map's drift is seen by the feet that stand on it. Whoever rests may have a foot in the air and is let be.
+        A map's drift is seen by the feet that stand on it. A robot at rest may have a foot in the air and is let be.
         """
         xp = self._xp
         soles = feet[..., 2] - self._way.foot_radius_m
@@ -223,9 +223,9 @@ class Stepper:
         return ground + drift[..., None], void, over - drift < NEAR_M
 
     def plan(self, steps: Array, body: Body) -> Plan:
-        """What the body and its feet are to do."""
+        """Command for N bodies and their feet, in the level frame [m]; ``steps`` (N, 12) as in :meth:`__call__`."""
         xp, drive = self._xp, body.drive
-        # Who rests and only tries not to move leans further and further off its feet with every push.
+        # A robot that rests and only tries not to move leans further and further off its feet with every push.
         upright = self._support.upright_1_s * xp.mean(body.feet[..., :2], axis=1)
         vel = xp.where(body.rests, upright, body.goes * (drive[:, :2] + steps[:, 6:8]))
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
@@ -242,7 +242,7 @@ class Stepper:
         return Plan(vel, turn, xp.concat((land, height[..., None]), axis=-1), ways, steps[:, 9:])
 
     def landing(self, body: Body, vel: Array, turn: Array) -> Array:
-        """Where feet would land on a plane, (N, f, 2), m in the level frame, at this velocity of the base."""
+        """Places where feet would land on a plane, (N, f, 2), m in the level frame, at this velocity of the base."""
         xp, way = self._xp, self._way
         stance_s = self._gait.duty / self._gait.frequency_hz
         yaw = turn * (body.left_s + 0.5 * stance_s)
@@ -311,7 +311,7 @@ class Stepper:
         return 0.5 - 0.5 * self._xp.cos(math.pi * _share((share - LIFT_SHARE) / whole))
 
     def _apex(self, body: Body, plan: Plan) -> Array:
-        """How high feet are lifted, (N, f), m over the base."""
+        """Apex height of feet, (N, f), m over the base."""
         xp, radius, end = self._xp, self._way.foot_radius_m, plan.places[..., 2]
         most = xp.maximum(end, body.highest + radius) + CREST_M
         return xp.maximum(end, xp.minimum(xp.max(plan.ways, axis=-1) + radius, most)) + self._way.clearance_m
@@ -369,7 +369,7 @@ class Stepper:
 
 
 def _across(legs: tuple[LegSpec, ...], front: bool) -> list[float]:
-    """What the feet's y is multiplied with for the width of their end, front or rear, as a share of its stance."""
+    """Factors of the feet's y for the width of their end, front or rear, as a share of its stance."""
     signs = [math.copysign(float((leg.hip_in_base_m[0] > 0.0) == front), leg.side_m) for leg in legs]
     stance_m = sum(sign * leg.stand_y_m for sign, leg in zip(signs, legs, strict=True))
     return [sign / stance_m for sign in signs]

@@ -1,8 +1,7 @@
-"""Where feet find ground: places moved to what the map shows, so that two feet that land together still carry.
+"""Foothold search: places moved to what the map shows, so that two feet that land together still carry.
 
-Whoever is told where to step by a network is told the mean of what it has learned: between two planks, where stepping
-on either is right, the void. So a place is where to look first, and the best one around it is taken (Array API
-standard).
+A regression policy averages multi-modal targets: between two planks, where stepping on either is right, it outputs
+the gap. So the best foothold near its output is searched for (Array API standard).
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Footholds:
         bound: Array,
         progress: Array,
     ) -> Array:
-        """How far places are to be moved, (N, f, 2), m.
+        """Offsets by which places are to be moved, (N, f, 2), m.
 
         Args:
             ground: (N, rows, cols) the map's heights, m.

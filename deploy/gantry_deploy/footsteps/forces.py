@@ -1,4 +1,4 @@
-"""Which forces feet must push with to give the base a wrench (Array API standard)."""
+"""Distribution of a wrench on the base to contact forces of the feet (Array API standard)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gantry_mapping.ops import namespace
 Array = Any
 
 WEIGHTS = (1.0, 1.0, 2.0, 20.0, 10.0, 5.0)
-"""What a newton of the force and a newton metre of the torque, x, y and z each, count where not all can be given."""
+"""Weights of a newton of the force and a newton metre of the torque, x, y and z each, where not all can be given."""
 REGULAR = 0.01
-"""What the forces themselves count."""
+"""Weight of the forces themselves."""
 STRONGEST_N = 220.0
 """Most that a foot pushes with along z."""
 

@@ -81,14 +81,16 @@ def foot_phase(gait: GaitSpec, time_s: Array, foot_offset: Array) -> Array:
 
 
 def swing_arc(gait: GaitSpec, phase: Array) -> Array:
-    """Shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 during swing."""
+    """Height of the swing, 0 to 1, of the shape of ``phase``: 0 in stance, half a sine from 0 over 1 to 0 in swing."""
     xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     return xp.sin(math.pi * limited(progress, 0.0, 1.0))
 
 
 def stride(gait: GaitSpec, phase: Array) -> Array:
-    """Shape of ``phase``, in [-1, 1]: falls evenly from 1 to -1 in stance and swings back along a cosine."""
+    """Place of the foot in [-1, 1], of the shape of ``phase``: falls evenly from 1 to -1 in stance and swings back
+    along a cosine.
+    """
     xp = namespace(phase)
     progress = (phase - gait.duty) / (1.0 - gait.duty)
     back = -xp.cos(math.pi * limited(progress, 0.0, 1.0))
@@ -104,7 +106,7 @@ def sway(gait: GaitSpec, time_s: Array) -> Array:
 def foot_displacement(
     gait: GaitSpec, phase: Array, command: Array, foot_x_m: Array, foot_y_m: Array
 ) -> tuple[Array, Array]:
-    """How far each foot is displaced so that a stance foot moves against the commanded velocity of the body above it.
+    """Displacement of each foot so that a stance foot moves against the commanded velocity of the body above it.
 
     Over a stance of duration T the foot travels from +vT/2 to -vT/2, with v the velocity of a point of the base at the
     foot: the planar velocity plus yaw rate times lever arm (the feed-forward part of Raibert's foot placement).
@@ -129,7 +131,8 @@ def foot_displacement(
 
 
 def foot_turn(gait: GaitSpec, phase: Array, command: Array) -> Array:
-    """How far each foot is turned to the left so that the base turns over stance feet as commanded, (N, feet), rad.
+    """Angle by which each foot is turned to the left so that the base turns over stance feet as commanded, (N, feet),
+    rad.
 
     Args:
         gait: The clock.

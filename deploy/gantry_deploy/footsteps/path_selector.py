@@ -1,4 +1,4 @@
-"""Which way to a goal: to where the map shows ground for the feet of both sides and no wall (Array API standard).
+"""Path selection to a goal: to where the map shows ground for the feet of both sides and no wall (Array API standard).
 
 Straight ways in a fan ahead of the base are compared by the ground that the feet would find along them; the best one
 stands in the place of the straight line to the goal. It looks no further than the map does, and remembers nothing.
@@ -45,7 +45,7 @@ class Steering:
         each = cells_of(window, like)
 
         def shares(axes: tuple[int, ...], aside_m: float) -> Array:
-            """What each cell counts at each point, (cells, ways x points), if cells are averaged along these axes."""
+            """Weight of each cell at each point, (cells, ways x points), if cells are averaged along these axes."""
             spread = each
             for axis in axes:
                 spread = neighbourhood(spread, axis)
@@ -76,7 +76,7 @@ class Steering:
         worst = xp.min(xp.max(lacks, axis=2), axis=1)
         away = 1.0 - xp.cos(self._angles - bearing[:, None])
         best = self._best(costs @ self._weights + (spec.straight * away)[..., None])
-        # Who is near, or has yet to turn round, goes as it was.
+        # A robot that is near, or has yet to turn round, keeps its way.
         share = _far(distance, spec.near_m)
         share = share * xp.astype((xp.abs(bearing) < spec.fan_rad) & (worst < spec.most_lack), share.dtype)
         angle = bearing[:, None] + share[:, None] * (best - bearing[:, None])

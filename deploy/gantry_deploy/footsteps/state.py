@@ -1,4 +1,4 @@
-"""What is known of a body whose legs are told where to step, and what it is to do (Array API standard)."""
+"""State and command of a body whose legs are told where to step (Array API standard)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Body:
-    """What is known of the body at a control step; N robots, f feet."""
+    """State of the body at a control step; N robots, f feet."""
 
     level: Array
     """(N, 3, 3) rotation of the base to the level frame."""
@@ -41,7 +41,7 @@ class Body:
     goes: Array
     """(N, 1) share of its velocity at which the base is to move, 0 to 1: less while it turns to where it can look."""
     rests: Array
-    """(N, 1) bool, who is where it is to be, and stands."""
+    """(N, 1) bool, robots that have reached their goal and stand."""
     stands: Array
     """(N, f) bool, which feet carry: those on the ground, and those in the air that have landed before their time."""
     ground: Array
@@ -54,7 +54,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the body and its feet are to do."""
+    """Command for the body and its feet."""
 
     vel: Array
     """(N, 2) of the base in the level frame, m/s."""

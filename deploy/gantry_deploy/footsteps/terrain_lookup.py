@@ -51,7 +51,7 @@ def cells_of(window: MapWindow, like: Array) -> Array:
 
 
 def shares_at(window: MapWindow, maps: Array, places: list[tuple[float, float]]) -> Array:
-    """What each cell counts at places that stay, (cells, k), so that their heights are one product of matrices.
+    """Weight of each cell at places that stay, (cells, k), so that their heights are one product of matrices.
 
     Args:
         window: Which cells they are.
@@ -64,7 +64,7 @@ def shares_at(window: MapWindow, maps: Array, places: list[tuple[float, float]])
 
 
 def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m: Array, highest_m: Array) -> Array:
-    """How much of the four cells around places carries, (N, k), 0 to 1.
+    """Share of the four cells around places that carries, (N, k), 0 to 1.
 
     Args:
         window: Which cells they are.
@@ -79,7 +79,9 @@ def carried_shares(window: MapWindow, elevation: Array, places: Array, lowest_m:
 
 
 def neighbourhood(cells: Array, axis: int) -> Array:
-    """Means of each cell and its two neighbours along an axis; the outermost cells go on beyond the border."""
+    """Means, of the shape of ``cells`` and in any unit, of each cell and its two neighbours along an axis; the
+    outermost cells go on beyond the border.
+    """
     xp, count = namespace(cells), cells.shape[axis]
     index = xp.arange(count, dtype=xp.int64, device=device(cells))
     before, after = limited(index - 1, 0, count - 1), limited(index + 1, 0, count - 1)
@@ -121,7 +123,7 @@ def foot_lift(
     tilt: Array,
     ang_vel_base_in_base_rad_s: Array,
 ) -> Array:
-    """How much each foot is to be raised for the ground's sake: see ``GroundSpec``.
+    """Height by which each foot is to be raised to follow the ground: see ``GroundSpec``.
 
     Args:
         gait: The clock, with ``ground``.

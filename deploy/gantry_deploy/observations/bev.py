@@ -52,7 +52,7 @@ _COUNT = 1 << 24
 
 
 def bev_raster(around: Surroundings, pose_in_world: Array, layout: BevLayout) -> Array:
-    """Draw what is around B cars.
+    """Draw what is around B cars, each in its own frame.
 
     Without a road map (``around.road_cells``) the road is the lane along the route. Objects of unknown kind are
     vehicles. What is None is not drawn.
@@ -79,7 +79,9 @@ def bev_raster(around: Surroundings, pose_in_world: Array, layout: BevLayout) ->
 
 
 def speed_code(speed_m_s: Array) -> Array:
-    """Brightness of speeds, 127 to 255, as doubles: 127 + 128 clip((v + 2.67) / 36, 0, 1), rounded."""
+    """Brightness of speeds, m/s, of any shape: 127 to 255 as doubles, 127 + 128 clip((v + 2.67) / 36, 0, 1),
+    rounded.
+    """
     xp = namespace(speed_m_s)
     share = xp.clip((xp.astype(speed_m_s, xp.float64) + SPEED_OFFSET_M_S) / SPEED_SPAN_M_S, 0.0, 1.0)
     return xp.floor(127.0 + 128.0 * share + 0.5)

@@ -17,7 +17,7 @@ GROUND = (110, 150, 90)
 EGO = (0, 230, 118)
 """The car itself."""
 EGO_HIT = (255, 20, 60)
-"""The car where somebody else's box, or the line ahead of it, lies on it."""
+"""The car where another road user's box, or the line ahead of it, lies on it."""
 COLOURS: dict[str, tuple[int, int, int]] = {
     "road": (70, 72, 78),
     "route": (104, 118, 158),
@@ -31,7 +31,7 @@ limit is not painted."""
 STOP_COLOURS = ((80, (0, 190, 60)), (170, (255, 200, 0)), (255, (230, 0, 0)))
 """Colours of a stop line by its code."""
 USUAL_CAR_M = (1.4, 4.5, 1.8)
-"""How far ahead of ``base_link`` the middle of the box lies, its length and width."""
+"""Usual car: distance of the box's middle ahead of ``base_link``, its length and width."""
 
 
 def bev_picture(

@@ -110,7 +110,7 @@ def elevation_map(signals: Signals, constants: TermConstants) -> Array:
 
 
 def joint_lead(signals: Signals, constants: TermConstants) -> Array:
-    """How far the last joint targets are ahead of the joints, (N, n), rad; an arm that is held up shows it here."""
+    """Lead of the last joint targets over the joints, (N, n), rad; an arm that is held up shows it here."""
     return given(signals.joint_target_rad, "joint_lead", "joint targets") - signals.joint_pos_rad
 
 
@@ -143,7 +143,7 @@ def object_from_ee(signals: Signals, constants: TermConstants) -> Array:
 
 
 def object_goal(signals: Signals, constants: TermConstants) -> Array:
-    """Where the object belongs, in the base frame, (N, 3), m."""
+    """Position at which the object belongs, in the base frame, (N, 3), m."""
     return signals.command
 
 
@@ -268,7 +268,9 @@ class ObservationBuilder:
 
     @property
     def past(self) -> tuple[Array, Array] | None:
-        """What the next observation needs: frames (N, depth, sizes) and who has none, (N,); None if nothing is."""
+        """Memory for the next observation: frames (N, depth, sizes), dimensionless, and a mask of the rows without any,
+        (N,); None if no term has a history or nothing was seen.
+        """
         return None if self._frames is None or self._fresh is None else (self._frames, self._fresh)
 
     @past.setter
@@ -276,10 +278,10 @@ class ObservationBuilder:
         self._frames, self._fresh = (None, None) if kept is None else kept
 
     def __call__(self, signals: Signals) -> Array:
-        """Build the observation.
+        """Build the observation, scaled and so dimensionless.
 
         Returns:
-            Shape (N, contract.observation_size).
+            Shape (N, observation_size), the contract's.
 
         Raises:
             ContractError: If a term has another size than the contract says.
@@ -288,7 +290,9 @@ class ObservationBuilder:
         return frame if self._depth == 1 else self._stack(frame)
 
     def frame(self, signals: Signals) -> Array:
-        """The newest frame alone, clipped and scaled, shape (N, sum of sizes)."""
+        """The newest frame alone, clipped and scaled, so dimensionless: shape (N, size), the sum of the terms'
+        sizes.
+        """
         parts = [function(signals, self._constants) for function in self._functions]
         for term, part in zip(self.contract.observations, parts, strict=True):
             if part.shape[-1] != term.size:

@@ -73,10 +73,10 @@ class ScanPooling:
         """Pool scans.
 
         Args:
-            ranges_m: Shape (B, beams of the scanner).
+            ranges_m: Shape (B, beams), those of the scanner.
 
         Returns:
-            Shape (B, beams of the contract), m, in [0, largest range].
+            Shape (B, beams), those of the contract, m, in [0, largest range].
         """
         xp = self._xp
         known = xp.where(xp.isnan(ranges_m), xp.full_like(ranges_m, float("inf")), ranges_m)
@@ -92,7 +92,7 @@ def bridged(layout: LidarLayout, ranges_m: np.ndarray, gap_rad: float) -> tuple[
 
     Args:
         layout: The contract's.
-        ranges_m: Shape (beams of the contract,); not a number where nothing was read.
+        ranges_m: Shape (beams,), those of the contract; not a number where nothing was read.
         gap_rad: Wider holes stay.
 
     Returns:

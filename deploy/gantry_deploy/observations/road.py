@@ -1,4 +1,4 @@
-"""What a driving policy sees, term by term (Array API standard); N cars, all in the frame of ``base_link``.
+"""Observation terms of a driving policy (Array API standard); N cars, all in the frame of ``base_link``.
 
 The frame of a car lies in the middle of its rear axle, x ahead, y to the left.
 """
@@ -117,7 +117,7 @@ def objects(signals: Signals, constants: TermConstants) -> Array:
 
 
 def route_objects(signals: Signals, constants: TermConstants) -> Array:
-    """Where the same objects are along the route, in the same order, (N, 4 K); zeros where there are fewer.
+    """Places of the same objects along the route, in the same order, (N, 4 K); zeros where there are fewer.
 
     Each has the way along the route from the car's place on it to the point nearest to the object's middle, m; how far
     to the left of the route that middle is, m; and its speed along the route and to the left of it, m/s. Beyond
@@ -134,7 +134,7 @@ def lead_object(signals: Signals, constants: TermConstants) -> Array:
     which the last metre counts; the car's speed minus the object's along the route, m/s, 0 if there is none; and the
     braking that would just avoid it if it went on as it does, m/s^2, up to 10. An object is met if it is, or with its
     speed sideways will be within 1.5 s, in the strip that the car's width and 0.3 m on either side cover; a car leaves
-    its route for nobody, as in adaptive cruise control (ISO 15622).
+    its route for no object, as in adaptive cruise control (ISO 15622).
     """
     seen, at = _on_route(signals, constants, "lead_object")
     drive = _drive(constants)
@@ -234,7 +234,7 @@ def bev(signals: Signals, constants: TermConstants) -> Array:
 
 
 def goal_pose(signals: Signals, constants: TermConstants) -> Array:
-    """Where to end: x, y in the car's frame, m, sine and cosine of the goal's yaw minus the car's, (N, 4)."""
+    """Goal pose: x, y in the car's frame, m, sine and cosine of the goal's yaw minus the car's, (N, 4)."""
     goal, pose = given(_around(signals).goal_pose, "goal_pose", "a goal"), _pose(signals, "goal_pose")
     xp = namespace(goal)
     place = to_car((goal[:, :2] - pose[:, :2])[:, None, :], xp.cos(pose[:, 2]), xp.sin(pose[:, 2]))[:, 0, :]
@@ -320,7 +320,7 @@ ROUTE_TERMS = (
 
 
 def term_sizes(drive: DriveSpec) -> dict[str, int]:
-    """How many numbers each term has under a contract's drive, for ``make_term``."""
+    """Number of values of each term under a contract's drive, for ``make_term``."""
     ahead = len(drive.lookahead_m)
     sizes = {"speed": 1, "steering_angle": 1, "yaw_rate": 1, "route_points": 2 * ahead, "route_error": 2}
     sizes |= {"route_curvature": ahead, "route_speed_limits": ahead, "route_widths": 2 * ahead, "lane_edges": 2}

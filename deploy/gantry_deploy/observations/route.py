@@ -1,4 +1,4 @@
-"""Where a car is on a polyline, and what lies ahead along it (Array API standard, batched, no loop over cars)."""
+"""Position of a car on a polyline, and the route ahead along it (Array API standard, batched, no loop over cars)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RouteView:
         return to_car(self._between(self.from_car_m, index, share), *self.turn)
 
     def values(self, values: Array, ahead_m: Array) -> Array:
-        """What belongs to the points, (N, P), at the same distances: (N, L), linear in between."""
+        """Values of the points, (N, P), at the same distances: (N, L), linear in between."""
         index, share = self._find(ahead_m)
         return self._between(values[..., None], index, share)[..., 0]
 
@@ -142,7 +142,7 @@ def locate(points_in_world_m: Array, pose_in_world: Array) -> RouteView:
 
 @dataclass(frozen=True)
 class OnRoute:
-    """Where points are along routes, (N, K)."""
+    """Places of points along routes, (N, K)."""
 
     ahead_m: Array
     """From the car's place on the route to the nearest point of the polyline."""
@@ -155,7 +155,7 @@ class OnRoute:
 def along_route(route: RouteView, from_car_m: Array) -> OnRoute:
     """Project points (N, K, 2), told from the car along the world's axes, onto the cars' routes.
 
-    Before its first point and behind its last one a route goes straight on: who stands there is still in the way.
+    Before its first point and behind its last one a route goes straight on: an object there is still in the way.
     """
     xp = namespace(from_car_m)
     start, step = route.from_car_m[:, :-1, :], route.from_car_m[:, 1:, :] - route.from_car_m[:, :-1, :]

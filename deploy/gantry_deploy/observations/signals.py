@@ -1,4 +1,4 @@
-"""What an actor may see, and what a term of its observation is: shared by all files that hold terms."""
+"""Signals of an actor's observation, and the type of its terms: shared by all files that hold terms."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Signals:
     pose_in_world: Array | None = None
     """Shape (N, 3), x and y in m and yaw in rad of a car's ``base_link``, the middle of its rear axle."""
     surroundings: Surroundings | None = None
-    """What a car sees beside its own state, in the frame of ``pose_in_world``."""
+    """Surroundings of a car beside its own state, in the frame of ``pose_in_world``."""
     route: RouteView | None = None
-    """Where a car is on its route; found from pose and surroundings if it is not given."""
+    """Position of a car on its route; found from pose and surroundings if it is not given."""
     objects_on_route: tuple[Array, OnRoute] | None = None
     """The objects that a car sees, (N, K, 7), and where they are on its route; found likewise."""
 
 
 @dataclass(frozen=True)
 class TermConstants:
-    """What terms need beside the signals, as arrays on the signals' device."""
+    """Constants of terms beside the signals, as arrays on the signals' device."""
 
     contract: PolicyContract
     """The contract that is being obeyed."""
@@ -84,7 +84,7 @@ class TermInfo:
 
 
 def given(value: Array | None, term: str, what: str) -> Array:
-    """A signal that a term cannot do without.
+    """A signal that a term cannot do without, of any shape and unit, unchanged.
 
     Raises:
         ContractError: If it is None, naming the term and what it needs.

@@ -1,4 +1,4 @@
-"""What a car sees beside its own state: route, other road users, scan, stop line, goal.
+"""Surroundings of a car beside its own state: route, other road users, scan, stop line, goal.
 
 Frames: ``world`` is whichever the car's pose is told in, x, y in m and yaw in rad, counter-clockwise from x. Arrays
 lead with B cars, 1 on a robot. What a policy does not ask for may be None.
@@ -17,13 +17,13 @@ from gantry_deploy.errors import SurroundingsError
 Array = Any
 
 OBJECT_FIELDS = ("x", "y", "yaw", "speed", "length", "width", "taken")
-"""What the last axis of :attr:`Surroundings.objects` holds."""
+"""Fields of the last axis of :attr:`Surroundings.objects`."""
 STOP_GO, STOP_YELLOW, STOP_RED = 0.0, 0.5, 1.0
 """States of a stop line: none or green, yellow, red."""
 VEHICLE, PEDESTRIAN, STATIC = 0, 1, 2
 """Kinds of object."""
 NO_ROAD, ROAD, ROAD_BROKEN, ROAD_SOLID = 0, 1, 2, 3
-"""What a cell of a road map holds: no road or nobody knows, road, a broken marking on it, a solid one."""
+"""Values of a cell of a road map: no road or unknown, road, a broken marking on it, a solid one."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Surroundings:
     goal_pose: Array | None = None
     """Shape (B, 3), x, y and yaw in the world where the car shall end."""
     object_kinds: Array | None = None
-    """Shape (B, K), :data:`VEHICLE`, :data:`PEDESTRIAN` or :data:`STATIC`; None where nobody tells them apart."""
+    """Shape (B, K), :data:`VEHICLE`, :data:`PEDESTRIAN` or :data:`STATIC`; None where the source does not tell them
+    apart.
+    """
     road_cells: Array | None = None
     """Shape (B, R, C), uint8, :data:`NO_ROAD` and so on: a map around the car, rows along the world's y, columns along
     its x, as in ``nav_msgs/OccupancyGrid``."""
@@ -58,7 +60,7 @@ class Surroundings:
     """Shape (B, 3), x and y of the outer corner of the map's first cell in the world, and the edge of a cell, m."""
 
     def given(self) -> dict[str, Array]:
-        """The arrays that there are, by their names."""
+        """The arrays that there are, by their names; shapes, units and frames are those of the fields."""
         pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
         return {name: values for name, values in pairs if values is not None}
 
@@ -67,8 +69,8 @@ def road_from_occupancy(values: NDArray[Any], free_up_to: int = 50) -> NDArray[n
     """A road map without markings from the data of a ``nav_msgs/OccupancyGrid``.
 
     Args:
-        values: Shape (R, C), percent, -1 where nobody knows.
-        free_up_to: What is no more likely to be occupied is road.
+        values: Shape (R, C), percent, -1 where unknown.
+        free_up_to: Cells that are no more likely to be occupied are road.
 
     Returns:
         :data:`ROAD` and :data:`NO_ROAD`, shape (R, C).
@@ -77,7 +79,7 @@ def road_from_occupancy(values: NDArray[Any], free_up_to: int = 50) -> NDArray[n
 
 
 def surroundings_row(seen: Surroundings, origin_m: NDArray[np.float64]) -> Surroundings:
-    """What a robot's network works on: one row in single precision, with places told from ``origin_m``.
+    """Surroundings for a robot's network: one row in single precision, with places relative to ``origin_m``.
 
     Single precision resolves centimetres at a hundred kilometres; terms use differences of places alone, so that moving
     all of them changes nothing else.
@@ -105,5 +107,5 @@ def surroundings_row(seen: Surroundings, origin_m: NDArray[np.float64]) -> Surro
 
 
 def some_rows(around: Surroundings, rows: slice) -> Surroundings:
-    """What is around some of the cars."""
+    """Surroundings of some of the cars."""
     return Surroundings(**{name: values[rows] for name, values in around.given().items()})

@@ -1,4 +1,4 @@
-"""What an arm's policy sees beside its joints: pictures, who takes them, and when one is too old to act on."""
+"""Camera images of an arm's policy: their sources, and the age from which one is too old to act on."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Picture:
     """A colour image."""
 
     stamp_s: float
-    """When it was taken, or became known, on the robot's clock."""
+    """Capture time, or the time at which it became known, on the robot's clock."""
     pixels: NDArray[np.uint8]
     """Shape (3, height, width), red, green and blue, rows from above."""
 
 
 @runtime_checkable
 class PicturedRobot(Protocol):
-    """What a :class:`gantry_hardware.backend.Robot` has beside that, if it has colour cameras."""
+    """Capability of a :class:`gantry_hardware.backend.Robot` with colour cameras."""
 
     def read_pictures(self) -> Mapping[str, Picture]:
         """The newest picture of each camera that has taken one."""
@@ -41,7 +41,7 @@ class PicturedRobot(Protocol):
 
 @runtime_checkable
 class WatchfulRobot(Protocol):
-    """What a robot has beside that, if others see its object and take its pictures."""
+    """Capability of a robot whose object and pictures come from other nodes."""
 
     def follow_object(self) -> None:
         """Ask for the object's pose; call it before :meth:`gantry_hardware.backend.Robot.connect`."""

@@ -1,4 +1,4 @@
-"""The elevation map of a policy that looks at one: from a robot's depth cameras, or from a map that somebody sends.
+"""The elevation map of a policy that looks at one: from a robot's depth cameras, or from a map that another node sends.
 
 Both ends share everything but where the map comes from: the contract's window is cut out by the code of
 :mod:`gantry_mapping` at the pose of the tick, and one set of rules says what a policy sees of a map that got old.
@@ -48,7 +48,7 @@ class DepthFrame:
     """An image of one depth camera, and where the robot took itself to be when it was taken."""
 
     stamp_s: float
-    """When it was taken, on the robot's clock."""
+    """Capture time, on the robot's clock."""
     depth_m: FloatArray
     """Shape (height, width), along the optical axis; zero, NaN and Inf mean no measurement."""
     pos_base_in_world_m: NDArray[np.float64]
@@ -56,12 +56,12 @@ class DepthFrame:
     quat_base_to_world_wxyz: NDArray[np.float64]
     """Shape (4,)."""
     camera: int = 0
-    """Which of the robot's cameras took it."""
+    """Index of the robot's camera that took it."""
 
 
 @runtime_checkable
 class SeeingRobot(Protocol):
-    """What a :class:`gantry_hardware.backend.Robot` has beside that, if it has depth cameras."""
+    """Capability of a :class:`gantry_hardware.backend.Robot` with depth cameras."""
 
     depth_cameras: tuple[DepthCamera, ...]
     """The cameras; none where they are switched off."""
@@ -73,7 +73,7 @@ class SeeingRobot(Protocol):
 
 @runtime_checkable
 class MappedRobot(Protocol):
-    """What a robot has beside that, if somebody else maps for it."""
+    """Capability of a robot for which another node maps."""
 
     def follow_map(self) -> None:
         """Ask for the map; call it before :meth:`gantry_hardware.backend.Robot.connect`."""
@@ -86,7 +86,7 @@ class MappedRobot(Protocol):
 
 @dataclass(frozen=True)
 class MapLimits:
-    """How old a map may be."""
+    """Limits of a map's age."""
 
     stale_s: float = 0.5
     """A map without a new frame for longer is shown to the policy as unseen ground."""
@@ -96,12 +96,12 @@ class MapLimits:
 
 @dataclass(frozen=True)
 class MapLook:
-    """What a policy was shown of a map in one tick."""
+    """Map window that a policy was shown in one tick."""
 
     age_s: float
     """Time since the newest frame in the map became known; infinite before the first."""
     blind: str = ""
-    """Why it was shown unseen ground instead; empty if it saw the map."""
+    """Reason for which it was shown unseen ground instead; empty if it saw the map."""
 
 
 class MapSource(Protocol):
@@ -109,7 +109,7 @@ class MapSource(Protocol):
 
     @property
     def look(self) -> MapLook | None:
-        """What the last window was; None before the first, and of a source whose map has no age."""
+        """The last window; None before the first, and of a source whose map has no age."""
         ...
 
     def update(self, now_s: float) -> None:
@@ -117,7 +117,7 @@ class MapSource(Protocol):
         ...
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
-        """What the policy sees from a state, shape (rows, cols, channels)."""
+        """Map window for the policy from a state, shape (rows, cols, channels)."""
         ...
 
     def lost(self, now_s: float) -> bool:
@@ -126,7 +126,7 @@ class MapSource(Protocol):
 
     def newest(self) -> MapSnapshot | None:
         """The map around the robot for recordings; the same object until a number in it changes by a new message or
-        frame. News of the ground has another stamp, too: a map that is sent again may merely have become less sure."""
+        frame. New ground has another stamp, too: a map that is sent again may merely have become less sure."""
         ...
 
     def statistics(self) -> dict[str, object]:
@@ -146,7 +146,7 @@ def make_map_source(
     cfg: MappingCfg | None = None,
     limits: MapLimits | None = None,
 ) -> MapSource | None:
-    """What gives the policy its map on this robot; None for a policy that looks at none. Call it before connecting.
+    """Make the map source of the policy on this robot; None for a policy that looks at none. Call it before connecting.
 
     Args:
         contract: The policy's.
@@ -212,7 +212,7 @@ def describe_window(contract: PolicyContract) -> str:
 
 
 def default_cfg(mapper: OnnxMapper | None) -> MappingCfg:
-    """How to map if nobody says: as AME-2 does with a network, with a Kalman filter per cell without one."""
+    """Default mapping settings: as AME-2 does with a network, with a Kalman filter per cell without one."""
     if mapper is None:
         return MappingCfg(local_grid=LOCAL_GRID_SMALL, map_resolution_m=LOCAL_GRID_SMALL.resolution_m, fusion="kalman")
     grid = mapper.info.local_grid
@@ -254,7 +254,7 @@ class WindowCutter:
         """What the last window was."""
 
     def cut(self, pipeline: MappingPipeline | None, state: RobotState, age_s: float) -> FloatArray:
-        """The window (rows, cols, channels) of a map whose newest frame is ``age_s`` old."""
+        """The window (rows, cols, channels) in the ``base_yaw`` frame of a map whose newest frame is ``age_s`` old."""
         pose = state.pose_in_world
         reason = "no map" if pipeline is None else "" if age_s <= self.limits.stale_s else "the map is too old"
         self.look = MapLook(age_s, reason or ("no pose" if pose is None else ""))
@@ -327,7 +327,7 @@ class OwnMap:
 
 
 class ReceivedMap:
-    """A map made by somebody else, of which the newest cut-out is at hand.
+    """A map made by another node, of which the newest cut-out is at hand.
 
     What comes is a part of the world-aligned map, not the finished window: that would be as old as the map, while the
     window has to be of the tick's own pose. So the policy's rate does not depend on the map's.
@@ -356,7 +356,7 @@ class ReceivedMap:
         self._read = snapshot
         self._maps += 1
         if self._snapshot is not None and snapshot.is_same(self._snapshot):
-            return  # Sent again: nothing in it is news.
+            return  # Sent again: nothing in it is new.
         self._snapshot = snapshot
         try:
             if self._pipeline is None or self._pipeline.map.cells != snapshot.cells or self._resolution_changed():

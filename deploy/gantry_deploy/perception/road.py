@@ -1,4 +1,4 @@
-"""A car's surroundings at run time: who tells of them, how old they may be, and what is missing.
+"""Surroundings of a car at run time: their sources, their greatest age, and what is missing.
 
 Routes, goals and places of objects are in the frame of the car's odometry (``RobotState.pose_in_world``).
 """
@@ -24,19 +24,21 @@ from gantry_hardware.state import RobotState
 FloatArray = NDArray[np.float64]
 
 BEHIND_M = 6.0
-"""How much of the route behind the car is looked at, in training and here; before that it goes straight on."""
+"""Length of the route behind the car that is looked at, in training and here; before that it goes straight on."""
 AHEAD_M = 63.0
-"""How much of it ahead, likewise, at least where others are seen."""
+"""Length of it ahead, likewise, at least where others are seen."""
 MARGIN_M = 10.0
-"""How much of it beyond the farthest lookahead distance."""
+"""Length of it beyond the farthest lookahead distance."""
 _HALF_STEP_M = 0.5
 """Of a route's points a metre apart."""
 _AT_M = 1e-6
-"""Who is so near to a point along the route is at it."""
+"""Distance along the route within which the car counts as at a point."""
 SEARCH_M = 20.0
-"""How far along the route from its last place a car is looked for; a route that crosses itself does not confuse it."""
+"""Distance along the route from its last place within which a car is looked for; a route that crosses itself does not
+confuse it.
+"""
 INPUTS = ("route", "objects", "scan", "stop_line", "goal", "road")
-"""What others tell a car."""
+"""Inputs of a car from other nodes."""
 _BEV_NEEDS = {
     "road": ("road",),
     "markings": ("road",),
@@ -89,7 +91,7 @@ class SurroundingsSource(Protocol):
     """Gives a control loop what a car's policy sees beside its own state."""
 
     def newest(self, state: RobotState, now_s: float, max_age_s: float) -> Surroundings:
-        """What is known now, arrays of one row, everything that the contract's terms need.
+        """The newest surroundings, arrays of one row, everything that the contract's terms need.
 
         Args:
             state: The newest reading.
@@ -102,7 +104,7 @@ class SurroundingsSource(Protocol):
         ...
 
     def missing(self, now_s: float, max_age_s: float) -> str | None:
-        """Why the policy cannot start yet, or None."""
+        """Reason for which the policy cannot start yet, or None."""
         ...
 
 
@@ -119,7 +121,7 @@ _TERM_NEEDS = {
 
 
 def needs(contract: PolicyContract) -> tuple[str, ...]:
-    """Which of :data:`INPUTS` a policy needs."""
+    """Names out of :data:`INPUTS` that a policy needs."""
     terms = {term.name for term in contract.observations}
     wanted = {needed for term, needed in _TERM_NEEDS.items() if term in terms}
     wanted |= {"route"} if terms & set(ROUTE_TERMS) else set()
@@ -137,7 +139,7 @@ def require_surroundings(contract: PolicyContract, source: SurroundingsSource | 
     if source is None and contract.drive is not None and (wanted := needs(contract)):
         raise ContractError(
             f"The policy sees {', '.join(wanted)}, and this control loop has no source of them; "
-            "gantry_deploy.perception.road.RoadView takes them from whoever perceives."
+            "gantry_deploy.perception.road.RoadView takes them from perception."
         )
 
 
@@ -178,12 +180,14 @@ class RoadView:
 
     @property
     def left_m(self) -> float | None:
-        """How much of the route is left from where the policy has seen the car last; None before it has."""
+        """Remaining length of the route from the car's last place that the policy has seen; None before there is
+        one.
+        """
         with self._lock:
             return None if self._place_m is None else float(self._along[-1]) - self._place_m
 
     def set_goal(self, pose: ArrayLike) -> None:
-        """Where to end, x, y, yaw (3,), m and rad.
+        """Set the goal pose, x, y, yaw (3,), m and rad.
 
         Raises:
             SurroundingsError: If the shape is another one.
@@ -231,7 +235,7 @@ class RoadView:
             np.zeros((len(values), 1)) if kinds is None else _shaped("objects' kinds", kinds, (len(values),))[:, None]
         )
         free = np.zeros((max(0, self._drive.max_objects - len(values)), width + 1))
-        # Side by side, so that nobody sees the objects of one moment with the kinds of another.
+        # Side by side, so that no reader sees the objects of one moment with the kinds of another.
         self._note("objects", np.concatenate((np.concatenate((values, kind), axis=1), free)), stamp_s)
 
     def set_stop_line(self, distance_m: float, state: float, stamp_s: float) -> None:
@@ -275,7 +279,7 @@ class RoadView:
         for name in self._needs:
             what = name.replace("_", " ")
             if have.get(name) is None:
-                return f"nobody has told of the {what} yet."
+                return f"no {what} received yet."
             if name not in self._dated:
                 continue
             age_s = now_s - self._dated[name][1]
@@ -331,7 +335,7 @@ class RoadView:
         if self._drive.bev is not None:
             farthest = max(farthest, self._drive.bev.reach_m)
         if "objects" in self._needs:
-            farthest = max(farthest, AHEAD_M)  # Where the route turns counts for whoever stands there.
+            farthest = max(farthest, AHEAD_M)  # The route's heading counts at an object's place.
         from_here_m = self._along - self._along[index]
         first = int(np.argmax(from_here_m >= -BEHIND_M - _HALF_STEP_M))
         beyond = np.flatnonzero(from_here_m > farthest)

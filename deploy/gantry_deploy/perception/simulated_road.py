@@ -1,4 +1,4 @@
-"""Simulated cars tell whoever listens what is around them; on a real car others do."""
+"""Simulated perception: a simulated car publishes its surroundings to a listener; on a real car other nodes do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ ROADLESS = ("mock", "mujoco", "ros", "workbench")
 
 
 class RoadListener(Protocol):
-    """What is told: a :class:`gantry_deploy.perception.road.RoadView`, or who passes it on."""
+    """Receiver of a car's surroundings: a ``RoadView``, or an object that passes them
+    on.
+    """
 
     def set_route(self, route: Route) -> None:
         """The way to go."""
@@ -33,7 +35,7 @@ class RoadListener(Protocol):
         ...
 
     def set_goal(self, pose: ArrayLike) -> None:
-        """Where to end, x, y, yaw (3,)."""
+        """Set the goal pose, x, y, yaw (3,)."""
         ...
 
     def set_objects(self, objects: ArrayLike, stamp_s: float, kinds: ArrayLike | None = None) -> None:
@@ -51,7 +53,7 @@ class RoadListener(Protocol):
 
 @runtime_checkable
 class RoadTeller(Protocol):
-    """What a simulated car has beside the interface of a robot."""
+    """Capability of a simulated car beside the interface of a robot: it reports its surroundings."""
 
     def tell_road(self, listener: RoadListener) -> None:
         """From now on tell a listener, whenever the surroundings have moved on; stamps are on the robot's clock."""
@@ -63,7 +65,7 @@ class RoadTeller(Protocol):
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What has happened since the start, the truth; plain data."""
+        """Events since the start, the truth; plain data."""
         ...
 
 
@@ -91,7 +93,7 @@ def refuse_roadless(contract: PolicyContract, backend: str) -> None:
 
 
 def make_road_view(contract: PolicyContract, robot: Robot, backend: str) -> RoadView | None:
-    """What a control loop knows of a simulated car's road; None for a policy that drives no car.
+    """Make a control loop's view of a simulated car's road; None for a policy that drives no car.
 
     Args:
         contract: The policy's.

@@ -1,4 +1,4 @@
-"""What a bundle's ``golden.npz`` holds: one row per recorded step of the training environment, whole episodes in order.
+"""Content of a bundle's ``golden.npz``: one row per recorded step of the training environment, whole episodes in order.
 
 Every policy's file has joint states, ``command``, ``last_action``, ``time_s``, ``observation``, ``action`` (before the
 clip) and ``joint_target_rad``; one with a base that moves its attitude and turning rate. Where consecutive rows belong
@@ -40,7 +40,7 @@ MAX_EPISODE_DIFFERENCE = 1e-4
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
 PLACE_ARRAY, DRIVE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "drive_target", "around/"
-"""What only a car's file has."""
+"""Arrays that only a car's file has."""
 RASTER_TERM, RASTER_ARRAY = "bev", "raster"
 """The observation term that is kept as bytes, and under which name."""
 
@@ -213,7 +213,9 @@ def action_labels(contract: PolicyContract) -> list[str]:
 
 
 def recorded_state(golden: Arrays, row: int) -> RobotState:
-    """A recorded row as a robot would have reported it."""
+    """State of a recorded row as a robot would have reported it: joints (n,), rad and rad/s, vectors in the base
+    frame.
+    """
 
     def numbers(name: str) -> NDArray[np.float64]:
         return golden[name][row].astype(np.float64)
@@ -235,7 +237,9 @@ def recorded_state(golden: Arrays, row: int) -> RobotState:
 
 
 def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Signals:
-    """What the policy's observation of a recorded row was made of; the last targets are those of the row before."""
+    """Signals from which the policy's observation of a recorded row was made, arrays of one row; the last targets, (1,
+    n) rad, are those of the row before.
+    """
     window = golden[MAP_ARRAY][row] if MAP_ARRAY in golden else None
     command, last_action = (golden[name][row : row + 1].astype(np.float32) for name in ("command", "last_action"))
     around = recorded_surroundings(contract, golden, row)
@@ -248,7 +252,7 @@ def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Sign
 
 
 def recorded_surroundings(contract: PolicyContract, golden: Arrays, row: int) -> Surroundings | None:
-    """What a car saw in a recorded row; None for other robots."""
+    """Surroundings of a car in a recorded row; None for other robots."""
     if contract.drive is None:
         return None
     seen = {
@@ -267,7 +271,9 @@ def last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:
 
 
 def recorded_images(golden: Arrays, row: int) -> Images | None:
-    """The pictures that the policy saw in a recorded row; None without cameras."""
+    """The pictures, uint8 (3, height, width), that the policy saw in a recorded row, by camera; None without
+    cameras.
+    """
     images = {
         name.removeprefix(IMAGE_PREFIX): values[row] for name, values in golden.items() if name.startswith(IMAGE_PREFIX)
     }

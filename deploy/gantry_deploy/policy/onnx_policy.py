@@ -110,7 +110,7 @@ class OnnxPolicy:
         return self._network.run(outputs, feeds)
 
     def _more_inputs(self, images: Images | None, base_action: FloatArray | None) -> dict[str, NDArray]:
-        """What goes in beside the observation, by the names of the inputs."""
+        """Inputs beside the observation, by the names of the inputs."""
         more: dict[str, NDArray] = {}
         for name, shape in self._image_shapes.items():
             picture = (images or {}).get(name.removeprefix(IMAGE_PREFIX))

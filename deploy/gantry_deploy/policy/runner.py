@@ -36,7 +36,7 @@ _WRAP_PERIODS = 1024
 
 @dataclass(frozen=True)
 class PolicyStep:
-    """What one tick of the policy saw and did."""
+    """Inputs and outputs of one tick of the policy."""
 
     observation: FloatArray
     """Shape (obs,), the network's input."""
@@ -187,7 +187,7 @@ class PolicyRunner:
         return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed, base)
 
     def _move(self, action: FloatArray, signals: Signals) -> JointCommand:
-        """Where the joints of legs or an arm go."""
+        """Joint command of legs or an arm."""
         target = self._decode(action, signals)[0].astype(np.float64)
         return JointCommand(target, self._zeros, self._zeros, self._stiffness, self._damping)
 
@@ -254,7 +254,7 @@ def signals_of(
     elevation_map: NDArray[np.floating] | None = None,
     surroundings: Surroundings | None = None,
 ) -> Signals:
-    """What a policy sees of a robot's state, one row in single precision.
+    """Signals of a robot's state for a policy, one row in single precision.
 
     Args:
         state: A reading.

@@ -1,4 +1,4 @@
-"""DDS domains of this machine: which of them nobody uses."""
+"""DDS domains of this machine that are free."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import sys
 
 DOMAINS = range(1, 102)
-"""Domains to choose from; above 101 their ports run into those that Linux hands out to anybody."""
+"""Domains to choose from; above 101 their ports run into those that Linux hands out to any program."""
 
 _claims: dict[int, socket.socket] = {}
 """Domains that this process has chosen, for as long as it lives."""

@@ -21,11 +21,11 @@ EXIT_INTERRUPTED = 130
 INSIST_S = 0.5
 """An interruption that an import has swallowed is sent again after this time, s."""
 IMPORT_S = 30.0
-"""How long an interruption waits for the end of an import at most, s."""
+"""Longest time for which an interruption waits for the end of an import, s."""
 LOOK_S = 0.02
-"""How often an import is looked at that an interruption waits for, s."""
+"""Period at which an import is polled that an interruption waits for, s."""
 LEAVE_S = 0.5
-"""How long the functions registered for the end of the process may take once it is interrupted, s."""
+"""Time that the functions registered for the end of the process may take once it is interrupted, s."""
 
 
 class EndAtOnce:
@@ -100,7 +100,7 @@ def leave(code: int) -> NoReturn:
 
 
 class Interrupts:
-    """What is known of Ctrl-C while something runs."""
+    """State of Ctrl-C while something runs."""
 
     def __init__(self) -> None:
         self._seen, self._begun = threading.Event(), False

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     parent, *command = arguments
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
-    # Whoever adopts orphans need not be process 1, and process 1 may be the parent, as in a container.
+    # The process that adopts orphans need not be process 1, and process 1 may be the parent, as in a container.
     if os.getppid() != int(parent):
         return 128 + signal.SIGINT
     os.execv(command[0], command)

@@ -1,4 +1,4 @@
-"""What a policy saw of a map, explained from its recording alone: map, pose and age of each tick give the window."""
+"""Map input of a policy, explained from its recording alone: map, pose and age of each tick give the window."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class ExplainedWindows:
 
 
 def look_values(look: MapLook | None) -> dict[str, str]:
-    """What a recorder says in each tick of the map."""
+    """Values that a recorder stores in each tick about the map."""
     if look is None:
         return {"map": "", "map_age_s": "nan"}
     return {"map": BLIND + look.blind if look.blind else SEEN, "map_age_s": repr(float(look.age_s))}
 
 
 def map_metadata(source: MapSource | None) -> dict[str, str]:
-    """What a recorder says once of where the map comes from; nothing of a source that does not tell."""
+    """Values that a recorder stores once about the origin of the map; nothing of a source that does not tell."""
     cfg = getattr(source, "cfg", None)
     if not isinstance(cfg, MappingCfg):
         return {}
@@ -68,7 +68,7 @@ def map_metadata(source: MapSource | None) -> dict[str, str]:
 
 
 def map_columns(contract: PolicyContract) -> tuple[slice, float] | None:
-    """Where in an observation the newest map window is, and the scale of its numbers; None if there is none."""
+    """Columns of the newest map window in an observation, and the scale of its numbers; None if there is none."""
     start = 0
     for term in contract.observations:
         if term.name == TERM:
@@ -157,7 +157,7 @@ class _Again:
         return news
 
     def _state(self, time_s: float) -> RobotState | None:
-        """Where the robot took itself to be in a tick; None where the tick has no odometry of its own."""
+        """Robot state at a tick by its own estimate; None where the tick has no odometry of its own."""
         if self._odom is None:
             return None
         row = int(_rows(np.array([time_s]), self._odom["time_s"])[0])

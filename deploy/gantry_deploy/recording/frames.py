@@ -1,4 +1,4 @@
-"""What a viewer needs beside a recording's numbers: the robot's description, and where its links are.
+"""Additional records for a viewer beside a recording's numbers: the robot's description, and the poses of its links.
 
 The base is told in the odometry's frame, each link in that of the link before it, as ``robot_state_publisher`` does.
 """
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from gantry_deploy.recording.reader import ros_messages
+from gantry_deploy.recording import ros_messages
 from gantry_hardware.description import Frames, robot_description
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState

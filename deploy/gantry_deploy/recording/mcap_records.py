@@ -37,7 +37,7 @@ _CHUNK = struct.Struct("<QQQII")
 
 
 class _DamageError(Exception):
-    """What is wrong at a place of the file."""
+    """Damage at a place of the file."""
 
 
 class McapRecords:

@@ -44,7 +44,7 @@ class Recording:
     quat_base_to_world_wxyz (T, 4).
     ``/cmd_vel``: command (T, 3): forward and lateral m/s, yaw rad/s.
     ``/elevation_map``: points (T, S, S, 4), ``MAP_FIELDS``, in the odometry's frame,
-    whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was news of the ground.
+    whenever a number of the map has changed; stamp_s, of its newest frame, says whether that was new ground.
     ``/goal_command``: data (T, 4), ``goal_command``, of a policy that walks to goals.
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
@@ -66,7 +66,7 @@ class Recording:
     """Whether the file was finished and every checksum in it is right; false if its writer was killed, which loses the
     last second or two, and for whatever was damaged. What is here is right in any case: it ends at the damage."""
     damage: str = ""
-    """Why it is not complete: where in the file, and what was found there. Empty if it is."""
+    """Damage that makes it incomplete: place in the file, and what was found there. Empty if it is complete."""
     topics: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Arrays by topic and field."""
     info: dict[str, str] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.perception.maps import MapSource, OwnMap
-from gantry_deploy.recording.reader import ros_messages
+from gantry_deploy.recording import ros_messages
 from gantry_deploy.recording.explained import look_values, map_metadata
 from gantry_deploy.recording.frames import RecordedFrames
 from gantry_deploy.recording.reader import FORMAT, METADATA, Recording, read_recording, sealed
@@ -40,7 +40,7 @@ LOST_RECORDING = "ended early after"
 """Part of the message that tells of a recording that is not whole."""
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_S = 0.2
-"""How often what waits for the recorder's thread looks whether it lives."""
+"""Period at which a caller that waits for the recorder's thread checks that it is alive."""
 
 TOPICS: dict[str, str] = {
     "/joint_states": "sensor_msgs/msg/JointState",

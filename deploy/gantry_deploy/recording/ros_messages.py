@@ -1,4 +1,4 @@
-"""What is on the wire: frames, the names in a joint command, and the standard ROS 2 messages of a recording with their
+"""Messages on the wire: frames, the names in a joint command, and the standard ROS 2 messages of a recording with their
 definitions and their encoding without a ROS installation.
 
 The encoders put whole arrays into place at once; field by field, a tick would cost a millisecond of the interpreter.

@@ -50,7 +50,7 @@ class Sink:
         return len(data)
 
     def tell(self) -> int:
-        """Where the next write goes, in bytes."""
+        """Offset of the next write, in bytes."""
         return self._position
 
     def flush(self) -> None:

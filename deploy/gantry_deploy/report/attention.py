@@ -1,4 +1,4 @@
-"""What a policy that walks over terrain sees and where it looks: a film from above, stills, and a part of a report."""
+"""Map input and attention of a policy that walks over terrain: a film from above, stills, and a part of a report."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gantry_mapping.grid import GridSpec
 FloatArray = NDArray[np.floating]
 
 TRACK: Rgb = (0.62, 0.10, 0.55)
-"""Where the robot has been."""
+"""Colour of the robot's path."""
 ROBOT: Rgb = (0.98, 0.98, 0.98)
 """Outlines of the robot and of what the policy sees."""
 GOAL: Rgb = (0.10, 0.85, 0.95)
-"""Where it is to stand, and which way it is to look."""
+"""Colour of the goal pose."""
 WINDOW: Rgb = (0.05, 0.05, 0.05)
 """Beside the outlines of the robot and of what the policy sees, for light ground."""
 INK: Rgb = (0.11, 0.15, 0.20)
@@ -34,7 +34,7 @@ TOP_PX = (470, 1092)
 SIDE_PX = 172
 """Edge of a view around the robot."""
 SIDES = ("map", "sigma", "seen", "attention", "overview", "legend")
-"""What is below the view from above, from the left to the right."""
+"""Panels below the view from above, from the left to the right."""
 GAP_PX = 12
 """Between panels."""
 TITLE_PX = 22
@@ -56,7 +56,7 @@ class Moment:
     pos_base_in_world_m: FloatArray
     """Shape (3,), where the robot is."""
     yaw_rad: float
-    """Which way it looks."""
+    """Heading."""
     elevation_in_world_m: FloatArray
     """Shape (V, V), its map on the walk's ``around``; not finite where there is nothing."""
     variance_m2: FloatArray
@@ -78,7 +78,7 @@ class GazeWalk:
     title: str
     """Robot and terrain, for people."""
     map_source: str
-    """Where the map came from, for people."""
+    """Origin of the map, for people."""
     ground: GridSpec
     """Cells of the ground, in the world."""
     ground_in_world_m: FloatArray
@@ -100,7 +100,7 @@ class GazeWalk:
     reached: bool
     """Whether the robot stood at the goal, in its heading, at the end."""
     trouble: str = ""
-    """Why the walk ended early; empty if it did not."""
+    """Reason for an early end of the walk; empty if there was none."""
 
     def __post_init__(self) -> None:
         if not self.moments:
@@ -319,7 +319,7 @@ def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Seq
 
 
 def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
-    """Where the attention lies, in words: its middle, how many cells hold half of it, and the largest weight."""
+    """Describe the attention in words: its middle, the number of cells that hold half of it, and the largest weight."""
     if moment.attention is None:
         return "The network shows no attention."
     centers = walk.window.cell_centers(np.zeros(1)).reshape(-1, 2)

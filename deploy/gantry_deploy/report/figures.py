@@ -49,7 +49,7 @@ def learning_curve(
     progress_label: str = "training time [s]",
     limits: Mapping[str, float] | None = None,
 ) -> Figure:
-    """How a training went: one panel per series, the raw values faint under their running mean.
+    """Plot the course of a training: one panel per series, the raw values faint under their running mean.
 
     Args:
         progress: Shape (k,), time or environment steps of each iteration.

@@ -28,7 +28,7 @@ class Score:
     """One measured number and what was asked of it."""
 
     name: str
-    """What was measured, in words."""
+    """Name of the measured quantity, in words."""
     value: float
     """The measurement."""
     limit: float | None = None
@@ -48,7 +48,7 @@ class Score:
         return self.value >= self.limit if self.above else self.value <= self.limit
 
     def text(self, number: float) -> str:
-        """``number`` in this score's unit; NaN is something that nobody measured."""
+        """``number`` in this score's unit; NaN is a value that was not measured."""
         if math.isnan(number):
             return "not measured"
         if self.unit == "%":

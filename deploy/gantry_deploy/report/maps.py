@@ -53,7 +53,7 @@ class Panel:
     px_per_m: float
     """Scale."""
     turned: bool = False
-    """Which way is up."""
+    """Whether the picture is turned so that the heading points up."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def sigma_colours(variance_m2: FloatArray) -> Picture:
 
 
 def share_scale(share: FloatArray) -> float:
-    """What the brightest colour of shares (rows, cols) stands for: the largest one, but at least
+    """Value of the brightest colour of shares (rows, cols): the largest one, but at least
     :data:`MANY_TIMES_EVEN` times an even spread, so that an even spread looks dull."""
     return max(float(np.max(share)), MANY_TIMES_EVEN / share.size)
 
@@ -189,7 +189,7 @@ def draw_outline(picture: Picture, panel: Panel, corners_m: FloatArray, colour: 
 
 @functools.lru_cache(maxsize=512)
 def text_mask(text: str, size_px: float, bold: bool = False) -> NDArray[np.float64]:
-    """How much ink each pixel of a line of text takes, (height, width), 0 to 1. Needs matplotlib, for its font."""
+    """Ink in each pixel of a line of text, (height, width), 0 to 1. Needs matplotlib, for its font."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""How often a policy reaches its goals, as a part of a report."""
+"""Success rates of a policy that walks to goals, as a part of a report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_success(report: Report, result: Mapping[str, Any]) -> Report:
 
 
 def _parts(result: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """What has a success rate and is no row of something that has one itself."""
+    """Yield the parts with a success rate that are no rows of a part that has one itself."""
     scored = "success_rate" in result
     if scored:
         yield names, result

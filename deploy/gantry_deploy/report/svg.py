@@ -61,7 +61,7 @@ def inline_svg(fig: Figure, prefix: str, label: str) -> str:
         prefix: Starts every id, so that figures on one page do not refer into each other.
         label: What a screen reader says.
     """
-    import matplotlib  # An extra of training; only whoever draws needs it.
+    import matplotlib  # An extra of training; only drawing needs it.
 
     buffer = io.StringIO()
     # A fixed salt and no date make equal figures equal bytes.

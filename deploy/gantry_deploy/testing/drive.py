@@ -38,7 +38,7 @@ PURSUIT_TERMS = (
     "objects",
     "lidar",
 )
-"""What the policy of :func:`drive_contract_for` sees, in order."""
+"""Observation terms of the policy of :func:`drive_contract_for`, in order."""
 PURSUIT_WHEELBASES = 3.0
 """The route is followed at the first lookahead distance, so many wheelbases ahead."""
 SPEED_GAIN_S_M = 0.3
@@ -239,7 +239,7 @@ class MockCar(MockRobot):
         super().__init__(spec)
 
     def reset(self) -> None:
-        """Back to the pose and speed of the start; nobody commands it."""
+        """Back to the pose and speed of the start; no command is active."""
         super().reset()
         *pose, self.speed_m_s = self._begin
         self.pose = np.array(pose)

@@ -89,7 +89,7 @@ def stepping_inputs(command: list[list[float]], time_s: float = 0.05, **changes:
 
 
 def standing_feet() -> Floats:
-    """Where the feet stand, (1, 4, 3), m in the base frame."""
+    """Positions of the standing feet, (1, 4, 3), m in the base frame."""
     return np.array([[(leg.stand_x_m, leg.stand_y_m, RADIUS_M - STAND_M) for leg in LEGS]])
 
 
@@ -117,7 +117,7 @@ def make_stepper() -> Stepper:
 
 
 def sensed(time_s: float = 0.05, *, far: bool = True, **changes: Any) -> Body:
-    """What the standing robot knows of its body, on the way to its goal or, ``far=False``, at it."""
+    """State of the standing robot's body, on the way to its goal or, ``far=False``, at it."""
     inputs = stepping_inputs(FAR if far else THERE, time_s, **changes)
     return make_stepper().sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
 
@@ -130,7 +130,9 @@ def quaternion(roll: float, pitch: float, yaw: float) -> Floats:
 
 
 def forces_of(targets_rad: Floats, inputs: dict[str, Floats]) -> Floats:
-    """What the joints' stiffness makes the feet push the ground with for targets (12,), (4, 3), N in the base frame."""
+    """Forces with which the joints' stiffness makes the feet push the ground for targets (12,), (4, 3), N in the base
+    frame.
+    """
     jacobian = Legs(LEGS, np.zeros(1)).feet(inputs["joint_pos_rad"])[1][0]
     torque = np.array(stepping_contract().stiffness_nm_rad) * (targets_rad - inputs["joint_pos_rad"][0])
     return np.array([np.linalg.solve(jacobian[i].T, torque[3 * i : 3 * i + 3]) for i in range(len(LEGS))])

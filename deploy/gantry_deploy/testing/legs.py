@@ -190,7 +190,7 @@ def overflowing_model(contract: PolicyContract) -> bytes:
 
 
 def _command_index(contract: PolicyContract) -> int:
-    """Where the newest first command is in the observation."""
+    """Index of the newest first command in the observation."""
     start = 0
     for term in contract.observations:
         if term.name == "velocity_command":

@@ -4,7 +4,7 @@
 the speed of ``base_link``, so its stiffness is 0 and a command's target velocity is the set-point. It slides, so that
 its position is in m where a name says rad (what the odometry has counted), its velocity in m/s and its force in N.
 
-Nobody publishes the gains of a car's actuators. A steering servo that reaches its place with a time constant of 0.05 s
+The gains of a car's actuators are not published. A steering servo that reaches its place with a time constant of 0.05 s
 and a speed servo of 0.2 s (the low-pass constants of nuPlan's bicycle model) stand in: damping of the drive is the mass
 over 0.2 s, and the steering's gains are those of a rotor with that constant, critically damped. Cars take angles and
 speeds over their interface, and their own controllers do the rest.

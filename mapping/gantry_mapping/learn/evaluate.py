@@ -1,4 +1,4 @@
-"""How good maps are on ground that nobody learned on: the whole pipeline, walked over rasters, against the truth.
+"""Quality of maps on ground outside the training data: the whole pipeline, walked over rasters, against the truth.
 
 Robots walk over each raster along +x. Depth is rendered exactly, once per frame, then flawed as each condition says;
 every mapper gets the same flawed images and the same told poses. Scores are over the cells of a policy's window that
@@ -34,14 +34,14 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Condition:
-    """What goes wrong during a walk."""
+    """Disturbances during a walk."""
 
     noise: DepthNoiseCfg = field(default_factory=DepthNoiseCfg)
     """Of the depth images."""
     drift: DriftCfg | None = None
     """Of the odometry."""
     latency_frames: int = 0
-    """How late images arrive; they carry the pose at which they were taken."""
+    """Delay of images, in frames; they carry the pose at which they were taken."""
 
 
 CONDITIONS: dict[str, Condition] = {
@@ -67,9 +67,9 @@ class EvalCfg:
     rate_hz: float = 10.0
     """Frames per second."""
     speed_m_s: float = 0.6
-    """How fast robots walk."""
+    """Walking speed of the robots."""
     start_m: float = 0.8
-    """How far from the raster's low edge along x they start."""
+    """Distance from the raster's low edge along x at which they start."""
     lateral_m: float = 0.5
     """Largest distance of a path from the middle of the raster."""
     tilt_rad: float = 0.06

@@ -68,7 +68,10 @@ def export_mapper(
 
 
 def compare(net: torch.nn.Module, model: str | Path | bytes, frames_z_m: torch.Tensor) -> float:
-    """Largest absolute difference of means and log variances between a file and its network, in batches and singly."""
+    """Largest absolute difference of means and log variances between a file and its network, in batches and singly.
+
+    ``frames_z_m`` has the shape (N, 1, rows, cols), heights in m.
+    """
     mapper = OnnxMapper(model)
     with torch.inference_mode():
         expected = [part.numpy() for part in net(frames_z_m)]
@@ -128,7 +131,7 @@ def to_onnx(
         program.save(buffer)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
     graph = model.graph
-    # The exporter notes with every part where in which file of this machine it came from; nobody else's business.
+    # The exporter notes with every part the source file on this machine; that does not belong in a released model.
     for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         del part.metadata_props[:]
     return model

@@ -1,4 +1,4 @@
-"""What the mapping network minimises (paper section V; ame2.md 3.3). Never mix variance and log variance."""
+"""Losses of the mapping network (paper section V; ame2.md 3.3). Never mix variance and log variance."""
 
 from __future__ import annotations
 

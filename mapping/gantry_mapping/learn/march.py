@@ -98,7 +98,7 @@ def first_hits(
     raster_index: torch.Tensor | None = None,
     floating_m: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """When rays first meet something: at ``origin + time * direction``.
+    """Times at which rays first meet something: at ``origin + time * direction``.
 
     Args:
         raster_m: (H, W) or (R, H, W) heights, m in the world.

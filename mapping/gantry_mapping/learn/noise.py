@@ -1,4 +1,4 @@
-"""What goes wrong with depth images and odometry; every draw comes from a generator that is handed in."""
+"""Noise of depth images and odometry; every draw comes from a generator that is handed in."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def crop_borders(
 
 @dataclass(frozen=True)
 class DriftCfg:
-    """How odometry goes astray: random walks of position and yaw. Per square root of a second."""
+    """Drift of odometry: random walks of position and yaw. Per square root of a second."""
 
     xy_m: float = 0.01
     """Of x and y each."""
@@ -130,7 +130,7 @@ class OdometryDrift:
     def step(
         self, pos_base_in_world: torch.Tensor, quat_base_to_world_wxyz: torch.Tensor, dt_s: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The poses that odometry tells, and then ``dt_s`` more of drift.
+        """The poses that odometry tells in the world frame, and then ``dt_s`` more of drift.
 
         Args:
             pos_base_in_world: (N, 3) m.
@@ -174,6 +174,6 @@ class DelayLine(Generic[Item]):
 
 
 def yaw_error_rad(first_wxyz: torch.Tensor, second_wxyz: torch.Tensor) -> torch.Tensor:
-    """(N,) yaw of the second orientation over the first, in [-pi, pi]."""
+    """(N,) yaw [rad] of the second orientation (N, 4) over the first, both from one frame, in [-pi, pi]."""
     difference = yaw_of(second_wxyz) - yaw_of(first_wxyz)
     return torch.atan2(torch.sin(difference), torch.cos(difference))

@@ -1,4 +1,4 @@
-"""What both depth renderers share: the rays of a camera's pixels in the world, and where raster cells lie."""
+"""Geometry that both depth renderers share: the rays of a camera's pixels in the world, and places of raster cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rays:
 
 
 def camera_rays(camera: DepthCamera, pos_base_in_world: torch.Tensor, quat_base_to_world_wxyz: torch.Tensor) -> Rays:
-    """Rays of one camera model on N bases.
+    """Rays of one camera model on N bases, in the world frame.
 
     Args:
         camera: Intrinsics and where the camera sits on the base.

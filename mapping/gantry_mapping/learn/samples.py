@@ -35,10 +35,10 @@ def _default_shares() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SampleCfg:
-    """How frames are made."""
+    """Settings of the frames that are generated."""
 
     local_grid: GridSpec = LOCAL_GRID_SMALL
-    """What the network sees."""
+    """Grid that the network sees."""
     camera: DepthCamera = REALSENSE_LIKE
     """The camera, before its pose is disturbed."""
     shares: dict[str, float] = field(default_factory=_default_shares)
@@ -74,7 +74,7 @@ class SampleCfg:
     crop_share: float = 0.5
     """Largest margin that is cut off at a border of an image."""
     crop_chance: float = 0.15
-    """How often anything is cut off."""
+    """Probability that anything is cut off."""
     cell_noise_m: float = 0.01
     """Largest half width of the uniform noise on measured cells; each frame has its own."""
     lost_cells: float = 0.05
@@ -96,7 +96,7 @@ class SampleCfg:
 
     @property
     def reach_m(self) -> float:
-        """How far from the base the farthest corner of the local grid is."""
+        """Distance from the base to the farthest corner of the local grid."""
         grid = self.local_grid
         x = abs(grid.center_x_m) + 0.5 * grid.rows * grid.resolution_m
         y = abs(grid.center_y_m) + 0.5 * grid.cols * grid.resolution_m

@@ -41,7 +41,7 @@ class TrainCfg:
     """A training of the mapping network."""
 
     samples: SampleCfg = field(default_factory=SampleCfg)
-    """What it learns from."""
+    """Training samples."""
     network: str = "guided"
     """``paper`` or ``guided``; see :mod:`gantry_mapping.learn.unet`."""
     steps: int = 6000
@@ -82,7 +82,7 @@ class _UnwritableError(MappingError):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training is."""
+    """Progress of a training."""
 
     step: int
     """Updates done."""

@@ -52,7 +52,7 @@ class MapNet(nn.Module):
         self.gate = nn.Conv2d(WIDTH, 1, 1)
 
     def forward(self, z_base_yaw_m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Estimate.
+        """Estimate heights in the ``base_yaw`` frame.
 
         Args:
             z_base_yaw_m: (N, 1, rows, cols) highest measured point per cell relative to the base, m; empty cells hold
@@ -100,7 +100,7 @@ class GuidedMapNet(nn.Module):
         nn.init.constant_(self.log_variance.bias, -4.0)  # type: ignore[arg-type]
 
     def forward(self, z_base_yaw_m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Estimate; arguments and result as of :meth:`MapNet.forward`."""
+        """See :meth:`MapNet.forward`: the same arguments and result."""
         rows, columns = z_base_yaw_m.shape[-2:]
         base, channels = guide(z_base_yaw_m)
         fine = self.fine(channels)
@@ -112,7 +112,7 @@ class GuidedMapNet(nn.Module):
 
 
 def guide(z_base_yaw_m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What :class:`GuidedMapNet` is told about a grid, without parameters.
+    """Channels that :class:`GuidedMapNet` is told about a grid in the ``base_yaw`` frame, without parameters.
 
     Args:
         z_base_yaw_m: (N, 1, rows, cols) m; empty cells hold :data:`gantry_mapping.rasterize.EMPTY_Z_M`.

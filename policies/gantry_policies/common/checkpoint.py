@@ -137,7 +137,7 @@ def set_aside_newer(path: Path) -> None:
 
 
 def weights_difference(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> str:
-    """What tells the weights of two networks apart, in names and shapes.
+    """Difference between the weights of two networks, in names and shapes.
 
     Args:
         own: Of the network that is there, by name.

@@ -135,7 +135,7 @@ def _with_attention(actor: torch.nn.Module) -> torch.nn.Module:
 
 
 def refuse_foreign_files(folder: Path) -> None:
-    """A bundle is a folder of its own: whoever names another one by mistake must not get files strewn into it.
+    """A bundle is a folder of its own: another one, named by mistake, must not get files strewn into it.
 
     Raises:
         PolicyError: If the folder holds anything that no bundle holds, or files of a bundle without its manifest.
@@ -185,7 +185,7 @@ def onnx_bytes(
 
 
 def tensor_text(name: str, contract: PolicyContract, role: str) -> str:
-    """What an input or output of a network is, for programs that know nothing of Gantry."""
+    """Description of a network's input or output, for programs that know nothing of Gantry."""
     if name == OBSERVATION:
         terms = ", ".join(f"{term.name} ({term.size * term.history})" for term in contract.observations)
         return (

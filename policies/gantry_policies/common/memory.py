@@ -13,7 +13,7 @@ import torch
 from gantry_hardware.errors import GantryError
 
 _TEXTS = ("not enough memory", "out of memory", "defaultcpuallocator", "cannot allocate memory", "std::bad_alloc")
-"""How the libraries below say that there is no memory."""
+"""Texts with which the libraries below say that there is no memory."""
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),

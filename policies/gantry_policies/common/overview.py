@@ -1,6 +1,6 @@
-"""Which cells the global feature of an exported AME-2 network was taken from, read from the network itself.
+"""Cells from which the global feature of an exported AME-2 network was taken, read from the network itself.
 
-Nobody but a reader of pictures asks for this, so exported networks have no output for it: it is added to a copy.
+Only pictures need this, so exported networks have no output for it: it is added to a copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is worth a checkpoint before an error ends a training; see :mod:`gantry_hardware.rescue`."""
+"""Checkpoints before an error ends a training; see :mod:`gantry_hardware.rescue`."""
 
 from __future__ import annotations
 

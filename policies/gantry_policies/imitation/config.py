@@ -1,4 +1,4 @@
-"""What behaviour cloning can be told: frozen numbers, checked where they are made; and presets."""
+"""Settings of behaviour cloning: frozen numbers, checked where they are made; and presets."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class BcCfg:
     """A training from demonstrations alone."""
 
     network: NetworkCfg = field(default_factory=NetworkCfg)
-    """What is trained."""
+    """Network that is trained."""
     chunk_steps: int = 16
     """T, actions planned at once."""
     execute_steps: int = 8
-    """How many of them are executed before the next plan."""
+    """Number of them that are executed before the next plan."""
     action_limit: float | None = 1.0
     """Largest action on either side of zero, to which plans are clamped; None for actions in units of their own."""
     steps: int = 3_000

@@ -128,7 +128,7 @@ def load_chunks(
     cameras: Sequence[str] | None = None,
     action_key: str = ACTION,
 ) -> ChunkData:
-    """Episodes of a LeRobot v3 dataset, whoever wrote it, with its values as they are.
+    """Episodes of a LeRobot v3 dataset from any writer, with its values as they are.
 
     Nothing is compared with a task, and nothing converted to a policy's numbers: `gantry train` does both.
 

@@ -102,7 +102,7 @@ class LoadedPolicy:
     step: int
     """Updates that it was trained with."""
     provenance: dict[str, Any]
-    """What the training said of its data."""
+    """Facts that the training recorded about its data."""
 
 
 def save_policy(policy: BcPolicy, run_dir: Path, step: int, provenance: Mapping[str, Any]) -> Path:

@@ -35,12 +35,12 @@ from gantry_policies.off_policy.evaluation import Evaluation, StoppedError, eval
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""
 _MAY_CHANGE = ("eval_every_steps", "eval_episodes", "log_every_steps", "save_every_s")
-"""What a continuation may do differently; everything else would change what is learned."""
+"""Settings that a continuation may change; everything else would change what is learned."""
 
 
 @dataclass(frozen=True)
 class BcProgress:
-    """Where a training is."""
+    """Progress of a training."""
 
     step: int
     """Updates so far, resumed sessions included."""
@@ -51,7 +51,7 @@ class BcProgress:
     metrics: dict[str, float]
     """Means since the last row, ``validation_l1`` if there are episodes for it, and the learning rate."""
     evaluation: Evaluation | None = None
-    """What an evaluation that was just done gave."""
+    """Result of an evaluation that was just done."""
 
 
 class BcTrainer:
@@ -137,7 +137,7 @@ class BcTrainer:
             torch.set_num_threads(threads)
         finished = self.step >= cfg.steps
         if not finished and self.run_dir is not None:
-            # Whoever stops early, for want of time, has a policy too.
+            # A run that stops early, for want of time, has a policy too.
             save_policy(self.policy, self.run_dir, self.step, self._provenance)
         self.save_checkpoint()
         return finished

@@ -129,7 +129,7 @@ class Ame2Encoder(nn.Module):
         return Encoding(torch.cat((attended, proprio, overview), dim=-1), (attended, overview), weights)
 
     def overview_cells(self, observation: Tensor) -> Tensor:
-        """Where the global feature looks: share of its channels that each cell won, (N, rows, cols)."""
+        """Attention of the global feature: share of its channels that each cell won, (N, rows, cols)."""
         window = self.layout.require_window()
         shares = self.overview.chosen(self.tokens(self.layout.grid(observation)))
         return shares.reshape(-1, window.rows, window.cols)

@@ -1,4 +1,4 @@
-"""What a network costs: parameters and operations of one forward pass."""
+"""Cost of a network: parameters and operations of one forward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an encoder hands on."""
+"""Output of an encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each term of a flat observation lies, and its parts as the networks want them."""
+"""Position of each term in a flat observation, and its parts as the networks want them."""
 
 from __future__ import annotations
 

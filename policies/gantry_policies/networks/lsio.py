@@ -1,4 +1,4 @@
-"""What a robot feels as one vector: an MLP on the newest frame, or the long-short history encoder of a student.
+"""Proprioception encoders to one vector: an MLP on the newest frame, or the long-short history encoder of a student.
 
 AME-2 (arXiv 2601.08485) names "20 steps, LSIO, then an MLP with commands"; widths are those of its authors' code.
 """

@@ -66,7 +66,7 @@ class PerceptiveModel(MLPModel):
         return self.encode(obs).latent
 
     def encode(self, obs: TensorDict) -> Encoding:
-        """Latent, embedding and attention of observation groups."""
+        """Latent, embedding and attention of observation groups (N, ...), scaled; see :class:`Encoding` for shapes."""
         return self.encode_flat(torch.cat([obs[group] for group in self.obs_groups], dim=-1))
 
     def encode_flat(self, observation: Tensor) -> Encoding:

@@ -1,4 +1,5 @@
-"""Policies that climb a critic: squashed Gaussian or deterministic, alone or as a bounded correction of a base."""
+"""Actor networks trained by the critic's gradient: squashed Gaussian or deterministic, alone or as
+a bounded correction of a base."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ LOG_STD_RANGE = (-10.0, 2.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """What an actor chose."""
+    """Actions of an actor."""
 
     action: Tensor
     """``(B, n)``: what is executed, clamped to [-1, 1]; gradients pass the clamp."""
@@ -72,7 +73,7 @@ class Actor(nn.Module):
             nn.init.zeros_(self.last.bias)
 
     def best(self, features: Features, base: Tensor | None, scale: float) -> Choice:
-        """The action to be executed when nothing is tried out.
+        """The deterministic action, ``(B, n)`` in [-1, 1], of evaluation.
 
         Args:
             features: Of B observations.
@@ -82,11 +83,11 @@ class Actor(nn.Module):
         raise NotImplementedError
 
     def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
-        """An action with noise; see :meth:`best`."""
+        """An action ``(B, n)`` in [-1, 1] with noise; arguments as of :meth:`best`."""
         raise NotImplementedError
 
     def outputs(self, features: Features, base: Tensor | None) -> Tensor:
-        """``(B, outputs * n)`` of the last layer."""
+        """Numbers ``(B, outputs * n)``, dimensionless, of the last layer."""
         parts = [features.state]
         if self.summary is not None and features.tokens is not None:
             parts.append(self.summary(features.tokens))
@@ -107,7 +108,7 @@ class DeterministicActor(Actor):
         return _composed(own, base, scale)
 
     def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
-        """The same with noise, which is not scaled."""
+        """See :meth:`Actor.sample`; the noise is not scaled."""
         chosen = self.best(features, base, scale)
         drawn = torch.empty_like(chosen.own).normal_(generator=noise.generator) * noise.std
         own = chosen.own + drawn.clamp(-noise.clip, noise.clip)
@@ -121,12 +122,12 @@ class GaussianActor(Actor):
         super().__init__(cfg, state_size, action_size, 2, tokens, width)
 
     def best(self, features: Features, base: Tensor | None, scale: float) -> Choice:
-        """The Gaussian's mean, squashed."""
+        """See :meth:`Actor.best`: the Gaussian's mean, squashed."""
         mean, _ = self.outputs(features, base).chunk(2, dim=-1)
         return _composed(torch.tanh(mean), base, scale)
 
     def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
-        """A sample and its log-probability before any scaling; of the noise only the generator counts."""
+        """See :meth:`Actor.sample`; with ``(B,)`` log-probabilities before any scaling. Only the generator counts."""
         mean, log_std = self._gaussian(features, base)
         drawn = torch.empty_like(mean).normal_(generator=noise.generator)
         raw = mean + log_std.exp() * drawn
@@ -142,7 +143,9 @@ class GaussianActor(Actor):
 
 
 def clamp(action: Tensor) -> Tensor:
-    """An action in [-1, 1] whose gradient is that of the action before: what saturates must find its way back."""
+    """An action ``(B, n)`` in [-1, 1] whose gradient is that of the action before: what saturates must find its way
+    back.
+    """
     return action + (action.clamp(-1.0, 1.0) - action).detach()
 
 

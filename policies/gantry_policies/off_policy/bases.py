@@ -13,7 +13,7 @@ from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
 
 
 class BasePolicy(Protocol):
-    """Who acts for N environments at once, in the environment's own action range [-1, 1]."""
+    """Policy that acts for N environments at once, in the environment's own action range [-1, 1]."""
 
     num_envs: int
     """N."""

@@ -22,7 +22,7 @@ RECENT_EPISODES = 100
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What an environment or a base offers if a training on it can be continued exactly."""
+    """Capability of an environment or a base with which a training can be continued exactly."""
 
     def training_state(self) -> dict[str, Any]:
         """Tensors and plain values."""
@@ -41,8 +41,8 @@ class Collector:
 
     Args:
         env: N environments.
-        learner: Who acts, and the scalers.
-        replay: Takes what happened.
+        learner: Acts, and holds the scalers.
+        replay: Buffer for the transitions.
         base: The base; None without one.
         generator: Of the noise in warm-up, on the environments' device.
     """
@@ -95,9 +95,9 @@ class Collector:
         """One step of every environment.
 
         Args:
-            how: In a warm-up, who acts, a name of :data:`~gantry_policies.off_policy.config.WARMUPS`; otherwise the
-                learner, exploring.
-            noise: Half-width of the noise around the base's action in a warm-up by it, in scaled units.
+            how: In a warm-up, the policy that acts, a name of :data:`~gantry_policies.off_policy.config.WARMUPS`;
+            otherwise the learner, exploring. noise: Half-width of the noise around the base's action in a warm-up by
+            it, in scaled units.
 
         Raises:
             GantryError: If the base should act and there is none, or an action is not finite.
@@ -130,7 +130,7 @@ class Collector:
         self.env_steps += self.env.num_envs
 
     def state(self, *, inside: bool = True) -> dict[str, Any]:
-        """What an exact continuation needs; of environments that offer their state, and of others the counters.
+        """State for an exact continuation; of environments that offer their state, and of others the counters.
 
         Args:
             inside: Whether to ask the environments for their state; not where they have broken down.

@@ -1,4 +1,4 @@
-"""What the off-policy learner can be told: frozen numbers, checked where they are made."""
+"""Settings of the off-policy learner: frozen numbers, checked where they are made."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 ACTORS = ("sac", "td3")
 """Actors: a squashed Gaussian with automatic temperature, or a deterministic one with smoothed targets."""
 REDUCTIONS = ("ensemble_mean", "min_random_pair", "q1")
-"""What of the critic's heads the actor climbs."""
+"""Reductions of the critic's heads to the value whose gradient trains the actor."""
 CRITIC_LOSSES = ("mean_square", "squared_mean")
 """The mean over heads of squared errors; or the square of the heads' mean error, as in ResFiT's published numbers."""
 ENCODERS = ("conv", "vit")
 """Image encoders: two convolutions, or those and a transformer block."""
 TRUNKS = ("summary", "spatial")
-"""How a critic reads tokens: all in a few numbers; or channel by channel along with the action, as ResFiT."""
+"""Readings of tokens by a critic: all in a few numbers; or channel by channel along with the action, as ResFiT."""
 WARMUPS = ("base_noise", "uniform", "policy")
-"""Who collects before learning: the base with noise, chance, or the frozen policy as it is."""
+"""Policies that collect before learning: the base with noise, chance, or the frozen policy as it is."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ActorCfg:
     tau: float = 0.005
     """Share of the way that the target actor (``td3``) moves whenever the actor has."""
     gradient: str = "ensemble_mean"
-    """What the actor climbs, a name of :data:`REDUCTIONS`."""
+    """Value whose gradient trains the actor, a name of :data:`REDUCTIONS`."""
     explore_std: float = 0.1
     """Of the noise on ``td3`` actions in training, in units of the scaled action and so independent of
     ``action_scale``."""
@@ -192,7 +192,7 @@ class TrainCfg:
     """A training: what is collected, when it is learned from, when it is looked at."""
 
     learner: LearnerCfg
-    """How to learn."""
+    """Settings of the learner."""
     total_steps: int = 100_000
     """Environment steps of all environments together, warm-up included."""
     updates_per_step: float = 1.0
@@ -200,7 +200,7 @@ class TrainCfg:
     capacity: int = 200_000
     """Frames in the replay buffer."""
     warmup: str = "base_noise"
-    """Who collects the first steps, a name of :data:`WARMUPS`."""
+    """Policy that collects the first steps, a name of :data:`WARMUPS`."""
     warmup_steps: int = 2_000
     """Environment steps of this warm-up."""
     warmup_noise: float = 0.2

@@ -131,7 +131,7 @@ class Critic(nn.Module):
 
 
 def critic_loss(values: Tensor, target: Tensor, kind: str) -> Tensor:
-    """How far K heads are from one target.
+    """Loss, a scalar in squared units of the reward, of K heads against one target.
 
     ``mean_square`` is the mean over heads and samples of the squared errors. ``squared_mean`` squares the heads' mean
     absolute error, as ResFiT's code does: each head then learns from the errors of all others.
@@ -155,7 +155,7 @@ def some_heads(heads: int, count: int, generator: torch.Generator) -> Tensor | N
 
 
 def policy_heads(reduction: str, heads: int, generator: torch.Generator) -> Tensor | None:
-    """The heads that the actor's loss needs; None for all of them.
+    """Indices ``(M,)`` of the heads that the actor's loss needs; None for all of them.
 
     Args:
         reduction: A name of :data:`~gantry_policies.off_policy.config.REDUCTIONS`.
@@ -170,5 +170,7 @@ def policy_heads(reduction: str, heads: int, generator: torch.Generator) -> Tens
 
 
 def reduced(values: Tensor, reduction: str) -> Tensor:
-    """``(B,)``: what the actor climbs, of the values ``(M, B)`` of the heads that :func:`policy_heads` chose."""
+    """Values ``(B,)``, in units of the reward, whose gradient trains the actor, of the values ``(M, B)`` of the
+    heads that :func:`policy_heads` chose.
+    """
     return values.mean(0) if reduction == "ensemble_mean" else values.amin(0)

@@ -1,4 +1,4 @@
-"""What turns camera images into tokens; small, one per camera, trained by the critic's loss alone."""
+"""Encoders from camera images to tokens; small, one per camera, trained by the critic's loss alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation
 
 @dataclass(frozen=True)
 class Features:
-    """What actor and critic look at."""
+    """Inputs of actor and critic."""
 
     state: Tensor
     """``(B, s)``: standardised numbers."""

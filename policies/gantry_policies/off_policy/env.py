@@ -1,4 +1,4 @@
-"""What the off-policy learner trains on: parallel environments that say how an episode ended and what it ended in."""
+"""Environments of the off-policy learner: parallel, and they say how an episode ended and with which observation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on_device(obs: Observation, device: str) -> Observation:
 
 @dataclass(frozen=True)
 class EnvStep:
-    """What one step of N environments gave; environments whose episode ended have begun their next one already."""
+    """Result of one step of N environments; environments whose episode ended have begun their next one already."""
 
     obs: Observation
     """``(N, ...)``: what is seen now; of environments whose episode ended, the first of the next episode."""
@@ -45,7 +45,7 @@ class StepEnv(Protocol):
     num_envs: int
     """N."""
     device: str
-    """Where tensors live."""
+    """Device of the tensors."""
     action_size: int
     """Numbers of an action."""
     max_episode_steps: int

@@ -1,4 +1,4 @@
-"""How well a policy does: whole episodes, counted so that quick ones are not favoured, with an interval."""
+"""Evaluation of a policy: whole episodes, counted so that quick ones are not favoured, with an interval."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ActingPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of some episodes."""
+    """Result of some episodes."""
 
     episodes: int
-    """How many."""
+    """Number of episodes."""
     success_at_end: Score
     """Share of episodes that succeeded at their last step, with Wilson's 95 % interval."""
     success_once: Score
@@ -68,7 +68,7 @@ def evaluate(
 
     Args:
         env: N environments.
-        policy: Who acts.
+        policy: Policy that acts.
         episodes: How many to count.
         is_stopped: Asked before every step; true to leave.
 

@@ -101,7 +101,7 @@ class Learner:
 
     @property
     def ahead(self) -> Lookahead:
-        """How far samples look ahead."""
+        """Look-ahead of samples."""
         return Lookahead(self.cfg.n_step, self.cfg.gamma, self.cfg.timeout_is_terminal)
 
     @torch.no_grad()
@@ -124,7 +124,7 @@ class Learner:
         """``cfg.critic_updates`` updates of the critic, and one of the actor on the last batch.
 
         Returns:
-            Scalars worth a curve, of the last batch.
+            Scalars worth a curve, dimensionless, of the last batch.
         """
         metrics: dict[str, Tensor] = {}
         with fast_products():
@@ -136,12 +136,20 @@ class Learner:
         return metrics
 
     def update_critic(self, replay: ReplayBuffer, demos: ReplayBuffer | None = None) -> dict[str, Tensor]:
-        """One update of the critic alone, toward the value of the actor as it is: no noise on targets."""
+        """One update of the critic alone, toward the value of the actor as it is: no noise on targets.
+
+        Returns:
+            Scalars worth a curve, dimensionless.
+        """
         with fast_products():
             return self._update_critic(self.draw(replay, demos), smooth=False)[1]
 
     def pretrain(self, demos: ReplayBuffer, clone_weight: float) -> dict[str, Tensor]:
-        """One update of critic and actor on demonstrations alone, the actor held to them (TD3+BC, arXiv 2106.06860)."""
+        """One update of critic and actor on demonstrations alone, the actor held to them (TD3+BC, arXiv 2106.06860).
+
+        Returns:
+            Scalars worth a curve, dimensionless.
+        """
         with fast_products():
             batch = self.draw(demos, None)
             features, metrics = self._update_critic(batch, smooth=True)
@@ -154,7 +162,8 @@ class Learner:
 
     @torch.no_grad()
     def targets(self, batch: Batch, smooth: bool = True) -> Tensor:
-        """``(B,)``: what the critic is to learn: returns, and what a random pair of target heads expects of the rest.
+        """Targets of the critic, ``(B,)``, in units of the reward: returns, and what a random pair of target heads
+        expects of the rest.
 
         Args:
             batch: B transitions.

@@ -13,7 +13,7 @@ from gantry_policies.off_policy.learner import Learner
 
 
 class PolicyModule(nn.Module):
-    """What a learner has learned, frozen: raw observations in, actions of the environment out; without state.
+    """Learned policy, frozen: raw observations in, actions of the environment out; without state.
 
     The queue of a base's chunks stays outside: the caller gives the base's action of this very step.
 

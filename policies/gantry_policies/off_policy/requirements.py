@@ -1,4 +1,4 @@
-"""What a configuration of off-policy learning asks for beside its environments."""
+"""Requirements of a configuration of off-policy learning beside its environments."""
 
 from __future__ import annotations
 

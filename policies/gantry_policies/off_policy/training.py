@@ -37,7 +37,7 @@ class DivergedError(GantryError):
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where a training is."""
+    """Progress of a training."""
 
     phase: str
     """``pretrain``, ``warmup``, ``critic_warmup`` or ``learn``."""
@@ -52,12 +52,12 @@ class TrainingProgress:
     metrics: dict[str, float]
     """The learner's, of the last update; and the success in training."""
     evaluation: Evaluation | None = None
-    """What an evaluation that was just done gave."""
+    """Result of an evaluation that was just done."""
 
 
 @dataclass
 class Course:
-    """How far a training is, beside the environment's steps; all of it goes into checkpoints."""
+    """Progress of a training beside the environment's steps; all of it goes into checkpoints."""
 
     prepared: bool = False
     """Demonstrations are labelled and scalers know them."""

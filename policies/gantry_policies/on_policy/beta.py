@@ -64,7 +64,7 @@ class BetaActions(Distribution):
             last_bias.add_(excess + math.log(-math.expm1(-excess)))  # the inverse of softplus
 
     def update(self, mlp_output: Tensor) -> None:
-        """Take the network's numbers, (..., 2 n)."""
+        """Take the network's numbers, (..., 2 n), dimensionless."""
         self._alpha, self._beta = shapes(mlp_output, self.output_dim)
 
     def sample(self) -> Tensor:
@@ -73,7 +73,7 @@ class BetaActions(Distribution):
         return LOW + (HIGH - LOW) * drawn
 
     def deterministic_output(self, mlp_output: Tensor) -> Tensor:
-        """The mean of the network's numbers (..., 2 n), (..., n)."""
+        """Mean action in [-1, 1], (..., n), of the network's numbers (..., 2 n)."""
         return mean_of(*shapes(mlp_output, self.output_dim))
 
     def as_deterministic_output_module(self) -> nn.Module:
@@ -82,26 +82,26 @@ class BetaActions(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """Of the actions, (..., n)."""
+        """Mean of the actions in [-1, 1], (..., n)."""
         return mean_of(*self.params)
 
     @property
     def std(self) -> Tensor:
-        """Standard deviation of the actions, (..., n)."""
+        """Standard deviation of the actions, (..., n), in the unit of actions in [-1, 1]."""
         alpha, beta = self.params
         total = alpha + beta
         return (HIGH - LOW) * (alpha / total * (beta / total) / (total + 1.0)).sqrt()
 
     @property
     def params(self) -> tuple[Tensor, Tensor]:
-        """alpha and beta, (..., n) each; at least 1."""
+        """alpha and beta, (..., n) each, dimensionless; at least 1."""
         assert self._alpha is not None
         assert self._beta is not None
         return self._alpha, self._beta
 
     @property
     def entropy(self) -> Tensor:
-        """Differential entropy of the actions, summed, (...)."""
+        """Differential entropy of the actions (..., n), summed over them, (...), in nats."""
         alpha, beta = (value.double() for value in self.params)
         total = alpha + beta
         entropy = (
@@ -114,14 +114,14 @@ class BetaActions(Distribution):
         return entropy.sum(dim=-1).to(self.params[0].dtype)
 
     def log_prob(self, outputs: Tensor) -> Tensor:
-        """Log-density of actions (..., n), summed, (...); see :data:`EDGE`."""
+        """Log-density of actions (..., n) in [-1, 1], summed over them, (...), in nats; see :data:`EDGE`."""
         alpha, beta = (value.double() for value in self.params)
         x = ((outputs.double() - LOW) / (HIGH - LOW)).clamp(EDGE, 1.0 - EDGE)
         log_prob = (alpha - 1.0) * x.log() + (beta - 1.0) * torch.log1p(-x) - _log_beta(alpha, beta)
         return (log_prob - math.log(HIGH - LOW)).sum(dim=-1).to(self.params[0].dtype)
 
     def kl_divergence(self, old_params: tuple[Tensor, ...], new_params: tuple[Tensor, ...]) -> Tensor:
-        """KL(old || new) of alpha and beta (..., n) each, summed, (...)."""
+        """KL(old || new) of alpha and beta (..., n) each, summed over the actions, (...), in nats."""
         alpha, beta = (value.double() for value in old_params)
         new_alpha, new_beta = (value.double() for value in new_params)
         divergence = (
@@ -135,17 +135,17 @@ class BetaActions(Distribution):
 
 
 INIT_STD_RANGE = f"Expected more than 0 and less than {MAX_INIT_STD:.3f}, that of a uniform one on [-1, 1]."
-"""What is expected of a Beta's initial standard deviation, for messages."""
+"""Expected range of a Beta's initial standard deviation, for messages."""
 
 
 def shapes(mlp_output: Tensor, actions: int) -> tuple[Tensor, Tensor]:
-    """alpha and beta (..., n) of a network's numbers (..., 2 n)."""
+    """alpha and beta (..., n), dimensionless, of a network's numbers (..., 2 n)."""
     both = (1.0 + softplus(mlp_output)).clamp(max=MAX_SHAPE)
     return both[..., :actions], both[..., actions:]
 
 
 def mean_of(alpha: Tensor, beta: Tensor) -> Tensor:
-    """Mean action 2 alpha / (alpha + beta) - 1, in a form that is exact around zero."""
+    """Mean action 2 alpha / (alpha + beta) - 1, (..., n) in [-1, 1], in a form that is exact around zero."""
     return (alpha - beta) / (alpha + beta)
 
 

@@ -1,4 +1,4 @@
-"""How a policy is learned on-policy: frozen numbers, turned into rsl_rl's dictionaries in one place."""
+"""Settings of on-policy learning: frozen numbers, turned into rsl_rl's dictionaries in one place."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev")
 CRITICS = (*FLAT, "bev")
 """Critics; they see the simulator's own numbers, and ``bev`` all that the actor sees as well."""
 MIRRORS = ("both", "critic", "none")
-"""Who learns from mirrored samples."""
+"""Networks that learn from mirrored samples."""
 
 DISTRIBUTIONS = ("gaussian", "beta")
-"""How actions are drawn: without bounds around a mean, or within [-1, 1]."""
+"""Distributions of actions: without bounds around a mean, or within [-1, 1]."""
 
 ACTION_LOSSES = ("likelihood", "mean")
-"""How a student's actions are compared with a teacher's: by their likelihood, or by the mean alone."""
+"""Losses between a student's actions and a teacher's: by their likelihood, or by the mean alone."""
 
 
 @dataclass(frozen=True)
 class GuideCfg:
-    """How a teacher guides PPO (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
+    """Guidance of PPO by a teacher (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
 
     action_weight: float = 0.02
     """Of the loss of actions, summed over joints."""
@@ -109,7 +109,7 @@ class GuideCfg:
         return self.teacher_drives * max(0.0, 1.0 - iteration / max(1, self.imitation_iterations))
 
     def share_at(self, iteration: int) -> float:
-        """What is left of the weights in an iteration, counted from 0."""
+        """Remaining share of the weights in an iteration, counted from 0."""
         if not self.fade_iterations:
             return 1.0
         return min(1.0, max(0.0, 1.0 - (iteration - self.imitation_iterations) / self.fade_iterations))
@@ -125,7 +125,7 @@ _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
     (("gamma", "entropy_decay"), lambda value: 0.0 < value <= 1.0, "more than 0 and at most 1"),
     (("lam", "final_learning_rate_factor", "final_clip_factor"), lambda value: 0.0 <= value <= 1.0, "0 to 1"),
 )
-"""Fields of a learner, whether a value is in their range, and the range for messages; NaN is in none."""
+"""Valid ranges of a learner's fields: names, predicate, text for messages. NaN is always rejected."""
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,13 @@ class PpoCfg:
     normalize: bool = False
     """Running normalisation of observations, exported inside the graph; map windows are left as they are."""
     mirror: str = "both"
-    """Who learns from the robot's left-right symmetry, if the task knows it: ``both``, ``critic`` or ``none``."""
+    """Networks that learn from the robot's left-right symmetry, if the task knows it: ``both``, ``critic`` or
+    ``none``.
+    """
     chunk_rows: int = 0
     """Most samples that run through the networks at once while learning, for want of memory; 0 for no limit."""
     guide: GuideCfg = field(default_factory=GuideCfg)
-    """What a teacher adds, if there is one."""
+    """Guidance by a teacher, if there is one."""
     save_every_s: float = 30.0
     """Time between checkpoints; the end of a training always leaves one."""
     distribution: str = "gaussian"
@@ -248,7 +250,7 @@ class PpoCfg:
         return self.clip * (1.0 - (1.0 - self.final_clip_factor) * (iteration / iterations))
 
     def minibatches_of(self, samples: int) -> int:
-        """How many minibatches a rollout of this many samples is cut into."""
+        """Number of minibatches of a rollout with this many samples."""
         return -(-samples // self.minibatch_samples) if self.minibatch_samples else self.minibatches
 
     def entropy_at(self, iteration: int) -> float:
@@ -275,7 +277,7 @@ class PpoCfg:
             mirror: Symmetry maps by observation group, and ``action``; None for none.
             learn_threads: Parts that minibatches are cut into.
             layout: Of the actor's observation; networks that look at a map need it.
-            teacher: Who guides the learner, if anybody.
+            teacher: Teacher that guides the learner, or None.
             samples: Of a rollout, all environments together; ``minibatch_samples`` asks for it.
 
         Raises:

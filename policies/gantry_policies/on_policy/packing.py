@@ -17,7 +17,7 @@ RASTER = "raster"
 
 @dataclass(frozen=True)
 class RasterPacking:
-    """Where the raster lies in the actor's flat observation."""
+    """Place of the raster in the actor's flat observation."""
 
     group: str
     """Observation group that holds it."""
@@ -47,7 +47,7 @@ class RasterPacking:
         return [part for group in groups for part in ((group, RASTER) if group == self.group else (group,))]
 
     def unpack(self, observations: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The same numbers as before; without the packed group, what there is stays as it is."""
+        """The same numbers (N, ...), scaled as before; without the packed group, what there is stays as it is."""
         if RASTER not in observations:
             return dict(observations)
         found = dict(observations)

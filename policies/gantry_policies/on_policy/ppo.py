@@ -24,11 +24,11 @@ from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror, mirror_m
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-5, 1e-2
-"""What an adaptive learning rate stays within, as in rsl_rl."""
+"""Range of an adaptive learning rate, as in rsl_rl."""
 
 
 class FewSamplePPO(PPO):
-    """PPO with a fused optimiser, a quiet start, optional mirroring, and minibatches shared out over cores.
+    """PPO with a fused optimiser, a scaled-down last layer at initialisation, mirroring and split minibatches.
 
     Small networks leave little for the threads inside one matrix product, so on a CPU every minibatch is cut into one
     part per core, each part runs forwards and backwards by itself, and the gradients are averaged: the same update,
@@ -110,7 +110,7 @@ class FewSamplePPO(PPO):
         return RandomMirror(maps, action, self.device, mirror_shapes)
 
     def act(self, obs: TensorDict) -> Tensor:
-        """Sample actions; the transition keeps observations as rollouts do."""
+        """Sample actions (N, n), dimensionless, for observation groups (N, ...); the transition keeps them packed."""
         actions = super().act(obs)
         if self._packing is not None:
             self.transition.observations = self._packing.pack(obs)
@@ -165,7 +165,7 @@ class FewSamplePPO(PPO):
                 # The rows are in an order of this epoch; a draw here would depend on which thread comes first.
                 self.symmetry.mirror(batch, slice(len(chunk) // 2))  # type: ignore[attr-defined]
             loss, losses = self._loss(replica, batch)
-            # Who imitates a mean alone leaves a spread that depends on nothing where it is.
+            # Imitation of the mean alone leaves a spread that depends on no parameter of the loss where it is.
             found = list(torch.autograd.grad(loss, self._parameters, materialize_grads=True)), losses
             if len(chunk) == len(rows):
                 return found
@@ -291,7 +291,9 @@ def _weighted_sum(
 
 
 def update_distribution(actor: Any, observations: Any) -> tuple[Tensor, ...]:
-    """Run the actor up to its distribution; its embedding, if it has one."""
+    """Run the actor on groups (N, ...) up to its distribution; parts of its embedding, (N, width) each, scaled as it
+    is.
+    """
     if isinstance(actor, PerceptiveModel):
         encoding = actor.encode(observations)
         actor.distribution.update(actor.mlp(encoding.latent))  # type: ignore[union-attr]

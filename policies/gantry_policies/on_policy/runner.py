@@ -48,7 +48,7 @@ class TrainingError(GantryError):
 
 
 class Resumable(Protocol):
-    """What an environment carries through a resume beside its configuration (curriculum, counters)."""
+    """State that an environment carries through a resume beside its configuration (curriculum, counters)."""
 
     def training_state(self) -> dict[str, Any]:
         """Tensors and plain values."""
@@ -100,7 +100,7 @@ class Runner(OnPolicyRunner):
         mirror: Symmetry maps, or None.
         learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
         layout: Of the actor's observation; networks that look at a map need it.
-        teacher: Who guides the learner, if anybody; the environment gives the observation group that it reads.
+        teacher: Teacher that guides the learner, or None; the environment gives the observation group that it reads.
 
     Raises:
         GantryError: If a launcher has started several processes, or environment and learner do not fit.

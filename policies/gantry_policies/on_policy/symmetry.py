@@ -30,7 +30,7 @@ class MirrorMap:
     """``mirrored[i] = sign[i] * value[source[i]]``."""
 
     source: tuple[int, ...]
-    """Where each entry comes from."""
+    """Source index of each entry."""
     sign: tuple[float, ...]
     """Factor on each entry."""
 
@@ -184,7 +184,7 @@ class RandomMirror:
         self.mirror(batch, order[: original_batch_size // 2])
 
     def mirror(self, batch: Any, rows: Tensor | slice) -> None:
-        """Mirror these rows of a minibatch."""
+        """Mirror rows of a minibatch in place: indices (k,), or a slice."""
         for group, mirror in self._observations.items():
             _mirror_rows(batch.observations[group], rows, mirror)
             # A teacher's answers may be about these instead.
@@ -206,7 +206,7 @@ class RandomMirror:
         return self._action is not None
 
     def compute_loss(self, actor: Any, batch: Any, original_batch_size: int) -> Tensor:
-        """Nothing to add to the loss."""
+        """A scalar 0, dimensionless: nothing is added to the loss."""
         return self._zero
 
 

@@ -1,7 +1,7 @@
 """PPO that also imitates a teacher: AME-2's student, and the distillation of larger models, are one learner.
 
 L = L_PPO + w_action * L_action + w_embedding * L_embedding (arXiv 2601.08485, Sec. IV), on the student's own rollouts.
-A driver by rules may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
+A scripted driver may teach as well, until the student knows more: in TeLL-Drive (arXiv 2502.01387) a language model
 advises, held to the student by a divergence; here it is anything that answers actions, held by ``guide.action_loss``.
 Whose actions are taken in the meantime is mixed as in DAgger (Ross et al., arXiv 1011.0686).
 """
@@ -36,7 +36,7 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     Args:
         args: As for :class:`FewSamplePPO`.
-        teacher: Who guides.
+        teacher: Teacher that guides.
         guide: Weights and schedule.
         kwargs: As for :class:`FewSamplePPO`.
 
@@ -60,7 +60,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
-        """Choose the phase of an iteration, counted from 0, and who acts in its rollout."""
+        """Choose the phase of an iteration, counted from 0, and the policy that acts in its rollout."""
         self.imitating = iteration < self.guide.imitation_iterations
         self.share = self.guide.share_at(iteration)
         self.schedule = "fixed" if self.imitating else self._rl_schedule
@@ -75,7 +75,7 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._driven.zero_()  # nothing is drawn, so that a guide without it is as it was
 
     def act(self, obs: TensorDict) -> Tensor:
-        """Sample actions, and take the teacher's where it drives."""
+        """Sample actions (N, n), dimensionless, and take the teacher's where it drives."""
         actions = super().act(obs)
         rows = self._driven.nonzero().flatten()
         if not len(rows):

@@ -24,7 +24,7 @@ TEACHER_GROUP = "teacher"
 
 
 class Guidance(NamedTuple):
-    """What a teacher says of some observations."""
+    """Teacher actions and, optionally, its embedding."""
 
     actions: Tensor
     """Mean actions, (N, n), in the units of the student's actions."""
@@ -51,7 +51,7 @@ class ToldTeacher:
         self.group = group
 
     def __call__(self, observations: TensorDict) -> Guidance:
-        """The actions, as they are.
+        """The group as it is: actions (N, n), dimensionless.
 
         Raises:
             UnknownNameError: If the environment does not give the group.
@@ -124,7 +124,7 @@ class PolicyTeacher:
 
     @torch.no_grad()
     def __call__(self, observations: TensorDict) -> Guidance:
-        """Mean actions and embedding.
+        """Mean actions (N, n), dimensionless, and parts of the embedding, (N, width) each.
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
@@ -143,7 +143,7 @@ class PolicyTeacher:
         return Guidance(output, embedding)
 
     def seen(self, observations: TensorDict) -> Tensor:
-        """What the teacher's network is fed, (N, its size).
+        """Input of the teacher's network, (N, size), scaled as the observation is.
 
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.

@@ -203,7 +203,7 @@ class MujocoRobot:
     def read_depth(self) -> list[DepthFrame]:
         """The depth images that have arrived since the last call, with the true pose at which they were taken.
 
-        Pictures are taken when somebody looks, so look at least as often as the camera's rate.
+        Pictures are taken by this call, so call it at least as often as the camera's rate.
 
         Raises:
             RobotError: If not connected.
@@ -257,7 +257,9 @@ class MujocoRobot:
             self._history.append(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
 
     def set_velocity(self, vel_base_in_world_m_s: FloatArray, ang_vel_base_in_base_rad_s: FloatArray) -> None:
-        """Push: give the base this velocity (3,) and this angular velocity (3,) from now on."""
+        """Push: give the base this velocity (3,) [m/s], along the world's axes, and this angular velocity (3,)
+        [rad/s], along the base's axes, from now on.
+        """
         if not self._index.is_free:
             raise RobotError(f"'{self.spec.name}' hangs by a fixed base and cannot be pushed.")
         with self._lock:
@@ -266,22 +268,22 @@ class MujocoRobot:
 
     @property
     def pos_base_in_world_m(self) -> FloatArray:
-        """Shape (3,), the truth now."""
+        """Shape (3,), m, in the world frame, the truth now."""
         return self._index.base_pose(self.model, self.data.qpos)[0].copy()
 
     @property
     def quat_base_to_world_wxyz(self) -> FloatArray:
-        """Shape (4,), the truth now."""
+        """Shape (4,), unit quaternion from the base to the world frame, the truth now."""
         return self._index.base_pose(self.model, self.data.qpos)[1].copy()
 
     @property
     def true_lin_vel_base_in_base_m_s(self) -> FloatArray:
-        """Shape (3,), the truth now: velocity of the base's origin in its own frame."""
+        """Shape (3,), m/s, the truth now: velocity of the base's origin in its own frame."""
         return self._index.base_velocity(self.data.qpos, self.data.qvel)[0]
 
     @property
     def true_ang_vel_base_in_base_rad_s(self) -> FloatArray:
-        """Shape (3,), the truth now."""
+        """Shape (3,), rad/s, in the base frame, the truth now."""
         return self._index.base_velocity(self.data.qpos, self.data.qvel)[1]
 
     @property
@@ -301,7 +303,7 @@ class MujocoRobot:
         return not (upright and self.base_height_m >= self.spec.fall_height_m)
 
     def render(self, width: int = 640, height: int = 360) -> NDArray[np.uint8]:
-        """A picture (height, width, 3) of the robot now, from a camera that follows it.
+        """A picture, uint8 (height, width, 3), of the robot now, from a camera that follows it.
 
         Raises:
             GantryError: If this machine cannot draw off screen.
@@ -373,7 +375,7 @@ class MujocoRobot:
         )
 
     def _gravity_reaction(self) -> FloatArray:
-        """What the accelerometer reads at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
+        """Reading of the accelerometer at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
         return rotate_into_base(self.quat_base_to_world_wxyz, -self.model.opt.gravity)
 
     def _state(self, sample: _Sample) -> RobotState:

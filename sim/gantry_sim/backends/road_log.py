@@ -1,4 +1,4 @@
-"""What happens to a single simulated car: the truth, as its scene tells it."""
+"""Events of a single simulated car: the truth, as its scene tells it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gantry_sim.driving.scenes.scene import BLOCKED, Outcome
 
 @dataclass
 class RoadLog:
-    """What has happened since the start, the truth."""
+    """Events since the start, the truth."""
 
     ended: str = ""
-    """How the episode ended, a name of the scene's ends; empty while it has not."""
+    """End of the episode, a name of the scene's ends; empty while it has not ended."""
     ended_s: float | None = None
-    """When, on the robot's clock."""
+    """Time of the end on the robot's clock."""
     events: dict[str, int] = field(default_factory=dict)
-    """How often each end was met; after the first one the car goes on."""
+    """Number of times that each end was met; after the first one the car goes on."""
     now: frozenset[str] = frozenset()
     """Ends that are met now."""
     still_s: float = 0.0
-    """For how long it has not moved, though somebody commands it."""
+    """Time for which it has not moved, though it is commanded."""
     looks: int = 0
     """Steps of the surroundings."""
     off_route: int = 0

@@ -137,7 +137,7 @@ class RoadRobot:
         self._connected = False
 
     def reset(self) -> None:
-        """Begin another episode, at rest; nobody commands the car."""
+        """Begin another episode, at rest; no command is active."""
         only = torch.zeros(1, dtype=torch.int64)
         pose, _ = self.scene.begin(only)
         self.cars.reset(only, pose, torch.zeros(1))
@@ -224,7 +224,7 @@ class RoadRobot:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What has happened since the last reset, the truth."""
+        """Events since the last reset, the truth."""
         told = {name: float(value[0]) for name, value in self.scene.summary(torch.zeros(1, dtype=torch.int64)).items()}
         speed = float(self.cars.speed_m_s[0])
         return {
@@ -257,7 +257,7 @@ class RoadRobot:
         log.top_m_s = max(log.top_m_s, abs(after))
         log.braking_m_s2 = max(log.braking_m_s2, (abs(before) - abs(after)) / self._dt_s)
         if self._steps % self._looks_every == 0:
-            # A car that nobody has commanded waits, which is no end.
+            # A car without a command waits, which is no end.
             still = self._told is not None and abs(after) <= MOVING_M_S
             log.still_s = log.still_s + self.cfg.dt_s if still else 0.0
             outcome = self.scene.moved(torch.tensor([self._time_s - self._begin_s]))
@@ -305,7 +305,7 @@ class RoadRobot:
 
     @property
     def scanner_x_in_base_m(self) -> float | None:
-        """How far ahead of ``base_link`` the scanner sits; None without one."""
+        """Distance of the scanner ahead of ``base_link``; None without one."""
         drive = drive_contract(self.cfg).drive
         if drive is not None and drive.lidar is not None:
             return drive.lidar.pos_x_in_base_m

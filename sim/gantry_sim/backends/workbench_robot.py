@@ -42,7 +42,7 @@ OTHER_FINGER = "right_finger"
 
 @dataclass
 class _Truth:
-    """What a task's rule asks of a simulation; one row each, as in training."""
+    """State of a simulation for a task's rule; one row each, as in training."""
 
     object_pos: Tensor
     object_from_ee: Tensor
@@ -245,7 +245,7 @@ class BenchRobot(MujocoRobot):
 
     @property
     def goal_in_base_m(self) -> FloatArray | None:
-        """Shape (3,), where the object belongs; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
         return self._bench.goal_in_base_m
 
     @property
@@ -261,7 +261,7 @@ class BenchRobot(MujocoRobot):
             return self._bench.done(self.model, self.data, self._gripper)[1]
 
     def read_pictures(self) -> Mapping[str, Picture]:
-        """What the wrist and the front camera show now; nothing where pictures are off.
+        """Pictures of the wrist and the front camera now; nothing where pictures are off.
 
         Raises:
             GantryError: If this machine cannot draw off screen.

@@ -22,7 +22,7 @@ from gantry_sim.training.run_validation import read_run_file
 CLONED = "bc"
 """The method that all others build upon or are measured against."""
 METHODS = (CLONED, "rlpd", "wsrl", "resfit")
-"""What can be compared."""
+"""Methods that can be compared."""
 DEMOS_FOLDER = "demos"
 REACHED = (0.9, 0.95)
 """Shares of success whose first time is noted."""
@@ -53,7 +53,7 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class BenchCfg:
-    """What is compared."""
+    """Settings of a comparison."""
 
     task: str
     """Task name."""
@@ -156,7 +156,7 @@ def _train_words(cfg: BenchCfg, run: PlannedRun, output: Path, sets: Sequence[st
 
 @dataclass(frozen=True)
 class Curve:
-    """What a training saw of itself; k looks."""
+    """Evaluations during a training; k looks."""
 
     env_steps: list[float]
     """Shape (k,), environment steps."""
@@ -177,7 +177,7 @@ def read_curve(folder: Path) -> Curve:
 
 
 def collect_results(cfg: BenchCfg, output: Path) -> dict[str, Any]:
-    """What the runs that are scored have reached: ``methods``, by name.
+    """Results of the runs that are scored: ``methods``, by name.
 
     Each has ``success`` pooled over seeds with its 95 % interval, ``by_seed``, and per seed ``steps_to_success``,
     ``env_steps``, ``train_wall_s``, sizes of actions, and when a look first showed 90 % and 95 %, in steps and seconds.

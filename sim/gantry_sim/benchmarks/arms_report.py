@@ -1,4 +1,4 @@
-"""What a comparison of ways to learn a manipulation task has found, as lines of text and as a page."""
+"""Findings of a comparison of ways to learn a manipulation task, as lines of text and as a page."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PARTS = {
     "actions": ("action_manager", "apply_action"),
     "resets": ("", "_reset_idx"),
 }
-"""Where a control step's time goes: the attribute of the environment ("" for itself), and the method timed. What one
+"""Parts of a control step that are timed: the attribute of the environment ("" for itself), and the method. What one
 part calls of another (a reset runs events) counts for the inner one."""
 
 

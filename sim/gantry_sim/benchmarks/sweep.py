@@ -25,14 +25,14 @@ from gantry_sim.training.run_config import require_seeds, write_json
 from gantry_sim.training.run_validation import read_run_file
 
 TRAINED, SCORED, PLAN = "trained.json", "scored.json", "sweep.json"
-"""What is left in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
+"""Files in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
 GANTRY = (sys.executable, "-m", "gantry_deploy.cli.entry")
-"""How this installation's command is called."""
+"""Command of this installation."""
 
 
 @dataclass(frozen=True)
 class SweepCfg:
-    """What is compared."""
+    """Settings of a comparison."""
 
     task: str
     """Task name."""
@@ -60,7 +60,7 @@ class Planned:
     """One run of a sweep."""
 
     variant: str
-    """What tells it from the others, for people."""
+    """Difference from the others, for people."""
     seed: int
     """Its seed."""
     changes: tuple[str, ...]
@@ -151,7 +151,7 @@ def call_gantry(words: Sequence[str]) -> None:
 
     Args:
         words: The command line; the last word is the file of ``--json``. One that is called ``.NAME.json`` becomes
-            ``NAME/trained.json`` beside it, since a run folder must not be begun by anybody else.
+            ``NAME/trained.json`` beside it, since a run folder must not be begun by another process.
 
     Raises:
         GantryError: If it fails.
@@ -182,7 +182,7 @@ def read_curve(folder: Path) -> dict[str, list[float]]:
 
 
 def collect(cfg: SweepCfg, output: Path) -> dict[str, Any]:
-    """What the runs that are scored have reached, pooled over seeds: ``variants``, by name.
+    """Results of the runs that are scored, pooled over seeds: ``variants``, by name.
 
     Each has ``seeds``, ``env_steps``, ``train_wall_s`` (per seed), and ``scores``: by label the mean over seeds, each
     seed's own, and for shares of episodes the 95 % interval over all of them. A variant that no run has scored is left

@@ -1,4 +1,4 @@
-"""What a sweep has found, as lines of text and as a page."""
+"""Findings of a sweep, as lines of text and as a page."""
 
 from __future__ import annotations
 

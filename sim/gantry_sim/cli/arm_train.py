@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STEPS_FIELDS = ("bc.steps", "train.total_steps")
 """Fields of a preset that ``--steps`` sets."""
 DEFAULT_PRESET = "bc"
-"""What is done if nobody says: everything else builds upon it or is measured against it."""
+"""Default preset: everything else builds upon it or is measured against it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def _described(args: argparse.Namespace) -> ArmRun:
 
 
 def _demonstrations(args: argparse.Namespace, run: ArmRun) -> DemoSet | None:
-    """What a new run learns from; it is read, and found to fit, as its base is, before anything is written."""
+    """Demonstrations of a new run; they are read, and found to fit, as its base is, before anything is written."""
     from gantry_sim.training.arm.bases import open_base
     from gantry_sim.training.arm.demos import expected_demos, load_demos, read_dataset
 
@@ -180,7 +180,7 @@ def _finish(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 class ArmDisplay:
-    """One line with steps, speed, success and time left; plain lines where nobody watches.
+    """One line with steps, speed, success and time left; plain lines without a terminal.
 
     Args:
         minutes: When it ends at the latest; 0 for no such limit.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gantry_deploy.report.attention import GazeWalk
 
 TEST_TERRAINS = ("t1", "t2", "t3", "t4")
-"""Where a report looks if no terrain is named."""
+"""Default terrains of a report."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

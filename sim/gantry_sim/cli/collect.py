@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> CollectCfg:
-    """What the command line describes.
+    """Build the settings from the command line.
 
     Raises:
         GantryError: If something in it makes no sense.
@@ -84,7 +84,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _way_back(args: argparse.Namespace) -> Iterator[None]:
-    """Tell whoever interrupts how to go on; whole episodes are kept."""
+    """Tell the user after an interrupt how to go on; whole episodes are kept."""
     from gantry_deploy.process.interrupts import interrupt_on_terminate
 
     try:
@@ -126,7 +126,7 @@ def _result(args: argparse.Namespace, done: Collected) -> dict[str, Any]:
 
 
 class _Display:
-    """One line while it goes on, where somebody watches."""
+    """One line while it goes on, at a terminal."""
 
     def __init__(self, episodes: int) -> None:
         self._episodes = episodes

@@ -112,7 +112,7 @@ def steps(text: str) -> int:
 
 
 class ProgressBar:
-    """One line with steps, speed, reward, tracking error and time left; plain lines where nobody watches."""
+    """One line with steps, speed, reward, tracking error and time left; plain lines without a terminal."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -192,7 +192,7 @@ def clock(seconds: float) -> str:
 
 
 INTERVAL = "mean, and its 95 % interval in brackets"
-"""What :func:`print_scores` shows of each score."""
+"""Meaning of each score's numbers in :func:`print_scores`."""
 _UNITS = {"_rad_s": " rad/s", "_m_s": " m/s", "_rad": " rad", "_m": " m", "_s": " s"}
 """Units by the end of a name; longer ones first."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gantry_sim.demo.pipeline import DemoConfig
 
 TASK = "velocity-flat-go2"
-"""What is trained if no task is named."""
+"""Default task."""
 SECONDS = 20.0
 """Length of a recorded walk if none is given."""
 PRETRAINED = "pretrained:go2-walk"
@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
-    """What the command line asks for.
+    """Build the settings from the command line.
 
     Args:
         args: The command line.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gantry_sim.demo.arm.pipeline import ArmDemoConfig
 
 TASK = "yam-lift"
-"""Where none is named."""
+"""Default task."""
 OPTIONS = {"demos": "demos", "badness": "badness", "clone_updates": "clone_updates", "steps": "steps"}
 """Options that say how much is learned, and the fields of the recipe that they set."""
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with --arm, the task of an arm, or a bundle of one")
     group.add_argument("--arm", action="store_true", help=f"show an arm; the task is {TASK} if none is named")
     group.add_argument("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
-    group.add_argument("--badness", type=float, metavar="B", help="of the expert who gives them, 0 to 1 (default: 0.5)")
+    group.add_argument("--badness", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)")
     group.add_argument("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     group.add_argument("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     group.add_argument("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
@@ -73,7 +73,7 @@ def _is_arms(source: str | None) -> bool:
 
 
 def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
-    """What the command line asks for.
+    """Build the settings from the command line.
 
     Args:
         args: The command line.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gantry_sim.demo.goal.pipeline import GoalDemoConfig
 
 DIFFICULTY = 0.5
-"""Where none is given."""
+"""Default difficulty."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def applies(args: argparse.Namespace, bundle: Path | None, asked_for: tuple[str,
 
 
 def configure(args: argparse.Namespace, bundle: Path) -> GoalDemoConfig:
-    """What the command line asks for.
+    """Build the settings from the command line.
 
     Raises:
         GantryError: If there is no such terrain, a number makes no sense, or the policy looks at no map.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 JUDGED = "training_model"
-"""Whose scores are held against what the task asks for; those of the full model are for comparison."""
+"""Model whose scores are held against the acceptance of the task; those of the full model are for comparison."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulate the training model, the full one (every collision shape, finer physics), or both (default)",
     )
     parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
-    parser.add_argument(
-        "--driver", choices=SCRIPTS, help="name a task instead of a run, and score who acts in it by rules"
-    )
+    parser.add_argument("--driver", choices=SCRIPTS, help="name a task instead of a run, and score its scripted policy")
     arm_evaluate.add_arguments(parser)
     add_json_option(parser)
 

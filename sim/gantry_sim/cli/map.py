@@ -91,7 +91,9 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
 
 def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heights]]:
-    """What the command line asks for: the training, its folder, and the terrains that patches are cut from."""
+    """Build the settings from the command line: the training, its folder, and the terrains that patches are cut
+    from.
+    """
     from gantry_hardware.structured import set_fields
     from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL
     from gantry_mapping.learn.heightfields import load_rasters, save_rasters
@@ -194,7 +196,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def training_record(cfg: TrainCfg, step: int, wall_s: float, metrics: dict[str, float], tiles: int) -> dict[str, Any]:
-    """Where a mapper comes from: for its file and its card."""
+    """Origin of a mapper: for its file and its card."""
     from gantry_sim.training.run_config import git_commit
 
     return {
@@ -284,7 +286,7 @@ def mapping_of(grid: GridSpec) -> MappingCfg:
 
 
 class _Report:
-    """A line per judgement, and a bar in between where somebody watches."""
+    """A line per judgement, and a bar in between at a terminal."""
 
     def __init__(self) -> None:
         self._bar = ProgressBar("map")

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--driver",
         choices=DRIVERS,
         default=DRIVERS[0],
-        help="somebody else in the same episodes; then a task's name will do in place of the policy",
+        help="another driver in the same episodes; then a task's name will do in place of the policy",
     )
     group.add_argument("--up", choices=("heading", "north"), help="what is up in the film")
     group.add_argument("--stills", type=output_file(".png"), metavar="FILE", help="write a sheet of moments (.png)")
@@ -75,7 +75,7 @@ def require_none(args: argparse.Namespace) -> None:
 
 
 def drives_task(args: argparse.Namespace) -> bool:
-    """Whether somebody else than a policy is to drive, on a task that is named in place of a policy."""
+    """Whether another driver than a policy is to drive, on a task that is named in place of a policy."""
     return args.driver != DRIVERS[0] and str(args.source) in task_names() and not args.source.exists()
 
 
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, bundle: Bundle | None) -> dict[str, Any]:
     cfg = PlayCfg(which, count, **({} if args.seed is None else {"seed": args.seed}), seconds=seconds, look=look)
     if cfg.seed == trained:
         raise UsageError(f"Seed {cfg.seed} is the one that '{args.source}' was trained with; episodes need another.")
-    # Nobody has to drive others if the first one is shown, whatever comes of it.
+    # No other episode has to be driven if the first one is shown, whatever comes of it.
     alone = which == "first" and args.report is None and args.episodes is None
     number = 1 if alone else count
 
@@ -164,7 +164,7 @@ def _write(
 
 
 def put_film(shown: Shown, video: Path | None, stills: Path | None) -> tuple[bytes | None, Path | None]:
-    """Encode a film, and write it if somebody wants the file.
+    """Encode a film, and write it if the file is wanted.
 
     Args:
         shown: The episode.

@@ -63,8 +63,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--teacher",
         type=Path,
         metavar="RUN",
-        help="run folder of the policy that a student learns from; or rules: who drives by rules, on roads and lots, "
-        "or walks by rules to goals (ame2-go2)",
+        help="run folder of a trained policy to learn from; or rules: the task's scripted policy, on roads and lots, "
+        "or for walks to goals (ame2-go2)",
     )
     parser.add_argument(
         "--resume",

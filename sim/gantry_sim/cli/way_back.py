@@ -1,4 +1,4 @@
-"""What commands that train leave behind: the way to go on after an end that came early, and scores in the curves."""
+"""End of commands that train: the way to go on after an end that came early, and scores in the curves."""
 
 from __future__ import annotations
 

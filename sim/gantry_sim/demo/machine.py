@@ -1,4 +1,4 @@
-"""What a report says of the machine that it was made on."""
+"""Facts about the machine that a report was made on."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class MeasuredWalk:
     fell: bool
     """Whether it fell."""
     fault: str
-    """What damped the robot out of the policy; empty if nothing did."""
+    """Fault that damped the robot out of the policy; empty if none did."""
 
     @property
     def distance_m(self) -> float:
@@ -109,7 +109,7 @@ def measure(path: Path) -> MeasuredWalk:
 
 
 def fault_that_ended(status: dict[str, NDArray[Any]]) -> str:
-    """What damped the robot out of the policy; empty if the policy was stopped, whatever happened afterwards."""
+    """Fault that damped the robot out of the policy; empty if the policy was stopped, whatever happened afterwards."""
     after = int(np.flatnonzero(status["mode"] == Mode.POLICY.value)[-1]) + 1
     damped = after < len(status["mode"]) and status["mode"][after] == Mode.DAMP.value
     return str(status["fault"][after]) if damped else ""

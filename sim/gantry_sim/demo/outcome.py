@@ -1,4 +1,4 @@
-"""What a demo found out, and what was asked of it."""
+"""Findings of a demo, and its requirements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outcome:
     """Everything that the report is made of."""
 
     folder: Path
-    """Where it all lies."""
+    """Folder of all files."""
     bundle: Bundle
     """The policy."""
     trained: bool
@@ -53,23 +53,23 @@ class Outcome:
     evaluation: Mapping[str, Any] | None
     """Scores of held-out episodes by model, ``training_model`` and perhaps ``full_model``; None if impossible."""
     evaluation_note: str
-    """Why there is no evaluation; empty if there is one."""
+    """Reason for a missing evaluation; empty if there is one."""
     curve_file: Path | None
     """Learning curve, if there is one."""
     gate: Gate
     """The sim-to-sim gate."""
     profile: Profile
-    """What the recorded walk was asked for."""
+    """Commands of the recorded walk."""
     walk: Walk
-    """How the recorded walk went."""
+    """Run of the recorded walk."""
     walk_note: str
-    """Why it was not over ROS 2; empty if it was."""
+    """Reason for not using ROS 2; empty if it was used."""
     measured: MeasuredWalk | None
     """Its recording; None if there is nothing to read."""
     video: bytes | None
     """MP4 of the walk."""
     video_note: str
-    """Why there is no video; empty if there is one."""
+    """Reason for a missing video; empty if there is one."""
     stage_s: Mapping[str, float] = field(default_factory=dict)
     """Wall-clock seconds of each part of the demo."""
 
@@ -137,7 +137,7 @@ def missed(walk: Walk, measured: MeasuredWalk | None, profile: Profile) -> str:
 
 
 def walk_scores(walk: Walk, measured: MeasuredWalk | None, profile: Profile) -> list[Score]:
-    """What was measured of a recorded walk, with what was asked of it.
+    """Measurements of a recorded walk, with the requirements on it.
 
     Args:
         walk: How it went.

@@ -19,7 +19,7 @@ from gantry_sim.demo.walk import UNPACED
 from gantry_sim.training.run_config import git_commit
 
 CONTACT_WINDOW_S = 4.0
-"""How much of the foot contacts is drawn, so that single steps can be told apart."""
+"""Part of the foot contacts that is drawn, so that single steps can be told apart."""
 
 
 def build_page(outcome: Outcome) -> Report:
@@ -242,7 +242,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _margin(found: MeasuredWalk) -> str:
-    """Which joint came closest to a limit, and how close."""
+    """Joint that came closest to a limit, and its distance."""
     lower, upper = found.spec.array("lower_rad"), found.spec.array("upper_rad")
     gap = np.minimum(found.joint_pos_rad - lower, upper - found.joint_pos_rad).min(axis=0)
     joint = int(np.argmin(gap))

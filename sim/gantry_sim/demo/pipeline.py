@@ -38,12 +38,12 @@ class Interrupted(Exception):  # noqa: N818 - as KeyboardInterrupt, it is no err
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """What to show."""
+    """Settings of the demo."""
 
     output: Path
     """Folder for everything."""
     run: RunCfg | None
-    """What to train; None to show ``bundle`` instead."""
+    """Run to train; None to show ``bundle`` instead."""
     bundle: Path | None = None
     """A finished policy, a bundle or a run folder."""
     seed: int = 1
@@ -62,7 +62,7 @@ class DemoConfig:
 
 @dataclass(frozen=True)
 class Display:
-    """Where news goes."""
+    """Callbacks for progress."""
 
     say: Callable[[str], None]
     """Takes a line."""
@@ -84,7 +84,7 @@ class Demo:
         self._config = config
         self._display = display
         self._stage_s: dict[str, float] = {}
-        # A finished policy that nobody scores is neither trained nor evaluated.
+        # A finished policy that is not scored is neither trained nor evaluated.
         self._stages = 3 + (config.run is not None) + (config.run is not None or config.episodes > 0)
 
     def run(self) -> Outcome:

@@ -1,4 +1,4 @@
-"""What the demo asks of a walking robot, as data."""
+"""Commands of the demo to a walking robot, as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Segment:
     """One constant command."""
 
     seconds: float
-    """How long it is held."""
+    """Duration for which it is held."""
     command: tuple[float, float, float]
     """Forward and lateral velocity in m/s and yaw rate in rad/s, base frame."""
     name: str

@@ -39,28 +39,30 @@ from gantry_sim.demo.profile import Profile, as_text, command_at, total_s
 RECORDING, LOG, STATISTICS, SETUP = "walk.mcap", "nodes.log", "loop.json", "nodes.yaml"
 """Files of a walk in its folder."""
 ATTEMPTS = 2
-"""How often a walk is begun; a small machine that does other things as well can be too busy for the safety limits."""
+"""Number of times that a walk is begun; a small machine that does other things as well can be too busy for the safety
+limits.
+"""
 PATIENCE = {"policy_node": {"connect_timeout_s": 90.0}, "drive_node": {"wait_s": 90.0}}
 """Parameters of nodes that wait for one another while all of them load; no limit of the robot is among them."""
 BUSY = (FaultCode.NO_STATE.value, FaultCode.STALE_STATE.value, FaultCode.MISSED_DEADLINES.value)
 """Faults of the clock, which on a simulated robot tell of a busy machine and nothing of the policy."""
 START_TIMEOUT_S = 240.0
-"""How long the nodes may take beside the profile itself."""
+"""Time that the nodes may take beside the profile itself."""
 STOP_TIMEOUT_S = 25.0
-"""How long the nodes may take to end once they are asked to."""
+"""Time that the nodes may take to end once they are asked to."""
 DAMPED, DONE = "Mode DAMP", "Profile done."
-"""What the nodes say when the policy gives up, and when the operator is through."""
+"""Messages of the nodes when the policy gives up, and when the operator is through."""
 LAST_WORDS = "stopping the rest"
-"""How ``gantry launch`` ends the line about a node that has ended; why it did is in the line before."""
+"""End of the line of ``gantry launch`` about a node that has ended; why it did is in the line before."""
 NOBODY = "(0 publishers)"
 """In what the policy's node says when it has found no robot."""
 ALONE = (
     " Nodes on one machine find each other over its loopback interface, by multicast: a container, a sandbox or a "
     "firewall may forbid that."
 )
-"""What may help then."""
+"""Advice for this case."""
 WITHOUT = " The demo goes without ROS 2 with --no-ros."
-"""What a demo of velocities can do as well."""
+"""Advice for a demo of velocities."""
 UNPACED = " This one did not wait for the clock, so the times between its turns are not those of a robot."
 
 _ROS_STAMP = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[\w./]+\]: ")
@@ -69,7 +71,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Walk:
-    """How a walk went, beside what its recording shows."""
+    """Outcome of a walk, beside what its recording shows."""
 
     over_ros: bool
     """Whether robot and policy were ROS 2 nodes in processes of their own."""
@@ -78,11 +80,11 @@ class Walk:
     completed: bool
     """Whether the whole profile was driven."""
     trouble: str = ""
-    """Why it was not; empty if it was."""
+    """Reason for which it was not; empty if it was."""
     domain: str = ""
     """DDS domain; empty without ROS."""
     earlier: tuple[str, ...] = ()
-    """Why earlier attempts ended; empty if this was the first."""
+    """Reasons for which earlier attempts ended; empty if this was the first."""
     timed_out: bool = False
     """Whether the nodes were still at it when their time was over."""
     paced: bool = True
@@ -92,7 +94,7 @@ class Walk:
 
 
 def ros_trouble() -> str:
-    """Why the walk cannot be over ROS 2 here; empty if it can."""
+    """Reason for which the walk cannot be over ROS 2 here; empty if it can."""
     if importlib.util.find_spec("rclpy") is None:
         return "ROS 2 is not installed in this Python (no rclpy; the extra 'ros' brings it)"
     if importlib.util.find_spec("gantry_bringup") is None:
@@ -127,7 +129,7 @@ def walk_over_ros(bundle: Path, profile: Profile, folder: Path, say: Say) -> Wal
 def launched(
     name: str, arguments: Callable[[int], Mapping[str, Any]], folder: Path, say: Say, limit_s: float, done: str
 ) -> Walk:
-    """What ``gantry launch`` starts, as processes, until the operator is through, the policy ends, or time is over.
+    """Processes of ``gantry launch``, until the operator is through, the policy ends, or time is over.
 
     Args:
         name: Of the launch description.
@@ -237,7 +239,7 @@ def repeated(attempt: Callable[[int], Walk], say: Say) -> Walk:
 
 
 def _fault_code(recording: Path) -> str:
-    """What damped the robot; empty if nothing did, or if there is no recording."""
+    """Code of the fault that damped the robot; empty if none did, or if there is no recording."""
     try:
         status = read_recording(recording).topics["/gantry/status"]
     except (GantryError, KeyError):

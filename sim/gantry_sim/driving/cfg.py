@@ -1,4 +1,4 @@
-"""What a driving task is, in numbers."""
+"""Settings of a driving task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gantry_sim.driving.vehicle.models import car_model
 
 @dataclass(frozen=True)
 class DriveNoise:
-    """What odometry and sensors get wrong: standard deviations of white noise on what is seen, by critics, too."""
+    """Errors of odometry and sensors: standard deviations of white noise on what is seen, by critics, too."""
 
     pos_m: float = 0.03
     """Of the car's place, each axis."""
@@ -45,7 +45,7 @@ class DriveNoise:
 
 @dataclass(frozen=True)
 class ActionLimits:
-    """What an action of 1 asks for, where the car's own limit is not lower; a car can do more than a driver should."""
+    """Action scaling: values at action = 1, capped by the car's limits; a car can do more than a driver should."""
 
     steering_rad: float = 0.6
     """Steering angle."""
@@ -64,7 +64,7 @@ class ActionLimits:
 
 @dataclass(frozen=True)
 class CarTaskCfg:
-    """What every driving task has, wherever it drives."""
+    """Settings that every driving task has."""
 
     robot: str = "bmw_320i"
     """A car of :func:`gantry_hardware.cars.car_spec`."""
@@ -77,7 +77,7 @@ class CarTaskCfg:
     rate_hz: float = 10.0
     """Decisions per second."""
     map_split: str = "train"
-    """Which seeds maps come from: ``train``, ``validation`` or ``test``."""
+    """Split of the seeds from which maps are made: ``train``, ``validation`` or ``test``."""
     map_count: int = 64
     """Different maps."""
     episode_s: float = 60.0
@@ -89,17 +89,17 @@ class CarTaskCfg:
     limits: ActionLimits = field(default_factory=ActionLimits)
     """Of actions."""
     history: int = 1
-    """How many of its last actions, and of its last steering angles, the policy sees."""
+    """Number of its last actions, and of its last steering angles, that the policy sees."""
     noise: DriveNoise | None = field(default_factory=DriveNoise)
     """Of what the actor sees; None for none."""
     randomization: CarRandomization = field(default_factory=CarRandomization.usual)
-    """How much cars differ."""
+    """Ranges of differences between cars."""
     reward: RewardCfg = field(default_factory=RewardCfg)
-    """What driving is worth."""
+    """Rewards."""
     comfort: ComfortLimits = field(default_factory=ComfortLimits)
-    """What passengers put up with."""
+    """Comfort limits of passengers."""
     acceptance: Acceptance = field(default_factory=lambda: Acceptance(min_success_rate=0.8))
-    """What is asked of the policy."""
+    """Thresholds that the policy must reach."""
 
     def __post_init__(self) -> None:
         car_spec(self.robot)
@@ -136,7 +136,7 @@ class DriveCfg(CarTaskCfg):
     """A task on roads: routes through procedural maps, alone or among others."""
 
     maps: MapConfig = field(default_factory=lambda: MapConfig(min_route_m=320.0))
-    """What maps are made of."""
+    """Settings of the maps."""
     routes_per_map: int = 4
     """Routes on each of them."""
     route_m: float = 300.0
@@ -150,9 +150,9 @@ class DriveCfg(CarTaskCfg):
     lookahead_m: tuple[float, ...] = (3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 55.0)
     """Distances along the route at which the policy looks at it."""
     traffic: TrafficCfg | None = None
-    """Other road users and lights; None for nobody."""
+    """Other road users and lights; None for none."""
     max_objects: int = 8
-    """How many of the nearest others the policy sees, where there are any."""
+    """Number of the nearest others that the policy sees, where there are any."""
     bev: BevLayout | None = None
     """A picture from above that the policy sees instead of numbers of others; None for none."""
     lidar: LidarLayout | None = None

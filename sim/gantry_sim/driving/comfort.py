@@ -1,4 +1,4 @@
-"""What passengers feel: accelerations and jerks of a ride, smoothed, against limits."""
+"""Comfort of passengers: accelerations and jerks of a ride, smoothed, against limits."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class Comfort:
         self._count[env_ids] = 0
 
     def __call__(self, accel_m_s2: Tensor, yaw_rate_rad_s: Tensor) -> Tensor:
-        """Which limits are exceeded, ``(N, 6)`` bool in the order of :data:`~gantry_sim.driving.step_info.COMFORT`.
+        """Mask of the limits that are exceeded, ``(N, 6)`` bool in the order of
+        :data:`~gantry_sim.driving.step_info.COMFORT`.
 
         Args:
             accel_m_s2: ``(N, 2)`` along the car and to the left.

@@ -32,7 +32,7 @@ RASTER_TERMS = {RASTER_TERM: 1.0 / RASTER_STEPS}
 CLIPS = {RASTER_TERM: float(RASTER_STEPS)}
 """Bounds of terms before their scale; 100 of all others."""
 ALONE = ("road", "route", "markings", "speed_limit")
-"""Channels of the picture where nobody else drives."""
+"""Channels of the picture without traffic."""
 RACE_TERMS = {"speed": 0.3, "yaw_rate": 0.5, "last_action": 1.0, "lidar": 1.0}
 """Terms of a small car that races; none measures the angle of its wheels."""
 MIDDLE_TERMS = {"route_points": 0.2, "route_error": 1.0, "route_curvature": 1.0, "lane_edges": 1.0}

@@ -29,7 +29,7 @@ RECENT = 200.0
 
 @dataclass
 class Ride:
-    """What the running episodes of N cars have amounted to, each (N,)."""
+    """Sums over the running episodes of N cars, each (N,)."""
 
     steps: Tensor
     """Decisions."""
@@ -142,7 +142,7 @@ class DriveEnv(VecEnv):
         return found | self._recent
 
     def training_state(self) -> dict[str, Any]:
-        """What an exact continuation needs."""
+        """State for an exact continuation."""
         state = {f"ride.{name}": value.clone() for name, value in vars(self.ride).items()}
         state |= {name: getattr(self, name).clone() for name in ("episode_length_buf", "last_action")}
         state |= {f"seen.{name}": value.clone() for name, value in self._seen.items()}
@@ -195,7 +195,7 @@ class DriveEnv(VecEnv):
         return found
 
     def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
-        """What is paid for; counts it, too."""
+        """Quantities that rewards use; counts them, too."""
         fault = torch.zeros_like(outcome.off_route)
         for name in self.scene.faults:
             fault = fault | ends[name]
@@ -234,7 +234,7 @@ class DriveEnv(VecEnv):
         }
 
     def _remember(self) -> None:
-        """How episodes go lately: means that forget by episodes, not by steps."""
+        """Update the means of recent episodes, which forget by episodes, not by steps."""
         weight = 1.0 - (1.0 - 1.0 / RECENT) ** len(self.ended["envs"])
         for name in ("completion", *self.ends):
             now = self.ended[name].float().mean()
@@ -262,7 +262,7 @@ class DriveEnv(VecEnv):
         self._seen = {"actor": actor, "critic": critic}
 
     def exact_signals(self) -> Signals:
-        """What the actor would see without noise."""
+        """Signals of the actor without noise."""
         cars, zeros = self.cars, torch.zeros(self.num_envs, device=self.device)
         pose = cars.pose
         half_yaw = 0.5 * pose[:, 2]

@@ -1,4 +1,4 @@
-"""How driving policies are scored on maps that no training has seen, and what their exports record."""
+"""Scores of driving policies on maps that no training has seen, and records of their exports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTED = ("pedestrian", "vehicle", "static", "red_light", "blocked")
 PICTURE_STEPS = 170
 """Most decisions of each car that are recorded with pictures, which fill a bundle."""
 ENDS = ("finished", "off_road", "wrong_way", *COUNTED)
-"""How an episode may end but by running out of time; not all of them everywhere."""
+"""Names of the ends of an episode but running out of time; not all of them everywhere."""
 
 
 def held_out(env_cfg: CarTaskCfg, *, num_envs: int, full_model: bool = False, **changes: Any) -> CarTaskCfg:
@@ -167,7 +167,7 @@ def record_drive(
 
 
 def _told(signals: Signals) -> dict[str, torch.Tensor]:
-    """What a robot would have reported, by the names of ``golden.npz``."""
+    """Reports of a robot, by the names of ``golden.npz``."""
     names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s")
     names += ("ang_vel_base_in_base_rad_s", "lin_vel_base_in_base_m_s")
     found = {name: getattr(signals, name).clone() for name in names}

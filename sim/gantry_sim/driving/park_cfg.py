@@ -1,4 +1,4 @@
-"""What parking is, in numbers."""
+"""Settings of parking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_sim.driving.reward import RewardCfg
 
 @dataclass(frozen=True)
 class WayCfg:
-    """How the way to the slot is measured: the shortest one of a car that turns no tighter than it can."""
+    """Measure of the way to the slot: the shortest one of a car that turns no tighter than it can."""
 
     cell_m: float = 0.25
     """Between places at which it is worked out."""
@@ -23,11 +23,11 @@ class WayCfg:
     steering_share: float = 0.8
     """Share of the steering limit that ways need, since wheels take time to turn."""
     margin_m: float = 0.1
-    """How far ways keep from cars and walls, each side."""
+    """Distance of ways from cars and walls, each side."""
     change_m: float = 1.0
-    """What a change of direction counts as."""
+    """Length that a change of direction counts as."""
     reach_m: float = 10.0
-    """How far along the aisle it is worked out; beyond that straight distance is added."""
+    """Distance along the aisle within which it is worked out; beyond that straight distance is added."""
 
     def __post_init__(self) -> None:
         for name in ("cell_m", "steering_share", "reach_m"):
@@ -51,11 +51,11 @@ class ParkCfg(CarTaskCfg):
     episode_s: float = 60.0
     """Longest episode."""
     history: int = 3
-    """How many of its last actions, and of its last steering angles, the policy sees."""
+    """Number of its last actions, and of its last steering angles, that the policy sees."""
     limits: ActionLimits = field(default_factory=lambda: ActionLimits(0.9, 1.5, 2.5, 2.0))
     """Of actions."""
     lots: LotConfig = field(default_factory=LotConfig)
-    """What lots look like."""
+    """Settings of the lots."""
     position_m: float = 0.25
     """A car has arrived if the middle of its box is so near to the slot's,"""
     heading_rad: float = math.radians(5.0)
@@ -63,7 +63,7 @@ class ParkCfg(CarTaskCfg):
     still_m_s: float = 0.1
     """and slower than this."""
     way: WayCfg | None = field(default_factory=WayCfg)
-    """How the way to go is measured among what stands there; None for the straight distance."""
+    """Measure of the way to go among what stands there; None for the straight distance."""
     radian_m: float = 2.0
     """A radian off counts as much as so many metres of straight distance."""
     whole_way_m: float = 15.0
@@ -80,7 +80,7 @@ class ParkCfg(CarTaskCfg):
     reward: RewardCfg = field(
         default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, hint=10.0)
     )
-    """What driving is worth: coming nearer, and not touching anything."""
+    """Rewards: coming nearer, and not touching anything."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,12 +24,12 @@ def placed(pose: Sequence[float] | NDArray[Any], places_m: ArrayLike) -> FloatAr
 
 
 def lengths_along(points_m: NDArray[Any]) -> FloatArray:
-    """Length of the polyline through points (P, 2) up to each of them, shape (P,)."""
+    """Length, m, of the polyline through points (P, 2), of any frame, up to each of them, shape (P,)."""
     return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points_m, axis=0).T))])
 
 
 def points_at(points_m: NDArray[Any], along_m: NDArray[Any], places_m: ArrayLike) -> FloatArray:
-    """Points (n, 2) of a polyline at lengths (n,) along it; its ends beyond them.
+    """Points (n, 2) of a polyline, in its frame, at lengths (n,) along it; its ends beyond them.
 
     Args:
         points_m: Shape (P, 2).

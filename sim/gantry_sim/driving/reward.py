@@ -1,4 +1,4 @@
-"""What driving is worth, in the form of CaRL (arXiv 2504.17838): progress, multiplied by what was kept.
+"""Reward for driving in the form of CaRL (arXiv 2504.17838): progress, multiplied by what was kept.
 
 The reward of a step is the part of the route that was driven in it, in percent, times factors from 0 to 1 that say how
 it was driven; a route driven without fault is worth 100 in all. There is nothing to add up, so nothing to be bought
@@ -49,7 +49,7 @@ class RewardCfg:
     calm: float = 0.0
     """Share that is lost when the steering action changes by 1; CaRL has none, and its policies were seen to wag."""
     hint: float = 1.0
-    """What a fault (a collision, a red light, leaving the road) costs beside the rest of the route."""
+    """Cost of a fault (a collision, a red light, leaving the road) beside the rest of the route."""
     lane_weight: float = 0.5
     """Of the additive kind, for each half width of the lane from its middle."""
     heading_weight: float = 1.0
@@ -157,7 +157,7 @@ class AdditiveReward(MultiplicativeReward):
 
 
 def without_language(cfg: RewardCfg) -> RewardCfg:
-    """What to use where nobody learns: rewards do not matter there, and language goals cost time and weights."""
+    """Settings without learning: rewards do not matter there, and language goals cost time and weights."""
     return replace(cfg, kind=KINDS[0]) if cfg.kind == "language" else cfg
 
 

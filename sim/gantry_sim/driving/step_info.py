@@ -1,4 +1,4 @@
-"""What is known of a step of N cars when it is paid for, and what every kind of reward has."""
+"""Per-step quantities that rewards use (batch of N cars), and the interface of every kind of reward."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from gantry_deploy.observations.surroundings import Surroundings
 
 Look = Callable[[], tuple[Surroundings, Tensor]]
-"""What is around N cars after the step, and their poses ``(N, 3)`` in the world; N rows."""
+"""Function that gives the surroundings of N cars after the step, and their poses ``(N, 3)`` in the world; N rows."""
 COMFORT = ("lon_jerk", "jerk", "lon_acc", "lat_acc", "yaw_rate", "yaw_acc")
-"""What passengers feel, in the order of :attr:`DriveFacts.discomfort`."""
+"""Quantities that passengers feel, in the order of :attr:`DriveFacts.discomfort`."""
 
 
 @dataclass(frozen=True)
 class DriveFacts:
-    """What happened to N cars in one step."""
+    """Quantities of one step of N cars."""
 
     progress: Tensor
     """``(N,)`` share of the route that was driven in this step, in percent."""
@@ -29,7 +29,7 @@ class DriveFacts:
     speed_limit_m_s: Tensor
     """``(N,)``, where the car is."""
     near_collision: Tensor
-    """``(N,)`` bool: somebody would be hit within the forecast, all going on as they do."""
+    """``(N,)`` bool: a user would be hit within the forecast, all going on as they do."""
     discomfort: Tensor
     """``(N, 6)`` bool: limits of :data:`COMFORT` that are exceeded."""
     lane_share: Tensor
@@ -41,15 +41,15 @@ class DriveFacts:
     steer_change: Tensor
     """``(N,)`` change of the steering action since the last step."""
     safe_speed_m_s: Tensor
-    """``(N,)`` that whoever drives ahead and the next stop line leave; the limit without them."""
+    """``(N,)`` that the vehicle ahead and the next stop line leave; the limit without them."""
     fault: Tensor
     """``(N,)`` bool: a collision, a red light or leaving the road, which ends the episode."""
     look: Look | None = None
-    """What the cars could see, for rewards that want a picture of it; called when they do."""
+    """Surroundings that the cars could see, for rewards that want a picture of them; called when they do."""
 
 
 class Reward(Protocol):
-    """What steps of N cars are worth."""
+    """Reward of steps of N cars."""
 
     @property
     def remembered(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What racing is, in numbers."""
+"""Settings of racing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from gantry_sim.driving.vehicle.actuation import CarRandomization
 
 
 def small_cars() -> CarRandomization:
-    """How much cars at a tenth of the size differ: less of a frame, more of the floor, and quicker servos."""
+    """Ranges of differences between cars at a tenth of the size: less of a frame, more of the floor, and quicker
+    servos.
+    """
     return CarRandomization(
         wheelbase_scale=(0.98, 1.02),
         mass_scale=(0.9, 1.2),
@@ -61,20 +63,20 @@ class RaceCfg(CarTaskCfg):
     blocked_s: float = 4.0
     """A car that has not moved for so long is blocked, which ends its race."""
     history: int = 3
-    """How many of its last actions and turning rates the policy sees."""
+    """Number of its last actions and turning rates that the policy sees."""
     limits: ActionLimits = field(default_factory=lambda: ActionLimits(0.42, 9.6, 9.6, 8.0))
     """Of actions; all that a small car can do, at a speed that tyres take round a bend."""
     noise: DriveNoise | None = field(default_factory=lambda: DriveNoise(scan_m=0.02, scan_dropout=0.01))
     """Of what the actor sees; None for none."""
     randomization: CarRandomization = field(default_factory=small_cars)
-    """How much cars differ."""
+    """Ranges of differences between cars."""
     reward: RewardCfg = field(default_factory=lambda: RewardCfg(lane=False, hint=0.0))
-    """What driving is worth. A track has no lane to be kept, and a wall costs the rest of the race, which is enough: a
-    beginner, who earns a percent before the first wall, must not find standing better."""
+    """Rewards. A track has no lane to be kept, and a wall costs the rest of the race, which is enough: a
+    beginner, which earns a percent before the first wall, must not find standing better."""
     comfort: ComfortLimits = field(default_factory=race_comfort)
-    """What is too rough for a race."""
+    """Comfort limits of a race."""
     tracks: TrackConfig = field(default_factory=TrackConfig)
-    """What tracks look like."""
+    """Settings of the tracks."""
     laps: int = 2
     """Length of a race."""
     lidar: LidarLayout = field(default_factory=lambda: LidarLayout(108, -2.35, 2.35, 10.0, 0.275))

@@ -84,7 +84,7 @@ class GantryEnv(ManagerBasedRlEnv):
     state_version: int
     """Counts changes of the physics state, so that quantities shared by terms are computed once per change."""
     task_state: Any
-    """What ``cfg.make_task_state`` built."""
+    """Result of ``cfg.make_task_state``."""
 
     def __init__(
         self, cfg: ManagerBasedRlEnvCfg, device: str, backend: str | None = None, render_mode: str | None = None
@@ -142,7 +142,11 @@ class GantryEnv(ManagerBasedRlEnv):
         return self.scene["robot"]
 
     def step(self, action: torch.Tensor) -> VecEnvStepReturn:
-        """One control step: mjlab's recipe, less the work that the configuration says can be left out."""
+        """One control step: mjlab's recipe, less the work that the configuration says can be left out.
+
+        Args:
+            action: Shape (N, a), dimensionless.
+        """
         if not self.cfg.auto_reset and bool(self._manual_reset_pending.any()):
             pending = self._manual_reset_pending.nonzero().flatten().tolist()
             raise RuntimeError(f"Environments {pending} ended; reset(env_ids=...) them before the next step().")

@@ -30,7 +30,9 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         env.episode_length_buf = spread  # else all environments would end their first episode together
 
     def step_metrics(self) -> dict[str, torch.Tensor]:
-        """Means over the environments, of the step just taken, those of every term of the reward per second."""
+        """Scalars, means over the environments, of the step just taken; those of every term of the reward per
+        second, 1/s.
+        """
         env = self.gantry_env
         own = {
             "reward_per_s": env.reward_buf.mean() / env.step_dt,

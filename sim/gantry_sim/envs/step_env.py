@@ -26,7 +26,7 @@ from gantry_sim.tasks.manipulation.state import ArmState
 
 
 class Eyes(Protocol):
-    """What takes the pictures of all environments."""
+    """Camera rig that takes the pictures of all environments."""
 
     def see(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Pictures (k, 3, height, width), uint8, by camera, of some environments (k,) or of all."""
@@ -72,7 +72,7 @@ class ArmStepEnv:
         """Steps of the running episodes."""
 
     def reset(self) -> Observation:
-        """Begin new episodes everywhere; returns their first observations."""
+        """Begin new episodes everywhere; returns their first observations, (N, ...) by key, scaled."""
         with torch_threads(1):
             observed, _ = self.env.reset()
             self._obs = self._observation(observed)
@@ -112,7 +112,7 @@ class ArmStepEnv:
         self.env.close()
 
     def training_state(self) -> dict[str, Any]:
-        """What leads back to this very moment: which episodes are running, and what was done in them so far."""
+        """State that leads back to this very moment: the running episodes, and what was done in them so far."""
         actions = torch.stack(self._actions) if self._actions else torch.zeros(0, self.num_envs, self.action_size)
         return {
             "begun": bool(self._obs),
@@ -137,7 +137,7 @@ class ArmStepEnv:
         self.state.episodes[:] = episodes
         if state["begun"]:
             self.reset()
-            # Who began later lives through something else until then.
+            # Environments that began later live through something else until then.
             for step in range(len(actions) + 1):
                 begin = [len(actions) - age == step > 0 for age in ages]
                 for row in (row for row, begins in enumerate(begin) if begins):

@@ -1,4 +1,4 @@
-"""Where values of other people's environments come in: judged by what they are, and refused in words.
+"""Checks of values from other people's environments: judged by what they are, and refused in words.
 
 An array of one number is a number; what is far too large to be a bound is none; what an older interface gives is told
 from what gymnasium's gives. Worker processes import this, so it imports no torch.
@@ -201,7 +201,9 @@ def require_one_environment(env: Any) -> None:
 
 
 def is_no_bound(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Which bounds of a space are none: not finite, beyond :data:`LARGEST_BOUND`, or the largest of a short float."""
+    """Mask of the bounds of a space that are none: not finite, beyond :data:`LARGEST_BOUND`, or the largest of a short
+    float.
+    """
     beyond = ~(np.abs(values) <= LARGEST_BOUND)
     if np.issubdtype(dtype, np.floating):
         beyond |= np.abs(values) >= float(np.finfo(dtype).max)

@@ -1,4 +1,4 @@
-"""Which environment of gymnasium to make, how, and what it then has to offer."""
+"""Gymnasium environment to make, its arguments, and what it then has to offer."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class GymCfg:
     leave_out: tuple[str, ...] = ()
     """Parts of the observation that are not looked at, ``pixels/front``, or ``pixels`` for all below."""
     action_low: tuple[float, ...] | None = None
-    """What -1 means, in the environment's units: a number for each of its action, or one for all. None for its own
+    """Values at -1, in the environment's units: a number for each of its action, or one for all. None for its own
     bound."""
     action_high: tuple[float, ...] | None = None
-    """What 1 means, likewise."""
+    """Values at 1, likewise."""
     success_reward: float | None = None
     """Reward from which a step counts as success. None to read ``is_success``, ``success`` or ``succeed`` in info."""
     end_on_success: bool = False
@@ -73,12 +73,12 @@ class GymCfg:
 
 @dataclass(frozen=True)
 class GymPlan:
-    """What one environment has to offer; found out once and handed to all workers."""
+    """Spaces and limits of one environment; found out once and handed to all workers."""
 
     observation: ObservationLayout
-    """How its observations are taken apart."""
+    """Layout of its observations."""
     action: ActionLayout
-    """How its actions are scaled."""
+    """Scaling of its actions."""
     max_episode_steps: int
     """Steps after which episodes are truncated."""
     dt_s: float
@@ -86,9 +86,9 @@ class GymPlan:
 
 
 def find_gym(env_id: str) -> Callable[..., Any]:
-    """What makes environments of a name, by keyword arguments.
+    """Constructor of environments of a name, by keyword arguments.
 
-    Where the name has a namespace, ``gym_hil/PandaPickCubeBase-v0``, and nobody registered it, a package of that name
+    Where the name has a namespace, ``gym_hil/PandaPickCubeBase-v0``, and it is not registered, a package of that name
     is imported if there is one.
 
     Args:

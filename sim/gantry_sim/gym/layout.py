@@ -31,9 +31,9 @@ class NumbersLayout:
     """A part of an observation that goes into the state."""
 
     path: Path
-    """Where it is."""
+    """Path in the space."""
     space: spaces.Space[Any]
-    """What it is; choices become ones among zeros."""
+    """Space of the entry; choices become ones among zeros."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PictureLayout:
     key: str
     """``image/<name>``."""
     path: Path
-    """Where it is."""
+    """Path in the space."""
     order: str
     """Its axes: ``HWC``, ``CHW`` or ``HW``."""
     given: tuple[int, ...]
@@ -54,7 +54,7 @@ class PictureLayout:
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """How an observation is taken apart."""
+    """Layout of an observation."""
 
     numbers: tuple[NumbersLayout, ...]
     """Parts of the state, in their order."""
@@ -89,7 +89,7 @@ class ObservationLayout:
 def observation_layout(
     space: spaces.Space[Any], image_px: int | None = None, leave_out: Sequence[str] = ()
 ) -> ObservationLayout:
-    """How to take observations of a space apart.
+    """Layout of the observations of a space.
 
     Bytes in two or three dimensions are pictures, everything else is numbers.
 
@@ -130,7 +130,7 @@ def observation_layout(
 
 @dataclass(frozen=True)
 class ActionLayout:
-    """How an action in [-1, 1] becomes one of the environment."""
+    """Scaling of an action in [-1, 1] to one of the environment."""
 
     low: np.ndarray
     """(n,) float64: what -1 means, in the environment's own units."""
@@ -157,7 +157,7 @@ class ActionLayout:
 def action_layout(
     space: spaces.Space[Any], low: Sequence[float] | None = None, high: Sequence[float] | None = None
 ) -> ActionLayout:
-    """How to scale actions to a space.
+    """Scaling of actions to a space.
 
     Args:
         space: A ``Box``.

@@ -1,4 +1,4 @@
-"""How closely our CPU backend agrees with MuJoCo Warp, mjlab's own backend, on the same task and the same seeds.
+"""Agreement of our CPU backend with MuJoCo Warp, mjlab's own backend, on the same task and the same seeds.
 
 MuJoCo C computes in float64 and MuJoCo Warp in float32, so they part slowly; where a contact is made or lost a step
 earlier, fast. The tables therefore start from identical states and look at growing horizons, at the worst environment
@@ -23,9 +23,9 @@ from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg, u
 from gantry_sim.envs.manager_env import GantryEnv
 
 DERIVED_FIELDS = ("xpos", "xquat", "cvel", "subtree_com", "actuator_force", "qacc", "sensordata")
-"""What is compared after ``forward`` from identical states."""
+"""Fields that are compared after ``forward`` from identical states."""
 CONSTANT_FIELDS = ("body_subtreemass", "dof_invweight0", "body_invweight0", "actuator_acc0")
-"""What ``set_const`` derives from randomised masses, compared besides the randomised fields themselves."""
+"""Fields that ``set_const`` derives from randomised masses, compared besides the randomised fields themselves."""
 HORIZONS = (1, 4, 20, 100)
 """Substeps of the open-loop comparisons."""
 CONTROL_STEPS = (1, 5, 20)
@@ -158,7 +158,7 @@ def _compare_episodes(ours: GantryEnv, theirs: GantryEnv, seed: int, rows: torch
 
 
 def _episode(env: GantryEnv, seed: int) -> list[dict[str, torch.Tensor]]:
-    """What control steps from a seeded reset give: the same actions in every backend, and resets on the way."""
+    """States of control steps from a seeded reset: the same actions in every backend, and resets on the way."""
     generator = torch.Generator().manual_seed(seed)
     observations, _ = env.reset(seed=seed)
     env.episode_length_buf[::4] = env.max_episode_length - max(CONTROL_STEPS) // 2
@@ -229,7 +229,7 @@ def _compare_open_loop(
 
 
 def _warp_limits(theirs: GantryEnv) -> dict[str, float]:
-    """How full MuJoCo Warp's contact and constraint arrays are in the last state; beyond 1 it drops some."""
+    """Fill of MuJoCo Warp's contact and constraint arrays in the last state; beyond 1 it drops some."""
     data = theirs.sim.wp_data
     contacts, rows = data.nacon.numpy(), data.nefc.numpy()
     return {

@@ -34,19 +34,23 @@ class BatchEngine(Protocol):
         ...
 
     def step(self, ids: IdArray | None = None, nstep: int = 1) -> None:
-        """``nstep`` calls of ``mj_step``; derived fields are one substep behind the state afterwards."""
+        """``nstep`` calls of ``mj_step`` in simulations, indices (k,), or all; derived fields are one substep behind
+        the state afterwards.
+        """
         ...
 
     def forward(self, ids: IdArray | None = None) -> None:
-        """``mj_forward``: derived fields become current."""
+        """``mj_forward`` in simulations, indices (k,), or all: derived fields become current."""
         ...
 
     def reset(self, ids: IdArray | None = None) -> None:
-        """``mj_resetData``, then writes to input fields since the last call, then ``mj_forward``."""
+        """``mj_resetData`` in simulations, indices (k,), or all, then writes to input fields since the last call,
+        then ``mj_forward``.
+        """
         ...
 
     def set_const(self, ids: IdArray | None = None) -> None:
-        """``mj_setConst`` per simulation, after expanded inputs have changed."""
+        """``mj_setConst`` per simulation, indices (k,), or in all, after expanded inputs have changed."""
         ...
 
 

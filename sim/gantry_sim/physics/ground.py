@@ -1,4 +1,4 @@
-"""Which geometry is on top where: static geoms of a model, sorted into the cells of a horizontal grid.
+"""Topmost geometry: static geoms of a model, sorted into the cells of a horizontal grid.
 
 A cell holds the one geom that covers it, or the few that may be on top somewhere in it, so that the height below any
 point can be computed from those alone (``heightmap.py``). Heights are therefore exact at any cell size; the cell size

@@ -22,7 +22,7 @@ _TOUCH = 1e-5  # neighbours that touch must leave no gap between them in float32
 
 
 class HeightMap:
-    """What lies below points in the world; the same ground in every environment.
+    """Heights below points in the world; the same ground in every environment.
 
     Args:
         model: Compiled model.

@@ -214,7 +214,7 @@ class MjcSimulation:
             self.engine.step(None, nstep)
 
     def forward(self, env_ids: torch.Tensor | None = None) -> None:
-        """Bring derived fields up to date, everywhere or in some environments."""
+        """Bring derived fields up to date, everywhere or in some environments, indices (k,)."""
         self.engine.forward(_sorted_ids(env_ids))
 
     def reset(self, env_ids: torch.Tensor | None = None) -> None:

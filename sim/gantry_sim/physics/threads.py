@@ -47,7 +47,7 @@ _CHUNK = 8  # simulations a thread takes at a time: evens out the load, costs li
 
 @dataclass
 class _Worker:
-    """What one thread steps with."""
+    """Data that one thread steps with."""
 
     model: mujoco.MjModel
     data: mujoco.MjData
@@ -147,15 +147,19 @@ class ThreadBatch:
     # Physics.
 
     def step(self, ids: NDArray[Any] | None = None, nstep: int = 1) -> None:
-        """``nstep`` calls of ``mj_step``; derived fields are one substep behind the state afterwards."""
+        """``nstep`` calls of ``mj_step`` in simulations, indices (k,), or all; derived fields are one substep behind
+        the state afterwards.
+        """
         self._call(ids, lambda model, data: mujoco.mj_step(model, data, nstep))
 
     def forward(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_forward``: derived fields become current."""
+        """``mj_forward`` in simulations, indices (k,), or all: derived fields become current."""
         self._call(ids, mujoco.mj_forward)
 
     def reset(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_resetData``, then writes to inputs since the last call, then ``mj_forward``."""
+        """``mj_resetData`` in simulations, indices (k,), or all, then writes to inputs since the last call, then
+        ``mj_forward``.
+        """
         rows = _row_numbers(ids, self.num_sims)
         index = slice(None) if ids is None else rows
         worker = self._workers[0]
@@ -179,7 +183,7 @@ class ThreadBatch:
             mujoco.mj_getState(worker.model, worker.data, self._state[row], _SIGNATURE)
 
     def set_const(self, ids: NDArray[Any] | None = None) -> None:
-        """``mj_setConst`` per simulation; every model field that it changes is expanded."""
+        """``mj_setConst`` per simulation, indices (k,), or in all; every model field that it changes is expanded."""
         rows = _row_numbers(ids, self.num_sims)
         for live in self._expanded.values():
             live.take_writes(rows)
@@ -279,7 +283,7 @@ def _repeated(template: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def _component_slices(model: mujoco.MjModel) -> dict[str, slice]:
-    """Where each component lies in an integration state; components are in the order of their bits."""
+    """Slice of each component in an integration state; components are in the order of their bits."""
     slices = {}
     start = 0
     for name, bit in sorted(_COMPONENTS.items(), key=lambda item: int(item[1])):

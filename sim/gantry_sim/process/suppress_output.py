@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 
 _NO_DRIVER = b"Could not find or load the NVIDIA CUDA driver"
-"""Warp's warning on a machine without a GPU, where nobody asked for one."""
+"""Warp's warning on a machine without a GPU, where none was asked for."""
 
 
 @contextlib.contextmanager
@@ -26,8 +26,8 @@ def quietly() -> Iterator[None]:
 def start_warp() -> None:
     """Initialise Warp, once, without its warning that there is no CUDA driver.
 
-    Warp writes that line from C to the process's standard error and offers no switch for it; whoever asks for a GPU is
-    told by torch. Whatever else appears there meanwhile is passed on.
+    Warp writes that line from C to the process's standard error and offers no switch for it; a user that asks for a GPU
+    is told by torch. Whatever else appears there meanwhile is passed on.
     """
     import warp
 

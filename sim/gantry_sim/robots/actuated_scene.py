@@ -99,7 +99,7 @@ def _load_base(scene: mujoco.MjSpec, name: str, added_mass_kg: float) -> None:
 
 
 class SceneIndex:
-    """Where a compiled scene keeps what the spec names.
+    """Indices of a compiled scene by the names of the spec.
 
     Args:
         model: The compiled scene.
@@ -133,19 +133,21 @@ class SceneIndex:
         """Shape (goals, 3), places to walk to."""
 
     def base_pose(self, model: mujoco.MjModel, qpos: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Position (3,) and orientation (4,) of the base in the world."""
+        """Position (3,), m, and orientation (4,), a unit quaternion, of the base in the world frame."""
         if self.is_free:
             return qpos[:3], qpos[3:7]
         return model.body_pos[self.base].copy(), model.body_quat[self.base].copy()
 
     def base_velocity(self, qpos: FloatArray, qvel: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Linear and angular velocity, (3,) each, in the base frame; MuJoCo keeps the linear one in the world's."""
+        """Linear and angular velocity, (3,) each, m/s and rad/s, in the base frame; MuJoCo keeps the linear one in
+        the world's.
+        """
         if not self.is_free:
             return np.zeros(3), np.zeros(3)
         return rotate_into_base(qpos[3:7], qvel[:3]), qvel[3:6].copy()
 
     def feet_on_ground(self, contact_geoms: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which feet touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
+        """Mask of the feet that touch the world, (feet,), from the pairs of touching shapes (contacts, 2)."""
         touching = np.zeros(self._num_feet, dtype=bool)
         for own, other in ((0, 1), (1, 0)):
             feet = self._foot_of_geom[contact_geoms[:, own]]
@@ -170,7 +172,9 @@ class SceneIndex:
         return float(lowest)
 
     def put_down_height_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
-        """How far a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the ground."""
+        """Height by which a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the
+        ground.
+        """
         lowest = self.lowest_foot_point_m(model, data)
         if self.is_flat:
             return -lowest
@@ -190,7 +194,7 @@ def ground_height_m(model: mujoco.MjModel, data: mujoco.MjData, xy_m: FloatArray
 def height_over_ground_m(
     model: mujoco.MjModel, data: mujoco.MjData, pos_base_in_world_m: FloatArray, quat_base_to_world_wxyz: FloatArray
 ) -> float:
-    """Height of a base (3,), m, over the ground that it walks on; -inf over nothing.
+    """Height, m, of a base at (3,), (4,) in the world frame over the ground that it walks on; -inf over nothing.
 
     That is the median of what carries below the base and below four places where feet are: a block that the robot
     stands astride, as on debris, is no fall.

@@ -32,9 +32,9 @@ HEAD_CAMERAS: dict[str, DepthCamera] = {
         48, 27, math.radians(80.0), pos_camera_in_base_m=(0.06, 0.018, 0.47), pitch_down_rad=0.83
     ),
 }
-"""Where a robot's depth camera is."""
+"""Pose of a robot's depth camera."""
 NO_RETURN_M = 0.0
-"""What a pixel holds that measured nothing, as in ``sensor_msgs/Image`` of 16 bits."""
+"""Value of a pixel that measured nothing, as in ``sensor_msgs/Image`` of 16 bits."""
 
 
 def head_camera(robot: str) -> DepthCamera:
@@ -50,7 +50,7 @@ def head_camera(robot: str) -> DepthCamera:
 
 @dataclass(frozen=True)
 class DepthNoise:
-    """What a stereo camera adds; all zero for none."""
+    """Noise of a stereo camera; all zero for none."""
 
     std_per_m: float = 0.0
     """Standard deviation over the squared depth, 1/m."""
@@ -94,11 +94,12 @@ class DepthRays:
     def render(
         self, data: mujoco.MjData, pos_base_in_world: FloatArray, quat_base_to_world_wxyz: FloatArray
     ) -> FloatArray:
-        """Depth (height, width), m, from a pose of the base (3,), (4,); 0 where nothing is within range.
+        """Depth (height, width), m, along the optical axis, from a base pose (3,), (4,) in the world frame; 0 where
+        nothing is within range.
 
         Args:
             data: With the places of the ground's geoms, which do not move.
-            pos_base_in_world: m.
+            pos_base_in_world: Shape (3,), m.
             quat_base_to_world_wxyz: Unit quaternion.
         """
         rotation = rotation_matrix(quat_base_to_world_wxyz[None])[0]
@@ -172,7 +173,7 @@ class DepthSensor:
         quat_base_to_world_wxyz: FloatArray,
         rng: np.random.Generator,
     ) -> None:
-        """Take a picture from a pose (3,), (4,)."""
+        """Take a picture from a pose of the base in the world frame, (3,) [m] and unit quaternion (4,)."""
         depth = self._noise.apply(self._rays.render(data, pos_base_in_world, quat_base_to_world_wxyz), rng)
         self._coming.append(DepthFrame(now_s, depth, pos_base_in_world.copy(), quat_base_to_world_wxyz.copy()))
         # On a grid of whole periods, so that a loop's own period does not add up.

@@ -1,4 +1,4 @@
-"""Bring a MuJoCo model of a robot, whoever wrote it, to what tasks and backends rely on.
+"""Bring a MuJoCo model of a robot from any source to what tasks and backends rely on.
 
 A floating base; sensors of an IMU on it; a site of the spec's name at every foot; collision shapes that are called
 ``<body>_collision<n>``, those of a foot with "foot" in their name; no motors and no key frames. Models that have all of

@@ -35,7 +35,7 @@ def model_names() -> list[str]:
 
 
 def model_file(name: str) -> Path:
-    """Where a robot's MJCF lies; the package that carries it is located without being imported.
+    """Path of a robot's MJCF; the package that carries it is located without being imported.
 
     Raises:
         UnknownNameError: If there is no such robot, or it has no MuJoCo model.
@@ -125,7 +125,9 @@ def scene_model(
 
 
 def _make_arm(model: mujoco.MjSpec, chain: Chain) -> None:
-    """What a model of an arm lacks: end effector, sensors of the base, and the controller that carries its weight."""
+    """Add what a model of an arm lacks: end effector, sensors of the base, and the controller that carries its
+    weight.
+    """
     for light in list(model.lights):
         model.delete(light)
     last = model.joint(chain.joint_names[-1]).parent

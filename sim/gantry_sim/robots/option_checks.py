@@ -1,4 +1,4 @@
-"""What can be said of the options of simulated robots before any is built."""
+"""Checks of the options of simulated robots before any is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scene looks like: floor, sky, light, and a Go2 drawn from simple shapes. Nothing here touches anything."""
+"""Visuals of a scene: floor, sky, light, and a Go2 drawn from simple shapes. Nothing here touches anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIGHT_RGBA = (0.86, 0.87, 0.89, 1.0)
 DARK_RGBA = (0.2, 0.21, 0.23, 1.0)
 """Motors and frame."""
 ACCENT_RGBA = (0.16, 0.5, 0.73, 1.0)
-"""What shows which way is forward."""
+"""Colour that shows the forward direction."""
 RUBBER_RGBA = (0.08, 0.08, 0.08, 1.0)
 """Feet."""
 

@@ -1,4 +1,4 @@
-"""What a robot's sensors add to the truth."""
+"""Noise of a robot's sensors."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _marks(model: mujoco.MjModel, spec: RobotSpec) -> dict[str, str]:
 
 
 def _body_joint(model: mujoco.MjModel, body: int, names: dict[int, str], spec: RobotSpec) -> list[str]:
-    """How a body hangs on the one before."""
+    """Attachment of a body to the one before."""
     parent, child = names[int(model.body_parentid[body])], names[body]
     pos, quat = model.body_pos[body], model.body_quat[body]
     if model.body_jntnum[body] == 0:

@@ -21,7 +21,7 @@ SIZES = ("cpu", "gpu")
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """What listings and refusals say of a task."""
+    """Facts about a task for listings and refusals."""
 
     name: str
     """Registry name, equal to that of the task's entry point."""

@@ -37,17 +37,17 @@ class Preset:
     env: Any
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
     learner: PpoCfg
-    """How to learn it."""
+    """Settings of the learner."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """Somebody who acts in a task's environment without having learned it, and may teach whoever learns."""
+    """Scripted policy of a task, which acts without having learned it, and may teach a learner."""
 
     make_env: Callable[[Any, str, int], Any]
     """As a task's, for an environment that gives the script's actions as the group ``teacher``."""
     preset: Callable[[Preset], Preset] = lambda preset: preset
-    """A preset of the task -> the same for whom the script teaches."""
+    """A preset of the task -> the same for a student of the script."""
     scored: bool = False
     """Whether the task's evaluations may be done by it."""
 
@@ -110,7 +110,7 @@ class Task:
     """Raises a GantryError where something is missing that training with an env configuration needs, a file or a
     package; asked before anything is written."""
     slow_start: Callable[[Any], str] = lambda env_cfg: ""
-    """What takes long with an env configuration before the first step, a sentence for people; empty for nothing."""
+    """Slow part of an env configuration before the first step, a sentence for people; empty for none."""
     suites: Mapping[str, Suite] = field(default_factory=dict)
     """Larger evaluations by name, for ``gantry eval --suite``."""
 
@@ -118,7 +118,7 @@ class Task:
     """Whether ``env.robot`` may name another robot, one that has no task like this of its own."""
 
     def name_for(self, robot: str) -> str:
-        """What this task would be called for another robot."""
+        """Name of this task for another robot."""
         return self.name.replace(self.robot, robot)
 
     def preset(self, name: str) -> Preset:
@@ -132,14 +132,14 @@ class Task:
         return self.presets[name]()
 
     def script(self, name: str) -> Script:
-        """Who acts by himself and teaches this task.
+        """Script that acts by itself and teaches this task.
 
         Raises:
-            GantryError: With those who do, if there are any.
+            GantryError: With those that exist, if there are any.
         """
         if not self.scripts:
             raise GantryError(
-                f"No driver by {name} teaches {self.name}; leave out --teacher, or name the run folder of a policy."
+                f"Task '{self.name}' has no scripted policy; leave out --teacher, or name the run folder of a policy."
             )
         if name not in self.scripts:
             raise UnknownNameError(f"script that teaches {self.name}", name, self.scripts)

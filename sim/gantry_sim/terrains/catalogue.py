@@ -1,4 +1,4 @@
-"""Which terrains there are, how hard they get for each robot, and in which shares they are mixed for training."""
+"""Terrains, their difficulty for each robot, and the shares in which they are mixed for training."""
 
 from __future__ import annotations
 

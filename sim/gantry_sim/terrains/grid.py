@@ -119,7 +119,7 @@ def assert_trainable(cfg: TerrainEntityCfg) -> None:
 
 @dataclass(frozen=True)
 class TerrainSite:
-    """Where to start and to go on one tile, in the world."""
+    """Start and goal on one tile, in the world."""
 
     spawn: tuple[float, float, float, float]
     """x, y, z of the ground, m, and yaw towards the goals, rad."""

@@ -22,7 +22,7 @@ _BORDER_THICKNESS_M = 1.0
 
 @dataclass(frozen=True)
 class TerrainCfg:
-    """Which tile."""
+    """Choice of a tile."""
 
     kind: str
     """A training terrain, or a held-out test, or the beginning of one name: ``t1`` is ``t1_stones``."""

@@ -17,7 +17,7 @@ from gantry_sim.terrains.tile import Ends, GoalTerrainCfg, Tile, at
 _ABOVE_FLOOR_M = 0.2
 
 FloorChoice = Literal["real", "virtual", "random"]
-"""What is below: a floor, the sight of one, or either with equal chance."""
+"""Kind of the ground below: a floor, the sight of one, or either with equal chance."""
 
 
 @dataclass(kw_only=True)

@@ -32,9 +32,9 @@ GROUND_GROUP = 0
 VIRTUAL_FLOOR_GROUP = 4
 """Geom group of floors that only height sensors see; robots use 2 (looks) and 3 (collision)."""
 SOLID_GROUPS = (GROUND_GROUP,)
-"""What a height sensor includes to see the ground that carries."""
+"""Groups that a height sensor includes to see the ground that carries."""
 MAP_GROUPS = (GROUND_GROUP, VIRTUAL_FLOOR_GROUP)
-"""What a height sensor includes to see what the map shows: the ground and the virtual floors."""
+"""Groups that a height sensor includes to see what the map shows: the ground and the virtual floors."""
 GOAL_PATCH = "goal"
 """Key of the goals among a terrain entity's flat patches, (levels, columns, goals, 3) m in the world."""
 FLOOR_PATCH = "floor"
@@ -153,7 +153,7 @@ class Apron:
 
 @dataclass(frozen=True)
 class Ends:
-    """What a tile's builder says of the two strips."""
+    """Strips at both ends of a tile, by its builder."""
 
     spawn_z_m: float = 0.0
     """Height of the strip at x = 0."""

@@ -1,4 +1,4 @@
-"""What of a machine explains that the same seed comes out otherwise on another one; part of a run's record."""
+"""Facts about a machine that explain a different result of the same seed on another one; part of a run's record."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
 @dataclass(frozen=True)
 class Source:
-    """What evaluation and play need."""
+    """Policy source for evaluation and play."""
 
     task: Task
     """The task."""
@@ -66,7 +66,7 @@ class _Told:
 
 
 def open_script(task_name: str, script: str) -> Source:
-    """Who acts by rules in a task, on the preset that is taught with on a CPU.
+    """Scripted policy of a task, on the preset that is taught with on a CPU.
 
     Raises:
         GantryError: If the task has no such script, or none that its evaluations know.
@@ -74,7 +74,7 @@ def open_script(task_name: str, script: str) -> Source:
     task = find_task(task_name)
     found = task.script(script)
     if not found.scored:
-        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares drivers by rules.")
+        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
     return Source(replace(task, make_env=found.make_env), env_cfg, _Told(), trained_seed=-1)
 

@@ -20,7 +20,7 @@ from gantry_hardware.text import plain_text
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.tasks.registry import Preset, Task, find_task, task_names
 from gantry_sim.training.machine_record import machine_record
-from gantry_sim.training.run_files import (  # noqa: F401 - whoever works with runs finds them here
+from gantry_sim.training.run_files import (  # noqa: F401 - re-exported for users of runs
     BUNDLE_FOLDER,
     EVALUATION_FILE,
     EVALUATION_SEED,
@@ -42,7 +42,7 @@ class RunCfg:
     """One training run."""
 
     task: Task
-    """What is learned."""
+    """Task that is learned."""
     preset_name: str
     """Preset that the configuration started from."""
     preset: Preset
@@ -54,7 +54,7 @@ class RunCfg:
     learn_threads: int = field(default_factory=torch.get_num_threads)
     """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
     teacher: Path | None = None
-    """Run folder of whoever teaches, if anybody."""
+    """Run folder of the teacher, if there is one."""
     script: str = ""
     """Name of one of the task's scripts that teaches instead, if any."""
 
@@ -115,7 +115,9 @@ def _check_teacher(cfg: RunCfg) -> None:
     if cfg.task.needs_teacher and cfg.teacher is None:
         raise RunError(f"Task '{cfg.task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if cfg.teacher is not None and not taught:
-        raise RunError(f"Task '{cfg.task.name}' shows a teacher nothing, configured like this; leave out --teacher.")
+        raise RunError(
+            f"Task '{cfg.task.name}' defines no teacher observations, configured like this; leave out --teacher."
+        )
 
 
 def create_run(cfg: RunCfg, folder: Path | None) -> Path:
@@ -138,9 +140,9 @@ def create_run(cfg: RunCfg, folder: Path | None) -> Path:
         "packages": {name: version(name) for name in packages},
         "sessions": [_session(0)],
     }
-    require_fresh(folder)  # Before the lock, which is a file in somebody else's folder otherwise.
+    require_fresh(folder)  # Before the lock, which is a file in a foreign folder otherwise.
     with hold_run(folder):
-        require_fresh(folder)  # Somebody may have been faster.
+        require_fresh(folder)  # Another process may have been faster.
         _keep_mapper(cfg, folder)
         write_json(folder / CONFIG_FILE, record)
     return folder

@@ -17,7 +17,7 @@ from gantry_sim.training.run_validation import LOCK_FILE, RunError, read_run_fil
 
 BUNDLE_FOLDER, EVALUATION_FILE = RUN_BUNDLE, "evaluation.json"
 TRAINING_KEY = "training"
-"""Where a bundle's card holds the configuration that its policy was trained with."""
+"""Key of a bundle's card for the configuration that its policy was trained with."""
 EVALUATION_SEED = 10_007
 """Seed of held-out episodes; training refuses it."""
 
@@ -99,7 +99,7 @@ def write_json(path: Path, data: Any) -> None:
 
 def git_commit() -> str:
     """Commit of this source tree, ``-dirty`` appended if it was changed; empty outside a repository of its own, such as
-    in a virtual environment that lies in somebody else's."""
+    in a virtual environment that lies in another project's."""
     here = Path(__file__).resolve()
 
     def git(*args: str) -> str:

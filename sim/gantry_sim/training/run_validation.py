@@ -1,4 +1,4 @@
-"""Whether a folder may become a training run; without the learning libraries, so that a refusal comes at once."""
+"""Check of a folder for a new training run; without the learning libraries, so that a refusal comes at once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_RUN_FILE_BYTES = 64 * 2**20
 LENGTH_FIELDS = ("learner.total_steps", "learner.guide.imitation_iterations")
 """Fields of a preset that may be raised when a run is resumed."""
 ARM_FILES = ("base", "demos.npz", "contract.json")
-"""What a run of a manipulation task keeps of what it learns from, and the contract of its policy."""
+"""Files of a run of a manipulation task with what it learns from, and the contract of its policy."""
 _BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *ARM_FILES}
-"""What lies in a run folder before its first iteration."""
+"""Files in a run folder before its first iteration."""
 
 
 class RunError(GantryError):
@@ -68,7 +68,7 @@ def trained_task(folder: Path) -> str:
 
 
 def trained_teacher(folder: Path) -> str:
-    """Who guided a run, as ``--teacher`` named him: a script, or the path that was given; empty for nobody."""
+    """Teacher of a run by its ``--teacher``: a script, or the path that was given; empty for none."""
     data = _configuration(folder)
     return str(data.get("script") or data.get("teacher") or "")
 

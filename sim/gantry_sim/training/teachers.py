@@ -1,4 +1,4 @@
-"""Teachers of a run: a trained run's policy, kept in the run folder of whom it teaches, or a script of the task."""
+"""Teachers of a run: a trained run's policy, kept in the run folder of its student, or a script of the task."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def copy_teacher(run: Path, folder: Path) -> None:
 
 
 def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tensor:
-    """Which numbers of the student's observation a teacher of cars reads, ``(size,)`` int64, term by term.
+    """Columns of the student's observation that a teacher of cars reads, ``(size,)`` int64, term by term.
 
-    So somebody who learned to follow a road alone can teach it to one that sees more.
+    So a policy that learned to follow a road alone can teach one that sees more.
     """
     assert found.drive is not None or expected.drive is not None
     mine = {term.name: (term, place) for term, place in zip(expected.observations, _places(expected), strict=True)}

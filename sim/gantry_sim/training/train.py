@@ -123,7 +123,7 @@ def remove_untrained(folder: Path, *, created: bool) -> None:
     curve = folder / CURVE_FILE
     if (folder / CHECKPOINTS).exists() or (curve.exists() and curve.stat().st_size):
         return
-    with contextlib.suppress(OSError, RunError), hold_run(folder):  # somebody else may have begun here meanwhile
+    with contextlib.suppress(OSError, RunError), hold_run(folder):  # another process may have begun here meanwhile
         for name in (CURVE_FILE, MAPPER, RUN_CONFIG):
             (folder / name).unlink(missing_ok=True)
         for name in (BOARD_FOLDER, TEACHER_FOLDER):

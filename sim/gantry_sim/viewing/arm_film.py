@@ -21,12 +21,12 @@ from gantry_sim.viewing.camera import TrackingCamera
 FILM_PX = (640, 480)
 """Width and height."""
 PAUSE_S = 0.5
-"""How long the end of an episode is shown."""
+"""Time for which the end of an episode is shown."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What a film shows."""
+    """Content of a film."""
 
     frames: int
     """Pictures."""

@@ -23,7 +23,7 @@ from gantry_deploy.evaluation.metrics import goal_reached
 from gantry_deploy.perception.maps import CHANNELS, TERM, MapLook, OwnMap, make_map_source
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.recording.reader import explained
+from gantry_deploy.recording import explained
 from gantry_deploy.report.attention import GazeWalk, Moment
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -41,7 +41,7 @@ from gantry_sim.terrains.rasters import rasterize
 FloatArray = NDArray[np.floating]
 
 MAP_CHOICES = ("camera", "truth")
-"""Where a policy's map may come from: the simulated depth camera, or the ground as it is."""
+"""Sources of a policy's map: the simulated depth camera, or the ground as it is."""
 TRUE_VARIANCE_M2 = 0.0025
 """Of a map that is true (AME-2, App. B)."""
 GROUND_RESOLUTION_M = 0.02
@@ -49,7 +49,7 @@ GROUND_RESOLUTION_M = 0.02
 AROUND_CELLS = 64
 """Along an edge of what is drawn around the robot, a square a little larger than the policy's window."""
 AFTERWARDS_S = 1.5
-"""How long a robot that has arrived is filmed standing there."""
+"""Time for which a robot that has arrived is filmed standing there."""
 _PRIOR_M2 = 10.0
 
 
@@ -108,7 +108,7 @@ class TrueMap:
         """Nothing new can come."""
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
-        """What the policy sees from a state, shape (rows, cols, channels)."""
+        """Map window for the policy from a state, shape (rows, cols, channels)."""
         pos, _ = _pose(state)
         elevation, variance = self._look(self._grid, state)
         channels = window_channels(elevation[None], variance[None], pos[None], self._window.nominal_base_height_m)
@@ -190,7 +190,7 @@ class GazeLog:
         self._ticks += 1
 
     def statistics(self) -> dict[str, int]:
-        """How many moments."""
+        """Number of moments."""
         return {"written": len(self.rows), "dropped": 0}
 
 
@@ -332,7 +332,7 @@ def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> t
 
 
 def map_columns(contract: PolicyContract) -> tuple[slice, float]:
-    """Where in an observation the newest map window is, and the scale of its numbers.
+    """Columns of the newest map window in an observation, and the scale of its numbers.
 
     Raises:
         ContractError: If there is none.

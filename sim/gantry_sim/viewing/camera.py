@@ -25,7 +25,7 @@ MAX_SHAPES = 2000
 ARROW_WIDTH_M = 0.012
 """Of the arrows that a picture may show."""
 MIN_ARROW_M = 0.02
-"""Shorter arrows are left out: they have no direction that anybody could see."""
+"""Shorter arrows are left out: they have no visible direction."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class TrackingCamera:
 def drawing_context(model: mujoco.MjModel, width_px: int, height_px: int) -> tuple[Any, mujoco.MjrContext]:
     """An off-screen drawing context with the model's shapes in it: EGL on Linux, MuJoCo's own choice elsewhere.
 
-    EGL is asked for directly, since whoever imported MuJoCo first may have settled it for another way of drawing.
+    EGL is asked for directly, since the first import of MuJoCo may have settled it for another way of drawing.
 
     Raises:
         GantryError: If there is none.

@@ -1,4 +1,4 @@
-"""How MuJoCo draws off screen, settled before MuJoCo is imported; what does not draw needs none of it."""
+"""Off-screen drawing of MuJoCo, settled before MuJoCo is imported; what does not draw needs none of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOWS = ("glfw", "glx", "enable", "enabled", "on", "true", "1")
 """Values by which it draws by GLFW, which needs a display."""
 
 trouble = ""
-"""Why nothing can be drawn off screen with the present settings; empty if that is not known to fail."""
+"""Reason for which nothing can be drawn off screen with the present settings; empty if that is not known to fail."""
 
 
 def choose_drawing() -> None:
@@ -37,7 +37,7 @@ def choose_drawing() -> None:
 
 
 def _trouble_of(wanted: str, given: str) -> str:
-    """Why a way to draw cannot be had; empty if it can, as far as its libraries tell."""
+    """Reason for which a way to draw cannot be had; empty if it can, as far as its libraries tell."""
     ways: dict[str, Callable[[], bool]] = {
         "egl": lambda: _loads("libEGL.so.1"),
         "osmesa": lambda: any(_loads(name) for name in ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")),

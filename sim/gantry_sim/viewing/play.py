@@ -33,12 +33,12 @@ from gantry_sim.viewing.replay import PoseLog, film, frame_times
 FPS = 25.0
 """Of a film."""
 STEP = 0.1
-"""What one key press changes, in m/s and rad/s."""
+"""Change per key press, in m/s and rad/s."""
 LYING_S = 2.0
-"""How long a robot that was damped is shown lying before it is put back on its feet."""
+"""Time for which a robot that was damped is shown lying before it is put back on its feet."""
 
 CLOSING_S = 5.0
-"""How long the window may take to close."""
+"""Time that the window may take to close."""
 
 KEYS: dict[int, tuple[int, float]] = {265: (0, STEP), 264: (0, -STEP), 263: (2, STEP), 262: (2, -STEP)} | {
     ord("7"): (1, STEP),
@@ -54,7 +54,7 @@ KEY_HELP = """keys, with the viewer's window in front:
   enter         stand still
   8             back to the start
 Close the window or press Ctrl-C to end."""
-"""What the keys do."""
+"""Help on the keys."""
 
 
 def _require_window() -> None:
@@ -178,7 +178,7 @@ class LiveWalk:
         spec = robot_spec(bundle.contract.robot)
         self.robot = _robot(spec, {"realtime": True, **options})
         self.keyboard = Keyboard(bundle.contract.command, say)
-        # A viewer on a small machine draws at the loop's expense; a late tick hurts nobody here.
+        # A viewer on a small machine draws at the loop's expense; a late tick does no harm here.
         config = SafetyConfig(max_missed_deadlines=1000, state_timeout_s=1.0)
         self.controller = Controller(self.robot, PolicyRunner(bundle, spec), SafetyMachine(spec, config))
         self._say = say

@@ -31,7 +31,7 @@ ARROW_CLEARANCE_M = 0.12
 
 @dataclass(frozen=True)
 class Poses:
-    """Where a robot was, T times, with n joints."""
+    """Poses of a robot, T times, with n joints."""
 
     time_s: FloatArray
     """Shape (T,), ascending."""
@@ -63,7 +63,7 @@ class PoseLog:
         self._rows.append((report.time_s, *pose, report.requested, velocity))
 
     def statistics(self) -> dict[str, int]:
-        """How many poses."""
+        """Number of poses."""
         return {"written": len(self._rows), "dropped": 0}
 
     def poses(self) -> Poses:

@@ -10,7 +10,7 @@ import pytest
 
 from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter
 from gantry_deploy.dataset.checks.check import check_dataset, repair_dataset
-from gantry_deploy.dataset.storage.files import files as storage
+from gantry_deploy.dataset.storage import files as storage
 from gantry_deploy.dataset.storage.checksums import accept_changes
 from gantry_deploy.dataset.testing import FEATURES, FRONT, assert_holds, make_frames, write_episodes
 from gantry_deploy.dataset.video import VideoEncoder
@@ -198,7 +198,7 @@ def test_ctrl_c_between_two_cameras_leaves_no_crooked_episode(tmp_path, monkeypa
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with writer_in(tmp_path / "d"), pytest.raises(DatasetError, match="is being written by somebody else"):
+    with writer_in(tmp_path / "d"), pytest.raises(DatasetError, match="is being written by another process"):
         writer_in(tmp_path / "d", resume=True)
     writer_in(tmp_path / "d", resume=True).finalize()
 

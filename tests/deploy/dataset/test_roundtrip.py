@@ -10,7 +10,7 @@ import pytest
 from gantry_deploy.dataset import LOSSLESS, Dataset, DatasetWriter, StepRecorder, camera, rl_features, scalar, vector
 from gantry_deploy.dataset import stats as statistics
 from gantry_deploy.dataset.features import Feature
-from gantry_deploy.dataset.storage.files import tails
+from gantry_deploy.dataset.storage import tails
 from gantry_deploy.dataset.testing import FEATURES, FRONT, LENGTHS, WRIST, assert_holds, make_frames, write_episodes
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import GantryError, UnknownNameError

@@ -242,7 +242,7 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
     assert main([*words, "--steps", "96"]) == 2
     assert "learner.total_steps 64, not 96" in capsys.readouterr().err
     assert main([*words, "--teacher", "rules"]) == 2
-    assert "was guided by nobody, expected rules" in capsys.readouterr().err
+    assert "was guided by no teacher, expected rules" in capsys.readouterr().err
     assert main([*train, "--seed", "2", "--run-dir", "runs/twice"]) == 0
     assert main(found) == 2
     assert "are both runs of drive-lane with seed 2" in capsys.readouterr().err
@@ -261,7 +261,7 @@ def test_a_table_knows_runs_that_its_teacher_guided(tmp_path):
 
 def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path):
     said = []
-    with pytest.raises(GantryError, match="No driver by rules teaches drive-race"):
+    with pytest.raises(GantryError, match="Task 'drive-race' has no scripted policy"):
         run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="rules"), tmp_path / "t", said.append)
     assert said == []
 

@@ -131,7 +131,9 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(RunError, match="expected one of them"):
         check_run(run_of(small(), teacher=tmp_path, script="rules"))
     task = find_task("velocity-flat-go2")
-    with pytest.raises(GantryError, match="No driver by rules teaches velocity-flat-go2; leave out --teacher, or name"):
+    with pytest.raises(
+        GantryError, match="Task 'velocity-flat-go2' has no scripted policy; leave out --teacher, or name"
+    ):
         check_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, script="rules"))
 
 

@@ -23,14 +23,14 @@ from gantry_hardware.json_file import as_plain
 
 _LOG = logging.getLogger("gantry.dataset")
 _COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "arm")
-"""What of a recorded contract gives physical values their meaning; scales of observations do not."""
+"""Parts of a recorded contract that give physical values their meaning; scales of observations do not."""
 MOST_DIFFERENCES, MOST_TEXT = 6, 200
 """Differences in one message, and characters of what a dataset says in each."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What demonstrations must be for a task to learn from them."""
+    """Requirements of a task on demonstrations to learn from."""
 
     task: str
     """Registry name of the task."""
@@ -41,7 +41,7 @@ class Expected:
     observation: tuple[Numbers, ...]
     """The state that policies observe, in their order."""
     action: Numbers
-    """What policies give."""
+    """Numbers that policies give."""
     cameras: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Height and width by camera."""
     contract: PolicyContract | None = None
@@ -49,7 +49,7 @@ class Expected:
 
     @classmethod
     def of(cls, task: str, contract: PolicyContract) -> Expected:
-        """What a task with a contract expects."""
+        """Requirements of a task with a contract."""
         cameras = () if contract.arm is None else contract.arm.cameras
         return cls(
             task,
@@ -77,14 +77,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Where a dataset has what a task expects."""
+    """Parts of a dataset that agree with what a task expects."""
 
     observation: tuple[tuple[str, NDArray[np.int64]], ...]
     """For each part of the observation: its feature, and the columns in the task's order."""
     action: tuple[str, NDArray[np.int64]]
     """The same of the action."""
     not_compared: tuple[str, ...]
-    """What the dataset does not say."""
+    """Facts that the dataset does not state."""
 
 
 def require_agreement(dataset: Dataset, expected: Expected) -> Agreement:
@@ -163,7 +163,7 @@ def _compare_notes(dataset: Dataset, expected: Expected, differences: list[str],
 
 
 def _meaning(contract: PolicyContract) -> dict[str, Any]:
-    """What is compared of a contract, as plain data; cameras are compared by the pictures themselves."""
+    """Parts of a contract that are compared, as plain data; cameras are compared by the pictures themselves."""
     data = as_plain(asdict(contract))
     if isinstance(data.get("arm"), dict):
         data["arm"].pop("cameras", None)
@@ -264,6 +264,6 @@ def _numbers(part: Numbers) -> list[Any]:
 
 
 def _short(value: Any, *, quote: bool = True) -> str:
-    """What a dataset says, without control characters and no longer than a line."""
+    """Text of a dataset, without control characters and no longer than a line."""
     text = repr(value) if quote or not isinstance(value, str) else "".join(c if c.isprintable() else "?" for c in value)
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 4] + " ..."

@@ -1,4 +1,4 @@
-"""Looks for everything that can be wrong with a dataset, whoever wrote it, and never stops at the first."""
+"""Search for everything that can be wrong with a dataset from any writer; never stops at the first."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def repair_dataset(folder: str | Path) -> None:
     """Remove what belongs to no whole episode: files and rows that a killed writer left behind.
 
     Raises:
-        DatasetError: If something that does belong to an episode is missing, or somebody writes into the folder.
+        DatasetError: If something that does belong to an episode is missing, or another process writes into the folder.
     """
     folder = Path(folder)
     info = Info.read(folder)
@@ -100,7 +100,7 @@ def _check_checksums(folder: Path, found: Findings) -> None:
 
 
 def _check_notes(folder: Path, found: Findings) -> None:
-    """What Gantry noted beside the dataset can be read."""
+    """Check that Gantry's notes beside the dataset can be read."""
     try:
         notes = read_notes(folder)
         if notes is not None:

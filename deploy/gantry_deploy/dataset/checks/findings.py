@@ -1,4 +1,4 @@
-"""What is wrong with a dataset, as a list that says where and what to do."""
+"""Problems of a dataset, as a list that names the place and the remedy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Finding:
     place: str
     """File within the dataset, and what in it: episode, frame, feature."""
     problem: str
-    """What was found and what was expected."""
+    """Finding, and what was expected."""
     advice: str
-    """What to do about it."""
+    """Remedy."""
 
     def __post_init__(self) -> None:
         for name in ("place", "problem", "advice"):  # They hold names from files and messages of other libraries.

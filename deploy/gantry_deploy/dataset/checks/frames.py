@@ -216,7 +216,7 @@ class FrameChecker:
 
 
 def _difference(name: str, stored: NDArray[Any] | None, expected: NDArray[Any], scale: float) -> str:
-    """How a stored statistic differs from the data's, or nothing."""
+    """Difference of a stored statistic from the data's, or nothing."""
     if stored is None:
         return "is missing"
     if stored.shape != expected.shape:

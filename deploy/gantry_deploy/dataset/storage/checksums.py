@@ -170,7 +170,7 @@ def accept_changes(folder: Path) -> None:
     """Write the checksums of all files anew: what they hold now is right.
 
     Raises:
-        DatasetError: If that cannot be written, or somebody writes into the folder.
+        DatasetError: If that cannot be written, or another process writes into the folder.
     """
     lock = FolderLock(folder)
     try:

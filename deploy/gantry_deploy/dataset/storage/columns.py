@@ -96,7 +96,7 @@ def _array(feature: Feature, values: Any) -> pa.Array:
 
 
 def _described(feature: Feature) -> dict[str, Any]:
-    """How the ``datasets`` package describes a column, so that viewers show it as what it is."""
+    """Description of a column for the ``datasets`` package, so that viewers show it as what it is."""
     if feature.dtype == "image":
         return {"_type": "Image"}
     if feature.shape == (1,):

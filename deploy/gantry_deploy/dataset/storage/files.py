@@ -30,7 +30,7 @@ class FolderLock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            raise DatasetError(f"'{folder}' is being written by somebody else; one writer at a time.") from error
+            raise DatasetError(f"'{folder}' is being written by another process; one writer at a time.") from error
 
     def release(self) -> None:
         """Let others write; may be called twice."""
@@ -43,7 +43,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes], last: str, first: st
     """Write files of a folder so that either all are new or, as far as ``last`` tells, none is.
 
     Everything is first written beside its place and flushed to the disk, which is where a full disk shows. Then it is
-    moved into place, ``last`` at the very end: whoever believes only what that file says never sees half of a change.
+    moved into place, ``last`` at the very end: a reader that trusts only that file never sees half of a change.
     Ctrl-C and SIGTERM wait until it is done.
 
     Args:

@@ -1,4 +1,4 @@
-"""Where a LeRobot v3 dataset keeps what: file names, ``info.json``, the tables of episodes and tasks.
+"""Layout of a LeRobot v3 dataset: file names, ``info.json``, the tables of episodes and tasks.
 
 Read off the ``lerobot`` package (0.4.4 and 0.6.1 write the same ``v3.0``). Many episodes share a file;
 ``meta/episodes`` says which rows of which data file and which seconds of which video belong to an episode.
@@ -47,7 +47,7 @@ class OtherVersionError(DatasetError):
 
 @dataclass(frozen=True)
 class VideoSpan:
-    """Where an episode lies in a video file."""
+    """Place of an episode in a video file."""
 
     file: FileIndex
     """Chunk and file."""
@@ -72,9 +72,9 @@ class EpisodeRow:
     stop: int
     """Index of the frame after its last."""
     data_file: FileIndex
-    """Where its rows are."""
+    """File of its rows."""
     videos: Mapping[str, VideoSpan] = field(default_factory=dict)
-    """Where its pictures are, by camera that is stored as video."""
+    """Places of its pictures, by camera that is stored as video."""
 
     def columns(self, meta_file: FileIndex) -> dict[str, Any]:
         """The row as plain values, in LeRobot's order; statistics go between."""

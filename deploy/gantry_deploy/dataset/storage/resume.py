@@ -1,4 +1,4 @@
-"""Taking up a dataset where its last whole episode ended, whatever happened to who wrote it."""
+"""Continuation of a dataset after its last whole episode, whatever happened to its writer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOG = logging.getLogger("gantry.dataset")
 
 @dataclass
 class Tails:
-    """What a writer must know of a dataset to append to it."""
+    """State of a dataset that a writer needs to append to it."""
 
     data: TableTail = field(default_factory=TableTail)
     """The newest data file."""
@@ -57,7 +57,7 @@ class Tails:
 
 @dataclass
 class Repair:
-    """What a dataset needs before it can be appended to; nothing of it is done before all of it is known."""
+    """Repairs that a dataset needs before it can be appended to; nothing of it is done before all of it is known."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     """New contents, by path within the dataset."""

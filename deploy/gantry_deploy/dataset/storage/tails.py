@@ -76,12 +76,12 @@ class VideoTail:
 
 @dataclass
 class VideoPlan:
-    """What becomes of one camera's files when some episodes are added."""
+    """Changes to one camera's files when some episodes are added."""
 
     tail: VideoTail
     """The newest file afterwards."""
     spans: list[VideoSpan] = field(default_factory=list)
-    """Where each episode lies."""
+    """Place of each episode."""
     files: dict[str, bytes] = field(default_factory=dict)
     """Content by path within the dataset."""
 

@@ -1,4 +1,4 @@
-"""What the learner is given at a time: transitions with their n-step returns."""
+"""Batches of the learner: transitions with their n-step returns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Lookahead:
-    """How far a sample looks ahead, and what ends it."""
+    """Look-ahead of samples, and what ends it."""
 
     n_step: int
     """Most steps summed into a return."""

@@ -31,7 +31,7 @@ class ReplayBuffer:
     The next observation of a transition is explicit: it is written when the transition is, into the slot after it. If
     the episode goes on, the next transition begins with that frame, which is compared and then not stored again. If it
     does not (the episode ended, or :meth:`end_episodes` was called, or other data came), the frame keeps a slot of its
-    own that is no transition. So nothing needs to be remembered about ends: a window goes on while the next slot is a
+    own that is no transition. Episode ends need no extra flag: a window goes on while the next slot is a
     transition, and what it bootstraps from is always in the slot after its last one.
 
     Slots are laid out time first, so that the slot after ``i`` is ``(i + N) % (slots * N)``.
@@ -118,7 +118,7 @@ class ReplayBuffer:
         """Store one transition of each environment.
 
         Args:
-            obs: ``(N, ...)`` by key: what was seen.
+            obs: ``(N, ...)`` by key: observation before the step.
             action: ``(N, n)``: what was executed, after every clamp.
             reward: ``(N,)``.
             next_obs: ``(N, ...)`` by key: what followed; of ended episodes their last observation.
@@ -126,7 +126,7 @@ class ReplayBuffer:
             truncated: ``(N,)`` bool.
             base_action: ``(N, n)``: what the base wanted at ``obs``, if the buffer stores it.
             next_base_action: ``(N, n)``: what it wanted at ``next_obs``; of no effect where terminated.
-            is_intervention: ``(N,)`` bool: a person acted; None for nobody did.
+            is_intervention: ``(N,)`` bool: a person acted; None where no person did.
             is_demo: Whether this is demonstrated data.
             env_ids: ``(N,)`` int64: the environments that the rows belong to; None for all of them.
 
@@ -199,7 +199,7 @@ class ReplayBuffer:
         self._touched = max(self._touched, int(slots.max()) + 1)
 
     def end_episodes(self, env_ids: Tensor | None = None) -> None:
-        """What comes next does not follow what came last: environments were reset from outside.
+        """Mark that the next transition does not follow the last one: environments were reset from outside.
 
         The transitions stored so far keep their next observations and are bootstrapped from them.
 

@@ -52,7 +52,7 @@ class Demo:
 
 
 def base_actions(demos: Sequence[Demo], base: BasePolicy) -> list[Tensor]:
-    """What the base does along the demonstrations: ``(T + 1, n)`` of each, in the environment's range.
+    """Actions of the base along the demonstrations: ``(T + 1, n)`` of each, in the environment's range.
 
     Its queues are used as they are when it acts, chunk by chunk, and forgotten at every demonstration's beginning. The
     action at the last observation is looked up without being used.

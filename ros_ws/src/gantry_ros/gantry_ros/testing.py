@@ -27,20 +27,20 @@ from gantry_deploy.process.domains import free_domain
 from gantry_deploy.process.transports import LOCALHOST, RANGE_VARIABLE, udp_variables
 from gantry_deploy.recording.ros_messages import ODOM_FRAME
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.availability import child_environment
 from gantry_ros.runtime.host import NodeHost
 
 PATIENCE_S = 120.0
-"""How long to wait for what must come; long, because only a failure ever waits that long."""
+"""Time to wait for what must come; long, because only a failure ever waits that long."""
 POLL_S = 0.01
-"""How often a condition is looked at."""
+"""Period at which a condition is looked at."""
 
 
 def isolated_environment() -> dict[str, str]:
-    """Variables that keep nodes on this machine and in a random domain where nobody is yet."""
+    """Variables that keep nodes on this machine and in a random domain that is free."""
     variables = {RANGE_VARIABLE: LOCALHOST, "ROS_DOMAIN_ID": str(free_domain())}
     changes = udp_variables({**os.environ, **variables})
     return {**variables, **{name: value or "" for name, value in changes.items()}}  # ROS 2 reads an empty one as unset.
@@ -100,7 +100,7 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """Output that it has printed."""
         return self._log.read_text(errors="replace")
 
     def wait(self, patience_s: float = PATIENCE_S) -> int:

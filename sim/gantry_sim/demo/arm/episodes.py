@@ -25,13 +25,13 @@ TRIALS, ROBOT = "trials.json", "robot.json"
 SEED = EVALUATION_SEED + 2
 """Of where things lie; neither a training nor a score has seen them."""
 THROUGH = "Done."
-"""What the operator says when all episodes are over."""
+"""Message of the operator when all episodes are over."""
 HOLD_S = 0.7
 """The arm is held so long after an episode, so that its end can be seen."""
 ROUTINE = ("Mode STAND.", "Mode POLICY.", "Mode PASSIVE.", "Joint commands arrive.")
-"""What the nodes say in every episode; it is for the log alone."""
+"""Messages of the nodes in every episode; for the log alone."""
 OVERHEAD_S = 8.0
-"""How long an episode may take beside its own time: laying out, moving to the start, holding, asking."""
+"""Time that an episode may take beside its own: laying out, moving to the start, holding, asking."""
 
 _SETUP: dict[str, dict[str, Any]] = {
     "policy_node": {"connect_timeout_s": 90.0, "diagnostics_rate_hz": 20.0, "safety.state_timeout_s": 0.1},
@@ -46,19 +46,19 @@ class Trial:
     done: bool
     """Whether the simulator said that the task was done."""
     done_s: float | None = None
-    """When, on the clock of the recording; None if never."""
+    """Time of success on the clock of the recording; None if never."""
     reason: str = ""
-    """Why it ended otherwise; empty if it was done."""
+    """Reason for another end; empty if it was done."""
 
 
 @dataclass(frozen=True)
 class TrialsConfig:
-    """What is asked of the arm."""
+    """Settings of the arm's trials."""
 
     task: str
     """Manipulation task."""
     episodes: int = 10
-    """How many, the object laid anew for each."""
+    """Number of episodes, the object laid anew for each."""
     episode_s: float = 5.0
     """Longest time under the policy in each."""
     seed: int = SEED
@@ -143,7 +143,7 @@ def trials_in_process(
 
 
 def read_trials(folder: Path) -> tuple[Trial, ...]:
-    """What the operator saw, in order; empty if it left no note."""
+    """Results that the operator's node noted, in order; empty if it left no note."""
     try:
         rows = read_run_file(folder / TRIALS)["episodes"]
         return tuple(Trial(bool(row["done"]), row["done_s"], str(row["reason"])) for row in rows)
@@ -152,7 +152,7 @@ def read_trials(folder: Path) -> tuple[Trial, ...]:
 
 
 def in_words(number: int, total: int, trial: Trial) -> str:
-    """How an episode, counted from 1, went, in a line."""
+    """Outcome of an episode, counted from 1, in a line."""
     return f"Episode {number} of {total}: {'done' if trial.done else trial.reason}."
 
 

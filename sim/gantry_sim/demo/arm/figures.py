@@ -31,7 +31,7 @@ def success_curves(
     Args:
         progress: Label with unit -> progress (k,) at each look.
         success: Share of successes at each look.
-        base: What it began with; None if nobody knows.
+        base: What it began with; None if unknown.
         asked: Share that is asked for; None for none.
 
     Returns:
@@ -59,7 +59,7 @@ def success_curves(
 
 @styled
 def correction_size(env_steps: ArrayLike, size: ArrayLike) -> Figure:
-    """How large the correction was while it was learned.
+    """Plot the size of the correction while it was learned.
 
     Args:
         env_steps: Shape (k,).
@@ -143,7 +143,7 @@ def action_parts(
 
 
 def _starts(times_s: Sequence[ArrayLike]) -> list[float]:
-    """Where each episode begins on one time axis."""
+    """Beginning of each episode on one time axis."""
     starts, end = [], 0.0
     for time_s in times_s:
         starts.append(end)

@@ -23,7 +23,7 @@ from gantry_sim.viewing.replay import FILM_PX
 FPS = 20.0
 """Of the film; that of the control loop, so that nothing is left out or shown twice."""
 LOOK_AT_M, LOOK_HEIGHT_M = np.array([0.22, 0.0, 0.0]), 0.0
-"""What the camera looks at, in the arm's base frame, and the height of the ground that it takes to be there."""
+"""Point that the camera looks at, in the arm's base frame, and the height of the ground that it takes to be there."""
 VIEW = View(azimuth_deg=140.0, elevation_deg=-22.0, distance_m=0.85)
 """From ahead and the arm's right."""
 TABLE_RGBA = (0.9, 0.87, 0.82, 1.0)

@@ -1,4 +1,4 @@
-"""What the demo of an arm learns, from nothing: demonstrations, a clone of them, and a correction on top of it."""
+"""Learning in the demo of an arm, from nothing: demonstrations, a clone of them, and a correction on top of it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class TrainingStopped(Exception):  # noqa: N818 - as KeyboardInterrupt, it is no
 
 @dataclass(frozen=True)
 class Recipe:
-    """How much of everything. The defaults take some minutes on two cores."""
+    """Amounts of everything. The defaults take some minutes on two cores."""
 
     task: str = "yam-lift"
     """Manipulation task."""
     demos: int = 25
     """Demonstrations; few of them, so that the clone is left with something to learn."""
     badness: float = 0.5
-    """Of the scripted expert who gives them, 0 to 1."""
+    """Of the scripted expert that gives them, 0 to 1."""
     clone_updates: int = 1_000
     """Updates of the clone."""
     steps: int = 20_000
@@ -55,7 +55,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Display:
-    """Where news of learning goes."""
+    """Callbacks for the progress of learning."""
 
     say: Callable[[str], None]
     """Takes a line."""
@@ -80,7 +80,7 @@ def arm_task(recipe: Recipe) -> ArmTask:
 
 
 def episode_s(name: str) -> float:
-    """How long an episode of a task lasts, s.
+    """Duration of an episode of a task, s.
 
     Raises:
         UnknownNameError: If there is no such task.
@@ -146,7 +146,7 @@ def export(run: Path, target: Path) -> Path:
 
 
 def looks(run: Path) -> list[dict[str, Any]]:
-    """What was seen of a training on the way, as :class:`gantry_policies.off_policy.evaluation.Evaluation` in plain
+    """Evaluations of a training on the way, as :class:`gantry_policies.off_policy.evaluation.Evaluation` in plain
     data, each with ``env_steps`` and ``wall_s``; the first one is of the base alone."""
     return [row for row in _rows(run) if row["kind"] == "eval"]
 

@@ -36,7 +36,7 @@ class RecordedEpisode:
     action."""
 
     trial: Trial
-    """What its operator saw."""
+    """Result by its operator's node."""
     start_s: float
     """Its first tick, on the clock of the recording."""
     time_s: FloatArray
@@ -66,7 +66,7 @@ class RecordedEpisode:
 
     @property
     def done_after_s(self) -> float | None:
-        """When the task was done, since the first tick under the policy; None if it never was."""
+        """Time of success since the first tick under the policy; None if it never was."""
         done_s = self.trial.done_s
         return None if done_s is None else max(0.0, done_s - self.start_s)
 
@@ -89,14 +89,14 @@ class MeasuredArm:
 
     @cached_property
     def labels(self) -> list[str]:
-        """What the numbers of an action move."""
+        """Names of what the numbers of an action move."""
         if self.contract.action.kind == BODY_TARGET and self.contract.action_size == 4:
             return ["forward", "left", "up", "gripper"]
         return action_labels(self.contract)
 
     @property
     def done(self) -> int:
-        """How many did the task."""
+        """Number of episodes that did the task."""
         return sum(episode.trial.done for episode in self.episodes)
 
     def all(self, name: str) -> NDArray[Any]:
@@ -109,10 +109,10 @@ def measure_arm(path: Path, trials: Sequence[Trial]) -> MeasuredArm:
 
     Args:
         path: The MCAP file.
-        trials: What the operator saw, in order; of an episode that it did not see to its end nothing is said.
+        trials: Results by the operator's node, in order; of an episode that it did not see to its end nothing is said.
 
     Raises:
-        GantryError: If there is none, or the policy never ran in it, or nobody saw the object.
+        GantryError: If there is none, or the policy never ran in it, or the object was never observed.
     """
     recording = read_recording(path)
     contract, status = recording.contract, recording.topics.get("/gantry/status")

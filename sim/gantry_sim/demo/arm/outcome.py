@@ -1,4 +1,4 @@
-"""What the demo of an arm found out, and what was asked of it."""
+"""Findings of the demo of an arm, and its requirements."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Scores = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Learned:
-    """What this demo has learned."""
+    """Results of learning in this demo."""
 
     recipe: Recipe
-    """How much of everything."""
+    """Amounts of everything."""
     demo_frames: int
     """Frames of the demonstrations."""
     expert_success: float
@@ -46,23 +46,23 @@ class ArmOutcome:
     """Everything that the report is made of."""
 
     folder: Path
-    """Where it all lies."""
+    """Folder of all files."""
     bundle: Bundle
     """The policy."""
     task: str
-    """Whose things lie on the table."""
+    """Task whose things lie on the table."""
     learned: Learned | None
-    """What was learned; None where a finished policy is shown."""
+    """Results of learning; None where a finished policy is shown."""
     scores: Scores | None
     """Of the policy on held-out episodes; None if they were left out."""
     stages: Sequence[Stage]
-    """What was verified of the bundle."""
+    """Verified properties of the bundle."""
     asked: int
     """Episodes that were to be recorded."""
     walk: Walk
-    """How recording them went."""
+    """Run of the recorded episodes."""
     note: str = ""
-    """Why it was not over ROS 2; empty if it was."""
+    """Reason for not using ROS 2; empty if it was used."""
     measured: MeasuredArm | None = None
     """The recorded episodes; None if there is nothing to read."""
     rerun: float | None = None
@@ -74,7 +74,7 @@ class ArmOutcome:
     video: bytes | None = None
     """MP4 of the recorded episodes."""
     video_note: str = ""
-    """Why there is no video; empty if there is one."""
+    """Reason for a missing video; empty if there is one."""
     stage_s: Mapping[str, float] = field(default_factory=dict)
     """Wall-clock seconds of each part of the demo."""
 

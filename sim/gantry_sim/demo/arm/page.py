@@ -18,7 +18,7 @@ from gantry_sim.tasks.manipulation.registry import find_arm_task
 from gantry_sim.training.run_files import git_commit
 
 UNKNOWN = "-"
-"""Where nothing was measured."""
+"""Entry where nothing was measured."""
 MAGNIFIED_WORDS = "green, three times as long: what the correction adds"
 
 

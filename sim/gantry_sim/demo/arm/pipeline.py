@@ -31,12 +31,12 @@ from gantry_sim.training.run_validation import read_run_file
 
 @dataclass(frozen=True)
 class ArmDemoConfig:
-    """What to show."""
+    """Settings of the demo."""
 
     output: Path
     """Folder for everything, new or empty."""
     recipe: Recipe
-    """What to learn; of a finished policy only its ``episodes`` count."""
+    """Amounts to learn; of a finished policy only its ``episodes`` count."""
     bundle: Path | None = None
     """A finished policy to show instead."""
     ros: bool = True
@@ -186,7 +186,7 @@ class ArmDemo:
         return walk, note
 
     def _missed(self, walk: walks.Walk, bundle: Bundle) -> str:
-        """What recorded episodes miss, in words; empty if nothing."""
+        """Requirements that recorded episodes miss, in words; empty if none."""
         if not walk.completed:
             return walk.trouble or "the episodes were not completed"
         done = sum(trial.done for trial in read_trials(self._config.output))

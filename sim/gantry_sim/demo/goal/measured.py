@@ -48,7 +48,7 @@ class MeasuredGoalWalk:
     contract: PolicyContract
     """Of the policy, as recorded."""
     goal: Goal
-    """Where it was sent."""
+    """Commanded goal."""
     time_s: FloatArray
     """Shape (T,), since the policy's first tick."""
     command: FloatArray
@@ -76,9 +76,9 @@ class MeasuredGoalWalk:
     fell: bool
     """Whether it fell."""
     fault: str
-    """What damped the robot out of the policy; empty if nothing did."""
+    """Fault that damped the robot out of the policy; empty if none did."""
     explained: ExplainedWindows | None = None
-    """What the policy was shown of the map, cut again out of the recording; None where that is not recorded."""
+    """Map windows that the policy was shown, cut again out of the recording; None where that is not recorded."""
 
     @property
     def distance_m(self) -> float:
@@ -154,7 +154,7 @@ def measure_goal_walk(path: Path, goal: Goal, scene: mujoco.MjModel) -> Measured
 def gaze_of(
     found: MeasuredGoalWalk, bundle: Bundle, scene: mujoco.MjModel, title: str, fps: float, trouble: str = ""
 ) -> GazeWalk:
-    """What the policy saw and where it looked, from its recording: nothing is simulated again.
+    """Map input and attention of the policy, from its recording: nothing is simulated again.
 
     The map is the recorded one, what the policy was given is in its recorded observation, and attention is what the
     bundle's network answers to that observation.

@@ -19,7 +19,7 @@ from gantry_sim.demo.walk import UNPACED
 from gantry_sim.training.run_config import git_commit
 
 UNKNOWN = "-"
-"""Where nothing was measured."""
+"""Entry where nothing was measured."""
 _FILES = {
     "walk.mcap": "recording of the walk, every tick and every map; Foxglove and `ros2 bag` read it",
     "walk.mp4, gaze.mp4": "the films alone",
@@ -114,7 +114,7 @@ def times_of(crossing: Crossing) -> dict[str, np.ndarray]:
 
 
 def scores_of(crossing: Crossing) -> list[Score]:
-    """What was asked of a walk, and what was found."""
+    """Requirements on a walk, and results."""
     found = crossing.found
     nan = float("nan")
     damped = float(found is None or found.fell or bool(found.fault))

@@ -40,7 +40,7 @@ from gantry_sim.viewing.replay import Poses, film, frame_times
 FLAT = "flat"
 """Name of the ground without terrain."""
 HELD_OUT = tuple(TESTS)
-"""Where the demo walks if no terrain is named: what no policy was trained on."""
+"""Default terrains of the demo: those that no policy was trained on."""
 GAZE_VIDEO = "gaze.mp4"
 """Film of what the policy saw, in a walk's folder."""
 GAZE_FPS = 10.0
@@ -51,14 +51,14 @@ POLE_M, POLE_FROM_M, GOAL_RGBA = 0.8, 10.0, (0.10, 0.85, 0.95, 1.0)
 
 @dataclass(frozen=True)
 class GoalDemoConfig:
-    """What to show."""
+    """Settings of the demo."""
 
     output: Path
     """Folder for everything."""
     bundle: Path
     """The policy."""
     terrains: tuple[str, ...] = HELD_OUT
-    """Where, full names; :data:`FLAT` for a flat floor."""
+    """Terrains, full names; :data:`FLAT` for a flat floor."""
     difficulty: float = 0.5
     """0 to 1; of a held-out test, which instance."""
     goal: tuple[float, float, float] | None = None
@@ -76,9 +76,11 @@ class Crossing:
     terrain: str
     """Name."""
     goal: Goal
-    """Where it was sent."""
+    """Commanded goal."""
     walk: walks.Walk
-    """How it went, over ROS 2 or, on a machine that was too busy for the robot's clock, in one process without it."""
+    """Run of the walk, over ROS 2 or, on a machine that was too busy for the robot's clock, in one process without
+    it.
+    """
     found: MeasuredGoalWalk | None = None
     """Its recording; None if there is nothing to read."""
     mapping: dict[str, Any] | None = None
@@ -90,11 +92,11 @@ class Crossing:
     rerun: float | None = None
     """Largest difference of the recorded actions from those of the network run again."""
     gaze: GazeWalk | None = None
-    """What the policy saw."""
+    """Map input and attention of the policy."""
     films: dict[str, bytes] = field(default_factory=dict)
     """MP4 by file name: :data:`gantry_sim.demo.pipeline.VIDEO` and :data:`GAZE_VIDEO`."""
     note: str = ""
-    """Why something is missing; empty if nothing is."""
+    """Reason for what is missing; empty if nothing is."""
 
     @property
     def crossed(self) -> bool:
@@ -114,7 +116,7 @@ class Crossing:
 
     @property
     def reason(self) -> str:
-        """Why it was not crossed; empty if it was."""
+        """Reason for not crossing it; empty if it was crossed."""
         if self.crossed:
             return ""
         if self.found is not None and self.found.fault:
@@ -129,11 +131,11 @@ class GoalOutcome:
     """Everything that the report is made of."""
 
     config: GoalDemoConfig
-    """What was asked for."""
+    """Settings of the demo."""
     bundle: Bundle
     """The policy."""
     stages: tuple[Stage, ...]
-    """What was verified of the bundle."""
+    """Verified properties of the bundle."""
     crossings: tuple[Crossing, ...]
     """In order."""
     stage_s: dict[str, float] = field(default_factory=dict)
@@ -287,7 +289,7 @@ class GoalDemo:
 
 
 def _measured(walk: walks.Walk, goal: Goal, scene: mujoco.MjModel) -> tuple[MeasuredGoalWalk | None, str]:
-    """What a walk recorded, or why there is nothing to read."""
+    """Measurements of a recorded walk, or the reason for which there is nothing to read."""
     try:
         return measure_goal_walk(walk.recording, goal, scene), ""
     except GantryError as error:
@@ -302,7 +304,7 @@ def poses_of(found: MeasuredGoalWalk) -> Poses:
 
 
 def in_words(crossing: Crossing) -> str:
-    """How it ended, in a line."""
+    """Outcome in a line."""
     found = crossing.found
     if found is None:
         return f"NOT crossed: {crossing.walk.trouble or crossing.note}"

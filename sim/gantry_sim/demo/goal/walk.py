@@ -24,7 +24,7 @@ from gantry_sim.training.run_config import write_json
 MAPPING, ROBOT = "mapping.json", "robot.json"
 """Files of a walk over ROS 2 in its folder, beside those of :mod:`gantry_sim.demo.walk`."""
 THROUGH = "Done."
-"""What the operator says when the time of a goal is over."""
+"""Message of the operator when the time of a goal is over."""
 GOAL_PERIOD_S = 1.0
 """A goal is sent so often, and the first time when the policy is known to run."""
 

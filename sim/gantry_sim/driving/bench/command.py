@@ -12,7 +12,7 @@ from gantry_sim.cli.common import add_set_option, steps, whole
 from gantry_sim.tasks.names import task_names
 
 PREFIX = "drive-"
-"""How names of driving tasks begin."""
+"""Prefix of the names of driving tasks."""
 
 
 def driving_tasks() -> list[str]:
@@ -126,7 +126,7 @@ def _minibatch(args: argparse.Namespace) -> dict[str, Any]:
 def _table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", metavar="NAME,NAME", help="driving tasks; all there are if not given")
     parser.add_argument("--no-training", action="store_true", help="only what is trained in the folder already")
-    parser.add_argument("--teacher", metavar="RUN", default="", help="who guides all trainings, as of gantry train")
+    parser.add_argument("--teacher", metavar="RUN", default="", help="teacher of all trainings, as of gantry train")
     parser.add_argument("--model", choices=("training", "full"), default="training", help="cars to be scored with")
     _training_arguments(parser, "1,2,3")
 
@@ -192,7 +192,7 @@ _PARTS: dict[str, tuple[str, Any, Any, str, str]] = {
         "trained policies against drivers that learned nothing",
         _table_arguments,
         _table,
-        "Train what the folder does not hold yet, and score all seeds, a driver by rules, one at constant speed and "
+        "Train what the folder does not hold yet, and score all seeds, a scripted driver, one at constant speed and "
         "one at random on the same held-out maps. Finished runs in the folder are taken whatever their names are. "
         "How long a training is counts in steps alone: its schedule is laid out in them. The same command goes on "
         "after an interruption.",

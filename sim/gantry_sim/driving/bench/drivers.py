@@ -1,4 +1,4 @@
-"""Who drives in a table beside trained policies: drivers that learned nothing."""
+"""Drivers in a table beside trained policies: those that learned nothing."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RACERS = (RULES, SCAN, STEADY, RANDOM)
 
 @dataclass(frozen=True)
 class Manners:
-    """How drivers that follow a line do it in one kind of surroundings."""
+    """Style of drivers that follow a line in one kind of surroundings."""
 
     rules: RuleCfg
-    """Of the driver by rules; the one at constant speed looks as far ahead."""
+    """Style of the scripted driver; the one at constant speed looks as far ahead."""
     steady_m_s: float
     """Speed of the driver at constant speed."""
     gain_hz: float = 1.0
-    """How hard it keeps it."""
+    """Gain of the speed controller."""
 
 
 ON_ROADS = Manners(RuleCfg(), 8.0)
@@ -59,7 +59,7 @@ def able(name: str, cfg: CarTaskCfg) -> bool:
 def baseline(name: str, env: DriveEnv, seed: int) -> Act | None:
     """A driver of :data:`RACERS` for an environment.
 
-    They know the exact state and the line, and the driver by rules what traffic's own drivers would know in the car's
+    They know the exact state and the line, and the scripted driver what traffic's own drivers would know in the car's
     place, or on a parking lot the shortest way; policies are told less. The one by its scan is told what a policy is,
     and knows nothing else. They use no more of the car than policies may.
 

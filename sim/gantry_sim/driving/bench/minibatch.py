@@ -35,16 +35,16 @@ from gantry_sim.training.train import build_runner, policy_of
 REWARDS = ("multiplicative", "additive")
 """Kinds of :class:`gantry_sim.driving.reward.RewardCfg`."""
 SCALINGS = {"fixed": 0.0, "sqrt": 0.5, "linear": 1.0}
-"""How the learning rate follows the minibatch: with this power of its size over the preset's."""
+"""Scaling of the learning rate by the minibatch: this power of its size over the preset's."""
 LOOKS_FILE = "looks.jsonl"
-"""What a training saw of itself on maps of the validation split, a line each time."""
+"""Evaluations of a training on maps of the validation split, a line each time."""
 SEEN = ("driving_score", "completion_percent", "lateral_rmse_m")
 """Scores of a look."""
 
 
 @dataclass(frozen=True)
 class MinibatchCfg:
-    """What is compared."""
+    """Settings of a comparison."""
 
     task: str
     """A driving task with a reward of both kinds."""
@@ -63,7 +63,7 @@ class MinibatchCfg:
     episodes: int = 200
     """Held-out episodes of each run."""
     looks: int = 10
-    """How often a training is looked at."""
+    """Number of evaluations of a training."""
     look_episodes: int = 64
     """Episodes of a look."""
 
@@ -203,7 +203,7 @@ class _Looker:
 
 
 def read_looks(path: Path) -> list[dict[str, float]]:
-    """What a training saw of itself; a line that a kill has cut is left out."""
+    """Read the evaluations of a training; a line that a kill has cut is left out."""
     rows = []
     for line in path.read_text().splitlines() if path.is_file() else []:
         try:

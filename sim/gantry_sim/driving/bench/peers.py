@@ -1,4 +1,4 @@
-"""What others have published about the speed of their simulators for driving; nothing of it is measured here."""
+"""Published figures about the speed of other simulators for driving; nothing of it is measured here."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Peer:
     figure: str
     """As published, with its unit."""
     counted: str
-    """What it counts."""
+    """Counted quantity."""
     hardware: str
-    """What it was reached on."""
+    """Hardware of the measurement."""
     source: str
-    """Where it was published."""
+    """Publication."""
 
 
 PEERS = (
@@ -57,7 +57,7 @@ PEERS = (
     Peer("highway-env", "1.1 to 14.5 frames/s", "one car among traffic, one process", UNTOLD, "issue rl-agents#73"),
     Peer("f1tenth_gym", "up to 30 x real time", "two small cars with lidar", UNTOLD, "its documentation"),
 )
-"""Figures, the fastest first within those who simulate many at once, and those who simulate one car last."""
+"""Figures, the fastest first among simulators of many cars at once, and simulators of one car last."""
 
 
 def peer_rows() -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What comparisons of driving have found, as lines of text and as figures."""
+"""Reports of comparisons of driving, as lines of text and as figures."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ from gantry_sim.training.run_validation import read_run_file
 from gantry_sim.training.train import open_run, policy_of
 
 Found = dict[str, np.ndarray]
-"""What happened in E episodes, each (E,), see :func:`gantry_sim.driving.evaluation.drive_episodes`."""
+"""Results of E episodes, each (E,), see :func:`gantry_sim.driving.evaluation.drive_episodes`."""
 Share = Callable[[float], None]
 """Told the share that is done."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """How is scored."""
+    """Settings of scoring."""
 
     episodes: int = 200
     """Held-out episodes of each driver, side by side."""
@@ -48,7 +48,7 @@ class Held:
         return "full" if self.full_model else "training"
 
     def env(self, task: Task, env_cfg: Any, **changes: Any) -> DriveEnv:
-        """A fresh environment, the same for everybody who is scored.
+        """A fresh environment, the same for every driver that is scored.
 
         Args:
             task: The task.
@@ -86,7 +86,7 @@ class ScoredRun:
     folder: Path
     """Run folder."""
     cfg: RunCfg
-    """How it was trained."""
+    """Settings of its training."""
     env_steps: int
     """Decisions that it was trained with."""
     train_wall_s: float

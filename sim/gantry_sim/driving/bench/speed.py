@@ -30,7 +30,7 @@ from gantry_sim.training.train import build_runner, policy_of
 
 CORE, ENVIRONMENT, POLICY, COLLECTING, LEARNING = "core", "environment", "policy", "collecting", "learning"
 PARTS = (CORE, ENVIRONMENT, POLICY, LEARNING)
-"""What can be asked for; ``learning`` also tells :data:`COLLECTING`, its share without updates."""
+"""Parts that can be measured; ``learning`` also tells :data:`COLLECTING`, its share without updates."""
 TITLES = {
     CORE: "dynamics alone",
     ENVIRONMENT: "whole environment, random actions",
@@ -49,7 +49,7 @@ BLOCK = 10
 
 @dataclass(frozen=True)
 class SpeedCfg:
-    """What is measured."""
+    """Settings of a measurement."""
 
     tasks: tuple[str, ...]
     """Driving tasks."""
@@ -152,7 +152,7 @@ class _Subject:
                 self._note(part, rate)
 
     def result(self) -> dict[str, Any]:
-        """What has been measured."""
+        """Results of the measurement."""
         env, learner = self.run.preset.env, self.run.preset.learner
         return {
             "task": self.task.name,
@@ -192,7 +192,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def speed_lines(result: dict[str, Any]) -> list[str]:
-    """What was measured, as text."""
+    """Results as text."""
     machine, settings = result["machine"], result["settings"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores"
@@ -214,7 +214,7 @@ def speed_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _core_step(env: DriveEnv, seed: int) -> Callable[[int], None]:
-    """Cars as the environment's, that nobody puts back: steering and acceleration at random."""
+    """Cars as the environment's, that are never put back: steering and acceleration at random."""
     spec, device = env.cfg.driver, env.device
     cars = BatchedCars(car_spec(env.cfg.robot), env.num_envs, env.cars.cfg, seed=seed, device=device)
     generator = torch.Generator(device).manual_seed(seed)

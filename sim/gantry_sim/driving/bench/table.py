@@ -36,7 +36,7 @@ ALL_SEEDS = "policy, all seeds"
 
 @dataclass(frozen=True)
 class TableCfg:
-    """What is compared."""
+    """Settings of a comparison."""
 
     tasks: tuple[str, ...]
     """Driving tasks."""
@@ -47,11 +47,11 @@ class TableCfg:
     changes: tuple[str, ...] = ()
     """``--set`` of all runs."""
     teacher: str = ""
-    """``--teacher`` of all runs; nobody if empty."""
+    """``--teacher`` of all runs; none if empty."""
     train: bool = True
-    """Whether seeds that nobody trained are trained; else they are left out."""
+    """Whether seeds without a run are trained; else they are left out."""
     held: Held = field(default_factory=Held)
-    """How is scored."""
+    """Settings of scoring."""
 
     def __post_init__(self) -> None:
         require_seeds(self.seeds)
@@ -87,7 +87,7 @@ def find_runs(cfg: TableCfg, task: str, output: Path) -> dict[int, Path]:
             )
         guided = trained_teacher(folder)
         if cfg.teacher and (not guided or Path(guided).resolve() != Path(cfg.teacher).resolve()):
-            raise GantryError(f"'{folder}' was guided by {guided or 'nobody'}, expected {cfg.teacher}.")
+            raise GantryError(f"'{folder}' was guided by {guided or 'no teacher'}, expected {cfg.teacher}.")
         found[run.seed] = folder
     return found
 

@@ -16,7 +16,7 @@ from gantry_sim.driving.traffic.traffic import CarView
 
 @dataclass(frozen=True)
 class RuleCfg:
-    """A driver by rules."""
+    """Settings of the scripted driver."""
 
     lookahead_s: float = 0.6
     """Pure pursuit aims as far ahead as is driven in this time,"""
@@ -91,7 +91,7 @@ def route_speed(pose: Tensor, window: Window, brake_m_s2: float, lateral_m_s2: f
 def rule_based(
     pose: Tensor, speed_m_s: Tensor, window: Window, car: CarView | None, spec: CarSpec, cfg: RuleCfg | None = None
 ) -> Tensor:
-    """Pure pursuit, the intelligent driver model behind whoever is ahead, and stops at red; actions ``(N, 2)``.
+    """Pure pursuit, the intelligent driver model behind the vehicle ahead, and stops at red; actions ``(N, 2)``.
 
     Args:
         pose: ``(N, 3)`` of ``base_link`` in the world.

@@ -1,4 +1,4 @@
-"""How far a car has to drive to stand in its slot: the shortest way of a car that turns no tighter than it can.
+"""Cost to go of parking: length of the shortest way into the slot for a car that turns no tighter than it can.
 
 Reeds and Shepp (1990) tell the shortest ways of such a car where nothing is in its way. Among parked cars they are
 found on a grid of places and headings by value iteration between grid points (semi-Lagrangian, as in Takei and Tsai
@@ -38,7 +38,7 @@ LOOKS = 4
 MOST_ROUNDS = 100
 """and most rounds in all."""
 BEHIND_M = 1.5
-"""How far tables reach beyond the goal, away from the aisle."""
+"""Reach of the tables beyond the goal, away from the aisle."""
 RINGS = 4
 """Closed grid points so deep have a value from the nearest open ones,"""
 RING_SLOPE = 2.0
@@ -50,7 +50,7 @@ RADIAN_M = 2.0
 ACROSS = 2.0
 """Beyond a table a metre counts so many more for a car that stands across the aisle."""
 ASIDE, TURNED = 16.0, 24.0
-"""Where a car has almost arrived, a metre to the side counts so many metres, and a radian so many."""
+"""Weights where a car has almost arrived: a metre to the side counts so many metres, and a radian so many."""
 
 
 class _Grid(NamedTuple):
@@ -209,7 +209,7 @@ class WayToGo:
 
 
 def driven(pose: Tensor, curvature: Tensor, length_m: Tensor) -> Tensor:
-    """Poses ``(..., 3)`` at the ends of arcs.
+    """Poses ``(..., 3)`` at the ends of arcs, in the frame of the poses at their beginnings.
 
     Args:
         pose: ``(..., 3)`` of ``base_link``.

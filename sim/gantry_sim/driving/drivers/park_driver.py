@@ -20,7 +20,7 @@ LOOKS = 8
 
 @dataclass(frozen=True)
 class ParkRules:
-    """How it drives."""
+    """Settings of the scripted driver."""
 
     speed_m_s: float = 1.0
     """Fastest, either way."""
@@ -29,7 +29,7 @@ class ParkRules:
     slow_m: float = 1.0
     """So far before that it begins to slow down."""
     gain_hz: float = 2.0
-    """How hard it keeps its speed."""
+    """Gain of the speed controller."""
     turning_rad: float = 0.15
     """With wheels off by more than this it waits for them,"""
     rolling_m_s: float = 0.1
@@ -43,7 +43,7 @@ class ParkRules:
 
 
 def park_actions(env: DriveEnv, rules: ParkRules | None = None) -> Tensor:
-    """What it would do, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows, and remembers nothing.
+    """Actions of the scripted driver, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows, and remembers nothing.
 
     Raises:
         GantryError: If these cars do not park.
@@ -73,7 +73,7 @@ def park_actions(env: DriveEnv, rules: ParkRules | None = None) -> Tensor:
 
 
 def _room(ways: WayToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
-    """How far ``(N,)`` it may go on before it is to turn round, looked for up to ``slow_m`` ahead."""
+    """Distance ``(N,)`` that it may go on before it is to turn round, looked for up to ``slow_m`` ahead."""
     curvature = torch.tan(steering) / ways.spec.wheelbase_m
     found = torch.full_like(way, rules.slow_m)
     for share in (0.75, 0.5, 0.25):
@@ -85,7 +85,7 @@ def _room(ways: WayToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tenso
 
 
 def _clear(scene: LotScene, pose: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
-    """How far ``(N,)`` it may go on with its wheels as they stand, looked for up to ``slow_m`` ahead."""
+    """Distance ``(N,)`` that it may go on with its wheels as they stand, looked for up to ``slow_m`` ahead."""
     curvature = torch.tan(steering) / scene.spec.wheelbase_m
     found = torch.full_like(way, rules.slow_m)
     for step in range(LOOKS, 0, -1):

@@ -18,12 +18,12 @@ SPEED_GAIN_HZ = 4.0
 
 @dataclass(frozen=True)
 class GapCfg:
-    """A driver who sees a scan and nothing else."""
+    """A driver that sees a scan and nothing else."""
 
     clearance_m: float = 0.35
     """Half width of the way that must be free, so that no corner is cut."""
     horizon_m: float = 4.0
-    """What is farther away counts as this."""
+    """Range to which greater ones are cut."""
     steer_gain: float = 1.0
     """Steering angle for each radian to where the way is free longest."""
     slowest_m_s: float = 1.0

@@ -1,7 +1,7 @@
-"""Whoever may teach a car to drive without having learned it: the drivers by rules.
+"""Scripted drivers, which may teach a car to drive without having learned it.
 
 TeLL-Drive (arXiv 2502.01387) lets a language model advise a learner; what is common is the way, not the teacher:
-actions of somebody who knows guide the learner on its own rollouts, less and less.
+actions of an expert guide the learner on its own rollouts, less and less.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DRIVE_GUIDE = GuideCfg(
     action_loss="mean",
     fade_iterations=60,
 )
-"""How teachers guide a driver: a tenth of a million steps of imitation, then less and less."""
+"""Guidance of a driver by teachers: a tenth of a million steps of imitation, then less and less."""
 
 
 def rule_actions(env: DriveEnv) -> Tensor:
-    """What the driver by rules would do, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows.
+    """Actions of the scripted driver, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows.
 
     Raises:
         GantryError: If these cars neither drive on roads nor park.
@@ -39,14 +39,14 @@ def rule_actions(env: DriveEnv) -> Tensor:
     if isinstance(scene, LotScene):
         return park_actions(env)
     if not isinstance(scene, RoadScene):
-        raise GantryError(f"The driver by rules knows roads and lots, not a {type(scene).__name__}.")
+        raise GantryError(f"The scripted driver knows roads and lots, not a {type(scene).__name__}.")
     seen = window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)
     others = None if scene.traffic is None else scene.traffic.car
     return rule_based(env.cars.pose, env.cars.speed_m_s, seen, others, scene.spec)
 
 
 class RuleGuidedEnv(DriveEnv):
-    """The same, with the actions of the driver by rules as one more observation group, which no policy is fed."""
+    """The same, with the actions of the scripted driver as one more observation group, which no policy is fed."""
 
     def _look(self) -> None:
         super()._look()

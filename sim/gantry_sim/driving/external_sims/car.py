@@ -20,7 +20,7 @@ GRAVITY_M_S2 = 9.81
 
 @dataclass(frozen=True)
 class Motion:
-    """How a car moves, at ``base_link``, the middle of its rear axle; the world's y is to the left of its x."""
+    """Motion of a car at ``base_link``, the middle of its rear axle; the world's y is to the left of its x."""
 
     x_m: float
     """In the world."""
@@ -41,7 +41,7 @@ class Motion:
 
     @property
     def quat_base_to_world_wxyz(self) -> np.ndarray:
-        """Shape (4,), yaw, then pitch, then roll."""
+        """Shape (4,), unit quaternion from the base to the world frame: yaw, then pitch, then roll."""
         (cy, sy), (cp, sp), (cr, sr) = (
             (math.cos(0.5 * angle), math.sin(0.5 * angle)) for angle in (self.yaw_rad, self.pitch_rad, self.roll_rad)
         )
@@ -119,7 +119,7 @@ class HeldOutCar(ABC):
 
     @abstractmethod
     def motion(self) -> Motion:
-        """How the car moves now."""
+        """Current motion of the car."""
 
     @abstractmethod
     def advance(self, steering_rad: float, speed_m_s: float) -> None:

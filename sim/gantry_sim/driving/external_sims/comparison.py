@@ -32,12 +32,12 @@ SHOWN = (
 )
 """Key, name, factor and digits of the rows of the table."""
 _OWN = {"completion": "completion_percent", "crashed": "collided"}
-"""Where our own evaluation calls something by another name."""
+"""Names of our own evaluation that differ."""
 
 
 @dataclass(frozen=True)
 class HeldOutCfg:
-    """What is driven."""
+    """Settings of the rides."""
 
     maps: int = 20
     """Maps, from seed ``first_seed`` on, one episode on each."""
@@ -110,13 +110,13 @@ def condition_scores(found: Found) -> dict[str, Any]:
 
 
 def count_ends(rides: Sequence[Ride]) -> dict[str, int]:
-    """How many rides ended how; ends that none had are left out."""
+    """Count the rides by their ends; ends that none had are left out."""
     counts = {end: sum(item.end == end for item in rides) for end in ENDS}
     return {end: count for end, count in counts.items() if count}
 
 
 def own_scores(path: Path, episodes: int, on_progress: Callable[[float], None]) -> dict[str, Any]:
-    """What the same bundle scores in the simulator of its task, on held-out maps, with tyres.
+    """Scores of the same bundle in the simulator of its task, on held-out maps, with tyres.
 
     Args:
         path: Of the bundle.

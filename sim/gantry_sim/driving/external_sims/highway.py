@@ -24,7 +24,7 @@ from gantry_sim.driving.external_sims.riding import Scene
 VERSION = "1.12.1"
 """That this was written against."""
 INSTALL = "pip install 'gantry-rl[highway]'"
-"""What brings it."""
+"""Command that installs it."""
 TRACK = "racetrack-v1"
 """Its environment."""
 SUBSTEPS = 5
@@ -63,7 +63,7 @@ class HighwayCar(HeldOutCar):
         """Whether the car has ``crashed``, whether it is ``on_road``; empty before the first step."""
 
     def motion(self) -> Motion:
-        """How it moves now. Its place is the middle between the axles, which drifts by half the steering there."""
+        """Current motion. Its place is the middle between the axles, which drifts by half the steering there."""
         car = self._vehicle
         half, heading, drift = 0.5 * self.car.wheelbase_m, float(car.heading), self._drift
         speed, course = float(car.speed), heading + drift

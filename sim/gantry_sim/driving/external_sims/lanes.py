@@ -42,7 +42,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is driven of one road."""
+    """Driven part of one road."""
 
     enter: int
     """Lane at its beginning, counted from the left."""
@@ -134,7 +134,8 @@ def route_along(points_m: FloatArray, width_m: FloatArray, limit_m_s: float | Fl
 
 
 def curvature(points_m: FloatArray) -> FloatArray:
-    """Signed curvature (P,), 1/m, left positive, of the circles through points :data:`REACH_M` before and after.
+    """Signed curvature (P,), 1/m, left positive in any frame, of the circles through points :data:`REACH_M` before and
+    after.
 
     0 within that distance of the ends.
     """
@@ -158,7 +159,7 @@ def _joints(road: Sequence[Lane], after: Sequence[Lane]) -> list[tuple[int, int]
 
 
 def _effort(road: Sequence[Lane], begin: int, end: int) -> float:
-    """What changing lanes costs: each change one, more where the road is short."""
+    """Cost of changing lanes: each change one, more where the road is short."""
     changes = abs(end - begin)
     return changes * (1.0 + CHANGE_M / max(road[begin].length_m, 1.0))
 

@@ -31,7 +31,7 @@ from gantry_sim.driving.external_sims.servo import PedalGains, SpeedServo
 VERSION = "0.4.3"
 """That this was written against."""
 INSTALL = "pip install 'gantry-rl[metadrive]'"
-"""What brings it."""
+"""Command that installs it."""
 PHYSICS_DT_S = 0.02
 """MetaDrive's."""
 ARRIVES_M = 5.0
@@ -52,7 +52,7 @@ _CRASHES |= {"crash_human": "pedestrian"}
 
 
 def pedal_gains(mass_kg: float) -> PedalGains:
-    """What pedals do to a car of that mass.
+    """Effect of pedals on a car of that mass.
 
     Measured on the vehicle, from 0.25 to 1 of the accelerator and from 0.1 to 0.25 of the brake: it speeds up by the
     force of four wheels over its mass to the second digit and at any speed, and slows down by four impulses in each
@@ -73,7 +73,7 @@ def require_metadrive() -> None:
 
 
 def ending_of(info: Mapping[str, Any]) -> tuple[str | None, dict[str, int]]:
-    """What MetaDrive says of a step, as an end of a ride and its infractions.
+    """Translate MetaDrive's report of a step to an end of a ride and its infractions.
 
     Off the road is a car whose middle is on no lane, or whose box touches what stands beside the road. It costs what is
     left of the route and nothing else, as in our own episodes. MetaDrive's own rule is stricter, see
@@ -122,7 +122,7 @@ class MetaDriveCar(HeldOutCar):
         """Whether the newest step touched a solid line."""
 
     def motion(self) -> Motion:
-        """How it moves now; where it was when MetaDrive took it away, once the episode is over."""
+        """Current motion; that of the moment when MetaDrive took the car away, once the episode is over."""
         if self._over and self._last is not None:
             return self._last
         vehicle = self._vehicle

@@ -1,4 +1,4 @@
-"""What a ride in a foreign simulator amounts to, in the numbers that our own episodes are scored by."""
+"""Measurement of a ride in a foreign simulator, in the numbers that our own episodes are scored by."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gantry_sim.driving.scenes.scene import MOVING_M_S
 INFRACTIONS = ("pedestrian", "vehicle", "static", "blocked")
 """Kinds that a ride counts, of ``COEFFICIENTS``; foreign maps have no lights here."""
 ENDS = ("finished", "off_road", "crashed", "blocked", "late", "fault")
-"""How a ride may end: the whole route driven, the road left, a collision, not moved for long, out of time, or the
+"""Ends of a ride: the whole route driven, the road left, a collision, not moved for long, out of time, or the
 runtime's own brakes."""
 ALMOST = 1.0 - 1e-6
 """Completion of a ride that drove the whole way, but was not told so by its simulator."""
@@ -50,11 +50,11 @@ class Ride:
     discomfort_share: float
     """Share of the time outside the limits of comfort."""
     steering_reversals_per_s: float
-    """How often the steering turned round by more than :data:`REVERSAL_RAD`."""
+    """Rate of steering reversals by more than :data:`REVERSAL_RAD`."""
     strict_completion: float
     """The same as ``completion`` if the ride had ended where the simulator's own, stricter rule was broken first."""
     text: str = ""
-    """What there is to say of the end, for example the runtime's fault."""
+    """Remark on the end, for example the runtime's fault."""
 
 
 REVERSAL_RAD = 0.02
@@ -126,7 +126,7 @@ class RideMeter:
 
     @property
     def still_s(self) -> float:
-        """How long the car has not moved."""
+        """Time for which the car has not moved."""
         return self._sums.still * self._dt_s
 
     @property
@@ -158,7 +158,7 @@ class RideMeter:
             sums.strict_m = sums.driven_m
 
     def ride(self, end: str, infractions: Mapping[str, int], text: str = "") -> Ride:
-        """What it has amounted to.
+        """Result of the ride.
 
         Args:
             end: One of :data:`ENDS`.

@@ -21,7 +21,7 @@ from gantry_sim.driving.external_sims.car import HeldOutCar
 from gantry_sim.driving.external_sims.meter import Ride, RideMeter
 
 TOLD = ("route", "objects", "stop_line")
-"""What foreign simulators tell a policy; there is never a stop line here."""
+"""Inputs of a policy from foreign simulators; there is never a stop line here."""
 BLOCKED_S = 15.0
 """A car that has not moved for so long is blocked."""
 SLOWEST_M_S = 3.0
@@ -43,7 +43,7 @@ class Scene:
     objects: Callable[[], NDArray[np.float64]]
     """All others now, (K, 7) as in :class:`gantry_deploy.observations.surroundings.Surroundings`."""
     outcome: Callable[[], tuple[str | None, Mapping[str, int]]]
-    """How the simulator has ended the episode, one of ``ENDS`` or None while it
+    """End of the episode in the simulator, one of :data:`~gantry_sim.driving.external_sims.meter.ENDS` or None while it
     goes on, and the infractions so far. A car at its finish has finished, whether the simulator says so or not."""
     strict: Callable[[], bool] = lambda: False
     """Whether the newest step broke the simulator's own rule, where that is stricter than ours."""
@@ -88,7 +88,7 @@ class Judge:
         return self.end
 
     def ride(self, text: str = "") -> Ride:
-        """What the ride has amounted to; ``text`` is what there is to say of its end."""
+        """Result of the ride; ``text`` is a remark on its end."""
         infractions = dict(self._scene.outcome()[1])
         if self.end == "blocked":
             infractions["blocked"] = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PedalGains:
-    """What a whole pedal does, and how the difference between that and what comes of it is made up for."""
+    """Accelerations of a whole pedal, and gain on the difference between them and the resulting acceleration."""
 
     drive_m_s2: float
     """Acceleration of a pedal of 1."""

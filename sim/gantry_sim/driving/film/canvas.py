@@ -18,7 +18,7 @@ Rgb = tuple[int, int, int]
 FINE = 2
 """Drawn pixels along the edge of a pixel of the picture."""
 ANCHORS = {"left": "lm", "middle": "mm", "right": "rm"}
-"""Where a line of text has its place."""
+"""Anchors of a line of text."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Canvas:
     """Draws places in the world.
 
     Args:
-        camera: What is shown.
-        ground: Colour of what nobody draws on.
+        camera: Part of the world that is shown.
+        ground: Colour of what is not drawn on.
     """
 
     def __init__(self, camera: Camera, ground: Rgb) -> None:
@@ -96,7 +96,7 @@ class Canvas:
             self._draw.ellipse(box, fill=colour, outline=outline, width=FINE)
 
     def picture(self) -> Image.Image:
-        """What was drawn, in its own size."""
+        """Drawn picture, in its own size."""
         return self._image.reduce(FINE)
 
 

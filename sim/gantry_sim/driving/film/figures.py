@@ -20,7 +20,7 @@ COLOURS = {"finished": GREEN, "time_up": MUTED, "blocked": PURPLE, "off_road": O
 
 @styled
 def endings(shares: Mapping[str, Mapping[str, float]], words: Mapping[str, str]) -> Figure:
-    """How the episodes of each driver ended: a bar for each of them.
+    """Plot the ends of each driver's episodes: a bar for each of them.
 
     Args:
         shares: Driver -> end -> share of the episodes, 0 to 1.

@@ -1,4 +1,4 @@
-"""Films of episodes: who drives, which episode is shown, and its frames."""
+"""Films of episodes: drivers, choice of the episode, and its frames."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gantry_sim.driving.scenes.road_scene import RoadScene
 
 Frame = NDArray[np.uint8]
 HOLD_S = 1.5
-"""How long the end of an episode is shown."""
+"""Time for which the end of an episode is shown."""
 CHOICES = ("first", "collision", "worst")
-"""Which episode of several may be asked for: the first one, the first that ended with a collision, the one with the
+"""Choices of one episode of several: the first one, the first that ended with a collision, the one with the
 lowest driving score."""
 SHEET = 6
 """Pictures on a contact sheet."""
@@ -42,12 +42,12 @@ class Shown:
 
     @property
     def episode(self) -> Episode:
-        """What happened."""
+        """Episode that is shown."""
         return self.view.episode
 
     @property
     def frames(self) -> int:
-        """How many pictures the film has."""
+        """Number of pictures of the film."""
         return self.episode.steps + 1 + self._held
 
     @property
@@ -91,10 +91,10 @@ def show(
     """Make an episode ready to be drawn.
 
     Args:
-        env: Where it happened.
-        episode: What happened.
+        env: Environment of the episode.
+        episode: The recorded episode.
         title: The task, for people.
-        driver: Who drove, for people.
+        driver: Name of the driver, for people.
         look: From where the film looks; the usual if not given.
         scenery: Where it happened, if that has been drawn before.
     """

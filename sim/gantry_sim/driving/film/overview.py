@@ -27,7 +27,7 @@ MARKS: dict[str, Rgb] = {
 }
 """Colours of how episodes end that do not end well."""
 WAY: Rgb = (20, 225, 170)
-"""Where cars drove."""
+"""Colour of the paths that cars drove."""
 TILE_PX = 420
 """Edge of one map."""
 LEGEND_PX = 26

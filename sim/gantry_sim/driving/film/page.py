@@ -35,7 +35,7 @@ def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown,
     Args:
         task: Name of the task.
         summary: What it is about.
-        drivers: Who drove the same episodes, the one that it is about first.
+        drivers: Drivers of the same episodes, the one that it is about first.
         shown: The episode that the film shows.
         film: Its film as MP4; stills alone if there is none.
     """
@@ -151,7 +151,7 @@ def _film(report: Report, shown: Shown, film: bytes | None) -> None:
     ended = ENDINGS.get(episode.ended, episode.ended)
     words = (
         f"{shown.panel.words.place}: {ended} after {episode.seen['time_s'][-1]:.1f} s, "
-        f"{100.0 * episode.seen['completion'][-1]:.0f} % of the way. Green: the car. Lines ahead of those who move "
+        f"{100.0 * episode.seen['completion'][-1]:.0f} % of the way. Green: the car. Lines ahead of road users "
         "show where they will be in a second; stop lines have the colour of their light, white ones have none."
     )
     if film is not None:

@@ -41,7 +41,7 @@ ENDINGS = {
     TIME_UP: "time was up",
     "": "still driving",
 }
-"""How episodes end, in words."""
+"""Ends of episodes, in words."""
 FACTOR_WORDS = {
     "on_route": "on the route",
     "ttc": "no near miss lately",
@@ -54,12 +54,12 @@ FACTOR_WORDS = {
 
 @dataclass(frozen=True)
 class Words:
-    """What a panel says that no episode knows."""
+    """Texts of a panel that no episode knows."""
 
     title: str
     """First line: the task."""
     driver: str
-    """Second line: who drives."""
+    """Second line: the driver."""
     place: str
     """Third line: where, and which of the episodes."""
     speed_m_s: float = 20.0
@@ -145,7 +145,7 @@ class Panel:
         return y + ROW_PX
 
     def _notes(self, draw: ImageDraw.ImageDraw, index: int, y: int) -> None:
-        """What is worth saying at this moment, each with a dot of its colour."""
+        """Draw the remarks of this moment, each with a dot of its colour."""
         seen, notes = self.episode.seen, []
         if "stop_line" in seen and seen["stop_line"][index][0] < 60.0:
             away, state = (float(value) for value in seen["stop_line"][index])

@@ -1,4 +1,4 @@
-"""Who drives in front of the camera: a bundle by the runtime's own runner, or a driver that learned nothing."""
+"""Drivers in front of the camera: a bundle by the runtime's own runner, or a driver that learned nothing."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from gantry_sim.training.run_files import EVALUATION_SEED
 
 POLICY = "policy"
 DRIVERS = {POLICY: "policy", "rules": RULES, "scan": SCAN, "steady": STEADY, "random": RANDOM}
-"""Word on the command line -> who drives."""
+"""Word on the command line -> driver."""
 
 
 @dataclass(frozen=True)
 class PlayCfg:
-    """Which episode is shown."""
+    """Choice of the episode that is shown."""
 
     episode: str = "first"
     """A name of :data:`gantry_sim.driving.film.film.CHOICES`."""
     episodes: int = 16
-    """How many there are to choose from; the first one is driven alone."""
+    """Number of episodes to choose from; the first one is driven alone."""
     seed: int = EVALUATION_SEED
     """Of the episodes."""
     seconds: float | None = None
@@ -92,7 +92,7 @@ class RunnerDriver:
 
 
 def state_of(signals: Signals, car: int) -> RobotState:
-    """What a car would have reported, from what the simulator's sensors say of N cars.
+    """Robot state that a car would have reported, from the simulator's sensors of N cars.
 
     Args:
         signals: With times and with poses in the world.
@@ -130,13 +130,13 @@ class Driven:
     """Episodes that were driven to their ends."""
 
     env: WatchedEnv
-    """Where."""
+    """Environment of the episodes."""
     driver: str
-    """Who, for people."""
+    """Name of the driver, for people."""
     found: dict[str, np.ndarray]
-    """What :func:`gantry_sim.driving.evaluation.drive_episodes` says of them."""
+    """Results of :func:`gantry_sim.driving.evaluation.drive_episodes` for them."""
     episodes: list[Episode]
-    """What happened, each from its beginning to its end."""
+    """Recorded episodes, each from its beginning to its end."""
 
 
 def drive(

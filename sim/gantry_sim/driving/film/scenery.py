@@ -1,4 +1,4 @@
-"""What stands still around a car, ready to be drawn: roads with their markings and lights, parking lots, tracks."""
+"""Static scenery around a car, ready to be drawn: roads with their markings and lights, parking lots, tracks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Shape:
         return away <= self.radius_m + camera.reach_m
 
     def draw(self, canvas: Canvas) -> None:
-        """Where the canvas looks at it."""
+        """Draw it within the canvas's view."""
         if not self.near(canvas.camera):
             return
         if self.width_px:
@@ -86,13 +86,13 @@ class Scenery:
     shapes: tuple[Shape, ...]
     """From below to above."""
     title: str
-    """Where it is, for people."""
+    """Name of the place, for people."""
     low_m: tuple[float, float]
     """Smallest x and y of it."""
     high_m: tuple[float, float]
     """Largest x and y of it."""
     marks: tuple[Shape, ...] = ()
-    """What lies on the route: markings."""
+    """Markings on the route."""
     line: FloatArray | None = None
     """(P, 4), the route or the middle of the track: x, y, and the distances to its left and right edge."""
     along_m: FloatArray | None = None
@@ -110,8 +110,8 @@ class Scenery:
         """Draw it.
 
         Args:
-            canvas: Where.
-            lights: (J, G), what light groups show; None where nobody knows.
+            canvas: Canvas to draw on.
+            lights: (J, G), what light groups show; None where unknown.
             route_m: The route from there on is shown; None for none of it.
         """
         for shape in self.shapes:
@@ -151,7 +151,7 @@ class Scenery:
 
 
 def scenery_of(scene: Any, place: int) -> Scenery:
-    """What stands around a car.
+    """Scenery around a car.
 
     Args:
         scene: Of the environment.

@@ -1,4 +1,4 @@
-"""A moment of an episode from above: the car in its surroundings, and who and what else is there."""
+"""A moment of an episode from above: the car in its surroundings, and everything else that is there."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ EGO_HIT: Rgb = (240, 40, 60)
 KINDS: dict[int, Rgb] = {VEHICLE: (66, 128, 245), PEDESTRIAN: (252, 222, 40), STATIC: PARKED}
 """Others by their kind."""
 TRAIL: Rgb = (210, 240, 222)
-"""Where the car has been."""
+"""Colour of the car's path."""
 TRAIL_BACK: Rgb = (240, 150, 210)
-"""Where it has been backwards."""
+"""Colour of the car's path backwards."""
 AIM: Rgb = (255, 255, 255)
 """Places on the route that the policy looks at."""
 BEAM: Rgb = (128, 118, 120)
 RETURN: Rgb = (255, 92, 92)
 """A beam of the scan, and what it has met."""
 SPEED_S = 1.0
-"""A line shows where who moves will be after this time."""
+"""Time after which a line shows the place of a road user that moves."""
 WHEEL_SHARES = (0.16, 0.14)
 """Length and width of a wheel as shares of the car's wheelbase and width."""
 UPS = ("heading", "north")
-"""Which way may be up in a film."""
+"""Directions that may be up in a film."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Look:
     up: str | None = None
     """A name of :data:`UPS`."""
     height_m: float | None = None
-    """How much of the ground the view is high."""
+    """Height of the view on the ground."""
 
     def __post_init__(self) -> None:
         if self.up is not None and self.up not in UPS:
@@ -87,7 +87,7 @@ class View:
         self._lot = scenery.slot is not None
 
     def camera(self, index: int) -> Camera:
-        """Where it looks at a moment: ahead of the car, or at a whole lot."""
+        """View at a moment: ahead of the car, or of a whole lot."""
         look, scenery = self.look, self.scenery
         x, y, yaw = (float(value) for value in self.own_box(index)[:3])
         width, height = look.size_px
@@ -118,7 +118,7 @@ class View:
         if route_m is not None and len(self._ahead):
             canvas.discs(self.scenery.ahead(route_m, self._ahead), AIM, 3.0, OUTLINE)
         self._own(canvas, index)
-        # Whoever is run over lies on top, to be seen.
+        # A pedestrian that is run over lies on top, to be seen.
         self._others(canvas, index, walkers=True)
         return canvas.picture()
 

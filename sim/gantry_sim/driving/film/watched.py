@@ -26,7 +26,7 @@ from gantry_sim.driving.step_info import DriveFacts
 FloatArray = NDArray[np.float32]
 
 TIME_UP = "time_up"
-"""How an episode ended that nothing ended but time."""
+"""End of an episode that nothing ended but time."""
 COLLIDED = COLLISIONS
 """Ends that are collisions."""
 INFRACTIONS = COUNTED
@@ -38,17 +38,17 @@ class Episode:
     """One episode of one car, T moments: its beginning, and one after each decision. The last one is how it ended."""
 
     car: int
-    """Which of the cars side by side."""
+    """Index among the cars side by side."""
     place: int
     """Row of the scene's routes, lots or tracks that it drove on."""
     ended: str
-    """How: a name of the environment's ends, :data:`TIME_UP`, or empty if it was left before its end."""
+    """End: a name of the environment's ends, :data:`TIME_UP`, or empty if it was left before its end."""
     seen: Mapping[str, FloatArray]
     """Name -> (T, ...), what :class:`WatchedEnv` writes down."""
     factors: Mapping[str, FloatArray]
-    """What the reward was made of, each (T,); not a number at the beginning."""
+    """Factors of the reward, each (T,); not a number at the beginning."""
     result: Mapping[str, float]
-    """What the environment said of it when it ended."""
+    """Results that the environment reported when it ended."""
 
     @property
     def steps(self) -> int:
@@ -119,11 +119,11 @@ class WatchedEnv(DriveEnv):
 
     @property
     def how_ended(self) -> list[str]:
-        """How the first episode of each car ended; empty for those that still run."""
+        """End of the first episode of each car; empty for those that still run."""
         return list(self._ended)
 
     def episode(self, car: int) -> Episode:
-        """What happened to a car since the last reset, up to the end of its first episode.
+        """Episode of a car since the last reset, up to the end of its first one.
 
         Raises:
             GantryError: If there is no such car.

@@ -9,11 +9,11 @@ from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 SCORERS = ("small", "clip")
-"""Who compares pictures with sentences."""
+"""Scorers that compare pictures with sentences."""
 BAD_GOAL = "Two cars have collided with each other on the road"
-"""What a picture shall not look like; the words of VLM-RL (arXiv 2412.15544)."""
+"""Sentence that a picture shall not match; the words of VLM-RL (arXiv 2412.15544)."""
 GOOD_GOAL = "The road is clear with no car accidents"
-"""What it shall look like; likewise."""
+"""Sentence that it shall match; likewise."""
 PICTURE = BevLayout(pixels=64, metres_per_pixel=0.75, behind_m=12.0)
 """48 m by 48 m, most of it ahead; what the small scorer has been taught with."""
 
@@ -27,7 +27,7 @@ class LanguageCfg:
     """
 
     scorer: str = "small"
-    """Who compares, a name of :data:`SCORERS`: ``small`` comes along, ``clip`` needs weights in a local folder."""
+    """Scorer, a name of :data:`SCORERS`: ``small`` comes along, ``clip`` needs weights in a local folder."""
     path: str = ""
     """Folder of a CLIP model as ``transformers`` saves it, or file of another small scorer; empty for the one that
     comes along. Nothing is ever downloaded."""
@@ -39,7 +39,7 @@ class LanguageCfg:
     """Lead of the bad goal at which the desired speed is 0, in cosines; None for the scorer's own, 0.03 for CLIP as in
     VLM-RL."""
     picture: BevLayout = field(default_factory=lambda: PICTURE)
-    """What is drawn for the scorer; the small one knows the usual pictures alone."""
+    """Picture that is drawn for the scorer; the small one knows the usual pictures alone."""
     every_s: float = 1.0
     """Time between two looks at the road; what was seen counts until the next one."""
     v_max_m_s: float | None = None
@@ -55,7 +55,7 @@ class LanguageCfg:
     spread_s: float = 2.0
     """Time over which it is taken."""
     infraction: float = 10.0
-    """What a step with a fault costs; nothing is earned in it."""
+    """Cost of a step with a fault; nothing is earned in it."""
 
     def __post_init__(self) -> None:
         if self.scorer not in SCORERS:

@@ -1,7 +1,7 @@
-"""Teaching the small scorer: pictures of drivers who look out and of drivers who do not, and what the simulator knows.
+"""Teaching the small scorer: pictures of attentive and of inattentive drivers, and ground truth.
 
-A picture is bad if the car touches somebody, would within a second if all went straight on, or is so close behind
-somebody that it should hardly drive; it is clear if nobody is near on the way. All between teach nothing.
+A picture is bad if the car touches another user, would within a second if all went straight on, or is so close behind
+another that it should hardly drive; it is clear if no user is near on the way. All between teach nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ BAD, GOOD = 0, 1
 
 @dataclass(frozen=True)
 class LessonCfg:
-    """What is looked at, and what it is taken for."""
+    """Settings of the pictures, and their labels."""
 
     env: DriveCfg = field(default_factory=lambda: DriveCfg(num_envs=64, map_count=16, traffic=TrafficCfg()))
-    """Where pictures are taken; there must be traffic."""
+    """Environment of the pictures; there must be traffic."""
     count: int = 1500
     """Pictures of each class."""
     each: int = 8
@@ -51,13 +51,13 @@ class LessonCfg:
     bad_s: float = 1.0
     """A collision so soon, if all went straight on, is bad,"""
     bad_gap_m: float = 4.0
-    """and so is less than this to whoever is ahead."""
+    """and so is less than this to the user ahead."""
     clear_s: float = 3.0
     """On a clear road there is none so soon,"""
     clear_gap_m: float = 20.0
-    """nobody nearer ahead,"""
+    """no user nearer ahead,"""
     clear_side_m: float = 0.7
-    """and nobody nearer at all."""
+    """and no user nearer at all."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Lessons:
 
 
 def labels(env: DriveEnv, cfg: LessonCfg) -> Tensor:
-    """What the simulator knows of N cars as they are: ``(N,)`` int64, -1 for neither.
+    """Labels of N cars from the simulator's ground truth: ``(N,)`` int64, -1 for neither.
 
     Raises:
-        GantryError: If nobody else drives there.
+        GantryError: If there is no traffic.
     """
     scene = env.scene
     if not isinstance(scene, RoadScene) or scene.traffic is None:
@@ -151,7 +151,7 @@ def take_lessons(cfg: LessonCfg, seed: int, most_steps: int = 4000) -> Lessons:
 
 
 def _drivers(env: DriveEnv, cfg: LessonCfg) -> tuple[Tensor, Tensor]:
-    """What those who do not look out do, and those who do."""
+    """Actions of drivers that do not look out, and of those that do."""
     scene: Any = env.scene
     spec = scene.spec
     ahead = window(scene.routes, scene.route, scene.place.index, behind=BEHIND, count=BEHIND + AHEAD)

@@ -1,4 +1,4 @@
-"""What the road around cars looks like from above, for models that look at pictures."""
+"""Pictures of the road around cars from above, for vision models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pictures(look: Look | None, rows: Tensor, layout: BevLayout) -> Tensor:
     depend on what the policy does.
 
     Args:
-        look: What is around all of them.
+        look: Surroundings of all of them.
         rows: ``(m,)``, int64, which are drawn.
         layout: Of the pictures.
 
@@ -29,7 +29,7 @@ def pictures(look: Look | None, rows: Tensor, layout: BevLayout) -> Tensor:
         uint8 ``(m, 3, H, W)``, the car's heading up.
 
     Raises:
-        GantryError: If nobody says what is around the cars.
+        GantryError: If there is no source of the surroundings.
     """
     if look is None:
         raise GantryError("env.reward.kind is 'language', but this environment does not say what is around its cars.")

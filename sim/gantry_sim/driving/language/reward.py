@@ -19,7 +19,9 @@ from gantry_sim.driving.language.scorer import Scorer, clear_share, make_scorer
 from gantry_sim.driving.step_info import DriveFacts
 
 LANGUAGE_FACTORS = ("clear", "speed", "lane", "heading", "spread")
-"""What :class:`LanguageReward` reports; the reward is the product of all but ``clear``, which ``speed`` is made of."""
+"""Factors that :class:`LanguageReward` reports; the reward is the product of all but ``clear``, which ``speed`` is made
+of.
+"""
 
 
 class LanguageReward:
@@ -34,8 +36,8 @@ class LanguageReward:
         num_envs: N.
         dt_s: Time of a step.
         device: Of all tensors.
-        scorer: Who compares; None for the one that ``cfg`` names, which is loaded at the first look. Whoever only
-            evaluates or exports does without.
+        scorer: Compares pictures with sentences; None for the one that ``cfg`` names, which is loaded at the first
+        look. A process that only evaluates or exports does without.
     """
 
     names = LANGUAGE_FACTORS
@@ -57,7 +59,7 @@ class LanguageReward:
 
     @property
     def scorer(self) -> Scorer:
-        """Who compares.
+        """Scorer of pictures.
 
         Raises:
             GantryError: If it cannot be loaded.

@@ -1,4 +1,4 @@
-"""What compares pictures with sentences, and how fast a car shall be after that."""
+"""Comparison of pictures with sentences, and the speed that a car shall have after that."""
 
 from __future__ import annotations
 

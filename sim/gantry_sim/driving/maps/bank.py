@@ -52,7 +52,7 @@ class LineBank:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.table.device
 
     def __len__(self) -> int:

@@ -37,12 +37,12 @@ _STUB_M = 25.0
 
 @dataclass(frozen=True)
 class MapConfig:
-    """What maps are made of."""
+    """Settings of generated maps."""
 
     blocks: Mapping[str, float] = field(
         default_factory=lambda: {"straight": 1.0, "arc": 2.0, "s": 1.0, "t": 1.0, "x": 1.0, "roundabout": 1.0}
     )
-    """How often each kind of block is drawn, as weights."""
+    """Weights with which each kind of block is drawn."""
 
     count: tuple[int, int] = (4, 7)
     """Fewest and most blocks after the first road."""

@@ -70,7 +70,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Junction:
-    """Where roads meet: crossings with lights, roundabouts where those who enter give way."""
+    """Meeting of roads: crossings with lights, roundabouts where entering vehicles give way."""
 
     kind: str
     """"x", "t" or "roundabout"."""
@@ -85,7 +85,7 @@ class Junction:
     """Lanes that lead to it, by road; an approach's place in here is its light group."""
 
     lights: bool
-    """Whether light groups regulate it; otherwise those who enter give way to those inside."""
+    """Whether light groups regulate it; otherwise vehicles that enter give way to those inside."""
 
     connectors: tuple[int, ...]
     """Lanes inside."""
@@ -97,8 +97,9 @@ class Junction:
     """Pairs of lanes inside (smaller index first) that cross or merge, so that two cars may meet there."""
 
     group_conflicts: tuple[tuple[int, int], ...]
-    """Pairs of groups (smaller index first) that must not be green together. Opposite approaches may: who turns left
-    gives way to those who come towards it, as ``conflicts`` says."""
+    """Pairs of groups (smaller index first) that must not be green together. Opposite approaches may: a vehicle that
+    turns left gives way to oncoming vehicles, as ``conflicts`` says.
+    """
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class StopLine:
     """The lane at whose end it lies."""
 
     junction: int
-    """Which junction."""
+    """Index of the junction."""
 
     group: int
     """Light group within the junction; -1 where there is no light and one gives way."""
@@ -120,7 +121,7 @@ class LaneMap:
     """Lanes, junctions and stop lines of one map."""
 
     seed: int
-    """What it was made from."""
+    """Seed of its generator."""
 
     lanes: tuple[Lane, ...]
     """All lanes; others refer to them by their place in here."""

@@ -1,4 +1,4 @@
-"""Junctions: T and X crossings with light groups, and roundabouts where those who enter give way."""
+"""Junctions: T and X crossings with light groups, and roundabouts where entering vehicles give way."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def near_arm(socket: Socket) -> Arm:
 
 
 def lane_pose(arm: Arm, index: int, width_m: float, *, incoming: bool) -> Pose:
-    """Where a lane meets the junction, looking along it."""
+    """Pose at which a lane meets the junction, looking along it."""
     offset = (index + 0.5) * width_m
     return arm.pose.ahead(0.0, offset).reversed() if incoming else arm.pose.ahead(0.0, -offset)
 
 
 def _pairs(turn_rad: float, incoming: int, outgoing: int) -> list[tuple[int, int]]:
-    """Which lanes a movement joins: left turns from and to the innermost, right turns the outermost."""
+    """Pairs of lanes that a movement joins: left turns from and to the innermost, right turns the outermost."""
     if abs(turn_rad) < THROUGH_RAD:
         return [(index, index) for index in range(min(incoming, outgoing))]
     return [(0, 0)] if turn_rad > 0.0 else [(incoming - 1, outgoing - 1)]
@@ -154,7 +154,7 @@ def _conflicts(
             if two.lane in lanes[one.lane].successors or one.lane in lanes[two.lane].successors:
                 continue
             a, b = lanes[one.lane].points, lanes[two.lane].points
-            if np.allclose(a[0, :2], b[0, :2], atol=1e-3):  # They part here; who follows here queues.
+            if np.allclose(a[0, :2], b[0, :2], atol=1e-3):  # They part here; a vehicle that follows here queues.
                 continue
             gap = a[:, None, :2] - b[None, :, :2]
             if np.min(gap[..., 0] ** 2 + gap[..., 1] ** 2) < _TOUCH_M**2:
@@ -174,7 +174,7 @@ class Entry:
     """Distance of its beginning from the ring's centre, along the arm."""
 
     angle_rad: float
-    """Where it joins the ring, counter-clockwise from the arm."""
+    """Angle at which it joins the ring, counter-clockwise from the arm."""
 
 
 def ring_entry(ring_m: float, offset_m: float, tightest_m: float) -> Entry:

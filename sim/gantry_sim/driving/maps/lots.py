@@ -14,7 +14,7 @@ from gantry_sim.driving.maps.graph import FloatArray, table_digest
 
 @dataclass(frozen=True)
 class LotConfig:
-    """What lots look like; defaults are for cars of about 4.5 x 1.8 m."""
+    """Settings of parking lots; defaults are for cars of about 4.5 x 1.8 m."""
 
     slots: tuple[int, int] = (4, 8)
     """Fewest and most slots in a row; there is a row on each side of the aisle."""
@@ -46,7 +46,7 @@ class ParkingLot:
     """A lot, in the world frame."""
 
     seed: int
-    """What it was made from."""
+    """Seed of its generator."""
 
     goal: FloatArray
     """Shape (5,): centre x, y, yaw of the free slot (a car in it looks along yaw), its length and width, m and rad."""

@@ -1,4 +1,6 @@
-"""Where cars are along their lines: arc length, lateral offset, heading error, and the stretch of line around them."""
+"""Positions of cars along their lines: arc length, lateral offset, heading error, and the stretch of line around
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Projection:
     """Bool, whether inside a junction."""
 
     def heading_error(self, yaw_rad: Tensor) -> Tensor:
-        """How far a heading (N,) in the world is turned left of the line's, in [-pi, pi), rad."""
+        """Angle by which a heading (N,) in the world is turned left of the line's, in [-pi, pi), rad."""
         return wrapped(yaw_rad - self.yaw_rad)
 
 
@@ -197,7 +199,7 @@ def window(bank: LineBank, line: Tensor, index: Tensor, *, behind: int, count: i
 
 
 def pose_at(bank: LineBank, line: Tensor, s_m: Tensor, lateral_m: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Where a line is at an arc length, moved sideways.
+    """Pose on a line at an arc length, moved sideways.
 
     Args:
         bank: The lines.
@@ -219,7 +221,7 @@ def pose_at(bank: LineBank, line: Tensor, s_m: Tensor, lateral_m: Tensor | float
 
 
 def corner_offsets(bank: LineBank, line: Tensor, index: Tensor, corners_m: Tensor) -> tuple[Tensor, Tensor]:
-    """How far the corners of cars lie outside their lanes and off the pavement, positive outside.
+    """Distances of the corners of cars outside their lanes and off the pavement, positive outside.
 
     Corners may be up to 6 points behind ``index`` and 8 ahead of it.
 

@@ -33,7 +33,7 @@ class RoadTiles:
     """Rows and columns that are shown of it."""
 
     def around(self, which: Tensor, position_m: Tensor) -> tuple[Tensor, Tensor]:
-        """What surrounds cars.
+        """Surroundings of cars.
 
         Args:
             which: Shape (N,), their maps.

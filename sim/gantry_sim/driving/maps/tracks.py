@@ -18,7 +18,7 @@ _DENSE = 100
 
 @dataclass(frozen=True)
 class TrackConfig:
-    """What tracks look like. Defaults suit cars at a tenth of the size, with 0.75 m of turning radius."""
+    """Settings of race tracks. Defaults suit cars at a tenth of the size, with 0.75 m of turning radius."""
 
     width_m: tuple[float, float] = (2.0, 3.0)
     """Range of the width, one per track."""
@@ -30,10 +30,10 @@ class TrackConfig:
     """Fewest and most control points."""
 
     roughness: float = 0.75
-    """How far control points may move towards the middle, as a share of their distance from it."""
+    """Distance by which control points may move towards the middle, as a share of their distance from it."""
 
     boomerang: float = 0.8
-    """How far the ring of control points may be bent into a boomerang, so that tracks differ more."""
+    """Degree to which the ring of control points may be bent into a boomerang, so that tracks differ more."""
 
     tightest_radius_m: float = 1.5
     """No bend of the middle line is tighter than this, nor than the inner border allows."""

@@ -1,4 +1,4 @@
-"""Where episodes of parking begin: in the aisle, or where a drive out of the slot may have led."""
+"""Starts of parking episodes: in the aisle, or where a drive out of the slot may have led."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def driven_out(
     steering, way = torch.zeros(count, device=device), torch.ones(count, device=device)
     stuck = torch.zeros(count, dtype=torch.bool, device=device)
     for step in range(steps):
-        # Whoever is stuck turns round, so that drives do not end at the first neighbour.
+        # A car that is stuck turns round, so that drives do not end at the first neighbour.
         anew = stuck if step % every else torch.ones_like(stuck)
         drawn = spread(count, spec.steering_limit_rad, generator)
         steering = torch.where(anew, drawn, steering)

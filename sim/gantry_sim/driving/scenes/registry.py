@@ -1,4 +1,4 @@
-"""Which scene and which contract a driving task has, by the type of its configuration."""
+"""Scene and contract of a driving task, by the type of its configuration."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NEAR_S = 0.9
 NEAR_M_S = 0.1
 """A car that is slower causes none."""
 KINDS = {"pedestrian": PEDESTRIAN, "vehicle": VEHICLE, "static": STATIC}
-"""What a car may collide with."""
+"""Kinds of users that a car may collide with."""
 
 
 def build_roads(cfg: DriveCfg, device: str) -> Roads:
@@ -42,7 +42,7 @@ def build_roads(cfg: DriveCfg, device: str) -> Roads:
 
 
 class RoadScene:
-    """N cars, each on a route of its own and, with ``cfg.traffic``, among others that nobody else meets.
+    """N cars, each on a route of its own and, with ``cfg.traffic``, among others that no other car meets.
 
     Args:
         cfg: The task.
@@ -193,7 +193,7 @@ class RoadScene:
         return torch.stack(parts, dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """How much of the route was driven."""
+        """Driven share of the route."""
         share = self.driven_m[env_ids] / self.to_drive_m[env_ids]
         whole = self.driven_m[env_ids] >= self.to_drive_m[env_ids] - 1.0
         return {"completion": torch.where(whole, 1.0, share), "driven_m": self.driven_m[env_ids]}

@@ -18,12 +18,12 @@ from gantry_sim.driving.traffic.paths import TrafficMaps, traffic_maps
 
 @dataclass(frozen=True)
 class RoadsCfg:
-    """What roads depend on."""
+    """Settings of roads."""
 
     maps: MapConfig
-    """What maps are made of."""
+    """Settings of the maps."""
     split: str
-    """Which seeds they come from."""
+    """Split of their seeds."""
     count: int
     """Number of maps."""
     routes_per_map: int

@@ -1,4 +1,4 @@
-"""What is around batched cars: where they start, what is in their way, and how their episodes end."""
+"""Surroundings of batched cars: their starts, obstacles, and the ends of their episodes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gantry_hardware.cars import CarSpec
 MOVING_M_S = 0.3
 """A slower car does not move."""
 BLOCKED = "blocked"
-"""How the episode of a car ends that does not move any more, whatever the scene."""
+"""End of the episode of a car that does not move any more, whatever the scene."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step of N cars has come to, seen from around them; every field has shape ``(N,)``."""
+    """Outcome of a step of N cars, seen from around them; every field has shape ``(N,)``."""
 
     progress: Tensor
     """Share of the way that was made in this step, in percent."""
     off_route: Tensor
     """Bool, outside the lanes of the route."""
     speed_limit_m_s: Tensor
-    """Where the car is."""
+    """Speed limit at the car's place."""
     safe_speed_m_s: Tensor
-    """What whoever drives ahead and the next stop line leave of it."""
+    """Part of it that the vehicle ahead and the next stop line leave."""
     near_collision: Tensor
     """Bool, a collision within a second if everybody went straight on."""
     lateral_m: Tensor
@@ -48,7 +48,7 @@ class Scene(Protocol):
     """Surroundings of N cars."""
 
     ends: tuple[str, ...]
-    """How an episode may end for good here; ``finished`` is the good end."""
+    """Ends of an episode for good here; ``finished`` is the good end."""
     faults: tuple[str, ...]
     """Those of them that cost something beside the rest of the route."""
     extras: int
@@ -61,12 +61,12 @@ class Scene(Protocol):
             env_ids: ``(m,)``, int64.
 
         Returns:
-            Poses ``(m, 3)`` of ``base_link`` in the world and speeds ``(m,)``.
+            Poses ``(m, 3)`` of ``base_link`` in the world and speeds ``(m,)``, in m, rad and m/s.
         """
         ...
 
     def started(self, env_ids: Tensor) -> None:
-        """Cars have been put there: arrange what is around them."""
+        """Arrange the surroundings of cars, indices ``(m,)``, that have been put there."""
         ...
 
     def moved(self, time_s: Tensor) -> Outcome:
@@ -74,7 +74,7 @@ class Scene(Protocol):
         ...
 
     def surroundings(self) -> Surroundings:
-        """What the cars could be told, without errors; N rows."""
+        """Surroundings of the cars without errors; N rows."""
         ...
 
     def critic_extras(self) -> Tensor:
@@ -95,7 +95,9 @@ class Scene(Protocol):
 
 
 def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
-    """Boxes of cars at poses ``(N, 3)`` of ``base_link``: ``(N, 5)``, middle, yaw, length and width."""
+    """Boxes of cars at poses ``(N, 3)`` of ``base_link``: ``(N, 5)``, middle and yaw in the same frame, length and
+    width.
+    """
     ahead = spec.center_x_in_base_m * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
     size = torch.tensor([spec.length_m, spec.width_m], device=pose.device, dtype=pose.dtype)
     return torch.cat((pose[:, :2] + ahead, pose[:, 2:], size.expand(len(pose), 2)), dim=1)

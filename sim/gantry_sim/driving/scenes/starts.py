@@ -27,7 +27,7 @@ STOCK = 256
 
 @dataclass
 class Start:
-    """Where S episodes begin."""
+    """Starts of S episodes."""
 
     route: Tensor
     """``(S,)`` row of the roads' lines."""

@@ -218,7 +218,7 @@ class TrackScene:
         return torch.cat((torch.stack(own, dim=1), 2.0 * seen.curvature[:, steps]), dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """How much of the race was driven, and how fast; times are 0 where there are none."""
+        """Driven share of the race, and speed; times are 0 where there are none."""
         driven, race_m = self.driven_m[env_ids], self.race_m[env_ids]
         best, mean = self.best_lap_s[env_ids], self.lap_began_s[env_ids] / self.cfg.laps
         return {

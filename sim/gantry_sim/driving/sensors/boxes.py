@@ -75,7 +75,7 @@ def meets(one: Tensor, many: Tensor, velocity_m_s: Tensor, horizon_s: float, tak
         taken: Shape (N, K), bool, which of them exist.
 
     Returns:
-        Now and soon, each (N, K) bool; whoever overlaps now does so soon.
+        Now and soon, each (N, K) bool; a box that overlaps now does so soon.
     """
     way = torch.linalg.vector_norm(velocity_m_s, dim=-1) * horizon_s
     apart = torch.linalg.vector_norm(many[..., :2] - one[:, None, :2], dim=-1)
@@ -158,7 +158,9 @@ def hits_segments(boxes: Tensor, segments: Tensor, exists: Tensor | None = None)
 
 
 def slab(start: Tensor, way: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
-    """Where start + t * way enters and leaves [-half, half]; a way that never does enters at inf and leaves at -inf."""
+    """Times at which start + t * way enters and leaves [-half, half]; a way that never does enters at inf and leaves at
+    -inf.
+    """
     flat = way.abs() < 1e-9
     slope = torch.where(flat, torch.ones_like(way), way)
     one, two = (-half - start) / slope, (half - start) / slope

@@ -26,7 +26,7 @@ class LidarConfig:
     """Last beam."""
 
     range_max_m: float = 30.0
-    """What a beam reports that meets nothing nearer."""
+    """Range of a beam that meets nothing nearer."""
 
     mount_m: tuple[float, float] = (0.275, 0.0)
     """Scanner in the car's frame (centre of the rear axle), forward and left."""
@@ -56,7 +56,7 @@ def scanner_of(layout: LidarLayout, rays_per_beam: int) -> LidarConfig:
 
 
 def rays(config: LidarConfig, pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the beams of N cars begin and where they point.
+    """Origins and directions of the beams of N cars.
 
     Args:
         config: The scanner.
@@ -126,7 +126,7 @@ def cast_boxes(origin: Tensor, direction: Tensor, boxes: Tensor, taken: Tensor |
 
 
 def finish(config: LidarConfig, distance: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """What the scanner reports for true distances (N, beams), of which inf means none: noise, range, dropout.
+    """Readings of the scanner for true distances (N, beams), of which inf means none: noise, range, dropout.
 
     Args:
         config: The scanner.

@@ -1,4 +1,4 @@
-"""Who is ahead of whom, and who must wait at a junction, for all road users of all environments at once."""
+"""Leader search and right of way at junctions, for all road users of all environments at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Users:
 
 @dataclass(frozen=True)
 class Relations:
-    """Everybody seen from the path of everybody: the user who looks is axis 1, the one seen is axis 2."""
+    """Relative places of all road users on each one's path: the user that looks is axis 1, the one seen is axis 2."""
 
     ahead_m: Tensor
     """``(N, A, E)`` arc length from the middle of one to the middle of the other."""
@@ -106,12 +106,13 @@ def beside_m(users: Users, found: Relations) -> Tensor:
 
 
 def leaders(users: Users, found: Relations, blind: Tensor) -> tuple[Tensor, Tensor]:
-    """Gap to whoever is next ahead on one's own path, and its speed along it, each ``(N, E)``; inf and 0 if nobody is.
+    """Gap to the next user ahead on one's own path, and its speed along it, each ``(N, E)``; inf and 0 if there is
+    none.
 
     Args:
-        users: Everybody, the car last.
+        users: All road users, the car last.
         found: From ``relations``.
-        blind: ``(N, E)`` bool, who does not see the car.
+        blind: ``(N, E)`` bool, users that do not see the car.
     """
     mask = found.seen & (found.ahead_m > 0.0) & (beside_m(users, found) < found.reach_m)
     mask[:, :, -1] &= ~blind
@@ -127,7 +128,7 @@ class StopLines:
     distance_m: Tensor
     """From the nose to it, ``NO_STOP_M`` if there is none."""
     place: Tensor
-    """Which one of its path, int64."""
+    """Index on its path, int64."""
     light: Tensor
     """0 green or none, 0.5 yellow, 1 red."""
 
@@ -157,17 +158,17 @@ def stop_lines(maps: TrafficMaps, users: Users, lights: Tensor) -> StopLines:
 def must_give_way(
     maps: TrafficMaps, users: Users, stops: StopLines, gap_s: Tensor, blind: Tensor, reach_m: float = 25.0
 ) -> tuple[Tensor, Tensor]:
-    """Whether somebody with priority comes, and whether somebody is in the way inside the junction, each ``(N, E)``.
+    """Whether a user with priority comes, and whether one is in the way inside the junction, each ``(N, E)``.
 
-    Who stands at a red light does not come. Of two who may both go, the one with the smaller number does.
+    A user that stands at a red light does not come. Of two that may both go, the one with the smaller number does.
 
     Args:
         maps: Paths.
-        users: Everybody, the car last.
+        users: All road users, the car last.
         stops: From ``stop_lines``.
         gap_s: ``(N, E)`` time gap that is wanted.
-        blind: ``(N, E)`` bool, who does not see the car.
-        reach_m: Who is farther from the stop line does not look yet.
+        blind: ``(N, E)`` bool, users that do not see the car.
+        reach_m: A user farther from the stop line does not look yet.
     """
     come, block = torch.zeros_like(users.taken), torch.zeros_like(users.taken)
     looks = users.taken & users.drives & (stops.distance_m < reach_m)
@@ -184,7 +185,7 @@ def must_give_way(
     sees[:, -1] = ~blind[env, one]
     inside = (nose > begin + 0.3) & (tail < end) & drives[env] & sees
     way, speed = (begin - nose).clamp(min=0.0), users.speed_m_s[env].clamp(min=0.0)
-    # Who comes may speed up by 1.5 m/s^2 from now on.
+    # The user that comes may speed up by 1.5 m/s^2 from now on.
     arrival = ((speed * speed + 3.0 * way).sqrt() - speed) / 1.5
     near = (nose <= begin + 0.3) & (drives & ~held)[env] & torch.isfinite(begin) & sees
     number = torch.arange(users.row.shape[1], device=users.row.device)

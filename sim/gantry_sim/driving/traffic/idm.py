@@ -1,4 +1,4 @@
-"""How drivers choose their speed: intelligent driver model and safe speed, over tensors of any shape."""
+"""Car following: intelligent driver model and safe speed, over tensors of any shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def idm_accel(
     headway_s: Number = 1.4,
     standstill_m: Number = 2.0,
 ) -> Tensor:
-    """Acceleration of the intelligent driver model (Treiber, Hennecke and Helbing 2000), m/s^2.
+    """Acceleration of the intelligent driver model (Treiber, Hennecke and Helbing 2000), m/s^2; any shape.
 
     Above the wanted speed it brakes comfortably at most, so that a limit that falls is no emergency.
 
@@ -43,7 +43,8 @@ def idm_accel(
 
 
 def safe_speed_m_s(gap_m: Tensor, leader_m_s: Tensor, brake_m_s2: float = 3.0, reaction_s: float = 1.0) -> Tensor:
-    """Speed from which one still stops behind a leader that brakes as hard as oneself (Krauss 1998, Gipps 1981).
+    """Speed from which one still stops behind a leader that brakes as hard as oneself (Krauss 1998, Gipps 1981), m/s;
+    any shape.
 
     Args:
         gap_m: Net gap, what shall be left when standing already taken off.

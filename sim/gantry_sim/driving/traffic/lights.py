@@ -19,7 +19,7 @@ GREEN, YELLOW, RED = STOP_GO, STOP_YELLOW, STOP_RED
 
 @dataclass(frozen=True)
 class LightsCfg:
-    """How long lights show what."""
+    """Durations of the lights' phases."""
 
     green_s: tuple[float, float] = (6.0, 15.0)
     """Range from which the green of each phase is drawn, once per episode."""
@@ -39,7 +39,7 @@ class LightsCfg:
 
 @dataclass(frozen=True)
 class LightPlan:
-    """Which groups are green together, for M maps with up to J junctions of up to G groups."""
+    """Groups that are green together, for M maps with up to J junctions of up to G groups."""
 
     phase: Tensor
     """``(M, J, G)`` int64, phase in which a group is green; -1 where there is no light."""
@@ -48,7 +48,7 @@ class LightPlan:
 
 
 def junction_phases(junction: Junction) -> list[int]:
-    """Phase of each group: the first one in which it conflicts with nobody, or a new one; -1 without lights."""
+    """Phase of each group: the first one without a conflict, or a new one; -1 without lights."""
     groups = len(junction.approaches)
     if not junction.lights:
         return [-1] * groups

@@ -1,4 +1,4 @@
-"""What other road users decide in a step and how they move: everything works on the table of slots, in place."""
+"""Decisions and motion of other road users in a step: everything works on the table of slots, in place."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from gantry_sim.driving.traffic.slots import (
 from gantry_sim.driving.traffic.traffic_cfg import BROKEN, CUT_IN, LEAD, STOPPED, WALKER, TrafficCfg
 
 YELLOW_BRAKE_M_S2 = 3.0
-"""Who would have to brake harder for yellow goes on."""
+"""Deceleration beyond which a user goes on at yellow."""
 RED_BRAKE_M_S2 = 6.0
-"""Who would have to brake harder for red goes on; only those do who went on at yellow and were held up."""
+"""Deceleration beyond which a user goes on at red; only those do that went on at yellow and were held up."""
 _LINE_M = 1.0
 _SAFE_BRAKE_M_S2 = 4.0
 
@@ -79,7 +79,9 @@ def _change_lanes(state: Tensor, changing: Tensor, way: Tensor) -> None:
 
 
 def hold_at_lights(hold: Tensor, light: Tensor, needed_m_s2: Tensor) -> Tensor:
-    """Who stops for a light: decided once when it turns yellow, and again for red by those who went on."""
+    """Mask of users that stop for a light: decided once when it turns yellow, and again for red by those that went
+    on.
+    """
     yellow, red = light > 0.25, light > 0.75
     limit = torch.where(red, RED_BRAKE_M_S2, YELLOW_BRAKE_M_S2)
     return yellow & ((hold > 0.5) | (needed_m_s2 < limit))
@@ -99,12 +101,12 @@ def decide(
     """Write the accelerations of slots ``(F, N, K)`` and what they remember.
 
     Args:
-        cfg: What they are like.
+        cfg: Settings of their behaviour.
         state: Slots.
         points: Of their paths, ``(N, K, 8)``.
-        leader: Gap and speed of who is ahead, ``(N, K)`` each.
+        leader: Gap to and speed of the user ahead, ``(N, K)`` each.
         stops: Next stop lines; columns after the K-th are left alone.
-        way: Whether somebody comes, and whether somebody is in the way, ``(N, K)`` each.
+        way: Whether a user comes, and whether one is in the way, ``(N, K)`` each.
         car_m: ``(N, K)`` distance from the car.
         dt_s: Time of a step.
         uniform: ``(N, K)`` draws for braking for nothing.
@@ -136,7 +138,7 @@ def decide(
 
 
 def start_cut_ins(cfg: TrafficCfg, state: Tensor, users: Users, found: Relations, line_m: Tensor) -> None:
-    """Let those beside the car's lane change to it: when the car is close behind, if nobody has to brake hard for it.
+    """Let those beside the car's lane change to it: when the car is close behind, if no user has to brake hard for it.
 
     As in MOBIL (Kesting, Treiber and Helbing 2007) a change must leave the new follower, and oneself behind the new
     leader, a safe braking. The incentive is the wish to be ahead of the car, or the junction ahead.

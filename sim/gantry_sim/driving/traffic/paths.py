@@ -1,7 +1,7 @@
-"""Paths of other vehicles: a pool of lines per map, where they come near each other and who gives way to whom.
+"""Paths of other vehicles: a pool of lines per map, the places where they come near each other, and right of way.
 
 All that depends on pairs of paths is looked up in tables built once, so that a step needs no search: which point of one
-path is nearest to a point of another, and the stretch of one path on which a car is in the way of somebody who waits on
+path is nearest to a point of another, and the stretch of one path on which a car is in the way of a user that waits on
 the other at a stop line.
 """
 
@@ -51,8 +51,8 @@ class TrafficMaps:
     near: Tensor
     """``(R, P, C)`` int16: nearest point of line ``p`` of the same map to each second point; -1 beyond ``NEAR_M``."""
     yields: Tensor
-    """``(R, S, P, 3)``: for a stop line of a path, from where to where (arc length of line ``p``) somebody is in the
-    way, inf and -inf if never, and 1 if those who come have priority."""
+    """``(R, S, P, 3)``: for a stop line of a path, from where to where (arc length of line ``p``) a user is in the
+    way, inf and -inf if never, and 1 if users that come have priority."""
     longer: Tensor
     """``(R,)`` for a route the row of its longer version, else the row itself."""
     shift_m: Tensor
@@ -62,7 +62,7 @@ class TrafficMaps:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.points.device
 
 
@@ -218,8 +218,8 @@ def _near(lane_map: LaneMap, bank: LineBank, rows: slice) -> NDArray[np.int16]:
 
 
 def _ways(lane_map: LaneMap) -> dict[int, dict[int, int]]:
-    """For each lane inside a junction those that cross or merge with it, and 1 if who comes there goes first, -1 if
-    who comes there waits, 0 if neither."""
+    """For each lane inside a junction those that cross or merge with it, and 1 if a user there goes first, -1 if
+    a user there waits, 0 if neither."""
     found: dict[int, dict[int, int]] = {}
     for junction in lane_map.junctions:
         group = dict(zip(junction.connectors, junction.connector_groups, strict=True))

@@ -1,4 +1,4 @@
-"""Where other road users appear: drawn by behaviour, and refused where they would come too near anybody."""
+"""Placement of other road users: drawn by behaviour, and refused where they would come too near another one."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def propose(
     """New slots, not yet compared with other slots.
 
     Args:
-        cfg: What they are like.
+        cfg: Settings of their behaviour.
         maps: Paths.
-        car: ``(m,)``, around whom.
+        car: ``(m,)``, cars around which they are placed.
         drawn: ``(m,)`` behaviours that are wanted.
         generator: Of all draws.
         hidden: Whether they have to appear out of sight.
@@ -205,7 +205,7 @@ def _suits(maps: TrafficMaps, state: Tensor, points: Tensor, line_m: Tensor) -> 
 
 
 def _set_lateral(state: Tensor, points: Tensor, u: Tensor) -> None:
-    """Offsets where things and people stand, and where those who change lanes and pedestrians want to be."""
+    """Offsets where things and people stand, and where lane changers and pedestrians want to be."""
     kind, lane, side = state[BEHAVIOUR], points[:, 5], points[:, 6]
     start = torch.where(kind == BROKEN, -0.5 * lane - 0.6, 0.0)
     start = torch.where(kind == OBSTACLE, -0.5 * lane - 0.1, start)
@@ -246,10 +246,10 @@ def find_places(
     """New slots ``(F, m)``, one for each of m environments; untaken where none of a few candidates had room.
 
     Args:
-        cfg: What they are like.
+        cfg: Settings of their behaviour.
         maps: Paths.
-        car: ``(m,)``, around whom.
-        others: ``(m, E)`` who is there, the car last.
+        car: ``(m,)``, cars around which they are placed.
+        others: ``(m, E)`` users that are there, the car last.
         generator: Of all draws.
         hidden: Whether they have to appear out of sight.
     """
@@ -266,7 +266,7 @@ def find_places(
     points = path_points(maps, state[ROW].long(), state[S])
     x, y, _ = placed(points, state[LATERAL], state[HEADING])
     away = torch.hypot(x - each.x, y - each.y)
-    # A side road hides who comes along it.
+    # A side road hides users that come along it.
     low = torch.where(state[BEHAVIOUR] == CROSSING, 0.5, 1.0) * cfg.out_of_sight_m if hidden else 10.0
     fits &= (away < cfg.horizon_m) & (away > low)
     fits &= ~empty[owner]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.traffic.traffic import motion
+from gantry_sim.driving.traffic import motion
 from gantry_sim.driving.traffic.encounters import StopLines, Users, leaders, must_give_way, relations, stop_lines
 from gantry_sim.driving.traffic.idm import safe_speed_m_s
 from gantry_sim.driving.traffic.lights import Lights
@@ -45,20 +45,20 @@ _CAR_GAP_S = 4.0
 
 @dataclass
 class CarView:
-    """What traffic leaves to the controlled car, all tensors ``(N,)``."""
+    """Traffic as the controlled car meets it, all tensors ``(N,)``."""
 
     gap_m: Tensor
-    """Bumper to bumper to whoever is next on the route, inf if nobody is."""
+    """Bumper to bumper to the next user on the route, inf if there is none."""
     leader_m_s: Tensor
     """Its speed along the route."""
     stop_m: Tensor
     """From the nose to the next stop line, ``NO_STOP_M`` if there is none."""
     light: Tensor
-    """What it shows: 0 green or no light, 0.5 yellow, 1 red."""
+    """State of the light: 0 green or no light, 0.5 yellow, 1 red."""
     give_way: Tensor
-    """Bool, somebody with priority comes or is in the way beyond it."""
+    """Bool, a user with priority comes or is in the way beyond it."""
     speed_m_s: Tensor
-    """What limit and bends of the route allow here."""
+    """Speed that limit and bends of the route allow here."""
 
 
 class Traffic:
@@ -184,9 +184,9 @@ class Traffic:
         self._decide(None)
 
     def safe_speed(self, speed_limit_m_s: Tensor, brake_m_s2: float = 3.0, headway_s: float = 1.2) -> Tensor:
-        """``(N,)`` speed that whoever is ahead on the route and the next stop line leave to the cars.
+        """``(N,)`` speed that the user ahead on the route and the next stop line leave to the cars.
 
-        The smallest of the limit, the speed that still stops behind who is ahead (2 m are left), and the speed that
+        The smallest of the limit, the speed that still stops behind the user ahead (2 m are left), and the speed that
         stops 1 m before a red line; a yellow one counts where the car can stop with ``brake_m_s2``.
 
         Args:
@@ -254,7 +254,7 @@ class Traffic:
         self._pose = torch.stack(placed(self._points, state[LATERAL], state[HEADING]))
 
     def _clear(self) -> None:
-        """Free the slots of those who left, reached the end of their path, are stuck, or stand far behind."""
+        """Free the slots of users that left, reached the end of their path, are stuck, or stand far behind."""
         state, (x, y, _) = self.state, self._pose
         away = torch.hypot(x - self._box[:, :1], y - self._box[:, 1:2])
         ends = self.maps.lines.length_m[state[ROW].long()] - 0.5 * state[LENGTH] - 0.5

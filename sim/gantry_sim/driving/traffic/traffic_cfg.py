@@ -1,4 +1,4 @@
-"""What other road users are like, in numbers."""
+"""Settings of other road users."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from gantry_hardware.errors import GantryError
 from gantry_sim.driving.traffic.lights import LightsCfg
 
 BEHAVIOURS = ("lead", "follow", "oncoming", "crossing", "stopped", "cut_in", "broken", "obstacle", "pedestrian")
-"""What a slot may be placed as; its number is the place in here."""
+"""Behaviours of a slot; its number is the place in here."""
 LEAD, FOLLOW, ONCOMING, CROSSING, STOPPED, CUT_IN, BROKEN, OBSTACLE, WALKER = range(len(BEHAVIOURS))
 
 
 @dataclass(frozen=True)
 class TrafficShares:
-    """How often a slot becomes what, as weights."""
+    """Weights with which a slot gets each behaviour."""
 
     lead: float = 2.0
     """A vehicle ahead on the car's route."""
@@ -33,7 +33,7 @@ class TrafficShares:
     obstacle: float = 0.5
     """A thing at the lane's edge."""
     pedestrian: float = 0.5
-    """Somebody who crosses the road when the car is near."""
+    """A pedestrian that crosses the road when the car is near."""
     empty: float = 1.0
     """Nothing, until the slot is drawn again some seconds later."""
 
@@ -50,15 +50,17 @@ class TrafficCfg:
     slots: int = 8
     """Most others at a time, K."""
     shares: TrafficShares = field(default_factory=TrafficShares)
-    """What they are."""
+    """Weights of the behaviours."""
     lights: LightsCfg = field(default_factory=LightsCfg)
     """Traffic lights."""
     horizon_m: float = 120.0
-    """Who is farther from the car is placed anew."""
+    """Distance from the car beyond which a user is placed anew."""
     out_of_sight_m: float = 75.0
-    """Who is placed anew appears at least this far away; on the way to a junction, half as far."""
+    """Distance from the car at which a user that is placed anew appears at least; on the way to a junction, half as
+    far.
+    """
     time_gap_s: float = 1.5
-    """Nobody is placed nearer to anybody in the same lane than what is driven in this time."""
+    """No user is placed nearer to another in the same lane than what is driven in this time."""
     accel_m_s2: tuple[float, float] = (1.2, 1.8)
     """Largest acceleration of the driver model, a."""
     comfort_brake_m_s2: tuple[float, float] = (2.0, 3.0)
@@ -72,7 +74,7 @@ class TrafficCfg:
     gap_accept_s: tuple[float, float] = (3.5, 5.0)
     """Time gap that a driver wants in traffic that has priority."""
     hard_brake_m_s2: float = 8.0
-    """Nobody brakes harder."""
+    """Hardest braking of any user."""
     lateral_accel_m_s2: float = 2.5
     """Sideways acceleration that drivers accept in bends."""
     aggressive: float = 0.1
@@ -84,15 +86,15 @@ class TrafficCfg:
     phantom: float = 0.1
     """Share of drivers that brake for nothing now and then."""
     phantom_rate_hz: float = 0.05
-    """How often those do."""
+    """Rate at which those do."""
     phantom_s: float = 1.5
     """For how long."""
     dwell_s: tuple[float, float] = (2.0, 8.0)
-    """How long a stopped vehicle still stands once the car is near."""
+    """Time for which a stopped vehicle still stands once the car is near."""
     patience_s: float = 8.0
-    """Who has waited so long at a give-way takes any gap; after twice that time it goes."""
+    """Waiting time at a give-way after which a user takes any gap; after twice that time it goes."""
     jam_s: float = 20.0
-    """Who has stood so long inside a junction is placed anew."""
+    """Standing time inside a junction after which a user is placed anew."""
     cut_in_gap_m: tuple[float, float] = (5.0, 25.0)
     """Gap ahead of the car at which a vehicle cuts in, beside a tenth of the car's speed."""
     walk_m_s: tuple[float, float] = (0.8, 1.8)

@@ -17,7 +17,9 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class CarRandomization:
-    """How much cars differ: uniform ranges, drawn per car and episode. As it stands, they do not differ at all."""
+    """Ranges of differences between cars: uniform, drawn per car and episode. As it stands, they do not differ at
+    all.
+    """
 
     wheelbase_scale: Range = (1.0, 1.0)
     """Factor of the wheelbase; the centre of gravity keeps its share of it."""
@@ -57,7 +59,9 @@ class CarRandomization:
 
     @classmethod
     def usual(cls) -> CarRandomization:
-        """What a policy for a real car is commonly trained with: a tenth of the car, a few degrees, up to 60 ms."""
+        """Ranges with which a policy for a real car is commonly trained: a tenth of the car, a few degrees, up to 60
+        ms.
+        """
         return cls(
             wheelbase_scale=(0.95, 1.05),
             mass_scale=(0.9, 1.2),

@@ -25,7 +25,7 @@ class CarParams:
     width_m: Tensor
     """Width of the box."""
     center_x_in_base_m: Tensor
-    """How far ahead of the rear axle the box's middle lies."""
+    """Distance of the box's middle ahead of the rear axle."""
     wheelbase_m: Tensor
     """Sum of the next two."""
     rear_axle_to_cog_m: Tensor

@@ -20,7 +20,7 @@ from gantry_sim.driving.vehicle.models import car_model
 
 @dataclass(frozen=True)
 class CarsCfg:
-    """How cars are simulated."""
+    """Settings of the simulated cars."""
 
     model: str = "kinematic"
     """``kinematic``, ``kinematic-cog``, ``single-track``, ``single-track-grip`` or ``drift``. Tyres of the last two
@@ -32,7 +32,7 @@ class CarsCfg:
     reverse: bool = True
     """Whether cars may drive backwards at all."""
     randomization: CarRandomization = field(default_factory=CarRandomization)
-    """How much cars differ."""
+    """Ranges of differences between cars."""
 
     def __post_init__(self) -> None:
         car_model(self.model)

@@ -245,7 +245,7 @@ def _tyre_forces(
 def tyre_force(
     slip: Tensor, angle: Tensor, load: Tensor, friction: Tensor, tyre: PacejkaTyre = ADAMS_TYRE
 ) -> tuple[Tensor, Tensor]:
-    """Force of one tyre with combined slip.
+    """Force of one tyre with combined slip, along the tyre's own axes; any shape.
 
     Args:
         slip: Lengthwise slip, 1 for a locked wheel, 0 for one that rolls.
@@ -278,6 +278,6 @@ def _bent(value: Tensor, curvature: float) -> Tensor:
 
 
 def _reduction(slope: Tensor, other: Tensor, shift: float, shape: float, curvature: float) -> Tensor:
-    """What is left of a force when the tyre slips the other way as well; 1 without such slip."""
+    """Remaining share of a force when the tyre slips the other way as well; 1 without such slip."""
     alone = torch.cos(shape * torch.atan(_bent(slope * shift, curvature)))
     return torch.cos(shape * torch.atan(_bent(slope * (other + shift), curvature))) / alone

@@ -1,4 +1,4 @@
-"""How cars move: equations of single-track models for any number of cars at once.
+"""Vehicle dynamics: equations of single-track models for any number of cars at once.
 
 The equations are those of M. Althoff and G. Würsching, "CommonRoad: Vehicle Models" (2020): the kinematic single-track
 model (KS), about the rear axle and about the centre of gravity, and the single-track model with linear tyres and load
@@ -114,7 +114,7 @@ def kinematic_yaw_rate(steering: Tensor, speed_cog: Tensor, params: CarParams) -
 
 
 def kinematic_turn_rates(state: Tensor, inputs: Tensor, params: CarParams) -> tuple[Tensor, Tensor, Tensor]:
-    """What the kinematic model says of a state of the dynamic models.
+    """Turn rates of the kinematic model in a state of the dynamic models.
 
     Returns:
         Yaw rate in rad/s, its derivative in rad/s^2, and the derivative of the slip angle in rad/s, each (..., N).

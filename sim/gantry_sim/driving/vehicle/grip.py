@@ -37,7 +37,7 @@ class _Axle:
     across: Tensor
     """Cosine of its steering angle."""
     lever: Tensor
-    """What the yaw rate adds to its sliding, in m."""
+    """Addition of the yaw rate to its sliding, in m."""
     slide: Tensor
     """Speed across its plane in m/s: along * vx + across * vy + lever * yaw rate."""
     drag: Tensor

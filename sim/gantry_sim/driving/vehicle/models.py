@@ -72,7 +72,7 @@ class CarModel:
         return torch.stack(columns, dim=-1)
 
     def read(self, state: Tensor, params: CarParams) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What is known of ``base_link``, whatever the model's own reference point is.
+        """State at ``base_link``, whatever the model's own reference point is.
 
         Args:
             state: (N, D).

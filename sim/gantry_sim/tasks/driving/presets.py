@@ -54,7 +54,7 @@ def cpu_lane() -> Preset:
 
 
 def cpu_traffic() -> Preset:
-    """Roads among others: who drives ahead, stands, cuts in, comes towards, walks across, and things at the edge."""
+    """Roads among others: users that drive ahead, stand, cut in, come towards, walk across, and things at the edge."""
     env = DriveCfg(
         num_envs=512,
         history=3,
@@ -69,7 +69,7 @@ def cpu_traffic() -> Preset:
         total_steps=8_000_000,
         steps_per_env=32,
         entropy_decay=0.99,
-        gamma=0.995,  # Waiting behind somebody who stands has to be worth it.
+        gamma=0.995,  # Waiting behind a standing user has to be worth it.
         hidden=(256, 128),
         critic_hidden=(256, 128),
     )
@@ -81,7 +81,7 @@ def cpu_junction() -> Preset:
     few = cpu_traffic()
     traffic = TrafficCfg(lights=LightsCfg(green_s=(5.0, 9.0)))
     env = replace(few.env, maps=MapConfig(min_route_m=320.0), traffic=traffic, episode_s=120.0, blocked_s=60.0)
-    # Red lights last up to half a minute: to whom what follows is worth less, driving past them pays.
+    # Red lights last up to half a minute: with a smaller discount factor, driving past them pays.
     return Preset(env, replace(few.learner, total_steps=20_000_000, gamma=0.998))
 
 

@@ -16,9 +16,9 @@ from gantry_sim.terrains.catalogue import TESTS, training_kinds
 RATE_HZ = 50.0
 """Control rate of every goal policy."""
 OBSERVERS = ("teacher", "student")
-"""What an actor sees: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
+"""Inputs of an actor: the true map and its own velocity, or a map with uncertainty and a history without velocity."""
 GAITS = ("strides", "steps")
-"""What a gait prior does: it adds strides towards the goal over the ground of the map to the policy's joint targets, or
+"""Gait priors: one adds strides towards the goal over the ground of the map to the policy's joint targets, or
 it is the legs of a policy that says where to step (:mod:`gantry_deploy.footsteps.controller`)."""
 
 PAPER_WEIGHTS: dict[str, float] = {
@@ -45,7 +45,7 @@ PAPER_WEIGHTS: dict[str, float] = {
 }
 """Table I of the paper, per second; each undesired event has a term of its own."""
 OFFERED_WEIGHTS: dict[str, float] = {"approach": 0.0}
-"""Not the paper's; for whoever wants them instead."""
+"""Not the paper's; as an alternative."""
 RECIPE_WEIGHTS: dict[str, float] = {
     "track_planar_velocity": 2.0,
     "track_yaw_rate": 1.0,
@@ -54,12 +54,12 @@ RECIPE_WEIGHTS: dict[str, float] = {
     "joint_deviation": -0.1,
     "tilt": -0.5,
 }
-"""What the few-sample recipe adds: the velocity that the goal amounts to, and the gait's clock."""
+"""Additional weights of the few-sample recipe: the velocity that the goal amounts to, and the gait's clock."""
 
 
 @dataclass(frozen=True)
 class GroundCfg:
-    """Which terrain, and where robots start on it."""
+    """Terrain, and starts of robots on it."""
 
     kinds: tuple[str, ...] = ()
     """Training terrains or groups of them; empty for all."""
@@ -92,7 +92,7 @@ class GroundCfg:
 
 @dataclass(frozen=True)
 class EndsCfg:
-    """When an episode ends early (paper, Sec. on terminations); 0 leaves a condition out."""
+    """Conditions for an early end of an episode (paper, Sec. on terminations); 0 leaves a condition out."""
 
     base_force: float = 1.0
     """Contact force on the base, as a share of the robot's weight."""
@@ -109,7 +109,7 @@ class EndsCfg:
 
 @dataclass(frozen=True)
 class GoalNoiseCfg:
-    """What sensors add, beside the noise of the walking tasks."""
+    """Noise of sensors, beside that of the walking tasks."""
 
     body: SensorNoiseCfg = field(default_factory=SensorNoiseCfg)
     """Encoders, gyroscope, attitude."""
@@ -127,7 +127,7 @@ class GoalNoiseCfg:
 
 @dataclass(frozen=True)
 class RandomizeCfg:
-    """What differs between environments and episodes."""
+    """Differences between environments and episodes."""
 
     friction: tuple[float, float] = (0.3, 1.0)
     """Sliding friction of the feet."""
@@ -172,17 +172,17 @@ class GoalCfg:
     pyramidal: bool = False
     """Pyramidal friction cone, cheaper than the elliptic one."""
     observer: str = "teacher"
-    """What the actor sees, a name of :data:`OBSERVERS`."""
+    """Inputs of the actor, a name of :data:`OBSERVERS`."""
     window: GridSpec = WINDOW_FULL
     """The patch of ground that actor and critic see."""
     history: int = 20
     """Frames of a student's proprioception."""
     student_map: StudentMapCfg = field(default_factory=StudentMapCfg)
-    """Where a student's map comes from."""
+    """Source of a student's map."""
     carrot: CarrotSpec | None = None
     """Gait prior: a clock that is driven towards the goal; None for the paper's task."""
     gait: str = "strides"
-    """What the gait prior does, a name of :data:`GAITS`; of no effect without one."""
+    """Gait prior, a name of :data:`GAITS`; of no effect without one."""
     scaled: bool = False
     """Scale angular and joint velocities in the observation, as the few-sample recipe does."""
     episode_s: float = 16.0
@@ -201,11 +201,11 @@ class GoalCfg:
     noise: GoalNoiseCfg | None = field(default_factory=GoalNoiseCfg)
     """Sensor noise of the actor; None for none."""
     randomize: RandomizeCfg = field(default_factory=RandomizeCfg)
-    """What differs between environments."""
+    """Differences between environments."""
     reward_weights: dict[str, float] = field(default_factory=dict)
     """Changes to the weights of :func:`weights_of`."""
     acceptance: Acceptance = field(default_factory=lambda: Acceptance(min_success_rate=0.8))
-    """What is asked of a policy."""
+    """Thresholds that a policy must reach."""
 
     def __post_init__(self) -> None:
         climber(self.robot)

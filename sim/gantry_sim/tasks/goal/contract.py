@@ -90,7 +90,7 @@ def _terms(cfg: GoalCfg, n: int, student: bool) -> tuple[ObservationTerm, ...]:
     frames = cfg.history if student else 1
     slow, slower = (0.25, 0.05) if cfg.scaled else (1.0, 1.0)
     clock = () if cfg.carrot is None else (make_term("gait_clock", 2),)
-    # Who imitates places and sees its last ones says them again, and never learns when to choose anew.
+    # A policy that imitates places and sees its last ones says them again, and never learns when to choose anew.
     memory = () if steps_in(cfg) else (make_term("last_action", n, history=frames),)
     cells = cfg.window.size
     elevation = (

@@ -17,7 +17,7 @@ on our tiles, and this on the paper's."""
 PROMOTE_ABOVE = 0.5
 """Running success that moves up."""
 LEAVING_LEVEL = 1
-"""Whoever moves up from this level of the school leaves it; whoever comes back starts there."""
+"""A robot that moves up from this level of the school leaves it; one that comes back starts there."""
 
 
 class GoalLevels:

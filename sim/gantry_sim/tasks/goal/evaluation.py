@@ -1,4 +1,4 @@
-"""How goal policies are scored: success by kind and group of terrain, on training and on held-out ground."""
+"""Scores of goal policies: success by kind and group of terrain, on training and on held-out ground."""
 
 from __future__ import annotations
 

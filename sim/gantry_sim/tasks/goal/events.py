@@ -17,7 +17,9 @@ from gantry_sim.tasks.goal.state import GoalState
 
 
 def start_on_tile(env: GantryEnv, env_ids: Tensor | None, spawn_height_m: float) -> None:
-    """Put robots near the start of their tiles: facing ahead at first, any way once the ramp is at its end."""
+    """Put robots of environments, indices (k,), near the start of their tiles: facing ahead at first, any way once
+    the ramp is at its end.
+    """
     state = GoalState.of(env)
     cfg = state.cfg.randomize
     terrain = env.scene.terrain
@@ -41,7 +43,7 @@ def start_on_tile(env: GantryEnv, env_ids: Tensor | None, spawn_height_m: float)
 
 
 def forget(env: GantryEnv, env_ids: Tensor | None) -> None:
-    """Forget the motion before a reset and draw the map's new drift."""
+    """Forget the motion of environments, indices (k,), before a reset and draw the map's new drift."""
     ids = torch.arange(env.num_envs, device=env.device) if env_ids is None else env_ids
     GoalState.of(env).reset(ids)
 

@@ -35,7 +35,7 @@ class WindowPattern:
     """Vertical rays at the cell centres of a grid in the base's yaw frame, row-major."""
 
     grid: GridSpec
-    """Where the cells are."""
+    """Grid of the cells."""
 
     def generate_rays(self, mj_model: Any, device: str) -> tuple[Tensor, Tensor]:
         """(cells, 3) starts and (cells, 3) directions in the frame, for mjlab."""

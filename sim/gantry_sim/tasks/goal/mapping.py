@@ -25,7 +25,7 @@ from gantry_sim.robots.depth_camera import head_camera
 from gantry_sim.terrains.rasters import TerrainRasters
 
 SOURCES = ("truth", "pipeline")
-"""Where a student's map comes from: a stand-in made of the true heights, or the mapping pipeline."""
+"""Sources of a student's map: a stand-in made of the true heights, or the mapping pipeline."""
 PRETRAINED = Path(__file__).resolve().parents[2] / "pretrained"
 """Mappers that come with the package, each in a folder."""
 MAPPER_FILE = "mapper.onnx"
@@ -38,7 +38,7 @@ def _paper_noise() -> DepthNoiseCfg:
 
 @dataclass(frozen=True)
 class StudentMapCfg:
-    """How a student comes by its map (AME-2, App. B)."""
+    """Generation of a student's map (AME-2, App. B)."""
 
     source: str = "truth"
     """A name of :data:`SOURCES`."""
@@ -49,7 +49,7 @@ class StudentMapCfg:
     depth_noise: DepthNoiseCfg = field(default_factory=_paper_noise)
     """Flaws of the depth images, off where the task's noise is."""
     drift: DriftCfg = field(default_factory=DriftCfg)
-    """How odometry goes astray within an episode, off where the task's noise is."""
+    """Drift of odometry within an episode, off where the task's noise is."""
     raster_m: float = 0.04
     """Edge of the cells of the ground that depth is rendered from; the terrain's walls move by up to half of it."""
 
@@ -62,7 +62,7 @@ class StudentMapCfg:
 
 
 def mapper_path(cfg: StudentMapCfg) -> Path | None:
-    """Where the mapping network lies; None for mapping without one.
+    """Path of the mapping network; None for mapping without one.
 
     Raises:
         UnknownNameError: If there is no such mapper.
@@ -135,7 +135,7 @@ class StudentMap:
     ) -> None:
         self.cfg = cfg
         self.skipped = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        """(N,) environments whose map nobody looks at."""
+        """(N,) environments whose map is not used."""
         self.depth_m: Tensor | None = None
         """(M, height, width) the newest images, m."""
         self.fresh_rows = torch.zeros(0, dtype=torch.long, device=device)
@@ -212,7 +212,7 @@ class StudentMap:
         self.pipeline.update(self._images, self.pos, self.quat, fresh)
 
     def window(self, grid: GridSpec) -> Tensor:
-        """What the policies see now, (N, rows, cols, 2): :func:`gantry_mapping.pipeline.window_channels`."""
+        """Current map window of the policies, (N, rows, cols, 2): :func:`gantry_mapping.pipeline.window_channels`."""
         return self.pipeline.window(grid, self.pos - self._displaced, self.quat)
 
 

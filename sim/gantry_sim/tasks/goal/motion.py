@@ -119,5 +119,5 @@ class Motion:
         return torch.where(self._age > self._past.shape[1], self._moved, torch.inf)
 
     def reset(self, env_ids: Tensor) -> None:
-        """Forget what came before, in these environments."""
+        """Forget what came before, in these environments, indices (k,)."""
         self._age[env_ids] = 0

@@ -1,4 +1,4 @@
-"""What actor, teacher and critic see; the actor's part goes through the robot's own code."""
+"""Observations of actor, teacher and critic; the actor's part goes through the robot's own code."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GoalObservation(ActorObservation):
         """The mapping pipeline of a student that has one."""
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget the history and the maps of these environments."""
+        """Forget the history and the maps of these environments, indices (k,)."""
         super().reset(env_ids)
         if self.student_map is not None:
             self.student_map.reset(slice(None) if env_ids is None else env_ids)

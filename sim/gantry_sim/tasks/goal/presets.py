@@ -222,7 +222,7 @@ def step_metrics(env: GantryEnv) -> dict[str, torch.Tensor]:
 
 
 def evaluation_cfg(cfg: GoalCfg, *, num_envs: int, full_model: bool = False, held_out: tuple[str, ...] = ()) -> GoalCfg:
-    """Held-out episodes: no curriculum, ramps at their end, nobody is given a clean map; ``full_model`` takes all
+    """Held-out episodes: no curriculum, ramps at their end, no environment has a clean map; ``full_model`` takes all
     collision shapes and the better cone; ``held_out`` names test terrains to walk on instead of the training
     terrain."""
     cfg = replace(cfg, num_envs=num_envs, curriculum=False, ground=replace(cfg.ground, held_out=held_out))

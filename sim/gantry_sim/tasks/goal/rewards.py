@@ -25,21 +25,21 @@ FLAT_M = 0.3
 
 
 def position_tracking(env: GantryEnv) -> Tensor:
-    """1 / (1 + d^2 / 4) over the last four seconds, divided by their length."""
+    """Shape (N,): 1 / (1 + d^2 / 4) over the last four seconds, divided by their length."""
     state = GoalState.of(env)
     in_time = (state.time_left_s < POSITION_LAST_S) / POSITION_LAST_S
     return in_time / (1.0 + 0.25 * state.distance.square())
 
 
 def heading_tracking(env: GantryEnv) -> Tensor:
-    """1 / (1 + e^2) at the goal over the last two seconds, divided by their length."""
+    """Shape (N,): 1 / (1 + e^2) at the goal over the last two seconds, divided by their length."""
     state = GoalState.of(env)
     in_time = (state.time_left_s < HEADING_LAST_S) / HEADING_LAST_S
     return in_time * (state.distance < NEAR_M) / (1.0 + state.heading_error.square())
 
 
 def move_to_goal(env: GantryEnv) -> Tensor:
-    """1 at the goal, or while moving at a speed in range within 60 degrees of the goal's direction."""
+    """Shape (N,): 1 at the goal, or while moving at a speed in range within 60 degrees of the goal's direction."""
     state = GoalState.of(env)
     speed = env.sim.data.qvel[:, state._lin][:, :2].norm(dim=-1)
     moves = (_speed_to_goal(env) > 0.5 * speed) & (speed >= SPEED_M_S[0]) & (speed <= SPEED_M_S[1])
@@ -47,8 +47,9 @@ def move_to_goal(env: GantryEnv) -> Tensor:
 
 
 def approach(env: GantryEnv) -> Tensor:
-    """1 at the goal; elsewhere the speed towards it over 0.8 m/s, within -1 and 1: what is paid for coming nearer is
-    taken back for going away."""
+    """Shape (N,): 1 at the goal; elsewhere the speed towards it over 0.8 m/s, within -1 and 1: what is paid for
+    coming nearer is taken back for going away.
+    """
     near = GoalState.of(env).distance < NEAR_M
     return torch.where(near, 1.0, (_speed_to_goal(env) / APPROACH_M_S).clamp(-1.0, 1.0))
 
@@ -62,8 +63,9 @@ def _speed_to_goal(env: GantryEnv) -> Tensor:
 
 
 def stand_at_goal(env: GantryEnv, default_rad: tuple[float, ...]) -> Tensor:
-    """At the goal and in its heading: exp of minus a quarter of feet in the air (share), tilt, mean joint deviation
-    and distance."""
+    """Shape (N,): at the goal and in its heading: exp of minus a quarter of feet in the air (share), tilt, mean
+    joint deviation and distance.
+    """
     state = GoalState.of(env)
     feet_up = 1.0 - state.foot_contact.mean(-1)
     tilt = 1.0 - state.gravity_b[:, 2].square()
@@ -73,17 +75,17 @@ def stand_at_goal(env: GantryEnv, default_rad: tuple[float, ...]) -> Tensor:
 
 
 def early_termination(env: GantryEnv) -> Tensor:
-    """1 where the episode ends before its time."""
+    """Shape (N,): 1 where the episode ends before its time."""
     return env.termination_manager.terminated.to(torch.float32)
 
 
 def spinning(env: GantryEnv, limit_rad_s: float) -> Tensor:
-    """1 where the base turns too fast."""
+    """Shape (N,): 1 where the base turns too fast."""
     return (GoalState.of(env).ang_vel_b[:, 2].abs() > limit_rad_s).to(torch.float32)
 
 
 def leaping(env: GantryEnv) -> Tensor:
-    """1 where all feet are in the air over flat ground."""
+    """Shape (N,): 1 where all feet are in the air over flat ground."""
     state = GoalState.of(env)
     window = state.window(state.goal_names.map_sensor).flatten(1)
     flat = window.amax(-1) - window.amin(-1) < FLAT_M
@@ -91,55 +93,58 @@ def leaping(env: GantryEnv) -> Tensor:
 
 
 def body_contact(env: GantryEnv) -> Tensor:
-    """Number of shapes other than feet that touch the ground."""
+    """Shape (N,): number of shapes other than feet that touch the ground."""
     return GoalState.of(env).body_contact.sum(-1)
 
 
 def new_body_contact(env: GantryEnv) -> Tensor:
-    """Number of those that did not touch it a control step ago."""
+    """Shape (N,): number of those that did not touch it a control step ago."""
     return GoalState.of(env).motion.new_body_contact.sum(-1)
 
 
 def stumbling(env: GantryEnv) -> Tensor:
-    """Number of feet that are pushed sideways more than up: F_xy > 1.1 F_z + 1 N, as in the authors' code."""
+    """Shape (N,): number of feet that are pushed sideways more than up: F_xy > 1.1 F_z + 1 N, as in the authors'
+    code.
+    """
     state = GoalState.of(env)
     force = state.contact_force(state.names.contact_sensor)
     return (force[..., :2].norm(dim=-1) > 1.1 * force[..., 2].abs() + 1.0).to(torch.float32).sum(-1)
 
 
 def slipping(env: GantryEnv, limit_m_s: float = 0.3) -> Tensor:
-    """Number of feet that move over the ground while they touch it, at two control steps in a row."""
+    """Shape (N,): number of feet that move over the ground while they touch it, at two control steps in a row."""
     motion = GoalState.of(env).motion
     return ((motion.foot_speed > limit_m_s) * motion.foot_stayed).sum(-1)
 
 
 def self_collision(env: GantryEnv) -> Tensor:
-    """Number of contacts of the robot with itself."""
+    """Shape (N,): number of contacts of the robot with itself."""
     state = GoalState.of(env)
     return env.scene[state.goal_names.self_sensor].data.found.to(torch.float32).sum(-1)
 
 
 def base_roll_rate(env: GantryEnv) -> Tensor:
-    """Square of the roll rate."""
+    """Shape (N,): square of the roll rate."""
     return GoalState.of(env).ang_vel_b[:, 0].square()
 
 
 def joint_regularisation(env: GantryEnv) -> Tensor:
-    """Sum of velocity^2 + 0.01 torque^2 + 0.001 acceleration^2 over the joints."""
+    """Shape (N,): sum of velocity^2 + 0.01 torque^2 + 0.001 acceleration^2 over the joints."""
     state = GoalState.of(env)
     torque = joint_torque(env)
     return (state.joint_vel.square() + 0.01 * torque.square() + 0.001 * state.motion.joint_acc.square()).sum(-1)
 
 
 def action_smoothness(env: GantryEnv) -> Tensor:
-    """Squares of the change of the action."""
+    """Shape (N,): squares of the change of the action."""
     manager = env.action_manager
     return (manager.action - manager.prev_action).square().sum(-1)
 
 
 def contact_force(env: GantryEnv) -> Tensor:
-    """Squares of the contact forces above the robot's weight, over feet and other shapes, none counted for more than
-    twice the weight."""
+    """Shape (N,): squares of the contact forces above the robot's weight, over feet and other shapes, none counted
+    for more than twice the weight.
+    """
     state = GoalState.of(env)
     total = torch.zeros(env.num_envs, device=env.device)
     for sensor in (state.names.contact_sensor, state.goal_names.body_sensor):
@@ -149,12 +154,12 @@ def contact_force(env: GantryEnv) -> Tensor:
 
 
 def link_acceleration(env: GantryEnv) -> Tensor:
-    """Sum of the links' accelerations, m/s^2."""
+    """Shape (N,): sum of the links' accelerations, m/s^2."""
     return GoalState.of(env).motion.link_acc.norm(dim=-1).sum(-1)
 
 
 def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tuple[float, ...]) -> Tensor:
-    """How far joints are in the outer 5 % of their ranges, rad.
+    """Shape (N,): distance of joints into the outer 5 % of their ranges, rad.
 
     The paper scales the limits themselves by 0.95, which for a range that does not straddle zero loosens one of them;
     here the range shrinks about its middle.
@@ -166,13 +171,13 @@ def joint_pos_limit(env: GantryEnv, lower_rad: tuple[float, ...], upper_rad: tup
 
 
 def joint_vel_limit(env: GantryEnv, limit_rad_s: tuple[float, ...]) -> Tensor:
-    """How much joints are faster than 90 % of what they can, rad/s."""
+    """Shape (N,): excess of joint speeds over 90 % of their limits, rad/s."""
     state = GoalState.of(env)
     return (state.joint_vel.abs() - 0.9 * state.joint_vel.new_tensor(limit_rad_s)).clamp(min=0.0).sum(-1)
 
 
 def joint_torque_limit(env: GantryEnv, limit_nm: tuple[float, ...]) -> Tensor:
-    """How much torques exceed 80 % of what joints can, N m."""
+    """Shape (N,): excess of torques over 80 % of the joints' limits, N m."""
     torque = joint_torque(env)
     return (torque.abs() - 0.8 * torque.new_tensor(limit_nm)).clamp(min=0.0).sum(-1)
 
@@ -183,7 +188,7 @@ def joint_torque(env: GantryEnv) -> Tensor:
 
 
 def arm_posture(env: GantryEnv, joints: tuple[int, ...], default_rad: tuple[float, ...]) -> Tensor:
-    """Squares of the arms' distance from the default pose, a tenth of it on uneven ground."""
+    """Shape (N,): squares of the arms' distance from the default pose, a tenth of it on uneven ground."""
     state = GoalState.of(env)
     index = list(joints)
     away = (state.joint_pos - state.joint_pos.new_tensor(default_rad))[:, index].square().sum(-1)
@@ -193,7 +198,7 @@ def arm_posture(env: GantryEnv, joints: tuple[int, ...], default_rad: tuple[floa
 
 
 def foot_yaw(env: GantryEnv) -> Tensor:
-    """Squares of the feet's yaw against the base's, a tenth of it while the robot does not walk ahead."""
+    """Shape (N,): squares of the feet's yaw against the base's, a tenth of it while the robot does not walk ahead."""
     state = GoalState.of(env)
     rotation = env.sim.data.site_xmat[:, state._sites]
     ahead = rotation[..., :2, 0]

@@ -1,4 +1,4 @@
-"""What the goal tasks need to know of a robot beside how it walks."""
+"""Properties of a robot for the goal tasks beside those for walking."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Climber:
     """A robot that walks to goals."""
 
     body: Walker
-    """How it walks."""
+    """Properties of its walking."""
     base_shapes: tuple[str, ...]
     """Regular expressions of the base's collision shapes."""
     few_shapes: tuple[str, ...]
@@ -124,7 +124,7 @@ STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.3, 0.15, 0.8, 0.05, 0.2, 0.1)
 STEP_CARROT = CarrotSpec(
     speed_m_s=0.5, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
 )
-"""How such a policy's robot goes to its goal of its own accord."""
+"""Velocity with which such a policy's robot goes to its goal of its own accord."""
 STEP_CLIP = 2.5
 """Most of such an action."""
 

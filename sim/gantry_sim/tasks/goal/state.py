@@ -1,4 +1,4 @@
-"""What the terms of the goal tasks read, computed once per change of the physics state and shared."""
+"""State for the terms of the goal tasks, computed once per change of the physics state and shared."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class GoalState(LocomotionState):
             self._drive = drive_command(self.contract.command, self._command) if self.cfg.carrot else self._drive
 
     def set_goals(self, env_ids: Tensor, pos_w: Tensor, yaw: Tensor) -> None:
-        """Give environments (k,) new goals, (k, 3) m and (k,) rad."""
+        """Give environments (k,) new goals in the world frame, (k, 3) in m and (k,) in rad."""
         self.goal_pos_w[env_ids], self.goal_yaw[env_ids] = pos_w, yaw
         self._goal_version = -1
 
@@ -111,7 +111,7 @@ class GoalState(LocomotionState):
 
     @property
     def heading_error(self) -> Tensor:
-        """Absolute heading error, (N,), rad."""
+        """Absolute heading error, (N,), rad, between the goal's and the base's heading in the world frame."""
         return goal_errors(self.command)[1]
 
     @property
@@ -121,7 +121,7 @@ class GoalState(LocomotionState):
 
     @property
     def ramp(self) -> float:
-        """How far the curriculum's ramps have come, 0 to 1."""
+        """Progress of the curriculum's ramps, 0 to 1."""
         steps = self.cfg.randomize.ramp_steps
         if not self.cfg.curriculum or steps == 0:
             return 1.0
@@ -146,14 +146,14 @@ class GoalState(LocomotionState):
         return relative.clamp(-2.0, 2.0).view(-1, window.rows, window.cols)
 
     def signals(self) -> Signals:
-        """What an observation is made of, without noise; the map has the true window's one channel."""
+        """Signals of an observation, without noise; the map has the true window's one channel."""
         plain = super().signals()
         plain.lin_vel_base_in_base_m_s = self.lin_vel_b
         plain.elevation_map = self.window(self.goal_names.map_sensor)[..., None]
         return plain
 
     def reset(self, env_ids: Tensor) -> None:
-        """Forget the motion of these environments."""
+        """Forget the motion of these environments, indices (k,)."""
         self.motion.reset(env_ids)
         names = self._env.scene.sensors
         if self.goal_names.seen_sensor in names and self.cfg.noise is not None:
@@ -164,7 +164,7 @@ class GoalState(LocomotionState):
             sensor.drift_m[env_ids] = (torch.rand(len(env_ids), 3, device=self._env.device) * 2.0 - 1.0) * half
 
     def training_state(self) -> dict[str, Any]:
-        """What a resumed training must know beside mjlab's counters."""
+        """State for a resumed training beside mjlab's counters."""
         return {"success_ema": self.success_ema.clone()}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How velocity policies are scored, as the sim-to-sim gate scores them, and what their exports record."""
+"""Scores of velocity policies, as the sim-to-sim gate computes them, and records of their exports."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def _tracking(
 def _standing(
     task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """How far robots without a command get in the plane, per second until the end or the fall, and how many fall."""
+    """Distance that robots without a command get in the plane, per second until the end or the fall, and share of those
+    that fall.
+    """
     env, vec_env = fresh_env(task, cfg, device, seed)
     obs = vec_env.get_observations()
     base = env.robot.indexing.free_joint_q_adr[:2]
@@ -169,7 +171,7 @@ def record_signals(
         obs: Any = vec_env.get_observations()
         for _ in range(before):
             obs = vec_env.step(policy(obs["actor"]))[0]
-        observed.reset()  # whoever repeats the recording knows no earlier frames
+        observed.reset()  # a replay of the recording has no earlier frames
         obs = env.observation_manager.compute(update_history=True)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):

@@ -13,46 +13,52 @@ from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
 def track_planar_velocity(env: GantryEnv, width_m_s: float) -> Tensor:
-    """1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error."""
+    """Shape (N,): 1 where the base moves as commanded, falling off as a Gaussian of the planar velocity error
+    in the base frame.
+    """
     state = LocomotionState.of(env)
     error2 = (state.lin_vel_b[:, :2] - state.drive[:, :2]).square().sum(-1)
     return torch.exp(-error2 / width_m_s**2)
 
 
 def track_yaw_rate(env: GantryEnv, width_rad_s: float) -> Tensor:
-    """1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error."""
+    """Shape (N,): 1 where the base turns as commanded, falling off as a Gaussian of the yaw-rate error in the
+    base frame.
+    """
     state = LocomotionState.of(env)
     return torch.exp(-(state.ang_vel_b[:, 2] - state.drive[:, 2]).square() / width_rad_s**2)
 
 
 def vertical_velocity(env: GantryEnv) -> Tensor:
-    """Square of the base's velocity along its own z axis, which is the vertical one while it stands upright."""
+    """Shape (N,): square of the base's velocity along its own z axis, which is the vertical one while it stands
+    upright.
+    """
     return LocomotionState.of(env).lin_vel_b[:, 2].square()
 
 
 def roll_pitch_rate(env: GantryEnv) -> Tensor:
-    """Squares of roll and pitch rate."""
+    """Shape (N,): squares of roll and pitch rate."""
     return LocomotionState.of(env).ang_vel_b[:, :2].square().sum(-1)
 
 
 def tilt(env: GantryEnv) -> Tensor:
-    """Squares of the horizontal components of gravity in the base frame."""
+    """Shape (N,): squares of the horizontal components of gravity in the base frame."""
     return LocomotionState.of(env).gravity_b[:, :2].square().sum(-1)
 
 
 def height_error(env: GantryEnv, target_m: float) -> Tensor:
-    """Square of the base height's distance from its target."""
+    """Shape (N,): square of the base height's distance from its target."""
     return (LocomotionState.of(env).base_height - target_m).square()
 
 
 def action_rate(env: GantryEnv) -> Tensor:
-    """Squares of the change of the action."""
+    """Shape (N,): squares of the change of the action."""
     manager = env.action_manager
     return (manager.action - manager.prev_action).square().sum(-1)
 
 
 def joint_deviation(env: GantryEnv, default_rad: tuple[float, ...], weight: tuple[float, ...]) -> Tensor:
-    """Squares of the joints' distance from the default pose, each with its own weight."""
+    """Shape (N,): squares of the joints' distance from the default pose, each with its own weight."""
     state = LocomotionState.of(env)
     like = state.joint_pos
     distance = like - like.new_tensor(default_rad)
@@ -60,7 +66,7 @@ def joint_deviation(env: GantryEnv, default_rad: tuple[float, ...], weight: tupl
 
 
 def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
-    """Mean over the feet of 1 where contact agrees with the gait clock, all feet down while standing."""
+    """Shape (N,): mean over the feet of 1 where contact agrees with the gait clock, all feet down while standing."""
     state = LocomotionState.of(env)
     phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
     swing = (phase >= gait.duty).to(torch.float32) * gait_clock.moving(gait, state.drive)[:, None]
@@ -68,7 +74,7 @@ def contact_matches_clock(env: GantryEnv, gait: GaitSpec) -> Tensor:
 
 
 def swing_height(env: GantryEnv, gait: GaitSpec, height_m: float, width_m: float) -> Tensor:
-    """Mean over the feet of a Gaussian around the height that the gait clock asks for."""
+    """Shape (N,): mean over the feet of a Gaussian around the height that the gait clock asks for."""
     state = LocomotionState.of(env)
     phase = gait_clock.foot_phase(gait, state.time_s, state.time_s.new_tensor(gait.foot_offset))
     target = gait_clock.swing_arc(gait, phase) * gait_clock.moving(gait, state.drive)[:, None] * height_m
@@ -93,7 +99,7 @@ class FootSlip:
         return slip
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget positions from before a reset."""
+        """Forget positions from before a reset of environments, indices (k,)."""
         self._started[slice(None) if env_ids is None else env_ids] = 0.0
 
 

@@ -1,4 +1,4 @@
-"""How each robot walks: gait, heights and weights that the velocity tasks are built from."""
+"""Gait, heights and weights of each robot that the velocity tasks are built from."""
 
 from __future__ import annotations
 

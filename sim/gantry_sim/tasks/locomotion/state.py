@@ -1,4 +1,4 @@
-"""What locomotion terms read: computed once per change of the physics state and shared by all of them."""
+"""State for locomotion terms: computed once per change of the physics state and shared by all of them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class LocomotionState:
         return self._env.episode_length_buf * self._env.step_dt
 
     def signals(self) -> Signals:
-        """What the actor's observation is made of, without sensor noise."""
+        """Signals of the actor's observation, without sensor noise."""
         return Signals(
             joint_pos_rad=self.joint_pos,
             joint_vel_rad_s=self.joint_vel,
@@ -162,7 +162,7 @@ class LocomotionState:
 
 
 def rotation_matrix(quat_wxyz: Tensor) -> Tensor:
-    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4)."""
+    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4), between the same two frames."""
     w, x, y, z = quat_wxyz.unbind(-1)
     xx, yy, zz = x * x, y * y, z * z
     xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z

@@ -101,7 +101,7 @@ class ContractAction(ActionTerm):
         return self._targets
 
     def process_actions(self, actions: Tensor) -> None:
-        """Decode once per control step."""
+        """Decode actions (N, a), dimensionless, once per control step."""
         self._raw[:] = self._decoder.clip(actions)
         self._targets = self._decode(actions)
 
@@ -126,7 +126,7 @@ class ContractAction(ActionTerm):
         self._entity.set_joint_position_target(self._targets, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget the last action."""
+        """Forget the last action of these environments, indices (k,)."""
         self._raw[slice(None) if env_ids is None else env_ids] = 0.0
 
 
@@ -151,14 +151,14 @@ class ActorObservation:
         return self._builder(self.signals)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget the history of these environments."""
+        """Forget the history of these environments, indices (k,)."""
         rows = torch.zeros(self._num_envs, dtype=torch.bool, device=self._device)
         rows[slice(None) if env_ids is None else env_ids] = True
         self._builder.reset(rows)
 
 
 class CriticObservation:
-    """What the critic sees: the actor's newest frame without noise, and what only a simulator knows."""
+    """Critic's observation: the actor's newest frame without noise, and what only a simulator knows."""
 
     def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
         contract: PolicyContract = cfg.params["contract"]

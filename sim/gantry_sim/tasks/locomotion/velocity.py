@@ -91,7 +91,7 @@ class VelocityCfg:
     track_width_m_s: float = 0.35
     """Width of the planar tracking reward."""
     acceptance: Acceptance = field(default_factory=Acceptance)
-    """What the sim-to-sim gate asks of the policy, on flat ground."""
+    """Thresholds of the sim-to-sim gate for the policy, on flat ground."""
 
     def __post_init__(self) -> None:
         for name in self.reward_weights:

@@ -9,25 +9,25 @@ from gantry_hardware.structured import ConfigError
 from gantry_sim.tasks.manipulation.workbench import BENCHES, CAMERAS
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
-"""What an action moves: the end effector with its orientation kept, the end effector with rotation, the joints by
+"""Spaces of actions: the end effector with its orientation kept, the end effector with rotation, the joints by
 steps, the joints to places. A gripper comes last in each."""
 REWARDS = ("sparse", "dense")
 OBSERVERS = ("state", "camera")
-"""What the policy knows: where the object is, or what its cameras show."""
+"""Inputs of the policy: the object's place, or what its cameras show."""
 
 
 @dataclass(frozen=True)
 class RandomizeCfg:
-    """What differs between episodes; pairs are ranges."""
+    """Differences between episodes; pairs are ranges."""
 
     object_x_m: tuple[float, float] = (0.24, 0.40)
-    """Where the object lies, ahead of the base."""
+    """Range of the object's place, ahead of the base."""
     object_y_m: tuple[float, float] = (-0.14, 0.14)
     """The same to the left."""
     object_yaw_rad: float = 0.35
     """Half width of the object's heading; the gripper keeps its own."""
     goal_x_m: tuple[float, float] = (0.26, 0.40)
-    """Where the object belongs, in tasks with a goal."""
+    """Range of the place where the object belongs, in tasks with a goal."""
     goal_y_m: tuple[float, float] = (-0.14, 0.14)
     """The same to the left."""
     start_m: float = 0.03
@@ -65,9 +65,9 @@ class ArmCfg:
     robot: str = "yam"
     """Robot name."""
     action: str = "ee"
-    """What an action moves, a name of :data:`ACTIONS`."""
+    """Space of actions, a name of :data:`ACTIONS`."""
     observer: str = "state"
-    """What the policy knows, a name of :data:`OBSERVERS`."""
+    """Inputs of the policy, a name of :data:`OBSERVERS`."""
     cameras: tuple[str, ...] = ()
     """Images beside the state; with the observer ``camera``, all of them if none is named."""
     image_px: int = 84
@@ -95,7 +95,7 @@ class ArmCfg:
     object_noise_m: float = 0.0
     """Half width of the noise on the object's observed place, drawn every step."""
     randomize: RandomizeCfg = field(default_factory=RandomizeCfg)
-    """What differs between episodes."""
+    """Differences between episodes."""
 
     def __post_init__(self) -> None:
         for kind, value, known in (

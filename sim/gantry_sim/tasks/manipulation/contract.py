@@ -89,7 +89,7 @@ def _action(cfg: ArmCfg, default: tuple[float, ...]) -> ActionSpec:
 
 
 def observation_terms(cfg: ArmCfg, num_joints: int) -> tuple[ObservationTerm, ...]:
-    """What the policy sees beside images, scaled to about one."""
+    """Terms of the policy's observation beside images, scaled to about one."""
     terms = [
         make_term("joint_pos", num_joints),
         make_term("joint_vel", num_joints, scale=0.2),

@@ -1,4 +1,4 @@
-"""What chance decides of an episode: it depends on seed, environment and episode, and on nothing else.
+"""Random draws of an episode: they depend on seed, environment and episode, and on nothing else.
 
 So the same seed gives the same episodes whatever the policy does, however long its episodes are, and however many
 random numbers a learner draws meanwhile; two policies can be compared episode by episode.

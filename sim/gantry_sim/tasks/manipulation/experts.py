@@ -28,7 +28,7 @@ ABOVE_M = 0.06
 
 @dataclass(frozen=True)
 class BadnessCfg:
-    """What full badness is."""
+    """Errors at full badness."""
 
     offset_m: float = 0.035
     """Half width of the wrong idea of where the object is, along x and y."""
@@ -42,7 +42,7 @@ class BadnessCfg:
 
 @dataclass
 class Move:
-    """What an expert wants of N arms now."""
+    """Motion that an expert wants of N arms now."""
 
     waypoint: Tensor
     """(N, 3), where the end effector should be, m."""
@@ -115,7 +115,8 @@ class Expert:
         return self._translate(torch.cat((step, move.gripper[:, None]), dim=-1).clamp(-1.0, 1.0), targets)
 
     def plan(self, hand: Tensor) -> Move:
-        """Waypoints now, and the phases that follow; ``hand`` is the end effector's target, (N, 3)."""
+        """Waypoints now, and the phases that follow; ``hand`` is the end effector's target, (N, 3), in
+        the arm's base frame [m]."""
         raise NotImplementedError
 
     def _advance(self, phase: int, when: Tensor, to: int | None = None) -> None:
@@ -155,7 +156,7 @@ class GraspExpert(Expert):
     """Comes from above, grasps, lifts. Phases: above, down, close, up."""
 
     def plan(self, hand: Tensor) -> Move:
-        """Up once the cube is in the hand, back to the beginning if it is lost."""
+        """See :meth:`Expert.plan`: up once the cube is in the hand, back to the beginning if it is lost."""
         state, thing = self.state, self.state.object_pos + self._astray
         above = _raised(thing, ABOVE_M)
         off = (hand - thing).abs()
@@ -181,7 +182,7 @@ class PlaceExpert(Expert):
     """Height of the hand on its way to the stand."""
 
     def plan(self, hand: Tensor) -> Move:
-        """Back to the beginning if the cube is lost on the way."""
+        """See :meth:`Expert.plan`: back to the beginning if the cube is lost on the way."""
         state, thing = self.state, self.state.object_pos + self._astray
         goal = state.goal - state.object_from_ee  # where the hand has to be for the cube to be there
         off = (hand - thing).abs()
@@ -214,7 +215,7 @@ class PushExpert(Expert):
     """Distance of the hand's middle from the cube's before pushing."""
 
     def plan(self, hand: Tensor) -> Move:
-        """Starts over where the cube slipped aside."""
+        """See :meth:`Expert.plan`: starts over where the cube slipped aside."""
         state, thing = self.state, self.state.object_pos + 0.5 * self._astray
         way = state.goal_from_object[:, :2]
         far = way.norm(dim=-1, keepdim=True).clamp(min=1e-6)
@@ -245,14 +246,16 @@ class InsertExpert(Expert):
     OVER_M = 0.012
     """Height of the peg's tip over the hole while it is brought there."""
     PLAY_M = 0.001
-    """How far aside of the hole the tip may be on its way down."""
+    """Distance of the tip aside of the hole that is allowed on its way down."""
     PATIENCE = 0.25
     """Share of the error that is corrected in a step."""
 
     WORST = BadnessCfg(offset_m=0.004, shake=0.1)
 
     def plan(self, hand: Tensor) -> Move:
-        """Keeps correcting on the way down, and looks again from above where the peg stands on the edge."""
+        """See :meth:`Expert.plan`: keeps correcting on the way down, and looks again from above where the peg stands
+        on the edge.
+        """
         state, half = self.state, self.state.rule.half_m[2]
         tip = state.object_pos - half * rotation_matrix(state.object_pose[:, 3:])[:, :, 2]
         away = (state.goal + self._astray - tip)[:, :2]

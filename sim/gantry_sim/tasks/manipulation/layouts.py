@@ -1,4 +1,4 @@
-"""Where each task lays its things; loads no learning library, so that the simulated robot of the runtime shares it."""
+"""Layout of each task's things; loads no learning library, so that the simulated robot of the runtime shares it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ TIP_GAP_M = -0.0002
 
 @dataclass(frozen=True)
 class Start:
-    """Where k episodes begin; places in the arm's base frame, m."""
+    """Starts of k episodes; places in the arm's base frame, m."""
 
     object_pos_m: Tensor
     """(k, 3)."""
@@ -67,7 +67,7 @@ class Rule:
         self.half_m = self.bench.half_m
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Where episodes begin, with the end effector at (k, 3)."""
+        """Starts of episodes, with the end effector at (k, 3) [m] in the arm's base frame."""
         raise NotImplementedError
 
     def success(self, state: ArmState) -> Tensor:
@@ -105,17 +105,17 @@ class Lift(Rule):
     """Grasp a cube that lies on the table and lift it."""
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Begin with the cube on the table."""
+        """See :meth:`Rule.start`: begin with the cube on the table."""
         none = ee_pos_m[:, :0]
         return Start(*self._on_table(draws), none, none)
 
     def success(self, state: ArmState) -> Tensor:
-        """High enough, and in the hand."""
+        """See :meth:`Rule.success`: high enough, and in the hand."""
         high = state.object_pos[:, 2] >= self.half_m[2] + LIFT_M
         return high & (state.object_from_ee.norm(dim=-1) < 0.05)
 
     def progress(self, state: ArmState) -> Tensor:
-        """Near the cube, then its height."""
+        """See :meth:`Rule.progress`: near the cube, then its height."""
         height = (state.object_pos[:, 2] - self.half_m[2]) / LIFT_M
         return 0.4 * _near(state.object_from_ee, 0.1) + 0.6 * height.clamp(0.0, 1.0)
 
@@ -124,17 +124,17 @@ class Push(Rule):
     """Push a cube to a disc on the table."""
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Begin with the cube on the table and the disc beyond it."""
+        """See :meth:`Rule.start`: begin with the cube on the table and the disc beyond it."""
         del ee_pos_m
         return Start(*self._on_table(draws), *self._goal(draws, self.half_m[2]))
 
     def success(self, state: ArmState) -> Tensor:
-        """The cube's middle over the disc, on the table."""
+        """See :meth:`Rule.success`: the cube's middle over the disc, on the table."""
         away = state.goal_from_object[:, :2].norm(dim=-1)
         return (away < GOAL_RADIUS_M) & (state.object_pos[:, 2] < 1.5 * self.half_m[2])
 
     def progress(self, state: ArmState) -> Tensor:
-        """Near the cube, and the cube near the goal."""
+        """See :meth:`Rule.progress`: near the cube, and the cube near the goal."""
         return 0.3 * _near(state.object_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.1)
 
 
@@ -142,7 +142,7 @@ class PickPlace(Rule):
     """Put a cube onto a stand and let go of it."""
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Begin with the cube on the table and the stand beside it."""
+        """See :meth:`Rule.start`: begin with the cube on the table and the stand beside it."""
         del ee_pos_m
         return Start(*self._on_table(draws), *self._goal(draws, 2 * STAND_HALF_M[2] + self.half_m[2]))
 
@@ -151,12 +151,12 @@ class PickPlace(Rule):
         return (away[:, :2].norm(dim=-1) < PLACE_RADIUS_M) & (away[:, 2].abs() < 0.01)
 
     def success(self, state: ArmState) -> Tensor:
-        """On the stand, let go, at rest."""
+        """See :meth:`Rule.success`: on the stand, let go, at rest."""
         let_go = state.gripper_m > self.half_m[1] + 0.005
         return self._lies_there(state) & let_go & (state.object_speed < 0.05)
 
     def progress(self, state: ArmState) -> Tensor:
-        """Near the cube, the cube near the goal, and let go there."""
+        """See :meth:`Rule.progress`: near the cube, the cube near the goal, and let go there."""
         open_share = ((state.gripper_m - self.half_m[1]) / 0.01).clamp(0.0, 1.0)
         there = self._lies_there(state) * open_share
         return 0.2 * _near(state.object_from_ee, 0.1) + 0.5 * _near(state.goal_from_object, 0.15) + 0.3 * there
@@ -166,7 +166,7 @@ class Insert(Rule):
     """Put a peg that is in the hand into a hole that is little wider."""
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
-        """Begin with the upright peg in the hand, held a little off and askew."""
+        """See :meth:`Rule.start`: begin with the upright peg in the hand, held a little off and askew."""
         chance = self.cfg.randomize
         shift = torch.zeros_like(ee_pos_m)
         shift[:, 0] = draws.within(chance.held_shift_m)
@@ -178,7 +178,7 @@ class Insert(Rule):
         return Start(ee_pos_m + shift, quat, goal, fixture, grip)
 
     def success(self, state: ArmState) -> Tensor:
-        """In the hole, deep enough."""
+        """See :meth:`Rule.success`: in the hole, deep enough."""
         away = state.goal_from_object
         return (away[:, :2].norm(dim=-1) < 0.005) & (away[:, 2] > -0.005)
 
@@ -187,7 +187,7 @@ class Insert(Rule):
         return super().lost(state) | (state.object_from_ee.norm(dim=-1) > DROPPED_M)
 
     def progress(self, state: ArmState) -> Tensor:
-        """The peg over the hole, then in it."""
+        """See :meth:`Rule.progress`: the peg over the hole, then in it."""
         away = state.goal_from_object
         return 0.4 * _near(away[:, :2], 0.05) + 0.6 * _near(away, 0.05)
 

@@ -1,4 +1,4 @@
-"""What the terms of a manipulation task read: computed once per change of the physics state and shared."""
+"""State for the terms of a manipulation task: computed once per change of the physics state and shared."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ArmState:
 
     @property
     def object_pos(self) -> Tensor:
-        """Place of the object, (N, 3), m."""
+        """Place of the object in the arm's base frame, (N, 3), m."""
         return self.object_pose[:, :3]
 
     @property
@@ -92,7 +92,7 @@ class ArmState:
         return self._gripper
 
     def signals(self, last_action: Tensor) -> Signals:
-        """What the policy's observation is made of."""
+        """Signals of the policy's observation; ``last_action`` is (N, a), dimensionless."""
         targets = self.decoder.targets
         still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         seen = self.object_pose

@@ -64,7 +64,7 @@ class ArmAction(ActionTerm):
         return self._targets
 
     def process_actions(self, actions: Tensor) -> None:
-        """Decode once per control step."""
+        """Decode actions (N, a), dimensionless, once per control step."""
         state = ArmState.of(self._env)  # type: ignore[arg-type]
         self._raw[:] = state.decoder.clip(actions)
         before, self._targets = self._targets, state.decoder(actions, state.joint_pos)
@@ -75,7 +75,7 @@ class ArmAction(ActionTerm):
         self._entity.set_joint_position_target(self._obeyed, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Begin anew with targets where the joints are."""
+        """Begin anew with targets at the joints of these environments, indices (k,)."""
         rows = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         rows[slice(None) if env_ids is None else env_ids] = True
         state: ArmState = self._env.task_state  # type: ignore[attr-defined]

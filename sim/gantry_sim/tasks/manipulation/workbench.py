@@ -1,4 +1,4 @@
-"""What lies on an arm's table: one object to handle, perhaps a fixture it belongs to, cameras, and the arm's pads.
+"""Workbench of an arm: one object to handle, perhaps a fixture it belongs to, cameras, and the arm's pads.
 
 It is added to any scene that has the arm, so that training and the simulated robot of the runtime share it. A fixture
 is a mocap body: it does not move by itself, and every episode puts it somewhere else.
@@ -47,7 +47,7 @@ _BOX = mujoco.mjtGeom.mjGEOM_BOX
 
 @dataclass(frozen=True)
 class Workbench:
-    """What a task lays on the table."""
+    """Things that a task lays on the table."""
 
     half_m: tuple[float, float, float] = CUBE_HALF_M
     """Half sizes of the object, a box."""
@@ -154,4 +154,4 @@ BENCHES: dict[str, Workbench] = {
     "pick-place": Workbench(fixture="stand"),
     "insert": Workbench(half_m=PEG_HALF_M, rgba=_BLUE, fixture="hole"),
 }
-"""What each task lays on the table."""
+"""Things that each task lays on the table."""

@@ -1,4 +1,6 @@
-"""Whoever acts in all environments of a manipulation task: scripts, bundles as on a robot, and a meter around them."""
+"""Policies that act in all environments of a manipulation task: scripts, bundles as on a robot, and a meter around
+them.
+"""
 
 from __future__ import annotations
 
@@ -99,10 +101,11 @@ class BundleActor:
 
 
 class Meter:
-    """Acts as another does, and measures how large its actions are and how large its corrections of a base.
+    """Wrapper that acts as another policy does, and measures how large its actions are and how large its corrections of
+    a base.
 
     Args:
-        policy: Who acts; what its base wanted, if it has one, it tells as ``last_base_action``.
+        policy: Policy that acts; what its base wanted, if it has one, it tells as ``last_base_action``.
         on_episodes: Told how many episodes have ended so far.
     """
 

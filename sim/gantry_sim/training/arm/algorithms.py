@@ -24,7 +24,7 @@ class BcPreset:
     env: Any
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
     bc: BcCfg
-    """How to learn it."""
+    """Settings of behaviour cloning."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RlPreset:
     env: Any
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
     train: TrainCfg
-    """How to learn it."""
+    """Settings of off-policy learning."""
 
 
 ArmPreset = BcPreset | RlPreset
@@ -51,7 +51,7 @@ class Method:
     demos: bool = True
     """Whether it needs demonstrations."""
     base: str = ""
-    """What it does with a base policy: ``needs``, ``takes``, or nothing."""
+    """Use of a base policy: ``needs``, ``takes``, or nothing."""
 
 
 def _bc(cfg: BcCfg, cameras: bool = False) -> Callable[[Any], ArmPreset]:

@@ -1,4 +1,4 @@
-"""Policies that others build upon: read from a run, and kept in the run folder of whoever learns on top."""
+"""Policies that others build upon: read from a run, and kept in the run folder of the policy that learns on top."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def open_base(folder: Path, run: ArmRun) -> BcPolicy:
 
     Args:
         folder: Of its run, or a run's own copy of it.
-        run: Who builds upon it.
+        run: Run that builds upon it.
 
     Raises:
         RunError: If it is no run of a cloned policy, or one that sees or does something else.

@@ -38,7 +38,7 @@ from gantry_sim.training.run_validation import RunError
 
 @dataclass(frozen=True)
 class CollectCfg:
-    """What is recorded."""
+    """Settings of a recording."""
 
     task: ArmTask
     """The task."""
@@ -56,7 +56,7 @@ class CollectCfg:
 
 @dataclass
 class Collected:
-    """How far a recording is."""
+    """Progress of a recording."""
 
     episodes: int = 0
     """In the dataset, those before included."""

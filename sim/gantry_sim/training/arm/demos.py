@@ -50,7 +50,7 @@ class DemoSet:
     succeeded: tuple[bool, ...]
     """Whether each succeeded."""
     described: dict[str, Any] | None = None
-    """What task, robot, rate and numbers they are of, by :meth:`Expected.described`; None if that is not known."""
+    """Task, robot, rate and numbers that they are of, by :meth:`Expected.described`; None if that is not known."""
 
     def require(self, expected: Expected, source: object) -> None:
         """Refuse demonstrations of something else.
@@ -86,8 +86,9 @@ class DemoSet:
     def demos(self) -> list[Demo]:
         """All episodes, for learning by trying.
 
-        What followed the last step of an episode is not in a dataset. Of an episode that ended for good nobody asks; of
-        one that ran out of time the last step is left out, and its observation is what the step before led to.
+        What followed the last step of an episode is not in a dataset. Of an episode that ended for good it is not
+        needed; of one that ran out of time the last step is left out, and its observation is what the step before led
+        to.
         """
         found, begin = [], 0
         for length, terminated in zip(self.lengths, self.terminated, strict=True):
@@ -145,12 +146,12 @@ def load_demos(folder: Path) -> DemoSet | None:
 
 
 def _described(arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
-    """What was noted of demonstrations in their copy."""
+    """Notes on demonstrations in their copy."""
     return parse_json_object(str(arrays["described"]), "described") if "described" in arrays else None
 
 
 def expected_demos(run: ArmRun) -> Expected:
-    """What the demonstrations of a run must be."""
+    """Requirements of a run on its demonstrations."""
     if run.has_contract:
         return Expected.of(run.task.name, run.contract())
     shapes, size = run.spaces.obs_shapes, run.spaces.action_size

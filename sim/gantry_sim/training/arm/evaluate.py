@@ -1,4 +1,4 @@
-"""How well a policy does a manipulation task, on episodes that no training saw."""
+"""Scores of a policy in a manipulation task, on episodes that no training saw."""
 
 from __future__ import annotations
 

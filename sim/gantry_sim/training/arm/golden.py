@@ -33,8 +33,8 @@ def record_golden(task: ArmTask, env_cfg: Any, actor: Callable[[StepEnv], Acting
 
     Args:
         task: The task.
-        env_cfg: Its configuration in training; noise on what is seen is left out, for nobody could repeat it.
-        actor: From environments to who acts in them.
+        env_cfg: Its configuration in training; noise on what is seen is left out, since it could not be repeated.
+        actor: From environments to the policy that acts in them.
         rows: Steps to record at least.
 
     Raises:
@@ -81,7 +81,7 @@ def _record(env: ArmStepEnv, policy: ActingPolicy, rows: int) -> Arrays:
 
 
 def _before(env: ArmStepEnv, obs: Observation) -> Arrays:
-    """What is measured and seen before a step, (N, ...) by its name in a recording."""
+    """Measurements and observations before a step, (N, ...) by its name in a recording."""
     last_action: torch.Tensor = env.env.action_manager.get_term(ACTION).raw_action
     signals = env.state.signals(last_action)
     names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s")

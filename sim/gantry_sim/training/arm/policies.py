@@ -29,28 +29,28 @@ from gantry_sim.training.run_files import TRAINING_KEY
 
 @dataclass(frozen=True)
 class ArmSource:
-    """What evaluation and play need."""
+    """Policy source for evaluation and play."""
 
     task: ArmTask
     """The task."""
     env_cfg: Any
     """Its configuration in training."""
     actor: Callable[[StepEnv], ActingPolicy]
-    """From environments of the task to who acts in them."""
+    """From environments of the task to the policy that acts in them."""
     trained_seed: int | None
     """Seed of the training; None where nothing was trained."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run has learned, on the CPU."""
+    """Policy that a run has learned, on the CPU."""
 
     run: ArmRun
     """The run."""
     cloned: BcPolicy | None
     """A cloned policy: the run's own, or the base that it corrects; None without."""
     learner: Learner | None
-    """What was learned by trying; None in a run that only cloned."""
+    """Learner of off-policy training; None in a run that only cloned."""
     env_steps: int
     """Environment steps so far."""
     wall_s: float
@@ -59,7 +59,7 @@ class Trained:
     """Updates of a run that only cloned."""
 
     def actor(self, env: StepEnv) -> ActingPolicy:
-        """Who acts in some environments: the policy as it is, without exploring."""
+        """Policy that acts in some environments: as it is, without exploring."""
         base = None if self.cloned is None else make_base(self.cloned, env.num_envs)
         if self.learner is None:
             assert base is not None

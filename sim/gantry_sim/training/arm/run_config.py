@@ -59,7 +59,7 @@ class ArmRun:
     """One training of a manipulation task."""
 
     task: ArmTask
-    """What is learned."""
+    """Task that is learned."""
     preset_name: str
     """Preset that the configuration started from."""
     preset: ArmPreset
@@ -73,13 +73,13 @@ class ArmRun:
     minutes: float = 0.0
     """Time to learn, without evaluations; 0 for as long as it takes."""
     demos: str = ""
-    """Where the demonstrations came from."""
+    """Source of the demonstrations."""
     base: str = ""
-    """Where the base policy came from."""
+    """Source of the base policy."""
 
     @property
     def method(self) -> Method:
-        """What the preset is for."""
+        """Method of the preset."""
         return find_method(self.task, self.preset_name)
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class ArmRun:
 
     @functools.cached_property
     def spaces(self) -> Spaces:
-        """What the policy sees and does."""
+        """Spaces of the policy's observations and actions."""
         if self.has_contract:
             return _spaces_of(self.contract())
         env = self.task.make_env(replace(self.preset.env, num_envs=1), self.seed)
@@ -184,9 +184,9 @@ def create_arm_run(run: ArmRun, folder: Path | None) -> Path:
         "packages": _versions("gantry-rl", "torch", "mujoco", "mjlab", "gymnasium"),
         "sessions": [session_of(0)],
     }
-    require_fresh(folder)  # Before the lock, which is a file in somebody else's folder otherwise.
+    require_fresh(folder)  # Before the lock, which is a file in a foreign folder otherwise.
     with hold_run(folder):
-        require_fresh(folder)  # Somebody may have been faster.
+        require_fresh(folder)  # Another process may have been faster.
         if run.has_contract:
             write_json(folder / CONTRACT_FILE, as_plain(asdict(run.contract())))
         write_json(folder / RUN_CONFIG, record)
@@ -243,7 +243,7 @@ def add_arm_session(folder: Path, progress: int) -> None:
 
 
 def session_of(progress: int) -> dict[str, Any]:
-    """What is noted when a training begins or goes on after some steps or updates, the machine included."""
+    """Notes for the record when a training begins or goes on after some steps or updates, the machine included."""
     made = {"git_commit": git_commit(), "started_utc": _now_utc(), "machine": machine_record()}
     return {"progress": progress, **made}
 

@@ -32,7 +32,7 @@ class ArmEpisode:
 
 @dataclass(frozen=True)
 class ArmScores:
-    """What a number of episodes amount to."""
+    """Scores over a number of episodes."""
 
     episodes: int
     """Episodes."""
@@ -84,7 +84,7 @@ class EpisodeCounter:
         self._steps[ended], self._first[ended], self._reward[ended] = 0, 0, 0.0
 
     def scores(self) -> ArmScores:
-        """What the kept episodes amount to."""
+        """Scores over the kept episodes."""
         count = max(1, len(self.episodes))
         firsts = [item.steps_to_success for item in self.episodes if item.steps_to_success is not None]
         return ArmScores(

@@ -36,14 +36,14 @@ LOOK_ENVS = 25
 
 @dataclass(frozen=True)
 class ArmProgress:
-    """Where a training is, whatever its kind."""
+    """Progress of a training, whatever its kind."""
 
     phase: str
-    """What it is doing, for example ``clone`` or ``warmup``."""
+    """Current phase, for example ``clone`` or ``warmup``."""
     done: int
     """Environment steps, or updates of a cloned policy, resumed sessions included."""
     total: int
-    """How many there will be."""
+    """Total number of them."""
     env_steps: int
     """Environment steps so far."""
     wall_s: float
@@ -51,12 +51,12 @@ class ArmProgress:
     metrics: dict[str, float]
     """Of the last update."""
     evaluation: Evaluation | None = None
-    """What an evaluation that was just done gave."""
+    """Result of an evaluation that was just done."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended."""
+    """Outcome of a training."""
 
     complete: bool
     """Whether it came to its end, by steps or by time."""

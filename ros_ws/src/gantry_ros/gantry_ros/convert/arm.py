@@ -32,7 +32,7 @@ ENCODINGS = ("rgb8", "bgr8")
 
 @dataclass(frozen=True)
 class Path:
-    """Where some joints are told to be, and when."""
+    """Positions that some joints are told to take, and their times."""
 
     joints: NDArray[np.intp]
     """Shape (m,), places of the joints in the robot's order."""
@@ -48,7 +48,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
     Args:
         joints: From :class:`gantry_ros.convert.robot.JointStateReader`.
         stamp_s: Local monotonic time at which they were received.
-        object_pose_in_base: Shape (7,), from :func:`pose`, where somebody sees the object.
+        object_pose_in_base: Shape (7,), from :func:`pose`, where a node reports the object.
     """
     return RobotState(
         stamp_s=stamp_s,
@@ -128,7 +128,7 @@ def path_of_positions(message: Float64MultiArray, joints: Sequence[int], spec: R
 
 
 def pose_message(pose_in_base: FloatArray, stamp: Time, frame_id: str) -> PoseStamped:
-    """A pose (7,), place in m and unit quaternion, w first."""
+    """A pose (7,) in the frame ``frame_id``, place in m and unit quaternion, w first."""
     message = PoseStamped(header=Header(stamp=stamp, frame_id=frame_id))
     place, turn = message.pose.position, message.pose.orientation
     place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z = pose_in_base.tolist()

@@ -47,16 +47,16 @@ ROUTE_COLUMNS = ("x", "y", "z", "speed_limit", "left", "right")
 OBJECT_COLUMNS = ("x", "y", "z", "yaw", "speed", "length", "width", "kind")
 """Of objects: place of the middle in m, yaw in rad, speed along it in m/s, length and width in m, and 0 for a vehicle,
 1 for a pedestrian, 2 for a thing. Any other kind is taken for a vehicle, and a table without ``kind`` holds vehicles:
-nobody becomes invisible because his kind is not known."""
+no object becomes invisible because its kind is not known."""
 STOP_LINE_COLUMNS = ("distance", "state")
 """Of a stop line: distance along the route in m, and 0 for go, 0.5 for yellow, 1 for red."""
 ROAD_PERCENT = {NO_ROAD: 100, ROAD: 0, ROAD_BROKEN: 1, ROAD_SOLID: 2}
-"""Numbers of an occupancy grid for the cells of a road map. Whoever takes up to 50 for free finds the same road;
-broken and solid markings are told apart by who knows that they are there."""
+"""Numbers of an occupancy grid for the cells of a road map. A reader that takes up to 50 for free finds the same road;
+broken and solid markings are told apart by readers that know of them."""
 SCAN_FRAME = "laser"
 """Of scans: the scanner, x ahead, z up, as the policy's contract has it."""
 SCANNER_PLACE_M, LEVEL_RAD = 0.1, 0.1
-"""How far a scanner may sit from where the policy expects it, and how far it may be tilted."""
+"""Largest distance of a scanner from the place that the policy expects, and its largest tilt."""
 ANGLE_SHARE = 0.02
 """Share of a scan's angles by which its last one may differ from what the others say, beside two beams."""
 SLOW_M_S = 1e-3
@@ -92,7 +92,7 @@ def car_state(odometry: Odometry, steering_rad: float, steering_rate_rad_s: floa
     Args:
         odometry: Pose of ``base_link``, the middle of the rear axle, and twist in its frame.
         steering_rad: Angle of the steering, measured or guessed.
-        steering_rate_rad_s: How fast it turns; 0 where nobody knows.
+        steering_rate_rad_s: Its rate; 0 where unknown.
         stamp_s: Local monotonic time at which the oldest part was received.
 
     Raises:
@@ -304,7 +304,7 @@ def scan_ranges(message: LaserScan) -> FloatArray:
 
 
 def scan_text(message: LaserScan) -> str:
-    """What a scan holds that is no reading, for people; empty if all are readings."""
+    """Entries of a scan that are no readings, for people; empty if all are readings."""
     ranges = np.array(message.ranges, dtype=np.float64)
     parts = {
         "0": ranges == 0.0,
@@ -350,7 +350,7 @@ def scan_message(
     message.angle_min, message.angle_increment = float(angle_min_rad), float(angle_step_rad)
     message.angle_max = float(angle_min_rad + angle_step_rad * (len(ranges_m) - 1))
     ranges = np.asarray(ranges_m, dtype=np.float32)
-    # 0 is no reading to those who read scans; what touches the scanner is nearer than it can see (REP-117).
+    # 0 is no reading to readers of scans; what touches the scanner is nearer than it can see (REP-117).
     message.ranges = array("f", np.where(ranges <= 0.0, np.float32(-np.inf), ranges).astype(np.float32).tobytes())
     return message
 

@@ -244,7 +244,7 @@ def goal(message: PoseStamped, frame_id: str) -> Goal:
 
 
 def goal_from_odometry(target: Goal, message: Odometry) -> NDArray[np.float64]:
-    """The goal command (4,) from where the odometry says that the base is."""
+    """The goal command (4,) in the base's yaw frame [m], from where the odometry says that the base is."""
     pos, quat = odometry_pose(message)
     place = np.array([[target.x_in_world_m, target.y_in_world_m, 0.0]])
     return goal_command(place, np.array([target.yaw_in_world_rad]), pos[None], quat[None])[0]

@@ -37,7 +37,7 @@ from gantry_ros.runtime.frames import Frames
 FloatArray = NDArray[np.float64]
 
 QUAT_NORM_TOLERANCE = 0.02
-"""How far the norm of an orientation may be from 1; single precision and rounded digits stay far below."""
+"""Largest difference of an orientation's norm from 1; single precision and rounded digits stay far below."""
 
 LEAST_QUAT_NORM = 1e-3
 """An orientation of an odometry with a smaller norm is none; any other is scaled to 1."""
@@ -52,7 +52,7 @@ TWIST_FIELDS = {
 
 @dataclass(frozen=True)
 class JointArrays:
-    """What a JointState says, in the canonical order of the robot; n joints."""
+    """Content of a JointState in the canonical order of the robot; n joints."""
 
     pos_rad: FloatArray
     """Shape (n,)."""
@@ -81,7 +81,7 @@ class JointStateReader:
     Args:
         spec: The robot that is expected.
         by_name: Accept another order and sort by name; otherwise another order is refused like a wrong name, since
-            it usually means that somebody relabelled joints.
+            it usually means that joints were relabelled.
     """
 
     def __init__(self, spec: RobotSpec, *, by_name: bool = False) -> None:

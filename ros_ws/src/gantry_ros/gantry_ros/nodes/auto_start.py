@@ -31,7 +31,7 @@ class AutoStart:
 
 
 def waiting_text(controller: Controller, report: TickReport, refusal: str, unheard: str) -> str:
-    """Why the robot does not do what it is there for; empty if it does, or if an operator has the say.
+    """Reason for which the robot does not do what it is there for; empty if it does, or if an operator has the say.
 
     Args:
         controller: Of the robot.

@@ -15,8 +15,8 @@ from std_srvs.srv import Trigger
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.evaluation.metrics import goal_errors, goal_reached
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.profile import DEMO_PROFILE, Segment, parse_goal, parse_profile, segment_at
 from gantry_ros.runtime import frames, topics
 from gantry_ros.runtime.frames import Frames
@@ -42,15 +42,15 @@ PARAMETERS = (
 RUNNING = "POLICY"
 """Mode in which the policy obeys ``cmd_vel``."""
 DAMPED = "DAMP"
-"""Mode in which it obeys nobody."""
+"""Mode in which it obeys no command."""
 SILENCE_S = 2.0
 """Without diagnostics for this long the policy node counts as gone."""
 GOAL_PERIOD_S = 1.0
 """Time between two sendings of a goal."""
 WAIT_S = 3.0
-"""What it waits for is said after this time."""
+"""Time after which it is logged what the node waits for."""
 SERVICE_TIMEOUT_S = 2.0
-"""How long the answer to a stop request may take."""
+"""Time that the answer to a stop request may take."""
 
 
 class DriveNode:
@@ -182,7 +182,7 @@ class DriveNode:
         return 0
 
     def _ask_to_stop(self) -> str | None:
-        """Why the policy does not stop, or None if it does."""
+        """Reason for which the policy does not stop, or None if it does."""
         answer = ask(self._stop_policy, SERVICE_TIMEOUT_S)
         if answer is None:
             return f"no answer within {SERVICE_TIMEOUT_S:g} s."

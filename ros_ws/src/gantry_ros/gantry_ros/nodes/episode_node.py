@@ -17,7 +17,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, ask, stop_on_signals, write_json
 
@@ -40,23 +40,25 @@ DAMPED = "DAMP"
 SILENCE_S = 2.0
 """Without diagnostics for this long a node counts as gone."""
 WAIT_S = 5.0
-"""What it waits for is said after this time."""
+"""Time after which it is logged what the node waits for."""
 SERVICE_TIMEOUT_S = 5.0
-"""How long an answer may take."""
+"""Time that an answer may take."""
 RETRY_S = 0.1
 """Time between two requests of which the first was refused."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one episode."""
+    """Result of one episode."""
 
     done: bool
     """Whether the task was done."""
     done_s: float | None
-    """When, on this machine's monotonic clock, which is also that of the policy's recording; None if never."""
+    """Time of the end on this machine's monotonic clock, which is also that of the policy's recording; None if
+    never.
+    """
     reason: str
-    """Why it ended otherwise; empty if it was done."""
+    """Reason for another end; empty if it was done."""
 
 
 class PolicyLost(GantryError):  # noqa: N818 - it is news and no mistake
@@ -170,11 +172,11 @@ class EpisodeNode:
         """Whether a request was granted.
 
         Raises:
-            GantryError: If nobody answers.
+            GantryError: If no node answers.
         """
         answer = ask(self._clients[event], SERVICE_TIMEOUT_S)
         if answer is None:
-            raise GantryError(f"Nobody answered '{event}' within {SERVICE_TIMEOUT_S:g} s.")
+            raise GantryError(f"No answer to '{event}' within {SERVICE_TIMEOUT_S:g} s.")
         self._refusal = "" if answer.success else f"{answer.message.rstrip('.')}"
         return bool(answer.success)
 
@@ -194,14 +196,14 @@ class EpisodeNode:
         return values.get("damped because", values.get("message", "")).rstrip(".")
 
     def _state(self) -> str:
-        """What is known of the policy node, and of the robot's where it is silent."""
+        """State of the policy node, and of the robot's where it is silent."""
         text = f"the policy node: {self._refusal or self._because() or 'it says nothing'}"
         return (
             text if self._robot() is not None else f"{text}; the robot's node '{self._values['robot_node']}' is silent"
         )
 
     def _robot(self) -> tuple[dict[str, str], float] | None:
-        """What the robot's node said last, and when; None if it was silent."""
+        """Last report of the robot's node, and its time; None if it was silent."""
         return self._heard.get(self._values["robot_node"])
 
 

@@ -28,8 +28,8 @@ from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
 from gantry_mapping.poses import PoseNews
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes import bundle_parameters
 from gantry_ros.runtime import frames, topics
 from gantry_ros.runtime.frames import Frames
@@ -253,7 +253,7 @@ class MappingNode:
         snapshot = self.live.snapshot(self._extent_m)
         if snapshot is None:
             return
-        # The stamp is that of the newest frame, so that whoever reads the map can tell news from repetition.
+        # The stamp is that of the newest frame, so that readers can tell a new map from a repeated one.
         stamp = convert_map.stamp_from_s(snapshot.stamp_s)
         self._clouds.publish(convert_map.map_message(snapshot, stamp, self._map_frame))
         if self._grids is not None:
@@ -272,7 +272,7 @@ class MappingNode:
         return time.monotonic() - self._heard.get(what, -math.inf)
 
     def _finding(self) -> str:
-        """What is wrong, empty if nothing is."""
+        """Problem in words, empty if there is none."""
         limit_s = self.live.cfg.stale_after_s
         for what, source in (("odometry", topics.ODOM), ("frames", "the camera")):
             if self._age_s(what) > limit_s:

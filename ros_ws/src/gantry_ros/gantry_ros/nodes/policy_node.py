@@ -29,9 +29,9 @@ from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_ros.convert.robot import arm as convert_arm
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes import bundle_parameters
 from gantry_ros.nodes.auto_start import AutoStart, waiting_text
 from gantry_ros.nodes.bundle_parameters import load_named_bundle
@@ -73,25 +73,25 @@ PARAMETERS = (
 RECENT_TICKS = 500
 """Ticks that the published percentiles are about."""
 WAIT_S = 3.0
-"""What the robot waits for is said after this time; standing up takes two seconds."""
+"""Time after which it is logged what the robot waits for; standing up takes two seconds."""
 NEWCOMER_S = 5.0
 """For how long after connecting a passive node steps back for another commander."""
 
 
 @dataclass(frozen=True)
 class Damped:
-    """When and after what the robot was damped; all times on the local monotonic clock."""
+    """Record of damping the robot and its cause; all times on the local monotonic clock."""
 
     code: str
     """The fault's code."""
     text: str
-    """What the operator is told."""
+    """Message to the operator."""
     fault_s: float
-    """When the fault was found."""
+    """Time at which the fault was found."""
     sent_s: float
-    """When the first damping command had been handed to ROS."""
+    """Time at which the first damping command had been handed to ROS."""
     state_s: float
-    """When the last state before it was received."""
+    """Time at which the last state before it was received."""
 
     @property
     def reaction_s(self) -> float:
@@ -348,7 +348,7 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosR
 
 
 class _Steps:
-    """What the control loop does after each tick."""
+    """Steps of the control loop after each tick."""
 
     def __init__(
         self, host: NodeHost, controller: Controller, node: PolicyNode, robot: RosRobot, values: dict[str, Any]
@@ -367,7 +367,7 @@ class _Steps:
         self._node.on_tick(report)
         self._newcomer = self._newcomer and report.mode is Mode.PASSIVE and report.time_s < self._newcomer_until_s
         if self._newcomer:
-            # Somebody who was here first, and was discovered late, goes on; this one has moved nothing yet.
+            # A node that was here first, and was discovered late, goes on; this one has moved nothing yet.
             self._robot.refuse_other_commanders()
         if self._host.stop.is_set() or (self._route_end is not None and self._route_end.on_tick(report)):
             self._controller.stop()

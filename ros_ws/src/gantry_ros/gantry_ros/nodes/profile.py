@@ -17,7 +17,7 @@ class Segment:
     """One constant command."""
 
     duration_s: float
-    """How long it is held."""
+    """Duration for which it is held."""
     lin_vel_x_base_m_s: float
     """Forward."""
     lin_vel_y_base_m_s: float

@@ -22,7 +22,7 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
@@ -94,7 +94,7 @@ class SimCarNode(SimNode):
             self._log().warning(drill_text(self._drill.report(self._last_told_s(self._drill))))
 
     def statistics(self) -> dict[str, Any]:
-        """What happened, and how long the loop ran and how much of that was simulated, s; plain data for JSON."""
+        """Events, and the loop's duration with the simulated share of it, s; plain data for JSON."""
         drill = None if self._drill is None else self._drill.report(self._last_told_s(self._drill))
         return {**super().statistics(), "outcome": self._teller.outcome, "drill": drill}
 
@@ -134,7 +134,7 @@ class SimCarNode(SimNode):
         return [(self._joints, joints), (self._odom, odometry)]
 
     def _last_told_s(self, drill: Drill) -> float | None:
-        """When what a drill takes away was told last, on the robot's clock."""
+        """Time at which what a drill takes away was told last, on the robot's clock."""
         return self._road.told_s.get(LOST_INPUTS.get(drill.fault, ""))
 
     def _set_fault(self, fault: str) -> None:

@@ -1,4 +1,4 @@
-"""What the nodes of a simulated robot and of a simulated car share: any backend by name, stepped in real time.
+"""Common parts of the nodes of a simulated robot and of a simulated car: any backend by name, stepped in real time.
 
 The parameter ``fault`` injects faults on purpose, for tests and for drills.
 """
@@ -28,7 +28,7 @@ from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.state import RobotState
 from gantry_hardware.text import names_text
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json
 from gantry_ros.runtime.listening import NUMBER, publisher_names
@@ -54,7 +54,7 @@ MAX_LAG_S = 0.1
 
 
 class Inputs(ABC):
-    """Whom a simulated robot obeys: its newest command, until that is too old, and nobody while two command it.
+    """Command inputs of a simulated robot: its newest command, until that is too old, and none while two command it.
 
     Args:
         node: To listen with.
@@ -67,9 +67,9 @@ class Inputs(ABC):
 
     def __init__(self, node: Node, watchdog_s: float, what: str, alone: str, refuse_two: bool = True) -> None:
         self.activity = f"waiting for {what}s"
-        """Whom the robot obeys now."""
+        """Activity of the robot: the command that it obeys now."""
         self.commanders = Commanders(watchdog_s)
-        """Who commands it."""
+        """Commanders of the robot."""
         self.two_commanders = 0
         """How often it was told two things at once."""
         self._refuse_two = refuse_two
@@ -105,7 +105,7 @@ class Inputs(ABC):
         Args:
             lost: The newest command is too old.
             torn: There are two commanders.
-            farewell: What it asked for, "stop", if it left nothing to do: who sends that before he leaves, has left on
+            farewell: What it asked for, "stop", if it left nothing to do: a commander that sends that last has left on
                 purpose.
         """
         activity = f"{self._alone}: no {self._what}" if lost else "commanded"
@@ -165,16 +165,16 @@ class SimNode(ABC):
         host: Its node.
         values: Of its parameters.
         robot: The backend that they name.
-        inputs: Whom it obeys.
+        inputs: Commands that it obeys.
 
     Raises:
         GantryError: If a rate makes no sense.
     """
 
     noun: ClassVar[str]
-    """What it calls its robot."""
+    """Noun for its robot."""
     after_reset: ClassVar[str]
-    """Where the robot is after a reset."""
+    """State of the robot after a reset."""
     faults: ClassVar[Mapping[str, str]]
     """Values of the parameter ``fault``, and what each does."""
 
@@ -209,7 +209,7 @@ class SimNode(ABC):
             self._robot.close()
 
     def statistics(self) -> dict[str, Any]:
-        """How long the loop ran and how much of that was simulated, s; plain data for JSON."""
+        """Duration of the loop and the simulated share of it, s; plain data for JSON."""
         return {
             "wall_s": self._wall_s,
             "simulated_s": self._steps * self._period_s,

@@ -26,7 +26,7 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
@@ -128,12 +128,12 @@ class SimRobotNode(SimNode):
             repeated.append((self._imu, self._publish_base(self._imu, state, stamp)))
         if self._body is not None:
             self._body.publish(state, stamp, odometry=fault != "no_odom")
-        # Last, so that whoever waits for joints finds the rest of the same reading already there.
+        # Last, so that a reader that waits for joints finds the rest of the same reading already there.
         self._joints.publish(joints)
         return repeated
 
     def _publish_base(self, imu: Publisher, state: RobotState, stamp: Time) -> Imu:
-        """What a robot has whose base moves; returns the IMU's reading."""
+        """Publish the readings of a robot whose base moves; returns the IMU's reading."""
         odometry = convert.odometry_message(state, stamp)
         if odometry is not None and self._fault != "no_odom":
             self._odom.publish(odometry)
@@ -146,7 +146,7 @@ class SimRobotNode(SimNode):
         return reading
 
     def statistics(self) -> dict[str, Any]:
-        """How long the loop ran, and what second commanders did, on the robot's clock; plain data for JSON."""
+        """Duration of the loop, and effects of second commanders, on the robot's clock; plain data for JSON."""
         return {**super().statistics(), "second_commanders": self._second.report()}
 
     def _values(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""How position commands leave for an arm's controllers: which messages, on which topics, with or without the gripper.
+"""Position commands to an arm's controllers: types of messages, their topics, with or without the gripper.
 
 The forms are those of ros2_control: ``joint_trajectory_controller`` takes ``trajectory_msgs/JointTrajectory``, a
 ``forward_command_controller`` of positions takes ``std_msgs/Float64MultiArray``. A gripper is a joint of the same
@@ -21,7 +21,7 @@ from gantry_deploy.control.safety import is_arm
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert.robot import arm as convert_arm
+from gantry_ros.convert import arm as convert_arm
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard, OwnPublisher
 

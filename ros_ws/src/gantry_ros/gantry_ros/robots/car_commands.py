@@ -1,4 +1,4 @@
-"""How steering and speed leave for a car: as ``AckermannDriveStamped`` or as a Twist.
+"""Steering and speed commands to a car: as ``AckermannDriveStamped`` or as a Twist.
 
 ``ackermann_msgs`` is no part of the ROS 2 wheels; it is used where it is installed. In it an acceleration of 0 asks for
 a speed "as quickly as possible", so that each command tells the acceleration that leads from the measured speed to the
@@ -20,7 +20,7 @@ from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert.robot import car as convert_car
+from gantry_ros.convert import car as convert_car
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard
 
@@ -29,7 +29,7 @@ CAR_MESSAGES = (ACKERMANN, TWIST, TWIST_STAMPED)
 """Values of ``command_message`` for a car; the first where it is installed, otherwise the second, if nothing is
 said."""
 CAR_TOPICS = (topics.DRIVE, topics.DRIVE_TWIST)
-"""Where a car can be commanded."""
+"""Topics on which a car can be commanded."""
 LEAST_ACCEL_M_S2 = 0.05
 """No smaller acceleration is told: 0 would mean as quickly as possible."""
 
@@ -44,7 +44,7 @@ def ackermann_type() -> Any:
 
 
 def chosen_car_message(message: str) -> str:
-    """What a car is commanded by: what was asked for, or what there is if that is empty.
+    """Message type by which a car is commanded: the requested one, or the available one if that is empty.
 
     Raises:
         UnknownNameError: If there is no such message.
@@ -99,7 +99,7 @@ class CarCommandWriter:
         self.own.publish(self.message(command, accel_m_s2, stamp))
 
     def message(self, command: JointCommand, accel_m_s2: float, stamp: Time) -> Any:
-        """What is sent for a command."""
+        """Message for a command."""
         steering, speed = float(command.pos_rad[STEERING]), float(command.vel_rad_s[DRIVE])
         if self._message == ACKERMANN:
             rate = self._car.steering_rate_limit_rad_s

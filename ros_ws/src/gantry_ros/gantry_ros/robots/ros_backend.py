@@ -1,4 +1,4 @@
-"""Which backend stands for a robot behind topics, and the parameters that its nodes have for it."""
+"""Backend for a robot behind topics, and the parameters that its nodes have for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARAMETERS = (
         "A map whose newest frame is older than this by its stamp is refused, s; 0 where clocks are not synchronised.",
     ),
     Parameter("connect_timeout_s", 10.0, "How long to wait for the robot's first state, s."),
-    Parameter("discovery_s", DISCOVERY_S, "How long to look for others who command the robot before starting, s."),
+    Parameter("discovery_s", DISCOVERY_S, "How long to look for other commanders of the robot before starting, s."),
 )
 """Of a node that talks to a robot."""
 

@@ -12,8 +12,8 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
-from gantry_ros.convert.robot import car as convert_car
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import car as convert_car
+from gantry_ros.convert import robot as convert
 from gantry_ros.robots.car_commands import (
     CAR_TOPICS,
     CarCommandWriter,
@@ -44,7 +44,7 @@ class RosCar(RosRobot):
         host: Node to use.
         steering: A name of :data:`STEERING_SOURCES`.
         connect_timeout_s: How long :meth:`connect` waits for a first state.
-        discovery_s: How long :meth:`connect` then looks for others who command the car.
+        discovery_s: How long :meth:`connect` then looks for other commanders of the car.
         command_message: A name of :data:`gantry_ros.robots.car_commands.CAR_MESSAGES`, or empty.
         command_period_s: Time between two commands.
         same_frames: Names that mean the same frame, see :data:`gantry_ros.runtime.frames.PARAMETERS`.
@@ -107,11 +107,11 @@ class RosCar(RosRobot):
     def write(self, command: JointCommand) -> JointCommand | None:
         """Publish steering and speed of a command within the car's limits and return it.
 
-        Slowing down is sent whoever else commands the car; what keeps it moving is refused then. A command that does
+        Slowing down is sent whatever else commands the car; what keeps it moving is refused then. A command that does
         not hold the steering has no angle that counts, and is withheld.
 
         Raises:
-            RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the car too.
+            RobotError: If not connected, if shapes or numbers are wrong, or if another node commands the car too.
         """
         writer = self._publisher
         if self._host is None or self._guard is None or not isinstance(writer, CarCommandWriter):
@@ -152,7 +152,7 @@ class RosCar(RosRobot):
 
 
 class _Turned:
-    """Where a steering is that was told where to go, at most as fast as it can turn.
+    """Estimate of a steering angle that was told where to go, at most as fast as it can turn.
 
     Args:
         rate_rad_s: Its largest speed.

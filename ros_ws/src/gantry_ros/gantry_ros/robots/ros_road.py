@@ -1,4 +1,4 @@
-"""What a car's policy sees beside the car itself, from ROS 2 topics: route, goal, tracked objects, scan, stop line.
+"""Inputs of a car's policy beside the car itself, from ROS 2 topics: route, goal, tracked objects, scan, stop line.
 
 Ages are those of the messages' stamps, on the ROS clock of the machine that runs the policy: what was long on its way,
 or comes from a machine whose clock is wrong, is as old as it says.
@@ -28,8 +28,8 @@ from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.stamps import StampGate, StampVerdict
-from gantry_ros.convert.robot import car as convert_car
-from gantry_ros.convert.robot import map as convert_map
+from gantry_ros.convert import car as convert_car
+from gantry_ros.convert import map as convert_map
 from gantry_ros.robots.ros_robot import RosRobot
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
@@ -60,7 +60,7 @@ PARAMETERS = (
     ),
     Parameter("route_end_m", 0.0, "So far before the end, m; from there on the car needs its braking distance."),
 )
-"""What a node that drives a car adds to its own."""
+"""Additional parameters of a node that drives a car."""
 
 
 class RosRoad(RoadView):
@@ -103,12 +103,13 @@ class RosRoad(RoadView):
         for name in self._wanted:
             kind, topic, take = kinds[name]
             callback = self._callback(name, take)
-            if name == "goal":  # An operator's, of whom there may be several.
+            if name == "goal":  # An operator's; there may be several operators.
                 node.create_subscription(kind, topic, callback, topics.READER_QOS)
             else:
                 self._robot.listen(kind, topic, callback, topics.STATE_QOS)
             if name in ("route", "goal", "road"):
-                # Who latches it is asked for the last one; who does not would not match such a reader.
+                # Latched topics are asked for the last message; a publisher that does not latch would not match such a
+                # reader.
                 node.create_subscription(kind, topic, callback, topics.LATCHED_QOS)
 
     def values(self) -> dict[str, object]:
@@ -213,7 +214,7 @@ class RosRoad(RoadView):
                 is while a simulated clock stands still.
         """
         if stamp.sec == 0 and stamp.nanosec == 0:
-            raise RobotError("it has no stamp, so that nobody could tell its age.")
+            raise RobotError("it has no stamp, so that its age is unknown.")
         clock_s, gate = 1e-9 * self._host.node.get_clock().now().nanoseconds, self._gates.setdefault(name, StampGate())
         stamp_s = stamp.sec + 1e-9 * stamp.nanosec
         if (verdict := gate.judge(stamp_s, clock_s)) in (StampVerdict.AHEAD, StampVerdict.NO_TIME):
@@ -222,7 +223,7 @@ class RosRoad(RoadView):
 
 
 class RouteEnd:
-    """Stops a policy where its route ends; from there on nobody has told it where to go.
+    """Stops a policy where its route ends; beyond that point it has no command.
 
     Args:
         road: What the policy sees.
@@ -255,5 +256,5 @@ class RouteEnd:
 
 
 def ros_road(contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> RosRoad | None:
-    """What tells a car's policy of its road; None for a policy that drives no car."""
+    """Make the source of a car's surroundings for its policy; None for a policy that drives no car."""
     return None if contract.drive is None else RosRoad(contract, host, robot, values)

@@ -22,8 +22,8 @@ from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.snapshot import MapSnapshot
-from gantry_ros.convert.robot import arm as convert_arm
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert import robot as convert
 from gantry_ros.robots import arm_commands
 from gantry_ros.robots.arm_commands import ArmCommandWriter
 from gantry_ros.robots.map_inbox import MapInbox
@@ -45,15 +45,15 @@ class RosRobot:
     """Implements :class:`gantry_hardware.backend.Robot` on topics.
 
     ``stamp_s`` of a state is the local monotonic time at which the older of its two required parts, joints and IMU, was
-    received; an arm has no IMU. A message whose header stamp repeats is no news: a robot that keeps sending its last
-    reading goes stale.
+    received; an arm has no IMU. A message with a repeated stamp does not refresh the age: a robot that keeps sending
+    its last reading goes stale.
 
     Args:
         spec: The robot that must be on the other side.
         host: Node to use; an own one is made without it.
         joint_order: ``strict`` refuses a JointState in another order than the spec's, ``by_name`` sorts it.
         connect_timeout_s: How long :meth:`connect` waits for a first state.
-        discovery_s: How long :meth:`connect` then looks for others who command the robot.
+        discovery_s: How long :meth:`connect` then looks for other commanders of the robot.
         command_message: A name of ``COMMAND_MESSAGES``; empty for ``joint_command``, and
             for ``joint_trajectory`` of an arm.
         gripper_message: A name of :data:`gantry_ros.robots.arm_commands.GRIPPER_MESSAGES`, for an arm.
@@ -185,12 +185,12 @@ class RosRobot:
     def write(self, command: JointCommand) -> JointCommand | None:
         """Publish a command within the spec's limits and return it.
 
-        A limp command is withheld while somebody else commands the robot, and None is returned: between another's
-        targets it would make the robot drop. Braking is sent whoever else is there; what moves the robot is refused.
+        A limp command is withheld while another node commands the robot, and None is returned: between another's
+        targets it would make the robot drop. Braking is sent whatever else is there; what moves the robot is refused.
         Positions cannot say that an arm shall be limp or damped; such a command is withheld as well.
 
         Raises:
-            RobotError: If not connected, if shapes or numbers are wrong, or if somebody else commands the robot too.
+            RobotError: If not connected, if shapes or numbers are wrong, or if another node commands the robot too.
         """
         if self._host is None or self._publisher is None or self._guard is None:
             raise RobotError("The ROS robot is not connected; call connect() first.")
@@ -250,8 +250,9 @@ class RosRobot:
         self._entities.append(("subscription", self._listener.listen(kind, topic, take, qos)))
 
     def statistics(self) -> dict[str, Any]:
-        """Messages received per topic, those that repeated the one before, and others who command the robot or speak
-        for it."""
+        """Messages received per topic, those that repeated the one before, and other nodes that command the robot or
+        speak for it.
+        """
         guard, listener = self._guard, self._listener
         others = {} if guard is None else guard.values()
         return {**self._told.statistics(), **others, **({} if listener is None else listener.values())}
@@ -305,7 +306,7 @@ class RosRobot:
         self._told.note_received(topics.ELEVATION_MAP)
 
     def _command_topics(self) -> tuple[str, ...]:
-        """Where such a robot can be commanded."""
+        """Topics on which such a robot can be commanded."""
         return arm_commands.command_topics(self.spec)
 
     def _watched_topics(self) -> dict[str, Any]:
@@ -348,7 +349,7 @@ class RosRobot:
             refuse_two_publishers(node, topic, patience_s)
 
     def _withholds(self) -> bool:
-        """Whether a limp command must not be sent, because somebody else commands the robot; a change is logged."""
+        """Whether a limp command must not be sent, because another node commands the robot; a change is logged."""
         assert self._guard is not None
         assert self._host is not None
         withholding, self._withholding = self._withholding, not self._guard.alone()

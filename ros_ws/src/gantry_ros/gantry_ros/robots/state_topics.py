@@ -86,7 +86,7 @@ class StateTopics:
         Args:
             host: Whose stop breaks it off.
             timeout_s: How long.
-            who: Of whom, for the text.
+            who: Noun for the robot, for the text.
 
         Raises:
             RobotError: If none comes.
@@ -114,7 +114,7 @@ class StateTopics:
             return {**counts, "repeated messages": self._repeated, "stamps not believed": refused, **late}
 
     def late_text(self) -> str:
-        """Which readings come late by their own clock, and why that may be; empty if none does."""
+        """Readings that come late by their own clock, with the likely cause; empty if none does."""
         late = [f"{topic} by {item.late_s:.2f} s" for topic, item in self._stamps.items() if item.late_s > 0.0]
         if not late:
             return ""

@@ -1,4 +1,4 @@
-"""Whether ROS 2 can be used on this machine, and what to do if not."""
+"""Check for ROS 2 on this machine, and advice if it cannot be used."""
 
 from __future__ import annotations
 

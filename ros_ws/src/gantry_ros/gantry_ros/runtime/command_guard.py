@@ -1,4 +1,4 @@
-"""One robot, one commander: who else publishes joint commands, and what is commanded that this node has not sent.
+"""One robot, one commander: other publishers of joint commands, and commands that this node has not sent.
 
 An arm may be commanded on several topics, of which its commander uses one; it is alone on none if another is.
 
@@ -30,9 +30,11 @@ LOOK_PERIOD_S = 0.5
 PATIENT_LOOKS = 3
 """Looks in a row that must find another writer, which says nothing, before a robot that moves is stopped for it."""
 DISCOVERY_S = 1.5
-"""How long a newcomer looks before it announces itself; discovery takes a quarter of a second on an idle machine."""
+"""Time for which a newcomer looks before it announces itself; discovery takes a quarter of a second on an idle
+machine.
+"""
 POLL_S = 0.02
-"""How often it looks in that time."""
+"""Period at which it looks in that time."""
 REMEMBERED = 256
 """Own commands that are known again: far more than can be on their way."""
 
@@ -130,12 +132,12 @@ class CommandGuard:
             self._node.get_logger().error(text)
 
     def alone(self) -> bool:
-        """Whether nobody else could command the robot, nor has just done so; cheap enough for every tick."""
+        """Whether no other node could command the robot, nor has just done so; cheap enough for every tick."""
         count = sum(map(self._node.count_publishers, self._topics))
         return count <= sum(topic in self._own for topic in self._topics) and not self.commanded()
 
     def commanded(self) -> bool:
-        """Whether somebody else has commanded the robot within the last moment."""
+        """Whether another node has commanded the robot within the last moment."""
         return time.monotonic() - self._foreign_s < HOLD_S
 
     def refuse(self) -> None:

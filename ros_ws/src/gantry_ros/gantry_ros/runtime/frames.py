@@ -30,7 +30,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True)
 class SensorPose:
-    """Where a sensor's frame sits in the base."""
+    """Pose of a sensor's frame in the base."""
 
     pos_m: tuple[float, float, float]
     """Its origin, m."""
@@ -108,11 +108,11 @@ class Frames:
             )
 
     def told(self, found: str, expected: str) -> str:
-        """The expected frame by the name that a message calls it, for those who compare names."""
+        """The expected frame by the name that a message calls it, for comparing names."""
         return found if found and self.same(found, expected) else expected
 
     def pose(self, found: str) -> SensorPose | None:
-        """Where a frame sits in the base; None if no parameter says."""
+        """Pose of a frame in the base; None if no parameter says."""
         name = _plain(found)
         names = next((group for group in self._same if name in group), {name})
         return next((pose for key, pose in self._poses.items() if key in names), None)

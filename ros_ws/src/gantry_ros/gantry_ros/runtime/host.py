@@ -1,4 +1,4 @@
-"""What every node here shares: parameters with descriptors, an executor in a thread of its own, an orderly end."""
+"""Common parts of all nodes here: parameters with descriptors, an executor in a thread of its own, an orderly end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gantry_ros.runtime.network_watch import LOOK_PERIOD_S, NetworkWatch
 from gantry_ros.runtime.waiting import SETTLE_S, WaitReason
 
 JOIN_TIMEOUT_S = 5.0
-"""How long the executor's thread may take to end."""
+"""Time that the executor's thread may take to end."""
 
 # What rclpy declares by itself; everything else on the command line must be ours.
 FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
@@ -46,7 +46,7 @@ class Parameter:
     default: bool | int | float | str
     """Value without one from outside; its type is the parameter's type."""
     text: str
-    """What it does, with its unit; shown by ``ros2 param describe``."""
+    """Description with its unit; shown by ``ros2 param describe``."""
     read_only: bool = True
     """Whether it is fixed once the node runs."""
     bounds: tuple[float, float] | None = None
@@ -214,7 +214,7 @@ def stop_on_signals(stop: threading.Event, *, at_once: bool = False) -> Iterator
     """SIGINT and SIGTERM set ``stop``; only from the main thread.
 
     Args:
-        stop: Who works looks at it.
+        stop: Event that the work looks at.
         at_once: They raise KeyboardInterrupt as well, for long work that does not look.
     """
 

@@ -1,4 +1,4 @@
-"""Topics that have one publisher each: who else speaks on them is noticed by the messages, and named by the graph."""
+"""Topics that have one publisher each: another speaker is noticed by the messages, and named by the graph."""
 
 from __future__ import annotations
 

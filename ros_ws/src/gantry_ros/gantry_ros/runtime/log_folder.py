@@ -1,4 +1,4 @@
-"""Where ROS writes its log files: elsewhere, and said so, where the usual folder cannot be written."""
+"""Folder of ROS's log files: elsewhere, and said so, where the usual folder cannot be written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def ensure_log_folder() -> str:
 
 
 def _trouble() -> str:
-    """Why ROS could write no log file; empty if it could. The order of places is that of rcl_logging_interface."""
+    """Reason for which ROS could write no log file; empty if it could. The order of places is that of
+    rcl_logging_interface.
+    """
     named = os.environ.get(VARIABLE, "")
     root = os.environ.get("ROS_HOME", "") or "~/.ros"
     text = named or f"{root}/log"

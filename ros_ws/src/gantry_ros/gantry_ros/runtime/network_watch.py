@@ -1,5 +1,6 @@
-"""What does not arrive, and why: publishers of another type on a topic that a node listens to, and a clock that is not
-there."""
+"""Missing messages and their causes: publishers of another type on a topic that a node listens to, and a clock that is
+not there.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class NetworkWatch:
 
     @property
     def clock_trouble(self) -> str:
-        """What is wrong with ``/clock``; empty if it is not used, or runs."""
+        """Problem of ``/clock``; empty if it is not used, or runs."""
         return self._clock.text
 
     @property
@@ -79,7 +80,7 @@ class NetworkWatch:
 
 
 class _ClockWatch:
-    """Whether ROS time runs, where the parameter ``use_sim_time`` makes it hang on ``/clock``."""
+    """Watch over ROS time, where the parameter ``use_sim_time`` makes it hang on ``/clock``."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

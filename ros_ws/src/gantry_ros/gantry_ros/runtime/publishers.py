@@ -1,4 +1,4 @@
-"""Whether the messages of a topic come from one publisher, told by the messages themselves.
+"""Detection of a second publisher on a topic, from the messages themselves.
 
 DDS numbers what each publisher sends. The numbers of one publisher rise; those of two, in the order of arrival, do not:
 after a message of the second one, which counts for itself, the first one's next number shows that both are alive. A
@@ -28,20 +28,21 @@ _NO_NUMBER = 2**63
 
 @dataclass
 class _Stream:
-    """What one publisher has sent."""
+    """Messages of one publisher."""
 
     number: int
     """Of its newest message."""
     first_s: float
-    """When it was first heard."""
+    """Time at which it was first heard."""
     last_s: float
-    """When it was last heard."""
+    """Time at which it was last heard."""
     period_s: float | None = None
     """Time between two of its messages, smoothed."""
 
     def gap(self, number: int, now_s: float) -> float:
-        """How many messages later a number would be; infinite if it cannot be this publisher's, as it is not later, or
-        later than so many can have been sent meanwhile."""
+        """Number of messages by which a number is later; infinite if it cannot be this publisher's, as it is not later,
+        or later than so many can have been sent meanwhile.
+        """
         gap = number - self.number
         return gap if 0 < gap <= _LEAST_GAP + _FASTEST_HZ * (now_s - self.last_s) else INFINITE
 

@@ -1,4 +1,4 @@
-"""Why a node waits, said in its log once, and again when the reason changes."""
+"""Reason for which a node waits, said in its log once, and again when it changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
 class WaitReason:
-    """What something waits for. To be told on every look; speaks only when there is news.
+    """Reason for which something waits. To be told on every look; speaks only when it changes.
 
     Args:
         say: Takes a line, for example ``node.get_logger().warning``.

@@ -90,7 +90,7 @@ class Drill:
         return self._stood_s is not None and self._last is not None and self._last[0] - self._stood_s >= WATCHED_S
 
     def report(self, last_told_s: float | None = None) -> dict[str, Any]:
-        """What came of it; plain data.
+        """Result of the drill; plain data.
 
         Args:
             last_told_s: When the input that was lost was told last.

@@ -1,4 +1,5 @@
-"""Whom a simulated car obeys: drive commands as ``AckermannDriveStamped`` where that is installed, and as a Twist.
+"""Command inputs of a simulated car: drive commands as ``AckermannDriveStamped`` where that is installed, and as a
+Twist.
 
 A car that hears nothing any more brakes by itself and keeps its steering, as a car's own controller must.
 """
@@ -15,7 +16,7 @@ from rclpy.node import Node
 
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_ros.convert.robot import car as convert_car
+from gantry_ros.convert import car as convert_car
 from gantry_ros.nodes.sim_node import Inputs
 from gantry_ros.robots.car_commands import CAR_MESSAGES, TWIST_STAMPED, ackermann_type
 from gantry_ros.runtime import topics
@@ -23,7 +24,7 @@ from gantry_ros.runtime import topics
 
 @dataclass(frozen=True)
 class Order:
-    """What a car is told."""
+    """Command to a car."""
 
     steering_rad: float
     """Angle of the steering."""
@@ -69,7 +70,7 @@ class CarInputs(Inputs):
             )
 
     def choose(self, now_s: float) -> Order | None:
-        """What to do from now on; None to go on as before.
+        """Order from now on; None to go on as before.
 
         Args:
             now_s: Local monotonic time.

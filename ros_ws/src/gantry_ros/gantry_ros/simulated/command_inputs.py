@@ -1,4 +1,4 @@
-"""Whom a simulated robot obeys: the joint command with gains, and of an arm what its controllers would take.
+"""Command inputs of a simulated robot: the joint command with gains, and of an arm what its controllers would take.
 
 A robot that hears nothing any more damps by itself, as a driver does; an arm stays at its last target, as a position
 controller does.
@@ -19,8 +19,8 @@ from trajectory_msgs.msg import JointTrajectory
 from gantry_deploy.control.safety import is_arm
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
-from gantry_ros.convert.robot import arm as convert_arm
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import Inputs
 from gantry_ros.robots import arm_commands
 from gantry_ros.runtime import topics
@@ -37,7 +37,7 @@ class _Received:
 
 
 class Follower:
-    """Where an arm's controllers want its joints: along paths, straight from point to point, then at their ends.
+    """Targets of an arm's controllers for its joints: along paths, straight from point to point, then at their ends.
 
     Args:
         pos_rad: Shape (n,), where they are at the start.
@@ -83,7 +83,7 @@ class CommandInputs(Inputs):
             self._listen_to_controllers()
 
     def choose(self, now_s: float, pos_rad: FloatArray | None) -> JointCommand | None:
-        """What to do now; None before the first command, when the backend does what it does at its start.
+        """Command for now; None before the first command, when the backend does what it does at its start.
 
         Args:
             now_s: Local monotonic time.
@@ -113,7 +113,9 @@ class CommandInputs(Inputs):
         self._received = self._follower = None
 
     def _held(self, command: JointCommand) -> FloatArray:
-        """Where an arm is held that obeyed a command: at its targets; a joint without stiffness has none but itself."""
+        """Position at which an arm is held that obeyed a command: at its targets; a joint without stiffness has none
+        but itself.
+        """
         return np.where(command.stiffness_nm_rad > 0.0, command.pos_rad, self._pos_rad)
 
     def _take_command(self, message: JointState) -> None:

@@ -1,4 +1,4 @@
-"""Whether a robot is told what to do by one commander: a robot's own side of it."""
+"""Detection of a second commander: a robot's own side of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Commanders:
 
     @property
     def second_s(self) -> float | None:
-        """When the newest second commander was first heard; None if there never was one."""
+        """Time at which the newest second commander was first heard; None if there never was one."""
         times = [self._second_way_s, *(voice.second_s for voice in self._voices.values())]
         return max((time_s for time_s in times if time_s is not None), default=None)
 

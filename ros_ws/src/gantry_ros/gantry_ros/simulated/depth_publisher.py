@@ -8,8 +8,8 @@ from sensor_msgs.msg import CameraInfo, Image
 
 from gantry_deploy.perception.maps import DepthFrame, SeeingRobot
 from gantry_hardware.backend import Robot
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 
 CAMERA_FRAME = "camera_depth_optical_frame"

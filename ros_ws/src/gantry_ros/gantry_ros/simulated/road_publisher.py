@@ -17,13 +17,13 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.perception.road import Route
 from gantry_deploy.recording.ros_messages import ODOM_FRAME
 from gantry_hardware.backend import Robot
-from gantry_ros.convert.robot import car as convert_car
-from gantry_ros.convert.robot import map as convert_map
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import car as convert_car
+from gantry_ros.convert import map as convert_map
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 
 LATE_S = 1.0
-"""How old what is published late says that it is."""
+"""Stamped age of what is published late."""
 
 
 class RoadPublisher:
@@ -65,7 +65,7 @@ class RoadPublisher:
         self._publish(topics.GOAL_POSE, convert_map.goal_message(goal, stamp, ODOM_FRAME))
 
     def set_objects(self, objects: ArrayLike, stamp_s: float, kinds: ArrayLike | None = None) -> None:
-        """A table, empty where nobody is."""
+        """A table, empty where there are none."""
         stamp = self._stamp(topics.OBJECTS, stamp_s)
         table = np.asarray(objects, dtype=np.float64)
         kind = None if kinds is None else np.asarray(kinds, dtype=np.float64)

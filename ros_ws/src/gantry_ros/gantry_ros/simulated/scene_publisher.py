@@ -14,23 +14,23 @@ from gantry_deploy.perception.images import Picture, PicturedRobot
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backend import Robot
 from gantry_hardware.state import RobotState
-from gantry_ros.convert.robot import arm as convert_arm
-from gantry_ros.convert.robot import robot as convert
+from gantry_ros.convert import arm as convert_arm
+from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 
 OBJECT_PERIOD_S = 0.02
 """Time between two poses of the object; one that tracks markers is about as fast."""
 GOAL_PERIOD_S = 0.5
-"""Time between two goals, which are repeated for whoever comes late."""
+"""Time between two goals, which are repeated for late subscribers."""
 
 
 @runtime_checkable
 class WorkingRobot(Protocol):
-    """What a simulated robot has beside its interface, if it has a task."""
+    """Capability of a simulated robot with a task, beside its interface."""
 
     @property
     def goal_in_base_m(self) -> NDArray[np.float64] | None:
-        """Shape (3,), where the object belongs; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class ScenePublisher:
             state: A reading that holds the object's pose.
             now_s: Of the robot's clock.
             pictures: From :meth:`pictures`.
-            silent: Nobody sees the object any more.
+            silent: No node reports the object any more.
         """
         stamp = self._node.get_clock().now().to_msg()
         pose, goal = state.object_pose_in_base, self._robot.goal_in_base_m

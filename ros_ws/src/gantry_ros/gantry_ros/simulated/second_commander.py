@@ -1,5 +1,6 @@
-"""What a second commander does to a simulated robot, on the robot's clock: when it was heard, when the robot was
-damped, and how high its base was."""
+"""Effect of a second commander on a simulated robot, on the robot's clock: time at which it was heard, time at which
+the robot was damped, and how high its base was.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Encounter:
     height_m: float | None
     """Height of the base then; None for a robot that knows none."""
     mode_before: str
-    """What the robot did then, by its inputs."""
+    """Activity of the robot then, by its inputs."""
     damped_s: float | None = None
     """The first step after it that was damped."""
     damped_height_m: float | None = None
@@ -39,7 +40,7 @@ class Encounter:
 
     @property
     def lost_m(self) -> float | None:
-        """How much lower the base is when damping begins."""
+        """Height that the base has lost when damping begins."""
         if self.height_m is None or self.damped_height_m is None:
             return None
         return self.height_m - self.damped_height_m

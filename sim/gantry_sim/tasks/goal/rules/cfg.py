@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class WayRules:
-    """Where to go and how fast."""
+    """Settings of route and speed."""
 
     speed_m_s: float = 0.6
     """Most."""
@@ -29,7 +29,7 @@ class WayRules:
 
 @dataclass(frozen=True)
 class FootholdRules:
-    """Where feet are to land. Costs are in units of a shift by 40 cm, which costs 1."""
+    """Settings of the foothold search. Costs are in units of a shift by 40 cm, which costs 1."""
 
     search_m: float = 0.2833
     """Radius in which a better place is looked for."""
@@ -54,6 +54,6 @@ class WalkRules:
     """All of them."""
 
     way: WayRules = field(default_factory=WayRules)
-    """Where to go and how fast."""
+    """Settings of route and speed."""
     feet: FootholdRules = field(default_factory=FootholdRules)
-    """Where feet are to land."""
+    """Settings of the foothold search."""

@@ -1,4 +1,4 @@
-"""Where feet are to land: as on a plane, moved to ground that can be stepped on."""
+"""Foothold search: places as on a plane, moved to ground that can be stepped on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Footholds:
         return self.places_w
 
     def _badness(self, now: Moment, places: Tensor) -> Tensor:
-        """What places (N, f, k, 2) cost for the ground there, (N, f, k)."""
+        """Cost of the ground at places (N, f, k, 2): (N, f, k)."""
         rules, ground = self._rules, self._ground
         rise = ground.at(places, ground.height) - (now.feet_w[..., 2] - self._radius).mean(1)[:, None, None]
         return (
@@ -78,7 +78,7 @@ class Footholds:
         )
 
     def _shift_costs(self, now: Moment, wish: Wish, places: Tensor) -> Tensor:
-        """What moving the feet to places (N, f, k, 2) costs, (N, f, k)."""
+        """Cost of moving the feet to places (N, f, k, 2): (N, f, k)."""
         rules = self._rules
         along = wish.vel_w @ self._shifts.T
         inward = -(now.aside @ self._shifts.T)[:, None] * self._sign[:, None]

@@ -1,4 +1,4 @@
-"""What the rules know of a moment: the robot's exact state in all environments."""
+"""Moment of the scripted walker: the robot's exact state in all environments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Moment:
     feet_w: Tensor
     """(N, f, 3) m."""
     body: Body
-    """What the decoder of the policy's actions knows."""
+    """State of the body for the decoder of the policy's actions."""
 
     @classmethod
     def of(cls, state: GoalState, body: Body, new: Tensor) -> Moment:
@@ -56,5 +56,5 @@ class Moment:
         return torch.stack(((vector_w * ahead).sum(-1), (vector_w * aside).sum(-1)), -1)
 
     def kept(self, old: Tensor, fresh: Tensor) -> Tensor:
-        """What was remembered, (N, ...); where the rules have only just begun, ``fresh``."""
+        """Keep what was remembered, (N, ...); where the rules have only just begun, ``fresh``."""
         return torch.where(self.new.view(-1, *[1] * (old.dim() - 1)), fresh, old)

@@ -1,4 +1,4 @@
-"""Where to go: along the way, at a speed that the ground allows, into the heading, and to rest."""
+"""Route of the scripted walker: along the way, at a speed that the ground allows, into the heading, and to rest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from gantry_sim.tasks.goal.state import GoalState
 AHEAD_M_S = (-0.3, 1.2)
 """Least and greatest velocity to the front."""
 GO_M, FACE_M = 0.3, 0.45
-"""How far ahead on the way the base goes to, and faces: on a beam it is to come back to the middle without turning."""
+"""Distances ahead on the way to which the base goes, and faces: on a beam it is to come back to the middle without
+turning.
+"""
 
 
 @dataclass(frozen=True)
 class Footing:
-    """What the last steps say of the ground."""
+    """Ground as the last steps found it."""
 
     shift_w: Tensor
     """(N, f, 2) how far footholds were moved from where they would be on a plane, m."""
@@ -35,7 +37,7 @@ class Footing:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the base is to do."""
+    """Command for the base."""
 
     vel_w: Tensor
     """(N, 2) in the world, m/s."""
@@ -44,7 +46,7 @@ class Wish:
 
 
 class Route:
-    """By what is and what the last steps say of the ground: whoever is taught by it sees most of why.
+    """Route by the true ground and what the last steps found of it: its student sees most of the reasons.
 
     Args:
         env: Environment of a goal task.
@@ -57,7 +59,7 @@ class Route:
         self._ways = ways_of(env, ground)
 
     def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
-        """What to do next."""
+        """Next wish for the base."""
         rules, carrot = self._rules, state.contract.command.carrot
         assert carrot is not None
         to_goal = state.goal_pos_w[:, :2] - now.pos_w[:, :2]
@@ -87,7 +89,9 @@ class Route:
         return self._ways.direction(now.pos_w[:, :2], level, column, goal, look_m)
 
     def _careful(self, wanted: Tensor, footing: Footing) -> Tensor:
-        """What is left of a velocity (N, 2) where the ground is bad and uneven, and to where footholds are, (N, 2)."""
+        """Remaining part of a velocity (N, 2) where the ground is bad and uneven, and to where footholds are, (N,
+        2).
+        """
         rules = self._rules
         bad = 1.0 - rules.slow_bad * footing.bad
         uneven = (1.0 - rules.slow_uneven * (footing.uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)

@@ -32,8 +32,9 @@ RULE_GUIDE = GuideCfg(
     teacher_drives=1.0,
     remembered_rollouts=100,
 )
-"""How the walker guides a policy: imitation alone for 1.2 million steps of the CPU preset, in which it drives less and
-less, of all that it has said so far; afterwards its word counts less and less."""
+"""Guidance of a policy by the walker: imitation alone for 1.2 million steps of the CPU preset, in which it drives less
+and less, of all that it has said so far; afterwards its word counts less and less.
+"""
 
 
 def imitating(preset: Preset, guide: GuideCfg) -> Preset:

@@ -28,7 +28,7 @@ DEEPER_M = 0.05
 
 
 class RuleWalker:
-    """Where to step and how fast to go, once per control step; it remembers, and begins anew with each episode.
+    """Scripted walker: footholds and speed, once per control step; it remembers, and begins anew with each episode.
 
     Args:
         env: Environment of a goal task; its whole terrain is looked at here, which takes seconds.
@@ -73,14 +73,16 @@ class RuleWalker:
         return self._steps_of(now, wish)
 
     def _new(self) -> Tensor:
-        """Who has only just begun, (N,): an episode's clock that jumps begins the rules anew."""
+        """Mask of the environments that have only just begun, (N,): an episode's clock that jumps begins the rules
+        anew.
+        """
         clock = self._env.episode_length_buf
         self._steps = torch.where(clock == self._next, self._steps + 1, 0)
         self._next = clock + 1
         return self._steps < NEW_STEPS
 
     def _steps_of(self, now: Moment, wish: Wish) -> Tensor:
-        """What gives the wished velocity and the best places, by what the decoder does of its own accord."""
+        """Action that gives the wished velocity and the best places, by what the decoder does of its own accord."""
         body, drive, vel, turn = now.body, now.body.drive, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
         land = self._stepper.landing(body, vel, turn)
         places = self._footholds(now, wish, now.pos_w[:, None, :2] + now.to_world(land)) - now.pos_w[:, None]
@@ -104,7 +106,7 @@ def _range(values: Tensor) -> Tensor:
 
 
 def steps_of(contract: PolicyContract) -> StepsSpec:
-    """How a policy's legs step.
+    """Stepping part of a policy's contract.
 
     Raises:
         GantryError: If the policy does not say where to step.

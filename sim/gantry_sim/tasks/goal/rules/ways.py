@@ -23,15 +23,15 @@ STRIP_CELLS, TALL_STRIP_CELLS = 14, 16
 STEP_M = 0.25
 """So much below the strips is a void, so much above both a wall."""
 VOID_COST, TRACK_COST, WALL_COST, NEAR_WALL_COST, EDGE_COST, CLIMB_COST = 3.0, 5.0, 30.0, 3.0, 5.0, 1.0
-"""What a metre costs beside its length; and a metre of height, beyond 5 cm from cell to cell."""
+"""Costs of a metre beside its length; and a metre of height, beyond 5 cm from cell to cell."""
 WALL_CELLS, NEAR_CELLS = 5, 7
-"""How many cells wide one of a wall counts as wall, and as near it: a robot passes 25 cm beside it."""
+"""Width in cells that one of a wall counts as wall, and as near it: a robot passes 25 cm beside it."""
 SPANNED_CELLS = 5
 """A void narrower than so many cells is stepped over and not climbed into."""
 EDGE_CELLS = 4
 """Cells beside the tile's edge that are kept away from."""
 TRACK_M = 0.135
-"""How far to the side of the base the feet walk."""
+"""Distance of the feet's tracks to the side of the base."""
 RAYS = 24
 """At so many points on a circle the direction of the way is looked for."""
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1), (2, 1), (1, 2), (2, -1), (1, -2))
@@ -102,7 +102,7 @@ class Ways:
         return torch.from_numpy(way_lengths(height, costs, source)).float()
 
     def _tracks(self, points: Tensor, height: Array) -> Array:
-        """How much of the ground below the feet of either side, the worse, carries; 0 to 1."""
+        """Share of the ground below the feet of either side, the worse, that carries; 0 to 1."""
         floor = _floor(height)
         sides = []
         for side in (-TRACK_M, TRACK_M):
@@ -122,7 +122,7 @@ def _strips(cells: int) -> tuple[slice, slice]:
 
 
 def way_costs(height_m: Array, tracks: Array) -> Array:
-    """What a metre costs in each cell of a tile, (rows, columns); 1 on good ground.
+    """Cost of a metre in each cell of a tile, (rows, columns); 1 on good ground.
 
     Args:
         height_m: (rows, columns) heights.
