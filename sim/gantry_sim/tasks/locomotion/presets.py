@@ -11,7 +11,7 @@ import torch
 from gantry_deploy.contract import Acceptance
 from gantry_deploy.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_policies.config import PpoCfg
-from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names
+from gantry_policies.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_feet
 from gantry_sim.env import GantryEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -121,8 +121,7 @@ def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract = velocity_contract(cfg)
     actor = mirror_actor(contract)
-    feet = walker(cfg.robot).spec.feet
-    foot = mirror_names(feet, tuple(1.0 for _ in feet))
+    foot = mirror_feet(walker(cfg.robot).spec)
     critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
     if cfg.rough:
         critic = critic + mirror_scan()
@@ -169,6 +168,15 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
         record=record_velocity,
         other_robots=True,
     )
+
+
+def flat_task(info: TaskInfo) -> Task:
+    """The velocity task of a quadruped on flat ground, for packages that bring robots of their own.
+
+    Args:
+        info: Name, summary and robot.
+    """
+    return _task(info, cpu_flat, gpu_flat)
 
 
 FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat)
