@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -15,13 +18,13 @@ from gantry_hardware.state import JointCommand
 from gantry_hardware.testing import check_backend
 from gantry_policies.sides import partners, sign_of_joint
 from gantry_sim.model_conventions import base_body
-from gantry_sim.models import model_file, robot_model
+from gantry_sim.models import foot_geoms, model_file, robot_model
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.geometry import lowest_point_m, overlaps, posed
 from gantry_sim.robot_kit.inertias import check_inertias
 from gantry_sim.robot_kit.mirror import mirrored_joints
 from gantry_sim.robot_kit.study import DEPTH_M
-from gantry_sim.tasks.catalogue import task_infos
+from gantry_sim.tasks.catalogue import arm_task_infos, task_infos
 from gantry_sim.tasks.locomotion.robots import walker
 
 MASS_SHARE = 0.01
@@ -46,7 +49,7 @@ def check_robot(name: str) -> list[Finding]:
     """
     spec = robot_spec(name)
     text = f"{spec.kind}, {spec.num_joints} joints, {len(spec.feet)} feet, {spec.mass_kg:.4g} kg; {spec.source}"
-    findings = [Finding(Level.PASS, "numbers", text)]
+    findings = [Finding(Level.PASS, "numbers", text), *_marked(name)]
     if not spec.mjcf:
         findings.append(Finding(Level.NOTE, "model", "none; the mock is checked instead of a simulator"))
         return [*findings, *_try("conformance", lambda: _conformance(spec, "mock"))]
@@ -73,6 +76,21 @@ def _try(check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
         return function()
     except GantryError as error:
         return [Finding(Level.FAIL, check, str(error))]
+
+
+def _marked(name: str) -> list[Finding]:
+    """How many numbers are marked TODO in the module that the robot's entry point names."""
+    entry = next(entry for entry in entry_points(group="gantry.robots") if entry.name == name)
+    module = find_spec(entry.module)
+    if module is None or module.origin is None or not Path(module.origin).is_file():
+        return []
+    path = Path(module.origin)
+    count = sum("# TODO" in line for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    if not count:
+        return []
+    return [
+        Finding(Level.OPEN, "numbers", f"{count} lines of {path} are marked TODO; fill them in with their sources.")
+    ]
 
 
 def _model(spec: RobotSpec) -> list[Finding]:
@@ -120,7 +138,7 @@ def _pose(spec: RobotSpec) -> list[Finding]:
     for one, other, depth in overlaps(model, data, DEPTH_M):
         text = f"'{one}' and '{other}' reach {1000.0 * depth:.1f} mm into each other in the default pose; expected none"
         findings.append(Finding(Level.OPEN, "pose", text))
-    shapes = [index for index in range(model.ngeom) if "foot" in model.geom(index).name]
+    shapes = [model.geom(geom.name).id for foot in spec.feet for geom in foot_geoms(spec_model, foot)]
     height = float(data.xpos[model.body(base_body(spec_model).name).id, 2])
     height -= min(lowest_point_m(model, data, index) for index in shapes)
     if abs(height - spec.base_height_m) > HEIGHT_M:
@@ -185,7 +203,7 @@ def _conformance(spec: RobotSpec, backend: str) -> list[Finding]:
 
 
 def _tasks(name: str) -> list[Finding]:
-    names = [info.name for info in task_infos() if info.robot == name]
+    names = [info.name for info in (*task_infos(), *arm_task_infos()) if info.robot == name]
     if not names:
         return [Finding(Level.NOTE, "tasks", "no installed task is for it")]
     return [Finding(Level.PASS, "tasks", ", ".join(names))]
