@@ -7,15 +7,19 @@ import sys
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_hardware.errors import GantryError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_mapping.camera import REALSENSE_LIKE
 from gantry_policies.symmetry import MirrorMap, mirror_feet, robot_joint_mirror
+from gantry_sim.robot_camera import head_camera
 from gantry_sim.robot_kit.checking import check_robot
 from gantry_sim.robot_kit.findings import fails
 from gantry_sim.robot_kit.preparing import prepare
 from gantry_sim.robot_kit.reading import read_source
 from gantry_sim.robot_kit.study import study
+from gantry_sim.tasks.catalogue import TaskInfo
+from gantry_sim.tasks.locomotion.presets import flat_task
 from gantry_sim.tasks.locomotion.robots import walker
 
 LEGS = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
@@ -265,6 +269,39 @@ def test_declared_mirrors_win_over_names():
     assert robot_joint_mirror("go2", robot_spec("go2").joint_names).sign[:3] == (-1.0, 1.0, 1.0)
     with pytest.raises(GantryError, match="mirrored_joints are two, two; expected for each of one, two"):
         RobotSpec("x", "arm", joints, (), 0.3, 0.1, 1.0, "made up", mirrored_joints=(("two", 1), ("two", 1)))
+
+
+def entry(info, group, value):
+    path = info / "entry_points.txt"
+    path.write_text(path.read_text() + f"\n[{group}]\ntestdog = {value}\n")
+
+
+def test_a_package_may_bring_its_own_walker_and_camera(installed):
+    info = installed / "testdog_robot-0.1.0.dist-info"
+    (installed / "testdog_robot" / "extras.py").write_text(
+        "from dataclasses import replace\n"
+        "from gantry_mapping.camera import REALSENSE_LIKE as CAMERA\n"
+        "from gantry_sim.tasks.locomotion.robots import walker\n"
+        "def make():\n    return replace(walker('go2'), swing_height_m=0.123)\n"
+    )
+    with pytest.raises(UnknownNameError, match="robot with a depth camera"):
+        head_camera("testdog")
+    entry(info, "gantry.walkers", "testdog_robot.extras:make")
+    entry(info, "gantry.head_cameras", "testdog_robot.extras:CAMERA")
+    importlib.invalidate_caches()
+    assert walker("testdog").swing_height_m == 0.123
+    assert head_camera("testdog") == REALSENSE_LIKE
+
+
+def test_without_mirror_images_the_task_learns_without_them(tmp_path):
+    text = quadruped().replace('pos="0.3 0.1 0"', 'pos="0.2 0.1 0"')
+    assert new(tmp_path, text) == 0
+    assert (
+        "flat_task(task_info.FLAT, mirror=False)" in (tmp_path / "testdog" / "testdog_robot" / "tasks.py").read_text()
+    )
+    task = flat_task(TaskInfo("velocity-flat-go2", "", "go2"), mirror=False)
+    assert [task.preset(name).learner.mirror for name in ("cpu", "gpu")] == ["none", "none"]
+    assert task.mirror(task.preset("cpu").env) is None
 
 
 def test_a_robot_of_gantry_passes():

@@ -89,7 +89,9 @@ def _marked(name: str) -> list[Finding]:
     if not count:
         return []
     return [
-        Finding(Level.OPEN, "numbers", f"{count} lines of {path} are marked TODO; fill them in with their sources.")
+        Finding(
+            Level.OPEN, "numbers", f"{count} lines of {entry.module} are marked TODO; fill them in with their sources."
+        )
     ]
 
 

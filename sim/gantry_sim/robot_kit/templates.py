@@ -30,7 +30,7 @@ def files(study: Study, name: str, source: str) -> dict[str, str]:
     }
     if study.walks:
         texts[f"{package}/task_info.py"] = _TASK_INFO.format(name=name)
-        texts[f"{package}/tasks.py"] = _TASKS.format(package=package)
+        texts[f"{package}/tasks.py"] = _TASKS.format(package=package, more="" if study.mirror else ", mirror=False")
     return texts
 
 
@@ -78,7 +78,7 @@ from gantry_sim.tasks.locomotion.presets import flat_task
 
 from {package} import task_info
 
-FLAT = flat_task(task_info.FLAT)
+FLAT = flat_task(task_info.FLAT{more})
 '''
 _TEST = '''"""Everything that `gantry robot check {name}` asks."""
 
@@ -98,7 +98,7 @@ def _readme(study: Study, name: str, source: str) -> str:
         f"A robot for Gantry, made by `gantry robot new {name}` from {source}. The model's licence ",
     ]
     lines[-1] += "is that of its author; put its text here before you pass the package on."
-    lines += ["", "```sh", f"pip install -e {name}", f"gantry robot check {name}"]
+    lines += ["", "```sh", "pip install -e .", f"gantry robot check {name}"]
     lines += [f"gantry train velocity-flat-{name}"] if study.walks else []
     lines += ["```", "", "## Still open", ""]
     lines += [f"* {finding.check}: {finding.text}" for finding in opens(study.findings)] or ["Nothing."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -153,6 +154,11 @@ def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False,
     return replace(cfg, feet_only=False, pyramidal=False, physics_dt_s=0.005) if full_model else cfg
 
 
+def _unmirrored(make: Callable[[str], Preset], robot: str) -> Preset:
+    preset = make(robot)
+    return replace(preset, learner=replace(preset.learner, mirror="none"))
+
+
 def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
     return Task(
         name=info.name,
@@ -170,13 +176,18 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
     )
 
 
-def flat_task(info: TaskInfo) -> Task:
+def flat_task(info: TaskInfo, *, mirror: bool = True) -> Task:
     """The velocity task of a quadruped on flat ground, for packages that bring robots of their own.
 
     Args:
         info: Name, summary and robot.
+        mirror: Whether the robot's sides are mirror images, of which both are learned from.
     """
-    return _task(info, cpu_flat, gpu_flat)
+    task = _task(info, cpu_flat, gpu_flat)
+    if mirror:
+        return task
+    presets = {name: partial(_unmirrored, make, info.robot) for name, make in (("cpu", cpu_flat), ("gpu", gpu_flat))}
+    return replace(task, presets=presets, mirror=lambda cfg: None)
 
 
 FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat)
