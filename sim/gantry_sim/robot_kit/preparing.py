@@ -64,7 +64,7 @@ def prepare(source: SourceModel) -> Prepared:
     motors = {name: _motor(original, index) for index, name in _joint_motors(original)}
     home_name, home_rad = _home(original)
     hinges = [joint.name for joint in spec.joints if joint.type == _HINGE]
-    _refuse_joints(spec, findings)
+    _refuse_joints(spec)
     joints = tuple(name for name in hinges if name in motors or not motors)
     for joint in spec.joints:
         if joint.type != _FREE and joint.name not in joints:
@@ -72,6 +72,20 @@ def prepare(source: SourceModel) -> Prepared:
             findings.append(Finding(Level.NOTE, "joint", f"'{joint.name}' {kind}; it stays passive in the simulator."))
     _only_the_robot(spec, findings)
     return Prepared(spec, _compile(spec, source, findings), joints, motors, home_rad, home_name, tuple(findings))
+
+
+def top_body(spec: mujoco.MjSpec) -> mujoco.MjsBody:
+    """The body on the world that the robot hangs from.
+
+    Raises:
+        GantryError: If the first joint turns on the world itself.
+    """
+    body = base_body(spec)
+    if body.name == "world":
+        raise GantryError(f"Joint '{spec.joints[0].name}' turns on the world; expected a body as the robot's base.")
+    while body.parent.name != "world":
+        body = body.parent
+    return body
 
 
 def _compile(spec: mujoco.MjSpec, source: SourceModel, findings: list[Finding]) -> mujoco.MjModel:
@@ -82,7 +96,7 @@ def _compile(spec: mujoco.MjSpec, source: SourceModel, findings: list[Finding]) 
         raise GantryError(f"'{source.path}' cannot be simulated: {one_line(error)}.{known}") from error
 
 
-def _refuse_joints(spec: mujoco.MjSpec, findings: list[Finding]) -> None:
+def _refuse_joints(spec: mujoco.MjSpec) -> None:
     if not any(joint.type == _HINGE for joint in spec.joints):
         raise GantryError("The model has no hinge joint; expected the joints of a robot.")
     for joint in spec.joints:
@@ -141,10 +155,12 @@ def _only_the_robot(spec: mujoco.MjSpec, findings: list[Finding]) -> None:
     for geom in spec.geoms:
         if not (geom.contype or geom.conaffinity):
             geom.group = VISUAL_GROUP
+    base = top_body(spec)
+    for body in spec.worldbody.bodies:
+        if body.name != base.name:
+            text = f"body '{body.name}' stands beside the robot '{base.name}'; expected the robot alone. Take it out."
+            findings.append(Finding(Level.FAIL, "world", text))
     if any(joint.type == _FREE for joint in spec.joints):
         return
-    base = base_body(spec)
-    while base.parent.name != "world":
-        base = base.parent
     base.add_freejoint(name="floating_base")
     findings.append(Finding(Level.NOTE, "base", f"'{base.name}' has no free joint; one is added."))

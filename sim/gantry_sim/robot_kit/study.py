@@ -168,6 +168,9 @@ def _tell(
     if len(feet) in (2, 4):
         ways = ", ".join(f"{foot.name} ({foot.found_by})" for foot in feet)
         add(Finding(Level.PASS, "feet", ways))
+    elif not any(is_solid(prepared.model, geom) for geom in range(prepared.model.ngeom)):
+        text = "the model has no shape that collides; expected one at the end of every leg, in a URDF a <collision>."
+        add(Finding(Level.FAIL, "feet", text))
     else:
         names = ", ".join(foot.name for foot in feet) or "none"
         text = f"found {names}; expected the lowest ends of two or four legs. Name their sites or shapes with "

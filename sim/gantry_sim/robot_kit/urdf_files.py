@@ -41,7 +41,7 @@ def meet_mujoco(
         Limits by joint name.
 
     Raises:
-        GantryError: If it is a xacro file that was not expanded.
+        GantryError: If it is a xacro file that was not expanded, or a number is none.
     """
     if any("xacro" in element.tag for element in root.iter()):
         raise GantryError(f"'{path}' holds xacro macros; expand them first: xacro {path.name} > robot.urdf.")
@@ -54,9 +54,18 @@ def meet_mujoco(
     return {joint.get("name", ""): _limits(joint) for joint in root.findall("joint")}
 
 
+def _number(element: Element | None, key: str, what: str) -> float:
+    """An attribute as a number; zero where it is missing."""
+    text = "0" if element is None else element.get(key, "0")
+    try:
+        return float(text)
+    except ValueError as error:
+        raise GantryError(f'The URDF has {key}="{text}" at {what}; expected a number.') from error
+
+
 def _limits(joint: Element) -> UrdfLimits:
-    limit = joint.find("limit")
-    values = [float(limit.get(key, "0")) if limit is not None else 0.0 for key in ("effort", "velocity")]
+    limit, what = joint.find("limit"), f"joint '{joint.get('name', '')}'"
+    values = [_number(limit, key, what) for key in ("effort", "velocity")]
     effort, velocity = (value if value > 0.0 else None for value in values)
     return UrdfLimits(effort, velocity)
 
@@ -127,8 +136,7 @@ def _drop_empty_roots(root: Element, findings: list[Finding]) -> None:
         below = [joint for joint in joints for parent in joint.findall("parent") if parent.get("link") in tops]
         if len(tops) != 1 or len(below) != 1 or below[0].get("type") not in ("fixed", "floating"):
             return
-        mass = links[tops[0]].find("inertial/mass")
-        if mass is not None and float(mass.get("value", "0")) > 0.0:
+        if _number(links[tops[0]].find("inertial/mass"), "value", f"link '{tops[0]}'") > 0.0:
             return
         root.remove(links[tops[0]])
         root.remove(below[0])
