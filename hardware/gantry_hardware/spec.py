@@ -103,6 +103,11 @@ class RobotSpec:
     car: CarSpec | None = None
     """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None
     for robots that are no cars."""
+    mirrored_joints: tuple[tuple[str, float], ...] = ()
+    """For every joint its partner on the other side (itself in the plane of symmetry) and the factor on its angle in
+    the mirror image, 1 or -1. Empty: both are told from the joints' names."""
+    mirrored_feet: tuple[str, ...] = ()
+    """For every foot its partner on the other side. Empty: told from the feet's names."""
 
     def __post_init__(self) -> None:
         if len(self.hold_gains) not in (0, len(self.joints)):
@@ -117,6 +122,7 @@ class RobotSpec:
         if len(self.damp_gains_nm_s_rad) not in (0, len(self.joints)):
             found = f"{len(self.damp_gains_nm_s_rad)} damp gains"
             raise GantryError(f"Robot '{self.name}': {found}, expected {len(self.joints)} or none.")
+        self._check_mirror()
         check_fields(self, _ROBOT_RANGES, f"Robot '{self.name}': ")
         if (self.kind == "car") != (self.car is not None):
             has = "a CarSpec" if self.car is not None else "no CarSpec"
@@ -127,6 +133,23 @@ class RobotSpec:
             raise GantryError(
                 f"Robot '{self.name}': a car has two joints, steering and drive, found {', '.join(self.joint_names)}."
             )
+
+    def _check_mirror(self) -> None:
+        mirrored_joints = tuple(name for name, _ in self.mirrored_joints)
+        for field, found, names in (
+            ("mirrored_joints", mirrored_joints, self.joint_names),
+            ("mirrored_feet", self.mirrored_feet, self.feet),
+        ):
+            if found and (
+                sorted(found) != sorted(names)
+                or any(found[names.index(found[i])] != names[i] for i in range(len(names)))
+            ):
+                raise GantryError(
+                    f"Robot '{self.name}': {field} are {', '.join(found)}; expected for each of {', '.join(names)} its "
+                    "partner, which has it as its own."
+                )
+        if any(sign not in (1.0, -1.0) for _, sign in self.mirrored_joints):
+            raise GantryError(f"Robot '{self.name}': the signs of mirrored_joints are 1 or -1.")
 
     @cached_property
     def joint_names(self) -> tuple[str, ...]:

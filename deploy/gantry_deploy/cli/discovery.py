@@ -14,7 +14,21 @@ GROUP = "gantry.commands"
 DISTRIBUTION = "gantry-rl"
 """This project's distribution; its commands win over others of the same name."""
 
-_ORDER = ("demo", "tasks", "train", "eval", "play", "export", "inspect", "check", "run", "launch", "data", "bench")
+_ORDER = (
+    "demo",
+    "tasks",
+    "train",
+    "eval",
+    "play",
+    "export",
+    "inspect",
+    "check",
+    "run",
+    "launch",
+    "data",
+    "bench",
+    "robot",
+)
 """The way through a project; the commands of other packages follow in the alphabet's order."""
 
 _EXTRAS = {

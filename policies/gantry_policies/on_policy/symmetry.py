@@ -19,6 +19,7 @@ from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
 from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_names, robot_spec
+from gantry_hardware.spec import RobotSpec
 from gantry_policies.on_policy.sides import partners, sign_of_joint
 
 MIRRORED_STEPS = ("front_foot_y_m", "rear_foot_y_m", "lin_vel_y_m_s", "ang_vel_z_rad_s", "base_roll_rad")
@@ -73,6 +74,34 @@ def mirror_joints(names: tuple[str, ...], central: Collection[str] = ()) -> Mirr
     return MirrorMap(tuple(map(names.index, others)), tuple(map(sign_of_joint, names)))
 
 
+def robot_joint_mirror(robot: str, names: tuple[str, ...]) -> MirrorMap:
+    """The map of joint vectors of a robot: as its spec declares it, or told from the joints' names.
+
+    Args:
+        robot: Name of the robot; one that is not registered is judged by names alone.
+        names: Of its joints, in the order of the vectors.
+
+    Raises:
+        GantryError: If nothing is declared and the names do not tell.
+    """
+    declared = robot_spec(robot).mirrored_joints if robot in robot_names() else ()
+    if not declared or robot_spec(robot).joint_names != names:
+        return mirror_joints(names, central_joints(robot))
+    return MirrorMap(tuple(names.index(name) for name, _ in declared), tuple(sign for _, sign in declared))
+
+
+def mirror_feet(spec: RobotSpec) -> MirrorMap:
+    """The map of a vector with one entry per foot: as the spec declares it, or told from the feet's names.
+
+    Raises:
+        GantryError: If nothing is declared and the names do not tell.
+    """
+    sign = (1.0,) * len(spec.feet)
+    if spec.mirrored_feet:
+        return MirrorMap(tuple(spec.feet.index(name) for name in spec.mirrored_feet), sign)
+    return mirror_names(spec.feet, sign)
+
+
 def central_joints(robot: str) -> tuple[str, ...]:
     """Joints that a registered robot declares to lie in its plane of symmetry; none for a robot that is not known."""
     return robot_spec(robot).central_joints if robot in robot_names() else ()
@@ -101,7 +130,7 @@ def mirror_window(window: MapWindow) -> MirrorMap:
 def mirror_action(contract: PolicyContract) -> MirrorMap:
     """The map of the policy's action: of joints, or of steps."""
     if contract.action.kind != STEP_TARGET:
-        return mirror_joints(contract.joint_names, central_joints(contract.robot))
+        return robot_joint_mirror(contract.robot, contract.joint_names)
     return MirrorMap.signs(*(-1.0 if name in MIRRORED_STEPS else 1.0 for name in STEP_NAMES))
 
 
@@ -111,7 +140,7 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
     Raises:
         GantryError: If a term's mirror image is not known.
     """
-    joints = mirror_joints(contract.joint_names, central_joints(contract.robot))
+    joints = robot_joint_mirror(contract.robot, contract.joint_names)
     maps = {
         "base_lin_vel": MirrorMap.signs(1, -1, 1),
         "base_ang_vel": MirrorMap.signs(-1, 1, -1),

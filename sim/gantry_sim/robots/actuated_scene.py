@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
+from gantry_sim.robot_kit.geometry import lowest_point_m
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import has_free_base, scene_model
 
@@ -155,21 +156,9 @@ class SceneIndex:
         return touching
 
     def lowest_foot_point_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
-        """Height of the lowest point of all feet in the kinematics of ``data``; feet are spheres and capsules.
-
-        Raises:
-            GantryError: If a foot has another shape.
-        """
-        lowest = np.inf
-        for geom in np.flatnonzero(self._foot_of_geom >= 0):
-            radius, half_length = model.geom_size[geom, :2]
-            if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
-                half_length = 0.0
-            elif model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_CAPSULE:
-                raise GantryError(f"Foot shape '{model.geom(geom).name}' is no sphere and no capsule.")
-            axis_z = data.geom_xmat[geom, 8]
-            lowest = min(lowest, data.geom_xpos[geom, 2] - abs(axis_z) * half_length - radius)
-        return float(lowest)
+        """Height of the lowest point of all feet in the kinematics of ``data``; inf for a robot without feet."""
+        feet = np.flatnonzero(self._foot_of_geom >= 0)
+        return min((lowest_point_m(model, data, int(geom)) for geom in feet), default=math.inf)
 
     def put_down_height_m(self, model: mujoco.MjModel, data: mujoco.MjData) -> float:
         """Height by which a robot in the kinematics of ``data`` has to be lifted for its lowest foot to touch the

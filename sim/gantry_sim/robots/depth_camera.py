@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 import mujoco
 import numpy as np
@@ -23,6 +24,8 @@ FloatArray = NDArray[np.float64]
 
 SEEN_GROUPS = (0, 4)
 """Geom groups that are seen: ``gantry_sim.terrains.tile.MAP_GROUPS``, whose package takes seconds to import."""
+CAMERA_GROUP = "gantry.head_cameras"
+"""Entry-point group of other packages: robot name -> :class:`gantry_mapping.camera.DepthCamera`."""
 HEAD_CAMERAS: dict[str, DepthCamera] = {
     "go2": REALSENSE_LIKE,
     # As large as a Go2 and of the same make.
@@ -38,14 +41,21 @@ NO_RETURN_M = 0.0
 
 
 def head_camera(robot: str) -> DepthCamera:
-    """A robot's depth camera.
+    """A robot's depth camera: one of :data:`HEAD_CAMERAS`, or of another package's entry point.
 
     Raises:
         UnknownNameError: If it has none.
+        GantryError: If the entry point holds something else.
     """
-    if robot not in HEAD_CAMERAS:
-        raise UnknownNameError("robot with a depth camera", robot, HEAD_CAMERAS)
-    return HEAD_CAMERAS[robot]
+    if robot in HEAD_CAMERAS:
+        return HEAD_CAMERAS[robot]
+    entries = {entry.name: entry for entry in entry_points(group=CAMERA_GROUP)}
+    if robot not in entries:
+        raise UnknownNameError("robot with a depth camera", robot, [*HEAD_CAMERAS, *entries])
+    camera = entries[robot].load()
+    if not isinstance(camera, DepthCamera):
+        raise GantryError(f"Entry point '{entries[robot].value}' is a {type(camera).__name__}, expected a DepthCamera.")
+    return camera
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def meet_conventions(model: mujoco.MjSpec, spec: RobotSpec) -> None:
         ):
             body = geom.parent.name
             numbers[body] = numbers.get(body, 0) + 1
-            geom.name = f"{body}_collision{numbers[body]}"
+            geom.name = f"{geom.name}_collision" if "foot" in geom.name else f"{body}_collision{numbers[body]}"
 
 
 IMU_SENSORS = (

@@ -34,7 +34,7 @@ def derived_quadruped(spec: RobotSpec) -> Walker:
     if spec.kind != "quadruped" or len(spec.feet) != 4:
         raise GantryError(
             f"Robot '{spec.name}' is of kind '{spec.kind}' with {len(spec.feet)} feet; a gait is derived for "
-            "quadrupeds with four feet alone. Others need numbers of their own in gantry_sim.tasks.locomotion.robots."
+            "quadrupeds with four feet alone. Others need a Walker of their own, entry-point group gantry.walkers."
         )
     model = robot_model(spec.name, visuals=False)
     base, shapes = base_body(model).name, tuple(_pattern(model, foot) for foot in spec.feet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names
+from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_feet
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -121,8 +122,7 @@ def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract = velocity_contract(cfg)
     actor = mirror_actor(contract)
-    feet = walker(cfg.robot).spec.feet
-    foot = mirror_names(feet, tuple(1.0 for _ in feet))
+    foot = mirror_feet(walker(cfg.robot).spec)
     critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
     if cfg.rough:
         critic = critic + mirror_scan()
@@ -154,6 +154,11 @@ def evaluation_cfg(cfg: VelocityCfg, *, num_envs: int, full_model: bool = False,
     return replace(cfg, feet_only=False, pyramidal=False, physics_dt_s=0.005) if full_model else cfg
 
 
+def _unmirrored(make: Callable[[str], Preset], robot: str) -> Preset:
+    preset = make(robot)
+    return replace(preset, learner=replace(preset.learner, mirror="none"))
+
+
 def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
     return Task(
         name=info.name,
@@ -169,6 +174,20 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
         record=record_velocity,
         other_robots=True,
     )
+
+
+def flat_task(info: TaskInfo, *, mirror: bool = True) -> Task:
+    """The velocity task of a quadruped on flat ground, for packages that bring robots of their own.
+
+    Args:
+        info: Name, summary and robot.
+        mirror: Whether the robot's sides are mirror images, of which both are learned from.
+    """
+    task = _task(info, cpu_flat, gpu_flat)
+    if mirror:
+        return task
+    presets = {name: partial(_unmirrored, make, info.robot) for name, make in (("cpu", cpu_flat), ("gpu", gpu_flat))}
+    return replace(task, presets=presets, mirror=lambda cfg: None)
 
 
 FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat)

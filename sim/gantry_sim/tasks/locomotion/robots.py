@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from gantry_deploy.contract.policy_contract import BalanceSpec, GaitSpec
+from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.tasks.locomotion.derived import derived_quadruped
 from gantry_sim.tasks.locomotion.walker import Walker
+
+WALKER_GROUP = "gantry.walkers"
+"""Entry-point group of other packages: robot name -> a function without arguments that makes its
+:class:`~gantry_sim.tasks.locomotion.walker.Walker`."""
 
 
 def _quadruped(
@@ -172,7 +179,7 @@ def _g1() -> Walker:
 
 
 def walker(name: str) -> Walker:
-    """The walking parameters of a robot: found by hand, or derived from its model.
+    """The walking parameters of a robot: found by hand, here or in its own package, or derived from its model.
 
     Raises:
         UnknownNameError: If there is no such robot, or it has no model.
@@ -181,4 +188,10 @@ def walker(name: str) -> Walker:
     makers = {"go1": _go1, "go2": _go2, "g1": _g1}
     if name in makers:
         return makers[name]()
+    for entry in entry_points(group=WALKER_GROUP):
+        if entry.name == name:
+            body = entry.load()()
+            if not isinstance(body, Walker):
+                raise GantryError(f"Entry point '{entry.value}' made a {type(body).__name__}, expected a Walker.")
+            return body
     return derived_quadruped(robot_spec(name))

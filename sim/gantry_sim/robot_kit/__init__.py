@@ -1,0 +1,1 @@
+"""A new robot from its model: reading, checking, and writing an installable package."""
