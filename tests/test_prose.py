@@ -38,10 +38,10 @@ PRONOUNS = {"hardware": 0, "mapping": 0, "deploy": 0, "policies": 0, "sim": 0, "
 SHARES = {
     "hardware": (92, 84, 50),
     "mapping": (95, 91, 88),
-    "deploy": (93, 75, 70),
+    "deploy": (93, 87, 85),
     "policies": (90, 78, 0),
     "sim": (81, 76, 66),
-    "ros": (100, 53, 60),
+    "ros": (100, 69, 60),
 }
 ASPECTS = ("shape", "unit", "frame")
 

@@ -10,7 +10,7 @@ Array = Any
 
 
 def limited(value: Array, low: float | None, high: float | None) -> Array:
-    """Values of any shape within limits; None for no limit.
+    """Values of any shape and unit within limits; None for no limit.
 
     The standard's ``clip`` checks and broadcasts its limits, which on a robot's single row costs ten times as much.
     """

@@ -69,8 +69,9 @@ def goal_command(
 
 
 def heading(quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
-    """Sine and cosine of the yaw of unit quaternions (N, 4), each (N,): where the base's x axis points, seen from
-    above; 0 and 1 where it points straight up or down."""
+    """Sine and cosine of the yaw of unit quaternions (N, 4), each (N,): heading of the base's x axis in the world
+    frame, seen from above; 0 and 1 where it points straight up or down.
+    """
     xp = namespace(quat_base_to_world_wxyz)
     w, x, y, z = (quat_base_to_world_wxyz[:, i] for i in range(4))
     ahead, aside = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)

@@ -86,7 +86,7 @@ class ActionDecoder:
         joint_pos_rad: Array | None = None,
         joint_vel_rad_s: Array | None = None,
     ) -> Array:
-        """Joint position targets.
+        """Joint position targets; vectors are in the base frame.
 
         Args:
             action: Shape (N, a), network output.

@@ -220,7 +220,7 @@ def _place_of_task(
 
 
 def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -> NDArray[np.float64]:
-    """The command of ``--command``, shape (c,), zero if not given.
+    """The command of ``--command``, shape (c,), in the contract's units, zero if not given.
 
     Raises:
         UsageError: If it has another size than the contract's command.
@@ -235,7 +235,7 @@ def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -
 
 
 def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> None:
-    """Say what is asked for (c,), and where that is beyond what the policy was trained for."""
+    """Print the command (c,) in the contract's units, and where that is beyond what the policy was trained for."""
     spec = contract.command
     print("command: " + ", ".join(f"{name} {value:g}" for name, value in zip(spec.names, command, strict=True)))
     for name, value, lower, upper in zip(spec.names, command, spec.lower, spec.upper, strict=True):

@@ -80,7 +80,9 @@ class Asked:
                 self._newest = (self.nothing, -np.inf)
 
     def at(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
-        """The command (c,) of now, from the newest state; nothing where that cannot be told."""
+        """The command (c,) of now, in the contract's units, from the newest state; nothing where that cannot be
+        told.
+        """
         newest = self._newest
         if isinstance(newest, Goal):
             towards = None if state is None else newest.command(state)

@@ -84,7 +84,7 @@ class Numbers:
 
     @property
     def range(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lowest and highest physical values of an action, (size,) each."""
+        """Lowest and highest values of an action in physical units, (size,) each."""
         reach = np.abs(np.array(self.scale)) * (np.inf if self.clip is None else self.clip)
         return np.array(self.offset) - reach, np.array(self.offset) + reach
 
@@ -151,7 +151,7 @@ def demo_features(contract: PolicyContract) -> dict[str, Feature]:
 
 
 def physical_features(parts: Sequence[Numbers], observed: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-    """Observations of a policy, (M, size), as columns of a dataset, (M, n) by feature.
+    """Observations of a policy, (M, size), scaled, as columns of a dataset in physical units, (M, n) by feature.
 
     :func:`policy_observation` gives the same numbers again to the bit, if they were made of single precision.
     """
@@ -164,7 +164,9 @@ def physical_features(parts: Sequence[Numbers], observed: NDArray[np.float32]) -
 
 
 def policy_observation(part: Numbers, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Physical values, (M, n), as the policy observes them: ``scale * clip(value - offset)`` in single precision."""
+    """Values in physical units, (M, n), as the policy observes them: ``scale * clip(value - offset)`` in single
+    precision.
+    """
     shifted = values.astype(np.float32) - np.array(part.offset, np.float32)
     if part.clip is not None:
         shifted = np.clip(shifted, np.float32(-part.clip), np.float32(part.clip))
@@ -182,7 +184,7 @@ def physical_action(part: Numbers, action: NDArray[np.float32]) -> NDArray[np.fl
 
 
 def policy_action(part: Numbers, values: NDArray[Any]) -> NDArray[np.float32]:
-    """A physical action, (M, n), as the policy would give it.
+    """An action in physical units, (M, n), as the policy would give it.
 
     Values are not compared with the range, which :func:`out_of_range` does, and rounding beyond it is cut off.
     """

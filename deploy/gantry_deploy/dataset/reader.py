@@ -185,7 +185,7 @@ class Dataset:
         return pictures
 
     def successes(self) -> NDArray[np.bool_] | None:
-        """Whether each episode succeeded at any time, (episodes,); None if the dataset does not say."""
+        """Whether each episode succeeded at any time, (episodes,) bool; None if the dataset does not say."""
         if SUCCESS not in self.info.features:
             return None
         return np.array([self.frames(row.index, [SUCCESS])[SUCCESS].any() for row in self.episodes], dtype=bool)

@@ -105,7 +105,7 @@ class StepRecorder:
         return numbers
 
     def discard(self, envs: NDArray[np.bool_] | None = None) -> None:
-        """Forget the open episodes of some environments, (num_envs,), or of all: they were reset from outside."""
+        """Forget the open episodes of some environments, (num_envs,) bool, or of all: they were reset from outside."""
         chosen = np.ones(self.num_envs, dtype=bool) if envs is None else self._flags("envs", envs)
         for env in np.flatnonzero(chosen):
             self._open[env].clear()

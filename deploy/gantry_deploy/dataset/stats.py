@@ -53,7 +53,7 @@ class ImageStats:
         self._frames = 0
 
     def add(self, image: NDArray[np.uint8]) -> None:
-        """Take note of a picture (height, width, 3)."""
+        """Take note of a picture, uint8 (height, width, 3)."""
         height, width, _ = image.shape
         step = int(max(height, width) / 150) if max(height, width) >= 300 else 1
         for channel in range(3):

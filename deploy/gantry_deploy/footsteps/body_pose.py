@@ -45,7 +45,7 @@ class Posture:
         """Offsets of the base's height, m, pitch and roll, rad, (N, 3).
 
         Args:
-            ground: (N, rows, cols) the map's heights over the base, m.
+            ground: (N, rows, cols) the map's heights over the base in the level frame, m.
             front_sole_m: (N,) the lower front sole's, m.
             pose: (N, 3) height over the present one, pitch and roll that the soles ask for.
         """

@@ -20,7 +20,7 @@ STRONGEST_N = 220.0
 
 
 def skew(vector: Array) -> Array:
-    """Matrices (..., 3, 3) of the cross product with vectors (..., 3)."""
+    """Matrices (..., 3, 3) of the cross product with vectors (..., 3) of any unit."""
     xp = namespace(vector)
     x, y, z = vector[..., 0], vector[..., 1], vector[..., 2]
     zero = xp.zeros_like(x)

@@ -37,7 +37,7 @@ def steering_angle(signals: Signals, constants: TermConstants) -> Array:
 
 
 def yaw_rate(signals: Signals, constants: TermConstants) -> Array:
-    """Turning rate, (N, 1), rad/s, left positive."""
+    """Turning rate, (N, 1), rad/s, left positive in the frame of ``base_link``."""
     return signals.ang_vel_base_in_base_rad_s[:, 2:3]
 
 

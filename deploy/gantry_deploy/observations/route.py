@@ -103,7 +103,7 @@ class RouteView:
 
 
 def locate(points_in_world_m: Array, pose_in_world: Array) -> RouteView:
-    """Project cars onto their routes.
+    """Project cars onto their routes, both in the world frame.
 
     Args:
         points_in_world_m: Shape (N, P, 2) with P >= 2; repeated points are passed over.

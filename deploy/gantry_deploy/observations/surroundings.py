@@ -66,7 +66,7 @@ class Surroundings:
 
 
 def road_from_occupancy(values: NDArray[Any], free_up_to: int = 50) -> NDArray[np.uint8]:
-    """A road map without markings from the data of a ``nav_msgs/OccupancyGrid``.
+    """A road map without markings, uint8 (R, C), from the data of a ``nav_msgs/OccupancyGrid``.
 
     Args:
         values: Shape (R, C), percent, -1 where unknown.

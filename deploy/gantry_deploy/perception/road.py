@@ -82,7 +82,7 @@ class Route:
 
     @property
     def along_m(self) -> FloatArray:
-        """Shape (P,), length up to each point."""
+        """Shape (P,), length up to each point [m]."""
         steps = np.hypot(*np.diff(self.points_in_world_m, axis=0).T)
         return np.concatenate(((0.0,), np.cumsum(steps)))
 

@@ -76,7 +76,7 @@ class ActionQueue:
         self._chunks.append(_Planned(chunk))
 
     def peek(self) -> FloatArray:
-        """The next action (n,), which stays in the queue.
+        """The next action (n,), in the chunk's units, which stays in the queue.
 
         Raises:
             PolicyError: If a chunk is wanted first.
@@ -91,7 +91,7 @@ class ActionQueue:
         return (weights @ said.astype(np.float64) / weights.sum()).astype(np.float32)
 
     def pop(self) -> FloatArray:
-        """Take the next action (n,).
+        """Take the next action (n,), in the chunk's units.
 
         Raises:
             PolicyError: If a chunk is wanted first.

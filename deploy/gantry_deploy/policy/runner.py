@@ -105,7 +105,8 @@ class PolicyRunner:
         self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
 
     def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
-        """Take these joint targets (n,) for an arm's last ones, where a recording is repeated step by step.
+        """Take these joint targets (n,) [rad, of a gripper m] for an arm's last ones, where a recording is repeated
+        step by step.
 
         An arm's targets continue, and its policy may well answer a difference in them with a larger one: what rounds
         otherwise here than where it was recorded must not grow over a whole episode.

@@ -140,7 +140,7 @@ class GazeFilm:
         return top, GAP_PX + SIDES.index(name) * (self.side.shape[1] + GAP_PX)
 
     def frames(self) -> Iterator[NDArray[np.uint8]]:
-        """All moments, (height, width, 3) each."""
+        """Pictures of all moments, uint8 (height, width, 3) each."""
         ground = self._ground.copy()
         before: Moment | None = None
         for moment in self.walk.moments:
@@ -151,7 +151,7 @@ class GazeFilm:
             yield self._frame(moment, ground)
 
     def still(self, index: int) -> NDArray[np.uint8]:
-        """One moment with the way to it, (height, width, 3)."""
+        """Picture of one moment with the way to it, uint8 (height, width, 3)."""
         ground = self._ground.copy()
         way = np.array([moment.pos_base_in_world_m[:2] for moment in self.walk.moments[: index + 1]])
         maps.draw_line(ground, self.top, way, TRACK, 2.5)

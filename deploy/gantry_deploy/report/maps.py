@@ -62,7 +62,9 @@ class Panel:
         return (x, y) if self.turned else (y, x)
 
     def pixel(self, xy_m: FloatArray) -> FloatArray:
-        """Row and column (..., 2) of places (..., 2); whole numbers are the centres of pixels."""
+        """Row and column (..., 2), px, of places (..., 2), m, in the panel's frame; whole numbers are pixels'
+        centres.
+        """
         x, y = xy_m[..., 0], xy_m[..., 1]
         if self.turned:
             place = np.stack((self.high_m[0] - x, self.high_m[1] - y), axis=-1)
@@ -158,7 +160,9 @@ def shaded(height_m: FloatArray, resolution_m: float, zero_m: float) -> Picture:
 
 
 def draw_line(picture: Picture, panel: Panel, points_m: FloatArray, colour: Rgb, width_px: float = 2.0) -> None:
-    """Draw a line through places (k, 2) into a picture, with soft edges; what is outside is left out."""
+    """Draw a line through places (k, 2) [m], in the panel's frame, into a picture, with soft edges; what is outside
+    is left out.
+    """
     place = panel.pixel(np.asarray(points_m, dtype=np.float64))
     reach = 0.5 * width_px + 1.0
     for start, end in itertools.pairwise(place):
@@ -177,13 +181,13 @@ def draw_line(picture: Picture, panel: Panel, points_m: FloatArray, colour: Rgb,
 
 
 def draw_dot(picture: Picture, panel: Panel, place_m: FloatArray, colour: Rgb, radius_px: float) -> None:
-    """Draw a disc at a place (2,)."""
+    """Draw a disc at a place (2,) [m]."""
     place = np.asarray(place_m, dtype=np.float64)
     draw_line(picture, panel, np.stack((place, place)), colour, 2.0 * radius_px)
 
 
 def draw_outline(picture: Picture, panel: Panel, corners_m: FloatArray, colour: Rgb, width_px: float = 1.0) -> None:
-    """Draw a closed line through places (k, 2)."""
+    """Draw a closed line through places (k, 2) [m]."""
     draw_line(picture, panel, np.concatenate((corners_m, corners_m[:1])), colour, width_px)
 
 
@@ -218,7 +222,7 @@ def as_frame(picture: Picture) -> NDArray[np.uint8]:
 
 
 def encode_png(frame: NDArray[np.uint8]) -> bytes:
-    """A picture (height, width, 3) as a PNG file."""
+    """A picture, uint8 (height, width, 3), as a PNG file."""
     height, width = frame.shape[:2]
     rows = np.concatenate((np.zeros((height, 1), np.uint8), frame.reshape(height, 3 * width)), axis=1)
 

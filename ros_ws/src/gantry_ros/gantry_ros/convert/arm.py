@@ -63,7 +63,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
 
 
 def trajectory_message(names: Sequence[str], pos_rad: FloatArray, period_s: float) -> JointTrajectory:
-    """One point (n,) for the named joints, to be reached after a control period.
+    """One point (n,) [rad, of a gripper m] for the named joints, to be reached after a control period.
 
     Its stamp is zero, which asks a controller to begin at once, and it holds no velocities, so that the controller
     goes there in a straight line instead of stopping in every point.
@@ -99,7 +99,9 @@ def path_of_trajectory(message: JointTrajectory, spec: RobotSpec) -> Path:
 
 
 def positions_message(names: Sequence[str], pos_rad: FloatArray) -> Float64MultiArray:
-    """Positions (n,) in the order of the named joints; the names are a label that controllers do not look at."""
+    """Positions (n,) [rad, of a gripper m] in the order of the named joints; the names are a label that controllers
+    do not look at.
+    """
     message = Float64MultiArray(data=array("d", pos_rad.tolist()))
     message.layout.dim = [MultiArrayDimension(label=",".join(names), size=len(pos_rad), stride=len(pos_rad))]
     return message
@@ -168,7 +170,7 @@ def place(message: PoseStamped, frame_id: str) -> FloatArray:
 
 
 def picture_message(pixels: NDArray[np.uint8], stamp: Time, frame_id: str) -> Image:
-    """A colour image (3, height, width) as ``rgb8``."""
+    """A colour image, uint8 (3, height, width), as ``rgb8``."""
     rows, cols = pixels.shape[1:]
     data = array("B", np.ascontiguousarray(pixels.transpose(1, 2, 0)).tobytes())
     header = Header(stamp=stamp, frame_id=frame_id)
@@ -176,7 +178,7 @@ def picture_message(pixels: NDArray[np.uint8], stamp: Time, frame_id: str) -> Im
 
 
 def picture(message: Image) -> NDArray[np.uint8]:
-    """A colour image, (3, height, width), red, green and blue.
+    """A colour image, uint8 (3, height, width), red, green and blue.
 
     Raises:
         RobotError: If it is encoded otherwise, or its rows do not fit its data.

@@ -345,7 +345,7 @@ def scan_angles(message: LaserScan, pose: SensorPose | None, pos_x_in_base_m: fl
 def scan_message(
     ranges_m: FloatArray, angle_min_rad: float, angle_step_rad: float, stamp: Time, range_max_m: float
 ) -> LaserScan:
-    """A scan (beams,), counter-clockwise for a positive step."""
+    """A scan (beams,) [m], counter-clockwise for a positive step."""
     message = LaserScan(header=Header(stamp=stamp, frame_id=SCAN_FRAME), range_min=0.0, range_max=float(range_max_m))
     message.angle_min, message.angle_increment = float(angle_min_rad), float(angle_step_rad)
     message.angle_max = float(angle_min_rad + angle_step_rad * (len(ranges_m) - 1))

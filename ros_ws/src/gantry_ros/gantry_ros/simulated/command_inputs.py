@@ -48,7 +48,7 @@ class Follower:
         self._places = [np.array([value]) for value in pos_rad]
 
     def at(self, now_s: float) -> FloatArray:
-        """The targets (n,) at a time."""
+        """The targets (n,) at a time, rad and, of a gripper, m."""
         parts = zip(self._times, self._places, strict=True)
         return np.array([np.interp(now_s, times, places) for times, places in parts])
 
