@@ -1,0 +1,42 @@
+"""Sphinx configuration of the site; ``scripts/docs`` writes the pages that it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+project = "Gantry"
+author = "The Gantry authors"
+copyright = "The Gantry authors, Apache-2.0"
+extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
+
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header"]  # Sections of a changelog begin where they like.
+
+# Read, never imported: learning libraries and simulators need not be there.
+autoapi_dirs = [
+    str(ROOT / folder)
+    for folder in (
+        "hardware/gantry_hardware",
+        "mapping/gantry_mapping",
+        "deploy/gantry_deploy",
+        "policies/gantry_policies",
+        "sim/gantry_sim",
+        "ros_ws/src/gantry_ros/gantry_ros",
+        "ros_ws/src/gantry_bringup/gantry_bringup",
+    )
+]
+autoapi_root = "api"
+autoapi_options = ["members", "undoc-members", "show-module-summary"]
+autoapi_add_toctree_entry = False
+autoapi_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = "Gantry"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_last_updated_fmt = None
