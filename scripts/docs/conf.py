@@ -12,7 +12,12 @@ copyright = "The Gantry authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
 
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]  # Sections of a changelog begin where they like.
+
+suppress_warnings = [
+    "myst.header",  # Sections of a changelog begin where they like.
+    "autoapi.python_import_resolution",  # Constants that are assigned as a tuple are not seen by it.
+    "ref.python",  # Types of the same name in several modules: the nearest is taken.
+]
 
 # Read, never imported: learning libraries and simulators need not be there.
 autoapi_dirs = [
@@ -27,8 +32,10 @@ autoapi_dirs = [
         "ros_ws/src/gantry_bringup/gantry_bringup",
     )
 ]
+autoapi_template_dir = str(ROOT / "scripts" / "docs" / "templates")
 autoapi_root = "api"
-autoapi_options = ["members", "undoc-members", "show-module-summary"]
+autoapi_options = ["members", "undoc-members"]
+autoapi_keep_files = True
 autoapi_add_toctree_entry = False
 autoapi_member_order = "bysource"
 autodoc_typehints = "signature"
