@@ -49,7 +49,7 @@ def _build(source: Path, output: Path, cache: Path) -> int:
 
     strict = ["--fail-on-warning", "--keep-going", "--nitpicky"]
     return sphinx(
-        ["-q", "-j", "auto", *strict, "-b", "html", "-c", str(HERE), "-d", str(cache), str(source), str(output)]
+        ["-j", "auto", *strict, "-b", "html", "-c", str(HERE), "-d", str(cache), str(source), str(output)]
     )
 
 
