@@ -13,7 +13,7 @@ from gantry_deploy.cli.main import whole_parser
 
 FOLDER = "commands"
 """Folder of the pages in the site's source."""
-USAGE_WIDTH = 100
+USAGE_WIDTH = 90
 """Columns of a usage line."""
 
 _CODE = re.compile(r"(`[^`]*`)")
@@ -62,7 +62,9 @@ def _index(parser: argparse.ArgumentParser) -> str:
     lines += ["| command | what it does |", "|---|---|"]
     lines += [f"| [`gantry {name}`]({name}.md) | {escaped(text)} |" for name, _, text in commands]
     lines += ["", *_usage(parser), *_arguments(parser)]
-    lines += ["Exit codes: 0 done; 1 done, and the answer is no (a check failed, a fault damped the robot); 2 refused, "]
+    lines += [
+        "Exit codes: 0 done; 1 done, and the answer is no (a check failed, a fault damped the robot); 2 refused, "
+    ]
     lines += ["with one message; 130 stopped by Ctrl-C.", ""]
     lines += ["```{toctree}", ":hidden:", "", *(f"gantry {name} <{name}>" for name, _, _ in commands), "```", ""]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ author = "The Gantry authors"
 copyright = "The Gantry authors, Apache-2.0"
 extensions = ["myst_parser", "autoapi.extension"]
 
+smartquotes = False  # Two hyphens are an option's.
 myst_heading_anchors = 4
 
 suppress_warnings = [
@@ -27,6 +29,7 @@ suppress_warnings = [
 nitpick_ignore_regex = [("py:.*", r"(?!gantry_).*")]
 
 # Read, never imported: learning libraries and simulators need not be there.
+PACKAGE = os.environ.get("GANTRY_DOCS_PACKAGE", "")
 autoapi_dirs = [
     str(ROOT / folder)
     for folder in (
@@ -38,6 +41,7 @@ autoapi_dirs = [
         "ros_ws/src/gantry_ros/gantry_ros",
         "ros_ws/src/gantry_bringup/gantry_bringup",
     )
+    if folder.endswith(PACKAGE)
 ]
 autoapi_template_dir = str(ROOT / "scripts" / "docs" / "templates")
 autoapi_root = "api"
@@ -48,6 +52,8 @@ autodoc_typehints = "signature"
 
 html_theme = "furo"
 html_title = "Gantry"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
