@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.ext.napoleon import Config
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,10 +67,11 @@ def setup(app: Sphinx) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def google_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def google_sections(app: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Turn the sections of a docstring (Args, Returns, Raises) into fields.
 
     Napoleon alone would take the docstring of an attribute up to its first colon for a type.
     """
     if what not in ("attribute", "data", "property"):
-        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+        settings: Any = Config()
+        lines[:] = GoogleDocstring(lines, settings, app, what, name, obj, options).lines()
