@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-lowest check format clean
+.PHONY: help setup demo test test-fast test-lowest check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -39,6 +39,9 @@ check: $(STAMP)  ## format, lint, import rules and types
 format: $(STAMP)  ## format the code and sort imports
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+docs: $(STAMP)  ## guides, commands and Python API as a site: build/docs/index.html; warnings are errors
+	@$(BIN)/python scripts/docs
 
 clean:  ## remove .venv, build outputs and caches; runs and recordings stay
 	@rm -rf $(VENV) .venv-lowest build dist .pytest_cache .ruff_cache .import_linter_cache

@@ -62,6 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _explain(error, show_traceback)
 
 
+def whole_parser() -> tuple[GantryParser, list[Unavailable]]:
+    """A parser that knows every option of every installed command, and the commands that cannot be loaded.
+
+    For whatever looks at command lines without running them; ``main`` loads only the command that was asked for.
+    """
+    commands, broken = load_commands(command_entries().values())
+    parser, sub = _build_parser()
+    for command in commands:
+        _add_command(sub, command)
+    return parser, broken
+
+
 def _show_every_text(stream: object) -> None:
     """Escape what the output cannot encode, such as half of a surrogate pair in a file's name, instead of failing."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
