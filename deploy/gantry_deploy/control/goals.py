@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.commands import goal_command
+from gantry_deploy.actions.commands import goal_command
 from gantry_hardware.state import RobotState
 
 
@@ -23,7 +23,7 @@ class Goal:
     """Heading."""
 
     def command(self, state: RobotState) -> NDArray[np.float64] | None:
-        """Goal command from a state by :func:`gantry_deploy.commands.goal_command`, (4,) in its units; None without
+        """Goal command from a state by ``goal_command``, (4,) in its units; None without
         odometry.
         """
         pose = state.pose_in_world
