@@ -1,7 +1,7 @@
 """What is said of a simulated robot's options before it is built."""
 
+from gantry_sim.robots import terrain_names
 from gantry_sim.terrains import SHARES
-from gantry_sim.terrains import names as terrain_names
 
 
 def test_the_names_of_terrains_are_those_that_there_are():

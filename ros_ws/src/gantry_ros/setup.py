@@ -4,14 +4,14 @@ The runtime itself (gantry_deploy, gantry_hardware) is no ROS package: install i
 ``pip install .`` at the repository's root.
 """
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 NAME = "gantry_ros"
 
 setup(
     name=NAME,
     version="0.1.0",
-    packages=[NAME],
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -66,7 +66,7 @@ class MujocoRobot:
         realtime: Follow the machine's monotonic clock instead of running in lock-step.
         fixed_base: Hang the robot by its base above the floor, as from a gantry.
         visuals: Load the meshes that :meth:`render` shows; without them starting is faster.
-        terrain: A tile to walk along x on, :class:`gantry_sim.terrains.scene.TerrainCfg`; empty for a flat floor.
+        terrain: A tile to walk along x on, :class:`gantry_sim.robots.terrain_scene.TerrainCfg`; empty for a flat floor.
         terrain_difficulty: 0 to 1.
         terrain_seed: Of the terrain.
         camera: Whether the depth camera in its head is on.

@@ -48,7 +48,7 @@ def robot_with_motors(
         added_mass_kg: Payload at the base's centre of mass; may be negative.
         fixed_base: Hang the robot by its base above the floor.
         visuals: Load the meshes that are only looked at.
-        terrain: Name of a terrain, see :class:`gantry_sim.terrains.scene.TerrainCfg`; empty for a flat floor.
+        terrain: Name of a terrain, see :class:`gantry_sim.robots.terrain_scene.TerrainCfg`; empty for a flat floor.
         terrain_difficulty: 0 to 1.
         terrain_seed: Of the terrain.
         furnish: Lays further things into the scene.
@@ -61,7 +61,10 @@ def robot_with_motors(
     floats = has_free_base(scene)
     _load_base(scene, spec.name, added_mass_kg)
     if terrain:
-        from gantry_sim.terrains.scene import TerrainCfg, add_terrain  # Loads torch, which a flat floor does not need.
+        from gantry_sim.robots.terrain_scene import (  # Loads torch, which a flat floor does not need.
+            TerrainCfg,
+            add_terrain,
+        )
 
         add_terrain(scene, spec.name, TerrainCfg(terrain, terrain_difficulty, terrain_seed))
     furnish(scene)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.names import task_names
-from gantry_sim.terrains.names import terrain_name
 
 
 def require_bench_task(task: str) -> None:

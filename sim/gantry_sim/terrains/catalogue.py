@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_sim.robots.terrain_names import TESTS
 from gantry_sim.terrains import climb, dense, held_out, sparse
 from gantry_sim.terrains.held_out import HeldOutCfg
-from gantry_sim.terrains.names import TESTS
 from gantry_sim.terrains.tile import GoalTerrainCfg
 
 GROUPS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(

@@ -35,7 +35,7 @@ from gantry_mapping.pipeline import MappingPipeline, window_channels
 from gantry_mapping.snapshot import MapSnapshot
 from gantry_policies.common.overview import overview_of
 from gantry_sim.backends.mujoco_robot import MujocoRobot
-from gantry_sim.terrains.names import terrain_name
+from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.terrains.rasters import rasterize
 
 FloatArray = NDArray[np.floating]

@@ -28,9 +28,9 @@ from gantry_sim.demo.goal.measured import MeasuredGoalWalk, gaze_of, measure_goa
 from gantry_sim.demo.goal.walk import MAPPING, ROBOT, goal_walk_in_process, goal_walk_over_ros
 from gantry_sim.demo.pipeline import FPS, REPORT, RESULT, VIDEO, Display
 from gantry_sim.robots.actuated_scene import SceneIndex, ground_height_m, robot_with_motors
+from gantry_sim.robots.terrain_names import terrain_name
+from gantry_sim.robots.terrain_scene import TerrainCfg
 from gantry_sim.terrains import TESTS, training_kinds
-from gantry_sim.terrains.names import terrain_name
-from gantry_sim.terrains.scene import TerrainCfg
 from gantry_sim.training.run_config import write_json
 from gantry_sim.training.run_validation import read_run_file
 from gantry_sim.viewing.attention import goal_ahead

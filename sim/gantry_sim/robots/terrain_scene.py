@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 
 from gantry_sim.robots.option_checks import require_difficulty
+from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.terrains import TESTS, test_terrains, training_mix
 from gantry_sim.terrains.grid import DEFAULT_SIZE_M
-from gantry_sim.terrains.names import terrain_name
 from gantry_sim.terrains.tile import GOAL_PATCH, GROUND_GROUP
 
 GOAL_SITE = "goal_"
