@@ -121,7 +121,7 @@ def foot_lift(
     tilt: Array,
     ang_vel_base_in_base_rad_s: Array,
 ) -> Array:
-    """How much each foot is to be raised for the ground's sake: see :class:`~gantry_deploy.contract.GroundSpec`.
+    """How much each foot is to be raised for the ground's sake: see :class:`~gantry_deploy.contract_parts.GroundSpec`.
 
     Args:
         gait: The clock, with ``ground``.

@@ -92,7 +92,7 @@ class Crossing:
     gaze: GazeWalk | None = None
     """What the policy saw."""
     films: dict[str, bytes] = field(default_factory=dict)
-    """MP4 by file name: :data:`gantry_sim.demo.pipeline.VIDEO` and :data:`GAZE_VIDEO`."""
+    """MP4 by file name: ``gantry_sim.demo.pipeline.VIDEO`` and :data:`GAZE_VIDEO`."""
     note: str = ""
     """Why something is missing; empty if nothing is."""
 
