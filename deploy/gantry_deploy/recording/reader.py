@@ -50,7 +50,7 @@ class Recording:
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
     ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,); map (T,), what
-    the policy was shown of a map: ``seen``, ``blind: `` and why, or empty where it looked at none; and map_age_s (T,).
+    the policy was shown of a map: ``seen``, ``blind:`` and why, or empty where it looked at none; and map_age_s (T,).
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
     """
 

@@ -270,7 +270,7 @@ class GazeFilm:
 
 
 def film_frames(walk: GazeWalk) -> Iterator[NDArray[np.uint8]]:
-    """The walk's frames for :func:`gantry_deploy.report.encode_mp4`."""
+    """The walk's frames for :func:`~gantry_deploy.report.video.encode_mp4`."""
     return GazeFilm(walk).frames()
 
 

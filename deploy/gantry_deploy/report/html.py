@@ -133,7 +133,7 @@ class Report:
         return self._figure(f'<img alt="{_attribute(caption)}" src="{_data_url("image/png", png)}">', caption)
 
     def video(self, mp4_bytes: bytes, caption: str) -> Report:
-        """An MP4, for example from :func:`gantry_deploy.report.encode_mp4`; it plays muted and in a loop.
+        """An MP4, for example from :func:`~gantry_deploy.report.video.encode_mp4`; it plays muted and in a loop.
 
         Raises:
             GantryError: If the bytes are no MP4.

@@ -217,7 +217,7 @@ def write(
 
 
 def as_frame(picture: Picture) -> NDArray[np.uint8]:
-    """The picture in bytes, for :func:`gantry_deploy.report.encode_mp4` and :func:`encode_png`."""
+    """The picture in bytes, for :func:`~gantry_deploy.report.video.encode_mp4` and :func:`encode_png`."""
     return np.round(255.0 * np.clip(picture, 0.0, 1.0)).astype(np.uint8)
 
 

@@ -18,7 +18,7 @@ TRAINING: tuple[str, ...] = (
     "stones",
     "beam",
 )
-"""Training terrains, in the order of :data:`gantry_sim.terrains.SHARES`."""
+"""Training terrains, in the order of :data:`gantry_sim.terrains.catalogue.SHARES`."""
 TESTS: tuple[str, ...] = ("t1_stones", "t2_course", "t3_parkour", "t4_debris")
 """Held-out test terrains."""
 

@@ -57,7 +57,7 @@ class Suite:
     """An evaluation with several parts."""
 
     run: Callable[..., dict[str, Any]]
-    """(task, env configuration, policy, *, episodes, device, seed, on_progress) -> its scores."""
+    """``(task, env configuration, policy, *, episodes, device, seed, on_progress)`` -> its scores."""
     lines: Callable[[dict[str, Any]], list[str]]
     """Its scores as a table."""
 
@@ -84,13 +84,13 @@ class Task:
     metrics: Metrics
     """Scalars of the step just taken."""
     evaluation: Callable[..., Any]
-    """(env configuration, **changes) -> the configuration to evaluate on: held-out episodes, same randomisation."""
+    """``(env configuration, **changes)`` -> the configuration to evaluate on: held-out episodes, same randomisation."""
     evaluate: Callable[..., dict[str, Any]]
-    """(task, env configuration, policy, *, episodes, device, seed, full_model, on_progress) -> its scores; those with
-    ``mean``, ``low`` and ``high`` are shown, with the unit at the end of their name."""
+    """``(task, env configuration, policy, *, episodes, device, seed, full_model, on_progress)`` -> its scores; those
+    with ``mean``, ``low`` and ``high`` are shown, with the unit at the end of their name."""
     record: Callable[..., dict[str, np.ndarray]]
-    """(task, env configuration, policy, *, seed) -> at least 1000 rows of what the policy was fed in training and of
-    what came of it, under the names that ``gantry check`` compares."""
+    """``(task, env configuration, policy, *, seed)`` -> at least 1000 rows of what the policy was fed in training and
+    of what came of it, under the names that ``gantry check`` compares."""
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
     """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
     the group ``teacher``; None if it gives none."""

@@ -94,7 +94,7 @@ class Crossing:
     gaze: GazeWalk | None = None
     """Map input and attention of the policy."""
     films: dict[str, bytes] = field(default_factory=dict)
-    """MP4 by file name: :data:`gantry_sim.demo.pipeline.VIDEO` and :data:`GAZE_VIDEO`."""
+    """MP4 by file name: ``gantry_sim.demo.pipeline.VIDEO`` and :data:`GAZE_VIDEO`."""
     note: str = ""
     """Reason for what is missing; empty if nothing is."""
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 NAME = "policy_node"
 SAFETY_PREFIX = f"{SETTINGS}."
-"""Every field of :class:`gantry_deploy.control.safety.SafetyConfig` is a parameter under this name."""
+"""Every field of :class:`gantry_deploy.control.safety_config.SafetyConfig` is a parameter under this name."""
 
 PARAMETERS = (
     *bundle_parameters.PARAMETERS,
