@@ -235,8 +235,14 @@ def test_a_ros_package_that_is_elsewhere_is_asked_for(tmp_path, capsys):
         ("<sdf/>", "has the root <sdf>; expected <mujoco> (MJCF) or <robot> (URDF)"),
         ("<mujoco/>", "has no hinge joint"),
         (urdf().replace('effort="40"', 'effort="x"'), "has effort=\"x\" at joint 'LF_HAA'; expected a number"),
-        ('<robot><xacro:macro xmlns:xacro="x"/></robot>', "holds xacro macros; expand them first"),
-        (quadruped().replace("<freejoint/>", '<joint name="hinge"/>'), "Joint 'hinge' turns on the world"),
+        (
+            '<robot><xacro:macro xmlns:xacro="http://www.ros.org/wiki/xacro"/></robot>',
+            "holds xacro macros; expand them first",
+        ),
+        (
+            quadruped().replace("<freejoint/>", '<joint name="hinge"/>').replace("0 0 0.41 1 0 0 0", "0"),
+            "Joint 'hinge' turns on the world",
+        ),
     ],
 )
 def test_a_damaged_model_is_one_message(tmp_path, capsys, text, told):
