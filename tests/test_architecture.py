@@ -185,3 +185,50 @@ def test_the_repository_stays_small():
     """A clone should take seconds; models and recordings that are larger do not belong here."""
     large = {label(path): path.stat().st_size for path in tracked_files() if path.stat().st_size > 3_000_000}
     assert large == {}
+
+
+def imported_modules(path, known):
+    """Modules of ``known`` that a file imports anywhere, inside of functions and for types as well."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {item.name for item in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {name if (name := f"{node.module}.{item.name}") in known else node.module for item in node.names}
+    return found & known
+
+
+def cycle_of(graph):
+    """The first cycle of a graph as a list of nodes; empty if there is none."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return path[path.index(node) :]
+        if node in done:
+            return []
+        path.append(node)
+        for other in sorted(graph[node]):
+            if found := visit(other):
+                return found
+        path.pop()
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) if (found := visit(node))), [])
+
+
+def test_a_cycle_is_found():
+    assert cycle_of({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert cycle_of({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    names = {}
+    for package, folder in PACKAGES.items():
+        for path in (folder / package).rglob("*.py"):
+            dotted = ".".join(path.relative_to(folder).with_suffix("").parts)
+            names[dotted.removesuffix(".__init__")] = path
+    graph = {name: imported_modules(path, set(names)) - {name} for name, path in names.items()}
+    assert sum(map(len, graph.values())) > len(graph)
+    assert cycle_of(graph) == []

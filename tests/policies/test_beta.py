@@ -21,7 +21,7 @@ from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
 from gantry_policies.on_policy.runner import Runner
 from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
-from gantry_policies.on_policy.teachers import Guidance
+from gantry_policies.on_policy.teacher_protocol import Guidance
 
 MIRROR = {
     "actor": MirrorMap.signs(1, -1),

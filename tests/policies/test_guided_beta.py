@@ -7,7 +7,8 @@ from tensordict import TensorDict
 from gantry_hardware.errors import UnknownNameError
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.runner import Runner
-from gantry_policies.on_policy.teachers import Guidance, PolicyTeacher, ToldTeacher
+from gantry_policies.on_policy.teacher_protocol import Guidance
+from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.runner import Runner
 from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_guided import Memory, TeacherGuidedPPO
-from gantry_policies.on_policy.teachers import Guidance, PolicyTeacher
+from gantry_policies.on_policy.teacher_protocol import Guidance
+from gantry_policies.on_policy.teachers import PolicyTeacher
 
 WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
 LAYOUT = ObservationLayout((TermSlice("goal_command", 0, 2), TermSlice("elevation_map", 2, 12)), WINDOW)

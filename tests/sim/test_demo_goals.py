@@ -25,16 +25,9 @@ from gantry_mapping.config import MappingCfg
 from gantry_mapping.pipeline import MappingPipeline
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
 from gantry_sim.demo.goal.measured import gaze_of, measure_goal_walk, rerun_difference
+from gantry_sim.demo.goal.outcome import FLAT, HELD_OUT, Crossing, GoalDemoConfig, GoalOutcome, in_words
 from gantry_sim.demo.goal.page import build_goal_page, goal_result, scores_of
-from gantry_sim.demo.goal.pipeline import (
-    FLAT,
-    HELD_OUT,
-    Crossing,
-    GoalDemoConfig,
-    GoalOutcome,
-    in_words,
-    resolve_terrain,
-)
+from gantry_sim.demo.goal.pipeline import resolve_terrain
 from gantry_sim.demo.goal.walk import goal_walk_in_process
 from gantry_sim.demo.walk import Walk
 from gantry_sim.robots.actuated_scene import ground_height_m, height_over_ground_m, robot_with_motors

@@ -12,7 +12,7 @@ from gantry_deploy.footsteps.gait import foot_phase
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import ConfigError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
-from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.cli.train import COMMAND as TRAIN
 from gantry_sim.cli.train import configure
 from gantry_sim.process.suppress_output import quietly

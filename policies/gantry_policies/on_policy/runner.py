@@ -33,7 +33,7 @@ from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
 from gantry_policies.on_policy.symmetry import MirrorMap
-from gantry_policies.on_policy.teachers import Teacher
+from gantry_policies.on_policy.teacher_protocol import Teacher
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints."""

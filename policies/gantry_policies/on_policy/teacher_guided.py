@@ -20,7 +20,7 @@ from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
 from gantry_policies.on_policy.config import GuideCfg
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
-from gantry_policies.on_policy.teachers import Guidance, Teacher
+from gantry_policies.on_policy.teacher_protocol import Guidance, Teacher
 
 TEACHER_ROWS = 4096
 """Most rows that a teacher is asked about at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from rsl_rl.models import MLPModel
@@ -15,29 +15,8 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, weights_difference
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import PerceptiveModel
-
-if TYPE_CHECKING:
-    from gantry_policies.on_policy.config import PpoCfg
-
-TEACHER_GROUP = "teacher"
-"""Observation group that a teacher reads unless it is told otherwise; noiseless, with what a student lacks."""
-
-
-class Guidance(NamedTuple):
-    """Teacher actions and, optionally, its embedding."""
-
-    actions: Tensor
-    """Mean actions, (N, n), in the units of the student's actions."""
-    embedding: tuple[Tensor, ...] = ()
-    """Parts of a representation that the student's is compared with, (N, width) each; empty for none."""
-
-
-class Teacher(Protocol):
-    """A frozen policy, a script, or a vision-language-action model behind one call."""
-
-    def __call__(self, observations: TensorDict) -> Guidance:
-        """Answer every observation group that the environment gives, (N, ...) each; without gradients."""
-        ...
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP, Guidance
 
 
 class ToldTeacher:

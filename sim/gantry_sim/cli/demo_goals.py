@@ -12,7 +12,7 @@ from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
-    from gantry_sim.demo.goal.pipeline import GoalDemoConfig
+    from gantry_sim.demo.goal.outcome import GoalDemoConfig
 
 DIFFICULTY = 0.5
 """Default difficulty."""
@@ -79,7 +79,8 @@ def configure(args: argparse.Namespace, bundle: Path) -> GoalDemoConfig:
     """
     if args.goal is not None and len(args.goal) != 3:
         raise UsageError(f"--goal has {len(args.goal)} numbers, expected 3: x and y in m, heading in rad.")
-    from gantry_sim.demo.goal.pipeline import HELD_OUT, GoalDemoConfig, check_config, resolve_terrain
+    from gantry_sim.demo.goal.outcome import HELD_OUT, GoalDemoConfig
+    from gantry_sim.demo.goal.pipeline import check_config, resolve_terrain
 
     names = [name.strip() for text in args.terrain for name in text.split(",")]
     config = GoalDemoConfig(
@@ -99,8 +100,9 @@ def run(args: argparse.Namespace, bundle: Path) -> int:
     """Walk, draw, write; 0 if every terrain was crossed, 1 if not, 130 after Ctrl-C."""
     config = configure(args, bundle)
     from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.demo.goal.outcome import in_words
     from gantry_sim.demo.goal.page import goal_result
-    from gantry_sim.demo.goal.pipeline import GoalDemo, in_words
+    from gantry_sim.demo.goal.pipeline import GoalDemo
     from gantry_sim.demo.pipeline import REPORT, Display
 
     begin = time.monotonic()

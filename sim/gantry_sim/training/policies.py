@@ -18,7 +18,7 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
-from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.tasks.registry import Policy, Task, find_task
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 

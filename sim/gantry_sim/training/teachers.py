@@ -15,7 +15,8 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.on_policy.runner import CHECKPOINTS
-from gantry_policies.on_policy.teachers import PolicyTeacher, Teacher, ToldTeacher
+from gantry_policies.on_policy.teacher_protocol import Teacher
+from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
 from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunCfg, RunError, read_run
 
 

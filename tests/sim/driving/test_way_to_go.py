@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.driving.drivers.cost_to_go import WayToGo
 from gantry_sim.driving.drivers.park_driver import park_actions
 from gantry_sim.driving.drivers.teachers import RuleGuidedEnv

@@ -12,7 +12,7 @@ import numpy as np
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report import Report, Score, figures
 from gantry_deploy.report.attention import add_gaze, seen_share
-from gantry_sim.demo.goal.pipeline import GAZE_VIDEO, Crossing, GoalOutcome, in_words
+from gantry_sim.demo.goal.outcome import GAZE_VIDEO, Crossing, GoalOutcome, in_words
 from gantry_sim.demo.machine import machine_rows, processor
 from gantry_sim.demo.pipeline import REPORT, VIDEO
 from gantry_sim.demo.walk import UNPACED

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.config import GuideCfg
-from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.driving.drivers.baselines import rule_based
 from gantry_sim.driving.drivers.park_driver import park_actions
 from gantry_sim.driving.env import DriveEnv

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
-from gantry_sim.driving.language.scorer import check_frames
+from gantry_sim.driving.language.frames import check_frames
 
 CLIP_MARGIN = 0.03
 """VLM-RL's (arXiv 2412.15544): CLIP's cosines differ little between pictures of one kind."""

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from gantry_hardware.errors import GantryError
-
 if TYPE_CHECKING:
     from gantry_sim.driving.language.cfg import LanguageCfg
 
@@ -68,15 +66,3 @@ def require_scorer(cfg: LanguageCfg) -> None:
         require_clip(cfg.path)
     else:
         make_scorer(cfg)
-
-
-def check_frames(frames: Tensor) -> None:
-    """Refuse what is no batch of pictures.
-
-    Raises:
-        GantryError: Naming shape and type.
-    """
-    if frames.ndim != 4 or frames.shape[1] != 3 or str(frames.dtype) != "torch.uint8":
-        raise GantryError(
-            f"Pictures have shape {tuple(frames.shape)} and type {frames.dtype}, expected uint8 (N, 3, H, W)."
-        )

@@ -20,7 +20,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
 from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
-from gantry_sim.driving.language.scorer import check_frames
+from gantry_sim.driving.language.frames import check_frames
 
 SMALL_FILE = Path(__file__).resolve().parent / "small.safetensors"
 """The scorer that comes along."""

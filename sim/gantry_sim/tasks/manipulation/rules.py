@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from gantry_sim.tasks.manipulation.workbench import (
     STAND_HALF_M,
     Workbench,
 )
-
-if TYPE_CHECKING:
-    from gantry_sim.tasks.manipulation.state import ArmState
 
 LIFT_M = 0.10
 """The cube is lifted when its middle is this far above where it lay."""
@@ -54,6 +51,27 @@ class Start:
     """(k,), place of the driven finger; None for open."""
 
 
+class RuleState(Protocol):
+    """Measured quantities that rules judge, in the arm's base frame; N environments."""
+
+    object_speed: Tensor
+    """(N,) speed of the object, m/s."""
+    object_from_ee: Tensor
+    """(N, 3) from the end effector to the object, m."""
+    goal_from_object: Tensor
+    """(N, 3) from the object to its goal, m; (N, 0) without a goal."""
+
+    @property
+    def object_pos(self) -> Tensor:
+        """Position of the object, (N, 3), m."""
+        ...
+
+    @property
+    def gripper_m(self) -> Tensor:
+        """Position of the driven finger, half of the gripper's opening, (N,), m."""
+        ...
+
+
 class Rule:
     """One task.
 
@@ -70,15 +88,15 @@ class Rule:
         """Starts of episodes, with the end effector at (k, 3) [m] in the arm's base frame."""
         raise NotImplementedError
 
-    def success(self, state: ArmState) -> Tensor:
+    def success(self, state: RuleState) -> Tensor:
         """(N,) bool."""
         raise NotImplementedError
 
-    def progress(self, state: ArmState) -> Tensor:
+    def progress(self, state: RuleState) -> Tensor:
         """(N,), 0 to 1, for the dense reward."""
         raise NotImplementedError
 
-    def lost(self, state: ArmState) -> Tensor:
+    def lost(self, state: RuleState) -> Tensor:
         """(N,) bool: the object is out of reach."""
         (x_low, x_high), (y_low, y_high) = REACH_M
         x, y, z = state.object_pos.unbind(-1)
@@ -109,12 +127,12 @@ class Lift(Rule):
         none = ee_pos_m[:, :0]
         return Start(*self._on_table(draws), none, none)
 
-    def success(self, state: ArmState) -> Tensor:
+    def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: high enough, and in the hand."""
         high = state.object_pos[:, 2] >= self.half_m[2] + LIFT_M
         return high & (state.object_from_ee.norm(dim=-1) < 0.05)
 
-    def progress(self, state: ArmState) -> Tensor:
+    def progress(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.progress`: near the cube, then its height."""
         height = (state.object_pos[:, 2] - self.half_m[2]) / LIFT_M
         return 0.4 * _near(state.object_from_ee, 0.1) + 0.6 * height.clamp(0.0, 1.0)
@@ -128,12 +146,12 @@ class Push(Rule):
         del ee_pos_m
         return Start(*self._on_table(draws), *self._goal(draws, self.half_m[2]))
 
-    def success(self, state: ArmState) -> Tensor:
+    def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: the cube's middle over the disc, on the table."""
         away = state.goal_from_object[:, :2].norm(dim=-1)
         return (away < GOAL_RADIUS_M) & (state.object_pos[:, 2] < 1.5 * self.half_m[2])
 
-    def progress(self, state: ArmState) -> Tensor:
+    def progress(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.progress`: near the cube, and the cube near the goal."""
         return 0.3 * _near(state.object_from_ee, 0.1) + 0.7 * _near(state.goal_from_object, 0.1)
 
@@ -146,16 +164,16 @@ class PickPlace(Rule):
         del ee_pos_m
         return Start(*self._on_table(draws), *self._goal(draws, 2 * STAND_HALF_M[2] + self.half_m[2]))
 
-    def _lies_there(self, state: ArmState) -> Tensor:
+    def _lies_there(self, state: RuleState) -> Tensor:
         away = state.goal_from_object
         return (away[:, :2].norm(dim=-1) < PLACE_RADIUS_M) & (away[:, 2].abs() < 0.01)
 
-    def success(self, state: ArmState) -> Tensor:
+    def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: on the stand, let go, at rest."""
         let_go = state.gripper_m > self.half_m[1] + 0.005
         return self._lies_there(state) & let_go & (state.object_speed < 0.05)
 
-    def progress(self, state: ArmState) -> Tensor:
+    def progress(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.progress`: near the cube, the cube near the goal, and let go there."""
         open_share = ((state.gripper_m - self.half_m[1]) / 0.01).clamp(0.0, 1.0)
         there = self._lies_there(state) * open_share
@@ -177,16 +195,16 @@ class Insert(Rule):
         grip = torch.full_like(ee_pos_m[:, 0], self.half_m[1] - TIP_GAP_M - 0.0001)
         return Start(ee_pos_m + shift, quat, goal, fixture, grip)
 
-    def success(self, state: ArmState) -> Tensor:
+    def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: in the hole, deep enough."""
         away = state.goal_from_object
         return (away[:, :2].norm(dim=-1) < 0.005) & (away[:, 2] > -0.005)
 
-    def lost(self, state: ArmState) -> Tensor:
+    def lost(self, state: RuleState) -> Tensor:
         """Out of reach, or no longer in the hand."""
         return super().lost(state) | (state.object_from_ee.norm(dim=-1) > DROPPED_M)
 
-    def progress(self, state: ArmState) -> Tensor:
+    def progress(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.progress`: the peg over the hole, then in it."""
         away = state.goal_from_object
         return 0.4 * _near(away[:, :2], 0.05) + 0.6 * _near(away, 0.05)

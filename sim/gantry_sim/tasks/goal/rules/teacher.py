@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.config import GuideCfg
-from gantry_policies.on_policy.teachers import TEACHER_GROUP
+from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.contract import goal_contract
