@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from references import definition_of  # noqa: E402
 
 project = "Gantry"
 author = "The Gantry authors"
@@ -64,6 +71,7 @@ html_last_updated_fmt = None
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register what this file adds to Sphinx."""
     app.connect("autodoc-process-docstring", google_sections)
+    app.connect("missing-reference", where_it_is_defined)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -75,3 +83,12 @@ def google_sections(app: Sphinx, what: Any, name: str, obj: Any, options: Any, l
     if what not in ("attribute", "data", "property"):
         settings: Any = Config()
         lines[:] = GoogleDocstring(lines, settings, app, what, name, obj, options).lines()
+
+
+def where_it_is_defined(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.TextElement) -> Any:
+    """Link a name that its module has imported to its definition, which alone has an entry; also aliases of types."""
+    if node.get("refdomain") != "py":
+        return None
+    target = definition_of(node["reftarget"])
+    python = env.domains.python_domain
+    return python.resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, text)
