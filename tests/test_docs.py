@@ -153,7 +153,7 @@ def test_a_page_that_names_a_wrong_option_would_be_found(a_place_to_write):
 
 def test_most_pages_have_command_lines():
     counts = {page_name(path): sum(len(command_lines(text)) for _, text in code_of(path)) for path in PAGES}
-    assert counts["README.md"] > 30
+    assert counts["README.md"] >= 25
     assert counts["docs/datasets.md"] >= 8  # These are indented, not fenced.
     assert counts["docs/index.md"] > 10
 

@@ -79,7 +79,7 @@ class Comfort:
         :data:`~gantry_sim.driving.step_info.COMFORT`.
 
         Args:
-            accel_m_s2: ``(N, 2)`` along the car and to the left.
+            accel_m_s2: ``(N, 2)`` in the base frame: forward and to the left.
             yaw_rate_rad_s: ``(N,)``.
         """
         newest = torch.cat((accel_m_s2, yaw_rate_rad_s[:, None]), dim=1)

@@ -1,4 +1,4 @@
-"""Whether an installed robot can be used: its numbers against its model, and the conformance kit on its simulator."""
+"""Check of an installed robot: its numbers against its model, and the conformance kit on its simulator."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gantry_sim.tasks.locomotion.robots import walker
 MASS_SHARE = 0.01
 """Share by which the masses of numbers and model may differ."""
 HEIGHT_M = 0.02
-"""How far the base's height in the default pose may be from that of the numbers."""
+"""Largest difference of the base's height in the default pose from that of the numbers."""
 RANGE_RAD = 0.002
-"""How far limits may differ."""
+"""Largest difference of limits."""
 STAND_S, STAND_DT_S = 2.0, 0.02
-"""How long a robot stands on its own, and how often it is commanded."""
+"""Duration for which a robot stands on its own, and rate of its commands."""
 
 
 def check_robot(name: str) -> list[Finding]:
@@ -79,7 +79,7 @@ def _try(check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
 
 
 def _marked(name: str) -> list[Finding]:
-    """How many numbers are marked TODO in the module that the robot's entry point names."""
+    """Count of the numbers that are marked TODO in the module that the robot's entry point names."""
     entry = next(entry for entry in entry_points(group="gantry.robots") if entry.name == name)
     module = find_spec(entry.module)
     if module is None or module.origin is None or not Path(module.origin).is_file():

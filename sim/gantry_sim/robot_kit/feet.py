@@ -28,9 +28,9 @@ class Foot:
     geom: int
     """Its lowest shape in the compiled model."""
     found_by: str
-    """What told that it is a foot, for the report."""
+    """Evidence that it is a foot, for the report."""
     site_pos_m: tuple[float, float, float] | None = None
-    """Where a site of that name is to be added in the body's frame; None where the model has the name already."""
+    """Position in the body's frame at which a site of that name is to be added; None if the model has the name."""
 
 
 def find_feet(prepared: Prepared, data: mujoco.MjData) -> list[Foot]:

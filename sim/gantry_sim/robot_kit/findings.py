@@ -1,4 +1,4 @@
-"""What a check found, one line each: the value, what was expected, what to do."""
+"""Findings of a check, one line each: the value, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME_WIDTH = 14
 
 
 class Level(Enum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     PASS = "pass"
     """As expected."""
@@ -30,7 +30,7 @@ class Finding:
     """One line of a report."""
 
     level: Level
-    """How much it matters."""
+    """Severity."""
     check: str
     """Name of the check: ``inertia``, ``mesh``, ``pose`` ..."""
     text: str

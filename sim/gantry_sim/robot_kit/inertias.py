@@ -41,7 +41,7 @@ def check_inertias(model: mujoco.MjSpec) -> list[Finding]:
 
 
 def principal_moments_kg_m2(body: mujoco.MjsBody) -> FloatArray:
-    """Principal moments of inertia (3,), ascending, as the model says them."""
+    """Principal moments of inertia (3,), kg m^2, ascending, as the model says them."""
     full = np.asarray(body.fullinertia, dtype=np.float64)
     if np.isnan(full[0]):
         return np.sort(np.asarray(body.inertia, dtype=np.float64))

@@ -22,7 +22,7 @@ BANDWIDTH_HZ = 5.0
 DAMPING_RATIO = 0.4
 """Of a position loop that is derived."""
 SAG_RAD = 0.15
-"""How far a joint may sag under the robot's weight with a gain that is derived."""
+"""Largest sag of a joint under the robot's weight with a gain that is derived."""
 EFFORT_MARGIN = 3.0
 """Placeholder of an unknown torque limit over the torque that carries the robot."""
 SWING_RAD = 0.3

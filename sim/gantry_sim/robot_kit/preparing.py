@@ -22,7 +22,7 @@ _FREE, _HINGE = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_HINGE
 
 @dataclass(frozen=True)
 class Motor:
-    """What a model says of the motor of a joint; None where it says nothing."""
+    """Motor of a joint according to the model; None for what it does not state."""
 
     effort_nm: float | None
     """Largest torque at the joint."""
@@ -49,7 +49,7 @@ class Prepared:
     home_name: str = ""
     """Name of that key frame."""
     findings: tuple[Finding, ...] = field(default=())
-    """What was found and changed on the way."""
+    """Findings, with what was changed on the way."""
 
 
 def prepare(source: SourceModel) -> Prepared:

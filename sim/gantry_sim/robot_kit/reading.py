@@ -90,7 +90,7 @@ def _read_mjcf(path: Path) -> SourceModel:
 
 
 def mesh_place(spec: mujoco.MjSpec, path: Path, mesh: mujoco.MjsMesh) -> Path | None:
-    """Where a mesh's file should lie; None for a mesh without a file."""
+    """Path at which a mesh's file should lie; None for a mesh without a file."""
     if not mesh.file:
         return None
     name = Path(mesh.file).name if spec.strippath else mesh.file

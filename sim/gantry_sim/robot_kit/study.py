@@ -42,7 +42,7 @@ class Study:
     walks: bool
     """Whether a gait is derived from the model: for four legs with three joints each."""
     pose_source: str
-    """Where the default pose comes from."""
+    """Source of the default pose."""
     base_height_m: float
     """Height of the base's origin above the lowest point of the feet in the default pose."""
     mass_kg: float
@@ -163,7 +163,7 @@ def _check_pose(
 def _tell(
     prepared: Prepared, feet: list[Foot], mirror: tuple[tuple[str, float], ...], mass: float, findings: list[Finding]
 ) -> None:
-    """What was found and is as expected, and what of it is missing."""
+    """Findings: what is as expected, and what is missing."""
     add = findings.append
     if len(feet) in (2, 4):
         ways = ", ".join(f"{foot.name} ({foot.found_by})" for foot in feet)

@@ -1,4 +1,4 @@
-"""What MuJoCo needs to read a URDF: mesh files by absolute paths, links kept apart, and a base with a mass."""
+"""Preparation of a URDF for MuJoCo: mesh files by absolute paths, links kept apart, and a base with a mass."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _resolve(name: str, path: Path, packages: Mapping[str, Path]) -> tuple[Path 
 
 
 def _places(name: str, path: Path, packages: Mapping[str, Path]) -> Iterator[Path]:
-    """Where a mesh may lie; of a ROS package, a folder of its name around the URDF."""
+    """Places at which a mesh may lie; of a ROS package, a folder of its name around the URDF."""
     if not name.startswith(PACKAGE):
         yield path.parent / name.removeprefix("file://")
         return

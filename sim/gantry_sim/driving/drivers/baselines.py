@@ -76,7 +76,14 @@ def pedals(accel_m_s2: Tensor, spec: CarSpec) -> Tensor:
 
 
 def route_speed(pose: Tensor, window: Window, brake_m_s2: float, lateral_m_s2: float) -> Tensor:
-    """Speed ``(N,)`` from which limits and bends within the window are reached with ``brake_m_s2`` at most."""
+    """Speed ``(N,)``, m/s, from which limits and bends within the window are reached with ``brake_m_s2`` at most.
+
+    Args:
+        pose: ``(N, 3)``: x, y in m and heading in rad of ``base_link`` in the world frame.
+        window: Route around the cars, in the world frame.
+        brake_m_s2: Largest braking.
+        lateral_m_s2: Largest lateral acceleration in bends.
+    """
     gap = torch.linalg.vector_norm(window.points - pose[:, None, :2], dim=-1)
     nearest = gap.argmin(1, keepdim=True)
     steps = torch.linalg.vector_norm(window.points.diff(dim=1), dim=-1).cumsum(1)
@@ -138,7 +145,17 @@ def constant_speed(
     gain_hz: float = 1.0,
     cfg: RuleCfg | None = None,
 ) -> Tensor:
-    """Pure pursuit at one speed, whatever is in the way; actions ``(N, 2)``."""
+    """Pure pursuit at one speed, without regard to obstacles; actions ``(N, 2)``, dimensionless.
+
+    Args:
+        pose: ``(N, 3)``: x, y in m and heading in rad of ``base_link`` in the world frame.
+        speed_m_s: ``(N,)``.
+        window: Route around the cars, in the world frame.
+        spec: Limits of the cars.
+        target_m_s: Speed to keep.
+        gain_hz: Acceleration per m/s of speed error.
+        cfg: Settings of pure pursuit.
+    """
     accel = gain_hz * (target_m_s - speed_m_s)
     return torch.stack((pursuit(pose, speed_m_s, window.points, spec, cfg), pedals(accel, spec)), dim=-1)
 
