@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -232,3 +233,15 @@ def test_no_module_imports_itself_by_way_of_others():
     graph = {name: imported_modules(path, set(names)) - {name} for name, path in names.items()}
     assert sum(map(len, graph.values())) > len(graph)
     assert cycle_of(graph) == []
+
+
+ASKS_AT_MOST = 262
+"""Lines of product code that ask for the kind of robot: a ratchet, which may only fall."""
+
+
+def test_fewer_and_fewer_lines_ask_for_the_kind_of_robot():
+    script = runpy.run_path(str(ROOT / "scripts" / "measure" / "structure.py"))
+    count = script["lines_that_ask_for_the_kind"]
+    assert count("if contract.arm is not None:\n    pass\nif isinstance(robot, SeeingRobot) and spec.car:\n") == 2
+    assert count("contract.armature\nspec.cars\nis_armed(x)\n") == 0
+    assert sum(count(path.read_text()) for path in script["product_files"]()) <= ASKS_AT_MOST
