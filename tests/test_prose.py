@@ -29,10 +29,9 @@ PACKAGES = {
     "scripts": "scripts",
 }
 
-# Docstrings that open with an interrogative, and pronouns for people: at most so many. The one left in `ros` is the
-# name of an argument.
+# Docstrings that open with an interrogative, and pronouns for people: none.
 OPENINGS = {"hardware": 0, "mapping": 0, "deploy": 0, "policies": 0, "sim": 0, "ros": 0, "scripts": 0}
-PRONOUNS = {"hardware": 0, "mapping": 0, "deploy": 0, "policies": 0, "sim": 0, "ros": 1, "scripts": 0}
+PRONOUNS = {"hardware": 0, "mapping": 0, "deploy": 0, "policies": 0, "sim": 0, "ros": 0, "scripts": 0}
 # Public functions with arrays whose docstring names a shape, a unit, and a frame where one is needed: at least so many
 # percent. No position in `policies` is one in space, so that its frames do not count.
 SHARES = {

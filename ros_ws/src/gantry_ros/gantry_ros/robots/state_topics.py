@@ -80,13 +80,13 @@ class StateTopics:
             raise RobotError(f"Nothing has arrived yet on {', '.join(missing)}.")
         return newest
 
-    def wait(self, host: NodeHost, timeout_s: float, who: str) -> None:
+    def wait(self, host: NodeHost, timeout_s: float, robot_name: str) -> None:
         """Wait until there is a state.
 
         Args:
-            host: Whose stop breaks it off.
-            timeout_s: How long.
-            who: Noun for the robot, for the text.
+            host: Node host; its stop ends the wait.
+            timeout_s: Longest wait.
+            robot_name: Noun for the robot in messages.
 
         Raises:
             RobotError: If none comes.
@@ -96,7 +96,7 @@ class StateTopics:
             while self._missing(self._newest):
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0.0 or host.stop.is_set():
-                    raise RobotError(self._silence_text(host, timeout_s, who))
+                    raise RobotError(self._silence_text(host, timeout_s, robot_name))
                 self._arrived.wait(min(left_s, 0.1))
 
     def note_received(self, topic: str) -> None:
@@ -165,7 +165,7 @@ class StateTopics:
     def _missing(self, newest: dict[str, tuple[Any, float]]) -> list[str]:
         return [topic for topic in self.required if topic not in newest]
 
-    def _silence_text(self, host: NodeHost, timeout_s: float, who: str) -> str:
+    def _silence_text(self, host: NodeHost, timeout_s: float, robot_name: str) -> str:
         parts = []
         for topic in self._missing(self._newest):
             name = host.node.resolve_topic_name(topic)
@@ -173,6 +173,6 @@ class StateTopics:
             parts.append(f"{name} ({count} publisher{'' if count == 1 else 's'})")
         trouble = f" {host.network.trouble}" if host.network.trouble else ""
         return (
-            f"{who} does not answer: nothing arrived within {timeout_s:g} s on {', '.join(parts)}. Is its node "
+            f"{robot_name} does not answer: nothing arrived within {timeout_s:g} s on {', '.join(parts)}. Is its node "
             f"running, with the same ROS_DOMAIN_ID and discovery range?{trouble}"
         )
