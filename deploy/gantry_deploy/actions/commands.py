@@ -82,7 +82,7 @@ def heading(quat_base_to_world_wxyz: Array) -> tuple[Array, Array]:
 
 
 def shorten_goal(command: Array, reach_m: float = GOAL_REACH_M) -> Array:
-    """A goal command (N, 4) whose place is moved along its direction to at most ``reach_m`` from the base,
+    """Goal command (N, 4) with its distance from the base limited to ``reach_m`` in the same direction,
     in its yaw frame.
     """
     xp = namespace(command)

@@ -141,7 +141,7 @@ def built_in_bundle(folder: Path) -> Bundle:
 
 
 def bundle_at_rate(bundle: Bundle, rate_hz: float, folder: Path) -> Path:
-    """A copy of a bundle whose contract has another rate; for timing only, since it was not trained at that rate.
+    """Copy of a bundle with another rate in its contract; for timing only, since it was not trained at that rate.
 
     Raises:
         GantryError: If the package that writes networks is not installed.

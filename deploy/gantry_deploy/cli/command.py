@@ -210,7 +210,7 @@ def output_file(suffix: str = "") -> Callable[[str], Path]:
 
 
 def output_trouble(text: str, suffix: str = "") -> str:
-    """Reason for which nothing can be written to a path whose name should end in ``suffix``; empty if something can."""
+    """Reason against writing to a path that has to end in ``suffix``; empty if it can be written."""
     path = Path(text)
     if not path.parent.is_dir():
         return f"folder '{path.parent}' does not exist"

@@ -67,7 +67,7 @@ def apply(matrix: Array, vectors: Array) -> Array:
 
 
 class Stepper:
-    """Joint targets of a policy whose action is of the kind :data:`~gantry_deploy.contract.footstep_spec.STEP_TARGET`.
+    """Joint targets from footstep actions (kind :data:`~gantry_deploy.contract.footstep_spec.STEP_TARGET`).
 
     Its places are added to where the feet would land on a plane, their z to the ground of the map; its velocity is
     added to the one that the goal amounts to (``command.carrot``). Where that is at rest, neither counts.

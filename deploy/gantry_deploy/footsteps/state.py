@@ -1,4 +1,4 @@
-"""State and command of a body whose legs are told where to step (Array API standard)."""
+"""State and command of the footstep controller (Array API standard)."""
 
 from __future__ import annotations
 
