@@ -253,6 +253,14 @@ def test_a_damaged_model_is_one_message(tmp_path, capsys, text, told):
     assert not (tmp_path / "testdog").exists()
 
 
+def test_a_name_with_a_line_break_cannot_write_a_line_of_python(tmp_path, capsys):
+    text = quadruped().replace("<freejoint/>", '<freejoint name="free&#10;import os"/>')
+    assert "&#10;" in text
+    assert new(tmp_path, text) == 2
+    assert "has control characters; expected none" in capsys.readouterr().err
+    assert not (tmp_path / "testdog").exists()
+
+
 @pytest.mark.parametrize("name", ["My-Dog", "class", "2dog", "dog.one", "../dog"])
 def test_a_name_that_no_package_can_have_is_refused(tmp_path, capsys, name):
     assert main(["robot", "new", name, "--model", str(tmp_path / "none.xml")]) == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 import mujoco
 
 from gantry_hardware.errors import GantryError
+from gantry_hardware.text import plain_text
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.urdf_files import UrdfLimits, meet_mujoco
 
@@ -47,7 +48,7 @@ def read_source(path: Path, packages: Mapping[str, Path] | None = None) -> Sourc
             f"'{path}' is no XML ({error}); expected an MJCF (root <mujoco>) or a URDF (root <robot>)."
         ) from error
     if root.tag == "mujoco":
-        return _read_mjcf(path)
+        return _require_printable(_read_mjcf(path))
     if root.tag != "robot":
         raise GantryError(f"'{path}' has the root <{root.tag}>; expected <mujoco> (MJCF) or <robot> (URDF).")
     findings: list[Finding] = []
@@ -56,7 +57,21 @@ def read_source(path: Path, packages: Mapping[str, Path] | None = None) -> Sourc
         spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"))
     except ValueError as error:
         raise GantryError(f"'{path}' is no URDF that MuJoCo reads: {one_line(error)}.") from error
-    return SourceModel(path, spec, limits, tuple(findings))
+    return _require_printable(SourceModel(path, spec, limits, tuple(findings)))
+
+
+def _require_printable(source: SourceModel) -> SourceModel:
+    """Refuse names with line breaks or control characters: names are written into a Python module.
+
+    Raises:
+        GantryError: With the name, escaped.
+    """
+    spec = source.spec
+    parts = (spec.bodies, spec.joints, spec.geoms, spec.sites, spec.actuators, spec.meshes)
+    for name in (source.path.name, *(str(part.name) for group in parts for part in group)):
+        if not name.isprintable():
+            raise GantryError(f"The name '{plain_text(name)}' of the model has control characters; expected none.")
+    return source
 
 
 def one_line(error: Exception) -> str:
