@@ -6,7 +6,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.trainer import PpoTrainer
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +81,6 @@ def make_runner():
             "critic_hidden": (16,),
             "learning_rate": 3e-3,
         }
-        return Runner(Toy(num_envs), PpoCfg(**(fields | learner)), run_dir, "cpu", mirror, threads)
+        return PpoTrainer(Toy(num_envs), PpoCfg(**(fields | learner)), run_dir, "cpu", mirror, threads)
 
     return make

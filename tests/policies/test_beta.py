@@ -19,7 +19,7 @@ from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance
 
@@ -170,7 +170,7 @@ def test_six_iterations_are_three_and_three(make_runner, tmp_path):
     }
     assert make_runner(tmp_path / "straight", **options).train()
     first = make_runner(tmp_path / "halves", **options)
-    first.train(lambda progress: first.stop() if progress.iteration == 3 else None)
+    first.train(lambda progress: first.stop() if progress.done == 3 else None)
     second = make_runner(tmp_path / "halves", seed=99, **options)
     second.resume()
     assert second.iteration == 3
@@ -322,7 +322,7 @@ def test_what_a_beta_policy_does_not_know_is_refused(make_runner, toy_class):
 
     cfg = PpoCfg(total_steps=80, steps_per_env=10, guide=GuideCfg(embedding_weight=0.0), distribution="beta")
     with pytest.raises(GantryError, match=r"teacher's actions reach 1\.5, those of learner.distribution 'beta'"):
-        Runner(toy_class(), cfg, None, "cpu", learn_threads=1, teacher=Beyond()).train()
+        PpoTrainer(toy_class(), cfg, None, "cpu", learn_threads=1, teacher=Beyond()).train()
 
 
 @pytest.mark.parametrize(("options", "total"), [({}, 40.620029), ({"threads": 2, "mirror": MIRROR}, 40.642346)])

@@ -20,7 +20,7 @@ from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.packing import RasterPacking
-from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, make_actor
 
@@ -85,7 +85,7 @@ def runner(**learner):
         "distribution": "beta",
     } | learner
     teacher = options.pop("teacher", None)
-    return Runner(Pictures(), PpoCfg(**options), None, "cpu", None, 1, layout(), teacher)
+    return PpoTrainer(Pictures(), PpoCfg(**options), None, "cpu", None, 1, layout(), teacher)
 
 
 def test_convolutions_are_carls_at_its_size_and_fewer_at_smaller_ones():

@@ -6,7 +6,7 @@ from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
-from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
 
@@ -34,7 +34,7 @@ def make(toy_class):
             "guide": GuideCfg(**guide | learner.pop("guide", {})),
         }
         cfg = PpoCfg(total_steps=total_steps, **(fields | learner))
-        return Runner(Told(num_envs), cfg, None, "cpu", None, 1, None, teacher or ToldTeacher())
+        return PpoTrainer(Told(num_envs), cfg, None, "cpu", None, 1, None, teacher or ToldTeacher())
 
     return build
 

@@ -19,7 +19,7 @@ from gantry_policies.common.checkpoint import (
 )
 from gantry_policies.common.memory import OutOfMemoryError, available_bytes, explaining_memory, require_memory
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
-from gantry_policies.on_policy.runner import TrainingError
+from gantry_hardware.training.trainer import TrainingError
 
 
 def flip(path, dice):
@@ -104,7 +104,7 @@ def test_an_environment_whose_state_cannot_be_asked_for_any_more(make_runner, tm
         raise RuntimeError("the simulator is gone")
 
     def after_three(progress):
-        if progress.iteration == 3:
+        if progress.done == 3:
             runner.env.step = runner.env.training_state = breaks
 
     with pytest.raises(RuntimeError, match="the simulator is gone"):
@@ -146,7 +146,7 @@ def test_a_stop_leaves_an_iteration_that_takes_long(make_runner, tmp_path):
 
 
 def test_memory_is_refused_before_it_is_taken():
-    with pytest.raises(OutOfMemoryError, match=r"2000000000000 frames needs .* TB of memory on cpu, .*train\.capacity"):
+    with pytest.raises(OutOfMemoryError, match=r"2000000000000 frames needs .* TB of memory on cpu, .*learner\.capacity"):
         ReplayBuffer(2 * 10**12, 4, {"state": (30,)}, 6)
     assert available_bytes() > 0
     require_memory(1000, "A little", "nothing helps")

@@ -8,7 +8,7 @@ import torch
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.runner import TrainingError
+from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.on_policy.symmetry import MirrorMap
 
 POINT_MIRROR = {
@@ -186,7 +186,7 @@ def test_progress_counts(make_runner):
     runner = make_runner(total_steps=6 * 80 - 40)  # the last iteration is begun, so it is finished
     assert runner.iterations == 6
     runner.train(history.append)
-    assert [progress.iteration for progress in history] == [1, 2, 3, 4, 5, 6]
+    assert [progress.done for progress in history] == [1, 2, 3, 4, 5, 6]
     assert [progress.env_steps for progress in history] == [80, 160, 240, 320, 400, 480]
     assert history[-1].remaining_s == 0.0
     assert all(later.wall_s > earlier.wall_s for earlier, later in pairwise(history))
@@ -208,7 +208,7 @@ def test_a_policy_of_nan_is_never_saved(make_runner, tmp_path, threads):
     runner = make_runner(tmp_path, threads=threads)
 
     def break_it(progress):
-        if progress.iteration == 3:
+        if progress.done == 3:
             with torch.no_grad():
                 next(runner.alg.critic.parameters()).fill_(torch.nan)
 

@@ -1,6 +1,5 @@
 """Stopping and resuming: what comes out is what an uninterrupted training gives."""
 
-import csv
 import re
 import shutil
 
@@ -14,13 +13,12 @@ from gantry_policies.common.checkpoint import (
     load_newest,
     save_checkpoint,
 )
-from gantry_policies.common.training_log import CURVE_FILE
-from gantry_policies.on_policy.runner import TrainingError
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_hardware.training.trainer import TrainingError
 
 
 def curve(folder):
-    with (folder / CURVE_FILE).open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_metrics(folder / METRICS_FILE)
 
 
 def numbers(folder):
@@ -29,7 +27,7 @@ def numbers(folder):
 
 def train_until(runner, iteration):
     """Train and stop after an iteration, as Ctrl-C does."""
-    return runner.train(lambda progress: runner.stop() if progress.iteration == iteration else None)
+    return runner.train(lambda progress: runner.stop() if progress.done == iteration else None)
 
 
 def tensors(value, path=""):
@@ -107,8 +105,8 @@ def test_rows_after_the_checkpoint_are_done_again_once(make_runner, tmp_path):
     shutil.rmtree(tmp_path / "checkpoints")
     (tmp_path / "kept").rename(tmp_path / "checkpoints")
     before = curve(tmp_path)
-    with (tmp_path / CURVE_FILE).open("a") as file:
-        file.write("8,640,0.1")
+    with (tmp_path / METRICS_FILE).open("a") as file:
+        file.write('{"kind": "train", "iteration": 8, "env')
     resumed = make_runner(tmp_path, total_steps=10 * 80)
     resumed.resume()
     assert resumed.iteration == 4

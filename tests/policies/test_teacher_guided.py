@@ -12,7 +12,7 @@ from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
-from gantry_policies.on_policy.runner import Runner
+from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_guided import Memory, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
@@ -64,7 +64,7 @@ def make(map_toy):
             "guide": GuideCfg(imitation_iterations=3),
         }
         cfg = PpoCfg(**(fields | learner))
-        return Runner(map_toy(num_envs), cfg, run_dir, "cpu", mirror, threads, LAYOUT, teacher)
+        return PpoTrainer(map_toy(num_envs), cfg, run_dir, "cpu", mirror, threads, LAYOUT, teacher)
 
     return build
 
@@ -242,7 +242,7 @@ def test_six_iterations_are_three_and_three(make, tmp_path, threads, embedding):
     guide = GuideCfg(imitation_iterations=4, teacher_drives=0.5)
     make(tmp_path / "straight", guide=guide, **options).train()
     first = make(tmp_path / "halves", guide=guide, **options)
-    first.train(lambda progress: first.stop() if progress.iteration == 3 else None)
+    first.train(lambda progress: first.stop() if progress.done == 3 else None)
     second = make(tmp_path / "halves", guide=guide, seed=99, **options)
     assert second.resume().name == "model_3.pt"
     second.train()

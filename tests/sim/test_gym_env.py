@@ -19,9 +19,9 @@ from gymnasium import spaces  # noqa: E402
 from gantry_hardware.errors import GantryError, UnknownNameError  # noqa: E402
 from gantry_hardware.structured import from_plain, set_field  # noqa: E402
 from gantry_policies.off_policy.config import CriticCfg  # noqa: E402
-from gantry_policies.off_policy.evaluation import evaluate  # noqa: E402
+from gantry_policies.common.evaluation import evaluate  # noqa: E402
 from gantry_policies.off_policy.presets import sac  # noqa: E402
-from gantry_policies.off_policy.training import Trainer  # noqa: E402
+from gantry_policies.off_policy.trainer import OffPolicyTrainer  # noqa: E402
 from gantry_sim.gym.cfg import GymCfg  # noqa: E402
 from gantry_sim.gym.env import GymStepEnv  # noqa: E402
 from gantry_sim.gym.layout import GymEnvError, action_layout, observation_layout, resized  # noqa: E402
@@ -258,11 +258,11 @@ def test_parts_of_observations_and_actions_of_every_kind():
 
 def test_the_learner_trains_and_is_evaluated_in_them(goals, tmp_path):
     cfg = sac()
-    learner = replace(cfg.learner, batch_size=16, actor=replace(cfg.learner.actor, hidden=(16,)))
+    learner = replace(cfg.agent, batch_size=16, actor=replace(cfg.agent.actor, hidden=(16,)))
     learner = replace(learner, critic=CriticCfg(heads=2, hidden=(16,)))
-    cfg = replace(cfg, learner=learner, total_steps=60, warmup_steps=20, capacity=200, eval_every_steps=0)
+    cfg = replace(cfg, agent=learner, total_steps=60, warmup_steps=20, capacity=200, eval_every_steps=0)
     env = goals(2, leave_out=("cameras",))
-    trainer = Trainer(env, cfg, tmp_path / "run", eval_env=goals(2, seed=1, leave_out=("cameras",)))
+    trainer = OffPolicyTrainer(env, cfg, tmp_path / "run", eval_env=goals(2, seed=1, leave_out=("cameras",)))
     assert trainer.train()
     assert trainer.learner.actor_updates > 0
     assert trainer.evaluate(4).episodes == 4

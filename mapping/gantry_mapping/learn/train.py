@@ -18,8 +18,8 @@ import torch
 
 from gantry_hardware.checked_files import read_checked, write_checked
 from gantry_hardware.json_file import as_plain, parse_json, read_json
-from gantry_hardware.one_process import require_one_process
-from gantry_hardware.rescue import saving_on_error
+from gantry_hardware.training.one_process import require_one_process
+from gantry_hardware.training.rescue import saving_on_error
 from gantry_hardware.structured import from_plain
 from gantry_hardware.whole_files import write_whole, write_whole_json
 from gantry_mapping.errors import MappingError

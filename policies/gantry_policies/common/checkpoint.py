@@ -16,14 +16,10 @@ import numpy as np
 import torch
 
 from gantry_hardware.checked_files import DamagedFileError, read_checked, write_checked
-from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CheckpointError as CheckpointError
 from gantry_hardware.whole_files import remove_stale
 
 _NAME = re.compile(r"model_(\d+)\.pt")
-
-
-class CheckpointError(GantryError):
-    """A checkpoint is missing, cannot be read or cannot be written."""
 
 
 class UnusableCheckpointError(CheckpointError):
@@ -200,3 +196,14 @@ def restore_random_state(state: dict[str, Any]) -> None:
         # A run may go on where there are fewer devices than it was begun with.
         for device, generator in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
             torch.cuda.set_rng_state(generator, device)
+
+
+def all_finite(state: Any) -> bool:
+    """Whether every floating-point number of nested tensors is finite: weights, statistics, an optimiser's moments."""
+    if isinstance(state, torch.Tensor):
+        return not state.is_floating_point() or bool(torch.isfinite(state).all())
+    if isinstance(state, dict):
+        return all(all_finite(value) for value in state.values())
+    if isinstance(state, (list, tuple)):
+        return all(all_finite(value) for value in state)
+    return True

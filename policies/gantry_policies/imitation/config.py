@@ -120,21 +120,24 @@ class BcCfg:
     """Of the network, the split, the order of chunks and all noise."""
 
     def __post_init__(self) -> None:
-        _at_least("bc", self, 1, "chunk_steps", "execute_steps", "steps", "batch_size", "eval_episodes")
-        _at_least("bc", self, 1, "log_every_steps")
-        _at_least("bc", self, 0, "warmup_steps", "eval_every_steps", "seed")
-        _positive("bc", self, "learning_rate", "max_grad_norm")
+        _at_least("learner", self, 1, "chunk_steps", "execute_steps", "steps", "batch_size", "eval_episodes")
+        _at_least("learner", self, 1, "log_every_steps")
+        _at_least("learner", self, 0, "warmup_steps", "eval_every_steps", "seed")
+        _positive("learner", self, "learning_rate", "max_grad_norm")
         for name in ("weight_decay", "state_noise", "latent_weight", "save_every_s"):
             if not getattr(self, name) >= 0.0:
-                raise GantryError(f"bc.{name} is {getattr(self, name)}, expected a number >= 0.")
+                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number >= 0.")
         if self.execute_steps > self.chunk_steps:
             raise GantryError(
-                f"bc.execute_steps is {self.execute_steps}, expected at most bc.chunk_steps {self.chunk_steps}."
+                f"learner.execute_steps is {self.execute_steps}, expected at most learner.chunk_steps "
+                f"{self.chunk_steps}."
             )
         if self.action_limit is not None and not self.action_limit > 0.0:
-            raise GantryError(f"bc.action_limit is {self.action_limit}, expected a number > 0 or none.")
+            raise GantryError(f"learner.action_limit is {self.action_limit}, expected a number > 0 or none.")
         if not 0.0 <= self.validation_share < 1.0:
-            raise GantryError(f"bc.validation_share is {self.validation_share}, expected a number from 0 to below 1.")
+            raise GantryError(
+                f"learner.validation_share is {self.validation_share}, expected a number from 0 to below 1."
+            )
 
 
 def state() -> BcCfg:

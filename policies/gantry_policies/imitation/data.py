@@ -15,7 +15,7 @@ from gantry_deploy.dataset.features import STATE as STATE_FEATURE
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.storage.checksums import require_checksums
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
 
 
 @dataclass(frozen=True)

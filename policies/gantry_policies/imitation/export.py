@@ -22,9 +22,9 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
+from gantry_policies.common.batched_env import STATE
 from gantry_policies.common.export import BASE_ROLE, MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
 from gantry_policies.imitation.policy import BcPolicy
-from gantry_policies.off_policy.env import STATE
 
 MIN_IMAGES = 50
 """Fewest recorded observations that an export of a policy with cameras compares."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.imitation.config import EyesCfg
 from gantry_policies.off_policy.config import EncoderCfg
 from gantry_policies.off_policy.encoders import ConvTokens, VitTokens
-from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
 
 _STAGES = (64, 128, 256, 512)
 """Channels of the four stages of a residual network of 18 layers."""

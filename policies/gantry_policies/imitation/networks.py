@@ -9,11 +9,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.attention import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.image_encoder import Eyes
 from gantry_policies.off_policy.encoders import Summary
-from gantry_policies.off_policy.env import STATE, Observation
 
 
 class ChunkMlp(nn.Module):

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
+from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
 from gantry_policies.imitation.networks import ChunkTransformer, make_network
 from gantry_policies.off_policy.bases import ChunkedBase
-from gantry_policies.off_policy.env import STATE, Observation
 from gantry_policies.off_policy.scalers import StateScaler
 
 POLICIES = "policies"
@@ -56,7 +56,7 @@ class BcPolicy(nn.Module):
         limit, largest = self.cfg.action_limit, float(data.action.abs().max())
         if limit is not None and largest > limit + 1e-4:
             raise GantryError(
-                f"Demonstrated actions go up to {largest:.3g}, and bc.action_limit is {limit}; "
+                f"Demonstrated actions go up to {largest:.3g}, and learner.action_limit is {limit}; "
                 "expected none for actions in units of their own."
             )
         self.state_scaler.fit(data.obs[STATE])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
+from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 
 
 def shifted(obs: Observation, pixels: int, generator: torch.Generator) -> Observation:

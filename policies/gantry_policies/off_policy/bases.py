@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
+from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 
 
 class BasePolicy(Protocol):

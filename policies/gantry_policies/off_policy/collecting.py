@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import BatchedEnv, EnvStep, Observation, on_device
 from gantry_policies.common.border import require_finite
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.config import WARMUPS
-from gantry_policies.off_policy.env import EnvStep, Observation, StepEnv, on_device
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 
@@ -49,7 +49,7 @@ class Collector:
 
     def __init__(
         self,
-        env: StepEnv,
+        env: BatchedEnv,
         learner: Learner,
         replay: ReplayBuffer,
         base: BasePolicy | None,

@@ -38,10 +38,10 @@ class EncoderCfg:
     """Of AdamW."""
 
     def __post_init__(self) -> None:
-        _known("encoder.kind", self.kind, ENCODERS)
-        _at_least("encoder", self, 1, "stem_width", "width", "attention_heads")
-        _at_least("encoder", self, 0, "shift_pixels")
-        _positive("encoder", self, "learning_rate")
+        _known("learner.agent.encoder.kind", self.kind, ENCODERS)
+        _at_least("learner.agent.encoder", self, 1, "stem_width", "width", "attention_heads")
+        _at_least("learner.agent.encoder", self, 0, "shift_pixels")
+        _positive("learner.agent.encoder", self, "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,21 @@ class CriticCfg:
     """Numbers that a trunk gives."""
 
     def __post_init__(self) -> None:
-        _at_least("critic", self, 1, "heads", "target_heads", "trunk_size")
+        _at_least("learner.agent.critic", self, 1, "heads", "target_heads", "trunk_size")
         if self.target_heads > self.heads:
             raise GantryError(
-                f"critic.target_heads is {self.target_heads}, expected at most critic.heads {self.heads}."
+                f"learner.agent.critic.target_heads is {self.target_heads}, expected at most learner.agent.critic.heads "
+                f"{self.heads}."
             )
-        _widths("critic", self.hidden)
-        _positive("critic", self, "learning_rate", "tau")
-        _not_negative("critic", self, "weight_decay")
-        _known("critic.loss", self.loss, CRITIC_LOSSES)
-        _known("critic.trunk", self.trunk, TRUNKS)
+        _widths("learner.agent.critic", self.hidden)
+        _positive("learner.agent.critic", self, "learning_rate", "tau")
+        _not_negative("learner.agent.critic", self, "weight_decay")
+        _known("learner.agent.critic.loss", self.loss, CRITIC_LOSSES)
+        _known("learner.agent.critic.trunk", self.trunk, TRUNKS)
         if self.target_range is not None and not self.target_range[0] < self.target_range[1]:
-            raise GantryError(f"critic.target_range is {self.target_range}, expected a smaller and a larger number.")
+            raise GantryError(
+                f"learner.agent.critic.target_range is {self.target_range}, expected a smaller and a larger number."
+            )
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ class TemperatureCfg:
     """Count the entropy of the next action in targets."""
 
     def __post_init__(self) -> None:
-        _positive("temperature", self, "initial")
-        _not_negative("temperature", self, "learning_rate")
+        _positive("learner.agent.temperature", self, "initial")
+        _not_negative("learner.agent.temperature", self, "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -143,15 +146,17 @@ class ActorCfg:
     """Of a ``sac`` actor."""
 
     def __post_init__(self) -> None:
-        _known("actor.kind", self.kind, ACTORS)
-        _known("actor.gradient", self.gradient, REDUCTIONS)
-        _widths("actor", self.hidden)
-        _positive("actor", self, "action_scale", "learning_rate", "tau", "target_std_clip")
-        _not_negative("actor", self, "weight_decay", "explore_std", "target_std", "penalty")
-        _at_least("actor", self, 0, "progressive_updates")
-        _at_least("actor", self, 1, "image_size")
+        _known("learner.agent.actor.kind", self.kind, ACTORS)
+        _known("learner.agent.actor.gradient", self.gradient, REDUCTIONS)
+        _widths("learner.agent.actor", self.hidden)
+        _positive("learner.agent.actor", self, "action_scale", "learning_rate", "tau", "target_std_clip")
+        _not_negative("learner.agent.actor", self, "weight_decay", "explore_std", "target_std", "penalty")
+        _at_least("learner.agent.actor", self, 0, "progressive_updates")
+        _at_least("learner.agent.actor", self, 1, "image_size")
         if not self.residual and self.action_scale != 1.0:
-            raise GantryError(f"actor.action_scale is {self.action_scale}, expected 1 for an actor without a base.")
+            raise GantryError(
+                f"learner.agent.actor.action_scale is {self.action_scale}, expected 1 for an actor without a base."
+            )
 
 
 @dataclass(frozen=True)
@@ -180,19 +185,19 @@ class LearnerCfg:
     """Take running out of time for an end for good, as ResFiT's code does, instead of bootstrapping."""
 
     def __post_init__(self) -> None:
-        _at_least("learner", self, 1, "n_step", "batch_size", "critic_updates")
-        _positive("learner", self, "max_grad_norm")
+        _at_least("learner.agent", self, 1, "n_step", "batch_size", "critic_updates")
+        _positive("learner.agent", self, "max_grad_norm")
         for name in ("gamma", "demo_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise GantryError(f"learner.{name} is {getattr(self, name)}, expected a number from 0 to 1.")
+                raise GantryError(f"learner.agent.{name} is {getattr(self, name)}, expected a number from 0 to 1.")
 
 
 @dataclass(frozen=True)
-class TrainCfg:
+class OffPolicyCfg:
     """A training: what is collected, when it is learned from, when it is looked at."""
 
-    learner: LearnerCfg
-    """Settings of the learner."""
+    agent: LearnerCfg
+    """Networks, targets and samples of an update."""
     total_steps: int = 100_000
     """Environment steps of all environments together, warm-up included."""
     updates_per_step: float = 1.0
@@ -225,10 +230,10 @@ class TrainCfg:
     """Of networks, samples and noise."""
 
     def __post_init__(self) -> None:
-        _at_least("train", self, 1, "total_steps", "capacity", "eval_episodes", "log_every_steps")
-        _at_least("train", self, 0, "warmup_steps", "critic_warmup_updates", "pretrain_updates", "eval_every_steps")
-        _not_negative("train", self, "updates_per_step", "warmup_noise", "clone_weight", "save_every_s")
-        _known("train.warmup", self.warmup, WARMUPS)
+        _at_least("learner", self, 1, "total_steps", "capacity", "eval_episodes", "log_every_steps")
+        _at_least("learner", self, 0, "warmup_steps", "critic_warmup_updates", "pretrain_updates", "eval_every_steps")
+        _not_negative("learner", self, "updates_per_step", "warmup_noise", "clone_weight", "save_every_s")
+        _known("learner.warmup", self.warmup, WARMUPS)
 
 
 def _known(field_name: str, name: str, names: tuple[str, ...]) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
 from gantry_policies.off_policy.config import EncoderCfg
-from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import weights_difference
 from gantry_policies.off_policy.actors import Choice, DeterministicActor, GaussianActor, Noise
 from gantry_policies.off_policy.augment import shifted
 from gantry_policies.off_policy.config import LearnerCfg
 from gantry_policies.off_policy.critics import Critic, critic_loss, policy_heads, reduced, some_heads
 from gantry_policies.off_policy.encoders import Encoder, Features
-from gantry_policies.off_policy.env import STATE, Observation
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.mixing import sample_two

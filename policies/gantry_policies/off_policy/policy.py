@@ -7,8 +7,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from gantry_policies.common.batched_env import STATE, Observation, on_device
 from gantry_policies.off_policy.bases import BasePolicy
-from gantry_policies.off_policy.env import STATE, Observation, on_device
 from gantry_policies.off_policy.learner import Learner
 
 

@@ -14,8 +14,8 @@ from gantry_policies.off_policy.config import (
     CriticCfg,
     EncoderCfg,
     LearnerCfg,
+    OffPolicyCfg,
     TemperatureCfg,
-    TrainCfg,
 )
 
 CPU_HIDDEN = (128, 128)
@@ -24,10 +24,10 @@ CPU_HEADS = 5
 """Heads of critics on a CPU."""
 
 
-def sac() -> TrainCfg:
+def sac() -> OffPolicyCfg:
     """SAC from nothing (arXiv 1812.05905) with an ensemble and LayerNorm; no demonstrations."""
-    return TrainCfg(
-        learner=LearnerCfg(
+    return OffPolicyCfg(
+        agent=LearnerCfg(
             actor=ActorCfg(kind="sac", hidden=CPU_HIDDEN),
             critic=CriticCfg(heads=2, hidden=CPU_HIDDEN),
             n_step=1,
@@ -39,10 +39,10 @@ def sac() -> TrainCfg:
     )
 
 
-def rlpd() -> TrainCfg:
+def rlpd() -> OffPolicyCfg:
     """RLPD (arXiv 2302.02948): SAC of which half of every batch is demonstrations."""
-    return TrainCfg(
-        learner=LearnerCfg(
+    return OffPolicyCfg(
+        agent=LearnerCfg(
             actor=ActorCfg(kind="sac", hidden=CPU_HIDDEN),
             critic=CriticCfg(heads=CPU_HEADS, hidden=CPU_HIDDEN),
             n_step=3,
@@ -54,14 +54,14 @@ def rlpd() -> TrainCfg:
     )
 
 
-def wsrl() -> TrainCfg:
+def wsrl() -> OffPolicyCfg:
     """WSRL (arXiv 2412.07762): learn from demonstrations, collect with the frozen policy, then forget them.
 
     The pre-training here is TD learning with an actor held to the demonstrations (TD3+BC, arXiv 2106.06860) in place of
     the paper's Cal-QL; what comes after is the paper's, with smaller networks.
     """
-    return TrainCfg(
-        learner=LearnerCfg(
+    return OffPolicyCfg(
+        agent=LearnerCfg(
             actor=ActorCfg(
                 kind="sac",
                 hidden=CPU_HIDDEN,
@@ -80,15 +80,15 @@ def wsrl() -> TrainCfg:
     )
 
 
-def resfit() -> TrainCfg:
+def resfit() -> OffPolicyCfg:
     """ResFiT (arXiv 2509.19301) for a CPU: a residual over a frozen, chunked base.
 
     Against :func:`resfit_paper` the networks are smaller, the warm-ups shorter, corrections and exploring four times as
     large, the actor's learning rate higher to match a fortieth of its updates, and running out of time is bootstrapped.
     Measured on the arm's tasks; with corrections of 0.2 and little noise most of the gain comes later or not at all.
     """
-    return TrainCfg(
-        learner=LearnerCfg(
+    return OffPolicyCfg(
+        agent=LearnerCfg(
             actor=ActorCfg(
                 kind="td3",
                 residual=True,
@@ -108,25 +108,25 @@ def resfit() -> TrainCfg:
     )
 
 
-def resfit_images() -> TrainCfg:
+def resfit_images() -> OffPolicyCfg:
     """:func:`resfit` from small images on a CPU, where eyes cost nearly all: small batches and half the updates.
 
     Corrections are gentler: with those of ``resfit`` attempts fell below the base and were still there after 10,000
     steps.
     """
     cfg = resfit()
-    actor = replace(cfg.learner.actor, action_scale=0.25, explore_std=0.1)
-    learner = replace(cfg.learner, actor=actor, batch_size=64)
-    return replace(cfg, learner=learner, updates_per_step=0.5, capacity=20_000, total_steps=24_000)
+    actor = replace(cfg.agent.actor, action_scale=0.25, explore_std=0.1)
+    learner = replace(cfg.agent, actor=actor, batch_size=64)
+    return replace(cfg, agent=learner, updates_per_step=0.5, capacity=20_000, total_steps=24_000)
 
 
-def resfit_paper() -> TrainCfg:
+def resfit_paper() -> OffPolicyCfg:
     """ResFiT as published: ten heads of 1024 units, 84 x 84 images through a small transformer; wants a GPU.
 
     The weight decay is AdamW's default, on which the paper is silent.
     """
-    return TrainCfg(
-        learner=LearnerCfg(
+    return OffPolicyCfg(
+        agent=LearnerCfg(
             actor=ActorCfg(
                 kind="td3",
                 residual=True,

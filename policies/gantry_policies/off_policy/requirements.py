@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import BatchedEnv
 from gantry_policies.off_policy.bases import BasePolicy
-from gantry_policies.off_policy.config import TrainCfg
-from gantry_policies.off_policy.env import StepEnv
+from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.replay.demos import Demo
 
 
 def require_parts(
-    cfg: TrainCfg,
-    env: StepEnv,
+    cfg: OffPolicyCfg,
+    env: BatchedEnv,
     base: BasePolicy | None,
     demos: Sequence[Demo],
-    eval_env: StepEnv | None,
+    eval_env: BatchedEnv | None,
     eval_base: BasePolicy | None,
 ) -> None:
     """Refuse a training that lacks what its configuration asks for.
@@ -32,13 +32,13 @@ def require_parts(
     Raises:
         GantryError: With what is missing or does not fit.
     """
-    actor = cfg.learner.actor
+    actor = cfg.agent.actor
     if base is None and actor.residual:
-        raise GantryError("train.learner.actor.residual is on, which needs a base policy, but there is none.")
+        raise GantryError("learner.agent.actor.residual is on, which needs a base policy, but there is none.")
     if base is None and cfg.warmup == "base_noise" and cfg.warmup_steps:
-        raise GantryError("train.warmup is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")
+        raise GantryError("learner.warmup is 'base_noise', but there is no base; expected 'uniform' or 'policy'.")
     if cfg.pretrain_updates and not demos:
-        raise GantryError(f"train.pretrain_updates is {cfg.pretrain_updates}, but there are no demonstrations.")
+        raise GantryError(f"learner.pretrain_updates is {cfg.pretrain_updates}, but there are no demonstrations.")
     if actor.residual and eval_env is not None and eval_base is None:
         raise GantryError("Environments for evaluation need a base of their own (eval_base), with queues of its own.")
     for who, where in ((base, env), (eval_base, eval_env)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_hardware.checked_files import DamagedFileError, verify
+from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
     list_checkpoints,
@@ -17,8 +18,6 @@ from gantry_policies.common.checkpoint import (
 )
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 
-CHECKPOINTS = "checkpoints"
-"""Folder of a run's checkpoints and replay buffers."""
 KEPT = 2
 """Pairs that are kept."""
 DEMOS_FILE = "demos.npz"

@@ -14,8 +14,8 @@ from typing import Any
 
 from gantry_deploy.evaluation.metrics import rate_interval
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
-from gantry_policies.off_policy.training import CHECKPOINTS
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_policies.off_policy.trainer import CHECKPOINTS
 from gantry_sim.benchmarks.sweep import SCORED, TRAINED, call_gantry, hold_plan
 from gantry_sim.training.run_validation import read_run_file
 

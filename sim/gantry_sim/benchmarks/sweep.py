@@ -19,8 +19,8 @@ from gantry_deploy.evaluation.metrics import rate_interval
 from gantry_deploy.process.interrupts import starting_uninterrupted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
-from gantry_hardware.one_process import require_one_process
-from gantry_policies.on_policy.runner import CHECKPOINTS
+from gantry_hardware.training.one_process import require_one_process
+from gantry_policies.on_policy.trainer import CHECKPOINTS
 from gantry_sim.training.run_config import require_seeds, write_json
 from gantry_sim.training.run_validation import read_run_file
 

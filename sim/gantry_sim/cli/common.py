@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gantry_deploy.contract.policy_contract import Acceptance
-    from gantry_policies.on_policy.runner import Progress
+    from gantry_policies.on_policy.trainer import Progress
     from gantry_sim.tasks.registry import Preset
 
 

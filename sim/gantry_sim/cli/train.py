@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.bundle.locate import find_run
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
-from gantry_hardware.one_process import require_one_process
+from gantry_hardware.training.one_process import require_one_process
 from gantry_sim.cli import arm_train
 from gantry_sim.cli.common import (
     INTERVAL,
@@ -39,7 +39,7 @@ from gantry_sim.training.run_validation import (
 )
 
 if TYPE_CHECKING:
-    from gantry_policies.on_policy.runner import Runner
+    from gantry_policies.on_policy.trainer import PpoTrainer
     from gantry_sim.training.run_config import RunCfg
 
 
@@ -194,7 +194,7 @@ def _all_or_nothing(folder: Path, created: bool) -> Iterator[None]:
         raise
 
 
-def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: Runner) -> dict[str, Any]:
+def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: PpoTrainer) -> dict[str, Any]:
     """Evaluate and export what has been trained."""
     from gantry_sim.training.train import evaluate_run, export_run, policy_of
 

@@ -19,7 +19,7 @@ def way_back(folder: Path) -> Iterator[None]:
         folder: Of the run.
     """
     from gantry_policies.common.checkpoint import UnusableCheckpointError, list_checkpoints
-    from gantry_policies.on_policy.runner import CHECKPOINTS
+    from gantry_policies.on_policy.trainer import CHECKPOINTS
 
     try:
         yield
@@ -42,7 +42,7 @@ def log_scores(folder: Path, scores: dict[str, Any], step: int) -> None:
     Raises:
         GantryError: If they cannot be written.
     """
-    from gantry_policies.common.training_log import log_evaluation
+    from gantry_hardware.training.log import log_evaluation
 
     try:
         log_evaluation(folder, scores, step)

@@ -18,7 +18,7 @@ from gantry_deploy.evaluation.rollout import RolloutConfig, run_episodes
 from gantry_deploy.report import encode_mp4
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
-from gantry_policies.on_policy.runner import CURVE_FILE, Progress
+from gantry_policies.on_policy.trainer import CURVE_FILE, Progress
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.measured import MeasuredWalk, measure
 from gantry_sim.demo.outcome import Gate, Outcome, missed

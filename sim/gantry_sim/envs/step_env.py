@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, EnvStep, Observation
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, EnvStep, Observation
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.process.torch_threads import torch_threads
@@ -38,7 +38,7 @@ class Eyes(Protocol):
 
 
 class ArmStepEnv:
-    """Implements :class:`gantry_policies.off_policy.env.StepEnv`.
+    """Implements :class:`gantry_policies.common.batched_env.BatchedEnv`.
 
     Args:
         cfg: The task.

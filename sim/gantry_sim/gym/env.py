@@ -15,14 +15,14 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import EnvStep, Observation
+from gantry_policies.common.batched_env import EnvStep, Observation
 from gantry_sim.gym.cfg import GymCfg, make_plan
 from gantry_sim.gym.episodes import ENDED, FAILURE, LAST, NOW, REWARD, SUCCESS_KEYS, TRACE, EpisodeGroup
 from gantry_sim.gym.layout import GymEnvError
 
 
 class GymStepEnv:
-    """Implements :class:`gantry_policies.off_policy.env.StepEnv`.
+    """Implements :class:`gantry_policies.common.batched_env.BatchedEnv`.
 
     The environments are shared out over worker processes, each of which steps its own one after the other. An episode
     depends on the seed, its number and its actions alone, and so not on how many processes there are, as long as the

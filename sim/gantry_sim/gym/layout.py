@@ -16,7 +16,7 @@ from gantry_sim.gym import border
 from gantry_sim.gym.border import GymEnvError as GymEnvError
 
 STATE = "state"
-"""Key of the numbers; as in ``gantry_policies.off_policy.env``, which workers do not import for its torch."""
+"""Key of the numbers; as in ``gantry_policies.common.batched_env``, which workers do not import for its torch."""
 IMAGE_PREFIX = "image/"
 """Keys of pictures begin with it, as there."""
 CHANNELS = (1, 3, 4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import StepEnv
+from gantry_policies.common.batched_env import BatchedEnv
 from gantry_sim.gym.names import PREFIX, is_gym_task
 from gantry_sim.tasks.manipulation.registry import ArmTask, ScriptedExpert, find_arm_task
 
@@ -61,7 +61,7 @@ def gym_task(name: str) -> ArmTask:
     )
 
 
-def _make_env(cfg: GymCfg, seed: int) -> StepEnv:
+def _make_env(cfg: GymCfg, seed: int) -> BatchedEnv:
     from gantry_sim.gym.env import GymStepEnv
 
     return GymStepEnv(cfg, seed)

@@ -19,10 +19,10 @@ from gantry_deploy.contract.policy_contract import Provenance
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
 from gantry_policies.common.export import export_bundle
 from gantry_policies.common.memory import explaining_memory
-from gantry_policies.common.training_log import BOARD_FOLDER, CURVE_FILE
+from gantry_hardware.training.log import BOARD_FOLDER, CURVE_FILE
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
-from gantry_policies.on_policy.runner import CHECKPOINTS, Progress, Runner
+from gantry_policies.on_policy.trainer import CHECKPOINTS, Progress, PpoTrainer
 from gantry_sim.envs.rsl_rl import GantryVecEnv
 from gantry_sim.process.interrupts import stop_on_interrupt
 from gantry_sim.process.suppress_output import quietly
@@ -46,7 +46,7 @@ from gantry_sim.training.run_validation import LOCK_FILE, TEACHER_FOLDER
 from gantry_sim.training.teachers import load_teacher
 
 
-def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
+def build_runner(cfg: RunCfg, folder: Path | None) -> PpoTrainer:
     """Environment and learner of a run, seeded.
 
     Raises:
@@ -72,7 +72,7 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
         mirror = None if cfg.preset.learner.mirror == "none" else cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
         teacher = load_teacher(cfg)
-        return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)
+        return PpoTrainer(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)
 
 
 def train(
@@ -82,7 +82,7 @@ def train(
     resume: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
-) -> tuple[Runner, bool]:
+) -> tuple[PpoTrainer, bool]:
     """Train a run to its end; Ctrl-C ends it after the current iteration or, where that takes long, between two of its
     steps, checkpoint written.
 
@@ -133,7 +133,7 @@ def remove_untrained(folder: Path, *, created: bool) -> None:
             folder.rmdir()
 
 
-def policy_of(runner: Runner) -> torch.nn.Module:
+def policy_of(runner: PpoTrainer) -> torch.nn.Module:
     """The deterministic actor, normalisation inside: (N, observation_size) -> (N, action_size), on the CPU."""
     return runner.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
 
@@ -152,7 +152,7 @@ def evaluate_run(cfg: RunCfg, folder: Path, actor: torch.nn.Module, **options: A
 
 
 def export_run(
-    cfg: RunCfg, folder: Path, runner: Runner, bundle: Path | None = None, private_key: bytes | None = None
+    cfg: RunCfg, folder: Path, runner: PpoTrainer, bundle: Path | None = None, private_key: bytes | None = None
 ) -> Path:
     """Export a run's policy as a bundle, by default into the run folder."""
     contract = replace(
@@ -187,7 +187,7 @@ def export_run(
     )
 
 
-def open_run(folder: Path) -> tuple[RunCfg, Runner]:
+def open_run(folder: Path) -> tuple[RunCfg, PpoTrainer]:
     """A run folder with its newest checkpoint loaded, on the CPU, for evaluation and export."""
     cfg = replace(read_run(folder), device="cpu")
     load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gantry_policies.imitation.data import ChunkData
-from gantry_policies.off_policy.env import EnvStep
+from gantry_policies.common.batched_env import EnvStep
 
 STEP = 0.1
 

@@ -17,7 +17,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from gantry_policies.imitation.config import BcCfg, EyesCfg, NetworkCfg
 from gantry_policies.imitation.data import load_chunks, split_episodes
 from gantry_policies.imitation.policy import load_policy
-from gantry_policies.imitation.training import BcTrainer
+from gantry_policies.imitation.trainer import CloningTrainer
 
 
 def test_a_dataset_written_by_lerobot_trains_a_clone(tmp_path, demos, monkeypatch):
@@ -58,7 +58,7 @@ def test_a_dataset_written_by_lerobot_trains_a_clone(tmp_path, demos, monkeypatc
         log_every_steps=10,
     )
     told = []
-    BcTrainer(learned, cfg, tmp_path / "run", validation=kept).train(told.append)
+    CloningTrainer(learned, cfg, tmp_path / "run", validation=kept).train(told.append)
     assert told[-1].metrics["l1"] < 0.6 * told[0].metrics["l1"]
     planned = load_policy(tmp_path / "run").policy({key: value[:3] for key, value in kept.obs.items()})
     assert planned.shape == (3, 4, 1)

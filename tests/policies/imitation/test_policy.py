@@ -168,7 +168,7 @@ def test_environments_and_the_runtime_s_queue_do_the_same():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"execute_steps": 5}, r"execute_steps is 5, expected at most bc\.chunk_steps 4"),
+        ({"execute_steps": 5}, r"execute_steps is 5, expected at most learner\.chunk_steps 4"),
         ({"validation_share": 1.0}, r"validation_share is 1\.0"),
         ({"action_limit": 0.0}, r"action_limit is 0\.0"),
     ],

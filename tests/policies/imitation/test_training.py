@@ -7,10 +7,10 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.checkpoint import CheckpointError
-from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_policies.imitation.config import BcCfg, NetworkCfg
 from gantry_policies.imitation.policy import list_policies, load_policy
-from gantry_policies.imitation.training import BcTrainer, learning_rate_share
+from gantry_policies.imitation.trainer import CloningTrainer, learning_rate_share
 
 CFG = BcCfg(
     network=NetworkCfg(hidden=(32,), dropout=0.1),
@@ -27,14 +27,14 @@ CFG = BcCfg(
 def test_a_clone_walks_to_the_goal(tmp_path, demos, walk):
     cfg = replace(CFG, steps=400, network=NetworkCfg(hidden=(64,)), state_noise=0.0, eval_every_steps=200)
     cfg = replace(cfg, batch_size=64, log_every_steps=100, learning_rate=3e-3)
-    trainer = BcTrainer(demos(40), cfg, tmp_path, validation=demos(5, 9), eval_env=walk(), provenance={"episodes": 40})
+    trainer = CloningTrainer(demos(40), cfg, tmp_path, validation=demos(5, 9), eval_env=walk(), provenance={"episodes": 40})
     before = trainer.evaluate(24).success_once.mean
     told = []
     assert trainer.train(told.append)
     assert before < 0.5
     assert told[-1].evaluation.success_once.mean > 0.9
     rows = read_metrics(tmp_path / METRICS_FILE)
-    assert [(row["kind"], row["step"]) for row in rows] == [
+    assert [(row["kind"], row["update"]) for row in rows] == [
         *[("train", 100), ("train", 200), ("eval", 200)],
         *[("train", 300), ("train", 400), ("eval", 400)],
     ]
@@ -47,9 +47,9 @@ def test_a_clone_walks_to_the_goal(tmp_path, demos, walk):
 
 def test_a_stopped_training_continues_exactly(tmp_path, demos):
     data, other = demos(6), demos(2, 9)
-    whole = BcTrainer(data, CFG, tmp_path / "whole", validation=other)
+    whole = CloningTrainer(data, CFG, tmp_path / "whole", validation=other)
     assert whole.train()
-    first = BcTrainer(data, CFG, tmp_path / "parts", validation=other)
+    first = CloningTrainer(data, CFG, tmp_path / "parts", validation=other)
 
     def stop_at_eight(progress):
         first.stop()
@@ -58,7 +58,7 @@ def test_a_stopped_training_continues_exactly(tmp_path, demos):
     assert first.step == 8
     assert list(list_policies(tmp_path / "parts")) == [8]
     torch.rand(3)  # Chance goes on meanwhile.
-    second = BcTrainer(data, replace(CFG, save_every_s=0.0), tmp_path / "parts", validation=other)
+    second = CloningTrainer(data, replace(CFG, save_every_s=0.0), tmp_path / "parts", validation=other)
     assert second.resume().name == "model_8.pt"
     assert second.train()
     for name, value in whole.policy.state_dict().items():
@@ -67,18 +67,18 @@ def test_a_stopped_training_continues_exactly(tmp_path, demos):
     for row in (*rows[0], *rows[1]):
         row.pop("wall_s")
     assert rows[0] == rows[1]
-    assert [row["step"] for row in rows[0]] == [8, 16, 20]
+    assert [row["update"] for row in rows[0]] == [8, 16, 20]
 
 
 def test_something_else_is_not_continued(tmp_path, demos):
     data = demos(4)
-    BcTrainer(data, replace(CFG, steps=2), tmp_path).train()
-    with pytest.raises(CheckpointError, match=r"bc\.learning_rate 0\.001, expected 0\.5 as now"):
-        BcTrainer(data, replace(CFG, steps=2, learning_rate=0.5), tmp_path).resume()
+    CloningTrainer(data, replace(CFG, steps=2), tmp_path).train()
+    with pytest.raises(CheckpointError, match=r"learner\.learning_rate 0\.001, expected 0\.5 as now"):
+        CloningTrainer(data, replace(CFG, steps=2, learning_rate=0.5), tmp_path).resume()
     with pytest.raises(CheckpointError, match="frames, expected"):
-        BcTrainer(demos(5), replace(CFG, steps=2), tmp_path).resume()
+        CloningTrainer(demos(5), replace(CFG, steps=2), tmp_path).resume()
     with pytest.raises(CheckpointError, match="without a folder"):
-        BcTrainer(data, CFG).resume()
+        CloningTrainer(data, CFG).resume()
 
 
 def test_data_and_environments_that_do_not_fit_are_refused(demos, walk):
@@ -86,9 +86,9 @@ def test_data_and_environments_that_do_not_fit_are_refused(demos, walk):
         obs_shapes = {"state": (3,)}  # noqa: RUF012
 
     with pytest.raises(GantryError, match=r"the data has state of shape \(2,\)"):
-        BcTrainer(demos(2), CFG, eval_env=Wide())
+        CloningTrainer(demos(2), CFG, eval_env=Wide())
     with pytest.raises(GantryError, match="no environments"):
-        BcTrainer(demos(2), replace(CFG, eval_every_steps=5))
+        CloningTrainer(demos(2), replace(CFG, eval_every_steps=5))
 
 
 def test_the_learning_rate_rises_in_a_line_and_falls_along_a_cosine():

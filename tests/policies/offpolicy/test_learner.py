@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, TemperatureCfg, TrainCfg
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, TemperatureCfg, OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
 from gantry_policies.off_policy.presets import PRESETS
@@ -252,23 +252,23 @@ def test_trap_14_scalers_are_saved_with_the_policy_and_run_inside_it():
 def test_trap_10_residual_presets_learn_slowly_behind_a_critic_that_was_warmed_up():
     for name in ("resfit", "resfit_paper"):
         cfg = PRESETS[name]()
-        assert cfg.learner.actor.learning_rate < 0.34 * cfg.learner.critic.learning_rate
+        assert cfg.agent.actor.learning_rate < 0.34 * cfg.agent.critic.learning_rate
         assert cfg.critic_warmup_updates >= 1000
     paper = PRESETS["resfit_paper"]()
-    assert (paper.learner.actor.learning_rate, paper.learner.critic.learning_rate) == (1e-6, 1e-4)
-    assert (paper.learner.critic.loss, paper.learner.timeout_is_terminal) == ("squared_mean", True)
+    assert (paper.agent.actor.learning_rate, paper.agent.critic.learning_rate) == (1e-6, 1e-4)
+    assert (paper.agent.critic.loss, paper.agent.timeout_is_terminal) == ("squared_mean", True)
 
 
 def test_every_preset_makes_a_learner_that_updates():
     for name, preset in PRESETS.items():
         cfg = preset()
-        assert isinstance(cfg, TrainCfg)
+        assert isinstance(cfg, OffPolicyCfg)
         if name == "resfit_paper":  # its networks take minutes on a CPU
-            narrow = replace(cfg.learner.critic, hidden=(8,), trunk_size=8)
-            cfg = replace(cfg, learner=replace(cfg.learner, critic=narrow, batch_size=4))
-        cfg = replace(cfg, learner=replace(cfg.learner, batch_size=4))
-        learner = Learner(cfg.learner, SHAPES, 2)
-        residual = cfg.learner.actor.residual
+            narrow = replace(cfg.agent.critic, hidden=(8,), trunk_size=8)
+            cfg = replace(cfg, agent=replace(cfg.agent, critic=narrow, batch_size=4))
+        cfg = replace(cfg, agent=replace(cfg.agent, batch_size=4))
+        learner = Learner(cfg.agent, SHAPES, 2)
+        residual = cfg.agent.actor.residual
         metrics = learner.update(filled(residual), filled(residual, seed=1))
         assert all(torch.isfinite(value) for value in metrics.values())
 
@@ -280,7 +280,7 @@ def test_errors_say_what_is_wrong():
         learner_of(RESIDUAL).act({"state": torch.zeros(1, 3)})
     with pytest.raises(GantryError, match="does not fit this learner's configuration"):
         learner_of().load_state_dict(learner_of(replace(ACTOR, hidden=(17,))).state_dict())
-    with pytest.raises(GantryError, match=r"critic\.target_heads is 5, expected at most critic\.heads 4"):
+    with pytest.raises(GantryError, match=r"critic\.target_heads is 5, expected at most learner\.agent\.critic\.heads 4"):
         CriticCfg(heads=4, target_heads=5)
     with pytest.raises(GantryError, match=r"Unknown actor\.kind 'tdd3'. Did you mean 'td3'"):
         ActorCfg(kind="tdd3")

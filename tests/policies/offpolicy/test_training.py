@@ -9,17 +9,17 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.checkpoint import CheckpointError
-from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.config import LearnerCfg
-from gantry_policies.off_policy.evaluation import evaluate
+from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.presets import resfit, rlpd, wsrl
-from gantry_policies.off_policy.training import DivergedError, Trainer
+from gantry_policies.off_policy.trainer import DivergedError, OffPolicyTrainer
 
 
 def small(cfg, hidden=(32,), batch=32, actor=None, critic=None, learner=None, **train):
     """A preset for a toy."""
-    inner = cfg.learner
+    inner = cfg.agent
     inner = replace(
         inner,
         batch_size=batch,
@@ -27,7 +27,7 @@ def small(cfg, hidden=(32,), batch=32, actor=None, critic=None, learner=None, **
         critic=replace(inner.critic, hidden=hidden, heads=3, **(critic or {})),
         **(learner or {}),
     )
-    return replace(cfg, learner=inner, **train)
+    return replace(cfg, agent=inner, **train)
 
 
 SHORT = {
@@ -52,7 +52,7 @@ def short_resfit(**options):
 
 def make(reach, make_base, demos, cfg, run_dir=None, env=None, **options):
     env = env or reach(4)
-    return Trainer(env, cfg, run_dir, base=make_base(4), demos=demos(3), **options)
+    return OffPolicyTrainer(env, cfg, run_dir, base=make_base(4), demos=demos(3), **options)
 
 
 def weights(trainer):
@@ -77,7 +77,7 @@ def test_a_residual_over_a_mediocre_base_learns_to_hit(reach, make_base, demos):
     cfg = small(resfit(), total_steps=1200, warmup_steps=400, critic_warmup_updates=100, eval_every_steps=1200, **quick)
     here = {"demos": demos(20, goals=0.0), "eval_env": reach(50, 9, goals=0.0), "eval_base": make_base(50)}
     seen = []
-    assert Trainer(reach(8, goals=0.0), cfg, base=make_base(8), **here).train(seen.append)
+    assert OffPolicyTrainer(reach(8, goals=0.0), cfg, base=make_base(8), **here).train(seen.append)
     before, after = (progress.evaluation for progress in seen if progress.evaluation)
     alone = evaluate(reach(50, 9, goals=0.0), make_base(50), 50)
     assert before == alone  # at the start it is the base
@@ -89,7 +89,7 @@ def test_rlpd_learns_from_demonstrations_and_its_own_attempts(reach, demos, monk
     monkeypatch.setattr(f"{reach.__module__}.REACH_M", 0.1)
     cfg = small(rlpd(), total_steps=1000, warmup_steps=200, eval_every_steps=1000, **QUICK)
     seen = []
-    trainer = Trainer(reach(8, goals=0.0), cfg, demos=demos(20, goals=0.0), eval_env=reach(50, 9, goals=0.0))
+    trainer = OffPolicyTrainer(reach(8, goals=0.0), cfg, demos=demos(20, goals=0.0), eval_env=reach(50, 9, goals=0.0))
     assert trainer.train(seen.append)
     before, after = (progress.evaluation for progress in seen if progress.evaluation)
     assert after.success_at_end.low > before.success_at_end.high + 0.2
@@ -99,7 +99,7 @@ def test_phases_come_in_order_and_do_what_they_say(reach, make_base, demos):
     seen = []
     trainer = make(reach, make_base, demos, short_resfit(critic_warmup_updates=25))
     trainer.train(seen.append)
-    phases = [(p.phase, p.env_steps, p.updates, p.evaluation is not None) for p in seen]
+    phases = [(p.phase, p.env_steps, p.metrics["updates"], p.evaluation is not None) for p in seen]
     assert phases[:4] == [
         ("warmup", 0, 0, True),
         ("warmup", 20, 0, False),
@@ -122,7 +122,7 @@ def test_phases_come_in_order_and_do_what_they_say(reach, make_base, demos):
 def test_wsrl_learns_from_demonstrations_first_and_then_forgets_them(reach, demos):
     cfg = small(wsrl(), hidden=(8,), batch=16, pretrain_updates=6, **SHORT)
     seen = []
-    trainer = Trainer(reach(4), cfg, demos=demos(3))
+    trainer = OffPolicyTrainer(reach(4), cfg, demos=demos(3))
     trainer.train(seen.append)
     assert trainer.learner.actor_updates == 6 + 10
     assert not trainer.learner.draw(trainer.replay, trainer.demos).is_demo.any()
@@ -288,7 +288,7 @@ def test_a_stop_leaves_an_evaluation_which_the_continuation_does(reach, make_bas
 
     looks.step = stops
     assert not trainer.train()
-    assert trainer.course.next_evaluation == 0
+    assert trainer.counters.next_evaluation == 0
     seen = []
     again = make(reach, make_base, demos, cfg, tmp_path, eval_env=reach(4, 5), eval_base=make_base(4))
     again.resume()
@@ -342,7 +342,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_checkpoi
 
 def test_states_are_scaled_by_the_warm_up_where_there_are_no_demonstrations(reach):
     cfg = small(rlpd(), hidden=(8,), batch=8, **(SHORT | {"eval_every_steps": 0, "total_steps": 40}))
-    trainer = Trainer(reach(4), cfg)
+    trainer = OffPolicyTrainer(reach(4), cfg)
     trainer.train()
     seen = trainer.replay.stored("state")
     assert torch.equal(trainer.learner.state_scaler.mean, seen.mean(0))
@@ -351,12 +351,12 @@ def test_states_are_scaled_by_the_warm_up_where_there_are_no_demonstrations(reac
 
 def test_what_is_missing_is_said_before_anything_begins(reach, make_base, demos):
     with pytest.raises(GantryError, match="needs a base policy, but there is none"):
-        Trainer(reach(4), short_resfit())
+        OffPolicyTrainer(reach(4), short_resfit())
     with pytest.raises(GantryError, match="acts for 3 environments, expected 4"):
-        Trainer(reach(4), short_resfit(), base=make_base(3))
+        OffPolicyTrainer(reach(4), short_resfit(), base=make_base(3))
     with pytest.raises(GantryError, match="pretrain_updates is 5000, but there are no demonstrations"):
-        Trainer(reach(4), wsrl())
+        OffPolicyTrainer(reach(4), wsrl())
     with pytest.raises(GantryError, match="base of their own"):
-        Trainer(reach(4), short_resfit(), base=make_base(4), eval_env=reach(4))
+        OffPolicyTrainer(reach(4), short_resfit(), base=make_base(4), eval_env=reach(4))
     with pytest.raises(GantryError, match="'base_noise', but there is no base"):
-        Trainer(reach(4), replace(short_resfit(), learner=LearnerCfg()))
+        OffPolicyTrainer(reach(4), replace(short_resfit(), agent=LearnerCfg()))

@@ -10,7 +10,7 @@ from gantry_deploy.cli import main as cli
 LIFT = "yam-lift"
 TINY_BC = ("bc.network.hidden=[16]", "bc.batch_size=32", "bc.execute_steps=3", "bc.chunk_steps=4")
 TINY_RL = (
-    *("train.learner.actor.hidden=[16]", "train.learner.critic.hidden=[16]", "train.learner.batch_size=16"),
+    *("learner.agent.actor.hidden=[16]", "learner.agent.critic.hidden=[16]", "learner.agent.batch_size=16"),
     *("train.warmup_steps=24", "train.log_every_steps=16", "train.eval_every_steps=0", "env.num_envs=4"),
     "env.episode_s=0.5",
 )

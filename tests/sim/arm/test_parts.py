@@ -9,7 +9,7 @@ import torch
 from gantry_deploy.dataset.checks.agreement import Expected
 from gantry_deploy.dataset.physical import Numbers
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import STATE
+from gantry_policies.common.batched_env import STATE
 from gantry_sim.benchmarks.arms import SCORED, TRAINED, BenchCfg, collect_results, planned
 from gantry_sim.benchmarks.arms_report import bench_lines, bench_page
 from gantry_sim.envs.step_env import ArmStepEnv

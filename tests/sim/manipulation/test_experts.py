@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.off_policy.env import EnvStep
+from gantry_policies.common.batched_env import EnvStep
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.presets import INSERT, LIFT, PICK_PLACE, PUSH
 from gantry_sim.tasks.manipulation.registry import find_arm_task

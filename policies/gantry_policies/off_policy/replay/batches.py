@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gantry_policies.off_policy.env import Observation
+from gantry_policies.common.batched_env import Observation
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gantry_hardware.checked_files import verify, write_checked
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.common.memory import require_memory
-from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 
 _BASE = "base_action"
@@ -377,7 +377,7 @@ def require_replay_memory(
     # Actions and rewards are floats, five flags are bytes.
     frame = 4 * action_size * (2 if with_base else 1) + 4 + 5
     frame += sum(math.prod(shape) * (1 if key.startswith(IMAGE_PREFIX) else 4) for key, shape in obs_shapes.items())
-    setting = f"a smaller train.capacity helps, {frame} bytes a frame"
+    setting = f"a smaller learner.capacity helps, {frame} bytes a frame"
     require_memory(capacity * frame, f"A replay buffer of {capacity} frames", setting, device)
 
 

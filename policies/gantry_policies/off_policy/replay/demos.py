@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.off_policy.bases import BasePolicy
-from gantry_policies.off_policy.env import STATE, Observation
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.scalers import ActionScaler
 

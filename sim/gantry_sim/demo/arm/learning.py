@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
 from gantry_sim.training.arm.algorithms import BcPreset, RlPreset, preset_of
 from gantry_sim.training.arm.bases import copy_base
@@ -146,7 +146,7 @@ def export(run: Path, target: Path) -> Path:
 
 
 def looks(run: Path) -> list[dict[str, Any]]:
-    """Evaluations of a training on the way, as :class:`gantry_policies.off_policy.evaluation.Evaluation` in plain
+    """Evaluations of a training on the way, as :class:`gantry_policies.common.evaluation.Evaluation` in plain
     data, each with ``env_steps`` and ``wall_s``; the first one is of the base alone."""
     return [row for row in _rows(run) if row["kind"] == "eval"]
 

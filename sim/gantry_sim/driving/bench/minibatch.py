@@ -22,7 +22,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.whole_files import write_whole
 from gantry_policies.common.checkpoint import list_checkpoints
-from gantry_policies.on_policy.runner import CHECKPOINTS, CURVE_FILE, Progress, Runner
+from gantry_policies.on_policy.trainer import CHECKPOINTS, CURVE_FILE, Progress, PpoTrainer
 from gantry_sim.benchmarks.sweep import hold_plan
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.scoring import Held, episodes_of, score_run, scores, width_of
@@ -176,7 +176,7 @@ def _train(cfg: MinibatchCfg, task: Task, run: PlannedRun) -> None:
 class _Looker:
     """Looks at a training now and then, on maps of the validation split."""
 
-    def __init__(self, cfg: MinibatchCfg, run: RunCfg, runner: Runner, path: Path) -> None:
+    def __init__(self, cfg: MinibatchCfg, run: RunCfg, runner: PpoTrainer, path: Path) -> None:
         self._cfg, self._run, self._runner, self._path = cfg, run, runner, path
         self._held = Held(cfg.look_episodes)
         self._bar = ProgressBar("train")

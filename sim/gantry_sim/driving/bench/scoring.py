@@ -11,7 +11,7 @@ import numpy as np
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
-from gantry_policies.on_policy.runner import CHECKPOINTS
+from gantry_policies.on_policy.trainer import CHECKPOINTS
 from gantry_sim.driving.bench.drivers import Act, baseline, lane_width_m
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of

@@ -11,7 +11,7 @@ from typing import Any
 from gantry_deploy.bundle.locate import is_run
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.checkpoint import list_checkpoints
-from gantry_policies.on_policy.runner import CHECKPOINTS
+from gantry_policies.on_policy.trainer import CHECKPOINTS
 from gantry_sim.benchmarks.sweep import call_gantry
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.drivers import BASELINES, RACERS

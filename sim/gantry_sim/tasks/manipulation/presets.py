@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gantry_policies.off_policy.env import StepEnv
+from gantry_policies.common.batched_env import BatchedEnv
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -15,7 +15,7 @@ from gantry_sim.tasks.manipulation.layouts import insert_cfg, lift_cfg, pick_pla
 from gantry_sim.tasks.manipulation.registry import ArmTask
 
 
-def make_env(cfg: ArmCfg, seed: int) -> StepEnv:
+def make_env(cfg: ArmCfg, seed: int) -> BatchedEnv:
     """The task's environments on the CPU."""
     return ArmStepEnv(cfg, seed)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gantry_deploy.contract.policy_contract import PolicyContract
-    from gantry_policies.off_policy.env import StepEnv
+    from gantry_policies.common.batched_env import BatchedEnv
 
 
 class ScriptedExpert(Protocol):
@@ -41,7 +41,7 @@ class ArmTask:
     """Robot name."""
     make_cfg: Callable[[], Any]
     """A fresh configuration, a frozen dataclass with a field ``num_envs``."""
-    make_env: Callable[[Any, int], StepEnv]
+    make_env: Callable[[Any, int], BatchedEnv]
     """(configuration, seed) -> environments."""
     contract: Callable[[Any], PolicyContract]
     """Configuration -> the contract of its policies."""

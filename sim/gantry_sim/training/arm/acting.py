@@ -14,8 +14,8 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
 from gantry_deploy.policy.onnx_policy import OnnxBase, OnnxPolicy
-from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE, Observation, StepEnv
-from gantry_policies.off_policy.evaluation import ActingPolicy
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation, BatchedEnv
+from gantry_policies.common.evaluation import ActingPolicy
 from gantry_sim.tasks.manipulation.registry import ScriptedExpert
 
 
@@ -145,8 +145,8 @@ class Meter:
 
 
 def expert_actor(
-    make: Callable[[StepEnv, float, int], ScriptedExpert], badness: float, seed: int
-) -> Callable[[StepEnv], ActingPolicy]:
+    make: Callable[[BatchedEnv, float, int], ScriptedExpert], badness: float, seed: int
+) -> Callable[[BatchedEnv], ActingPolicy]:
     """From environments to the expert that acts in them.
 
     Args:

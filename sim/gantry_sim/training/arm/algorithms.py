@@ -10,7 +10,7 @@ from gantry_hardware.errors import UnknownNameError
 from gantry_policies.imitation import config as imitation
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.off_policy import presets as offpolicy
-from gantry_policies.off_policy.config import TrainCfg
+from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_sim.tasks.manipulation.registry import ArmTask
 
 ENVS = 8
@@ -33,7 +33,7 @@ class RlPreset:
 
     env: Any
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
-    train: TrainCfg
+    train: OffPolicyCfg
     """Settings of off-policy learning."""
 
 
@@ -58,7 +58,7 @@ def _bc(cfg: BcCfg, cameras: bool = False) -> Callable[[Any], ArmPreset]:
     return lambda env: BcPreset(replace(_seen(env, cameras), num_envs=ENVS), cfg)
 
 
-def _rl(make: Callable[[], TrainCfg], cameras: bool = False) -> Callable[[Any], ArmPreset]:
+def _rl(make: Callable[[], OffPolicyCfg], cameras: bool = False) -> Callable[[Any], ArmPreset]:
     return lambda env: RlPreset(replace(_seen(env, cameras), num_envs=ENVS), make())
 
 

@@ -27,8 +27,8 @@ from gantry_deploy.dataset.recorder import StepRecorder
 from gantry_deploy.dataset.storage.layout import INFO, json_bytes
 from gantry_deploy.dataset.writer import DatasetWriter
 from gantry_deploy.errors import DatasetError
-from gantry_policies.off_policy.env import IMAGE_PREFIX, EnvStep, Observation, StepEnv
-from gantry_policies.off_policy.env import STATE as STATE_KEY
+from gantry_policies.common.batched_env import IMAGE_PREFIX, EnvStep, Observation, BatchedEnv
+from gantry_policies.common.batched_env import STATE as STATE_KEY
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.training.arm.acting import ExpertActor
@@ -160,7 +160,7 @@ def _beside(cfg: CollectCfg, contract: PolicyContract, features: Mapping[str, Fe
 
 def _record(
     cfg: CollectCfg,
-    env: StepEnv,
+    env: BatchedEnv,
     writer: DatasetWriter,
     done: Collected,
     seed: int,

@@ -24,8 +24,8 @@ from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.npz import plain_arrays
 from gantry_hardware.whole_files import whole_file
 from gantry_policies.imitation.data import ChunkData
-from gantry_policies.off_policy.env import IMAGE_PREFIX, Observation
-from gantry_policies.off_policy.env import STATE as STATE_KEY
+from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
+from gantry_policies.common.batched_env import STATE as STATE_KEY
 from gantry_policies.off_policy.replay.demos import Demo
 from gantry_sim.training.arm.run_config import DEMOS_FILE, ArmRun
 from gantry_sim.training.run_validation import RunError

@@ -8,7 +8,7 @@ from typing import Any
 
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import Score, Verdict
-from gantry_policies.off_policy.evaluation import evaluate
+from gantry_policies.common.evaluation import evaluate
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.arm.acting import Meter

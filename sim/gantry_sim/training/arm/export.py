@@ -16,7 +16,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.common.export import MIN_OBSERVATIONS, export_bundle
 from gantry_policies.imitation.export import export_chunks
 from gantry_policies.imitation.policy import BcPolicy
-from gantry_policies.off_policy.env import STATE
+from gantry_policies.common.batched_env import STATE
 from gantry_policies.off_policy.policy import PolicyModule
 from gantry_sim.training.arm.golden import record_golden
 from gantry_sim.training.arm.policies import Trained

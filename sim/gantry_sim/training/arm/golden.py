@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gantry_deploy.policy.golden import OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import STATE, Observation, StepEnv
-from gantry_policies.off_policy.evaluation import ActingPolicy
+from gantry_policies.common.batched_env import STATE, Observation, BatchedEnv
+from gantry_policies.common.evaluation import ActingPolicy
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.manipulation.registry import ArmTask
@@ -28,7 +28,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @torch.no_grad()
-def record_golden(task: ArmTask, env_cfg: Any, actor: Callable[[StepEnv], ActingPolicy], rows: int) -> Arrays:
+def record_golden(task: ArmTask, env_cfg: Any, actor: Callable[[BatchedEnv], ActingPolicy], rows: int) -> Arrays:
     """Whole episodes, one after the other, as :mod:`gantry_deploy.policy.golden` describes them.
 
     Args:

@@ -13,11 +13,11 @@ from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
 from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.imitation.policy import BcPolicy, load_policy, make_base
-from gantry_policies.off_policy.env import StepEnv
-from gantry_policies.off_policy.evaluation import ActingPolicy
+from gantry_policies.common.batched_env import BatchedEnv
+from gantry_policies.common.evaluation import ActingPolicy
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy
-from gantry_policies.off_policy.training import CHECKPOINTS
+from gantry_policies.off_policy.trainer import CHECKPOINTS
 from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
 from gantry_sim.tasks.names import arm_task_names
 from gantry_sim.training.arm.acting import BundleActor, expert_actor
@@ -35,7 +35,7 @@ class ArmSource:
     """The task."""
     env_cfg: Any
     """Its configuration in training."""
-    actor: Callable[[StepEnv], ActingPolicy]
+    actor: Callable[[BatchedEnv], ActingPolicy]
     """From environments of the task to the policy that acts in them."""
     trained_seed: int | None
     """Seed of the training; None where nothing was trained."""
@@ -58,7 +58,7 @@ class Trained:
     steps: int = 0
     """Updates of a run that only cloned."""
 
-    def actor(self, env: StepEnv) -> ActingPolicy:
+    def actor(self, env: BatchedEnv) -> ActingPolicy:
         """Policy that acts in some environments: as it is, without exploring."""
         base = None if self.cloned is None else make_base(self.cloned, env.num_envs)
         if self.learner is None:

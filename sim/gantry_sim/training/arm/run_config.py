@@ -20,8 +20,8 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain
 from gantry_hardware.structured import from_plain
 from gantry_policies.imitation.config import BcCfg
-from gantry_policies.off_policy.config import TrainCfg
-from gantry_policies.off_policy.env import IMAGE_PREFIX, STATE
+from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE
 from gantry_sim.gym.names import is_gym_task
 from gantry_sim.gym.task import find_any_task
 from gantry_sim.tasks.manipulation.registry import ArmTask
@@ -224,7 +224,7 @@ def read_arm_run(folder: Path) -> ArmRun:
 def _learner_of(shape: ArmPreset, env: Any, data: dict[str, Any], path: Path) -> ArmPreset:
     if isinstance(shape, BcPreset):
         return BcPreset(env, from_plain(BcCfg, data["bc"], f"{path}: bc", RunError))
-    return RlPreset(env, from_plain(TrainCfg, data["train"], f"{path}: train", RunError))
+    return RlPreset(env, from_plain(OffPolicyCfg, data["train"], f"{path}: train", RunError))
 
 
 def add_arm_session(folder: Path, progress: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_policies.off_policy.env import EnvStep, Observation, StepEnv
+from gantry_policies.common.batched_env import EnvStep, Observation, BatchedEnv
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class EpisodeCounter:
 
 
 def score(
-    env: StepEnv,
+    env: BatchedEnv,
     act: Callable[[Observation], Tensor],
     episodes: int,
     *,

@@ -13,12 +13,12 @@ from gantry_policies.common.memory import explaining_memory
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import split_episodes
 from gantry_policies.imitation.policy import make_base
-from gantry_policies.imitation.training import BcProgress, BcTrainer
-from gantry_policies.off_policy.config import TrainCfg
-from gantry_policies.off_policy.env import StepEnv
-from gantry_policies.off_policy.evaluation import Evaluation
+from gantry_policies.imitation.trainer import BcProgress, CloningTrainer
+from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.common.batched_env import BatchedEnv
+from gantry_policies.common.evaluation import Evaluation
 from gantry_policies.off_policy.replay.buffer import require_replay_memory
-from gantry_policies.off_policy.training import CHECKPOINTS, Trainer, TrainingProgress
+from gantry_policies.off_policy.trainer import CHECKPOINTS, OffPolicyTrainer, TrainingProgress
 from gantry_sim.process.interrupts import stop_on_interrupt
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.arm.algorithms import BcPreset
@@ -121,7 +121,7 @@ def _memory_setting(run: ArmRun) -> str:
     return "a smaller train.capacity, env.num_envs or train.learner.batch_size helps"
 
 
-def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
+def build_trainer(run: ArmRun, folder: Path) -> CloningTrainer | OffPolicyTrainer:
     """The learner of a run, with its environments.
 
     Raises:
@@ -137,18 +137,18 @@ def build_trainer(run: ArmRun, folder: Path) -> BcTrainer | Trainer:
         return _rl_trainer(run, run.preset.train, folder, demos)
 
 
-def look_env(run: ArmRun, episodes: int) -> StepEnv:
+def look_env(run: ArmRun, episodes: int) -> BatchedEnv:
     """Environments to look at a policy in while it is trained."""
     env = run.preset.env
     count = min(episodes, LOOK_ENVS if run.has_contract else env.num_envs)  # Others may need a process for each.
     return run.task.make_env(replace(env, num_envs=max(1, count)), LOOK_SEED)
 
 
-def _bc_trainer(run: ArmRun, cfg: BcCfg, folder: Path, demos: DemoSet | None) -> BcTrainer:
+def _bc_trainer(run: ArmRun, cfg: BcCfg, folder: Path, demos: DemoSet | None) -> CloningTrainer:
     if demos is None:
         raise RunError(f"'{folder}' has no copy of its demonstrations; begin the run again.")
     learned, others = split_episodes(len(demos.lengths), cfg.validation_share, cfg.seed)
-    return BcTrainer(
+    return CloningTrainer(
         demos.chunks(learned),
         cfg,
         folder,
@@ -160,7 +160,7 @@ def _bc_trainer(run: ArmRun, cfg: BcCfg, folder: Path, demos: DemoSet | None) ->
     )
 
 
-def _rl_trainer(run: ArmRun, cfg: TrainCfg, folder: Path, demos: DemoSet | None) -> Trainer:
+def _rl_trainer(run: ArmRun, cfg: OffPolicyCfg, folder: Path, demos: DemoSet | None) -> OffPolicyTrainer:
     policy = open_base(folder / BASE_FOLDER, run) if run.base else None
     if policy is not None and not cfg.learner.actor.residual:
         cfg = replace(cfg, warmup="base_noise", warmup_noise=0.0)  # The base collects the first steps, and no more.
@@ -170,7 +170,7 @@ def _rl_trainer(run: ArmRun, cfg: TrainCfg, folder: Path, demos: DemoSet | None)
         None if policy is None or where is None else make_base(policy, where.num_envs, device=run.device)
         for where in (env, looks)
     ]
-    return Trainer(
+    return OffPolicyTrainer(
         env,
         cfg,
         folder,
@@ -183,8 +183,8 @@ def _rl_trainer(run: ArmRun, cfg: TrainCfg, folder: Path, demos: DemoSet | None)
     )
 
 
-def _done(trainer: BcTrainer | Trainer) -> int:
-    return trainer.step if isinstance(trainer, BcTrainer) else trainer.collector.env_steps
+def _done(trainer: CloningTrainer | OffPolicyTrainer) -> int:
+    return trainer.step if isinstance(trainer, CloningTrainer) else trainer.collector.env_steps
 
 
 def _told(progress: BcProgress | TrainingProgress) -> ArmProgress:

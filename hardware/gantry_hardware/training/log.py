@@ -1,72 +1,69 @@
-"""The learning curve of a run for TensorBoard, which all trainers write by one class, and as CSV."""
+"""Metrics of a training as JSON lines and for TensorBoard; a resumed training goes on where its checkpoint is."""
 
 from __future__ import annotations
 
-import csv
+import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CURVE_FILE = "curve.csv"
-"""Learning curve of a run, one row an iteration."""
+from gantry_hardware.json_file import JsonSyntaxError, parse_json
+from gantry_hardware.whole_files import write_whole
+
+METRICS_FILE = "metrics.jsonl"
+"""One JSON object a line; ``kind`` says what it is: ``train`` or ``eval``."""
 BOARD_FOLDER = "tensorboard"
 """The same numbers as TensorBoard reads them."""
 
 
 class TrainingLog:
-    """Takes one row of numbers an iteration; every row is on its way to the disk when :meth:`write` returns.
+    """Appends rows; each is on its way to the disk when :meth:`write` returns.
 
     Args:
         run_dir: Folder of the run; None to write nothing.
-        iteration: The iteration that is continued from: what an earlier session wrote beyond it is left out.
-        env_steps: Environment steps at that iteration.
+        rows: Rows that belong to what is continued from; what an earlier session wrote beyond them is left out.
+        step: Step on TensorBoard's axis at that row.
 
     Raises:
         OSError: If the files cannot be written.
     """
 
-    def __init__(self, run_dir: Path | None, iteration: int, env_steps: int) -> None:
+    def __init__(self, run_dir: Path | None, rows: int, step: int = 0) -> None:
+        self.rows = rows
         self._file: Any = None
-        self._writer: Any = None
         self._board: Board | None = None
         if run_dir is None:
             return
         run_dir.mkdir(parents=True, exist_ok=True)
-        self._board = Board(run_dir, env_steps)
-        path = run_dir / CURVE_FILE
-        kept = _rows_until(path, iteration)
-        part = path.with_suffix(".part")
-        with part.open("w", newline="") as file:
-            if kept:
-                writer = csv.DictWriter(file, fieldnames=list(kept[0]))
-                writer.writeheader()
-                writer.writerows(kept)
-        os.replace(part, path)
-        self._file = path.open("a", newline="")
-        if kept:
-            self._writer = csv.DictWriter(self._file, fieldnames=list(kept[0]), extrasaction="ignore")
+        path = run_dir / METRICS_FILE
+        kept = path.read_text().splitlines(keepends=True)[:rows] if rows and path.is_file() else []
+        write_whole(path, "".join(kept).encode())
+        self._file = path.open("a")
+        self._board = Board(run_dir, step)
 
-    def write(self, row: dict[str, float], env_steps: int) -> None:
-        """Add one iteration.
+    def write(self, kind: str, places: Mapping[str, Any], metrics: Mapping[str, Any], step: int) -> None:
+        """Add one row of plain values; numbers that are not finite become null, as JSON has none.
+
+        Args:
+            kind: ``train`` or ``eval``.
+            places: Entries that say where the row belongs; left out of TensorBoard.
+            metrics: Numbers by name, nested as they may be.
+            step: On TensorBoard's axis.
 
         Raises:
             OSError: If the disk is full.
         """
+        self.rows += 1
         if self._file is None or self._board is None:
             return
-        if self._writer is None:
-            self._writer = csv.DictWriter(self._file, fieldnames=list(row), extrasaction="ignore")
-            self._writer.writeheader()
-        self._writer.writerow(row)
+        self._file.write(json.dumps(_finite({"kind": kind, **places, **metrics})) + "\n")
         self._file.flush()
-        names = [name for name in row if name not in ("iteration", "env_steps")]
-        self._board.write({f"train/{name}": row[name] for name in names}, env_steps)
+        self._board.write(flat_numbers(kind, metrics), step)
 
     def close(self) -> None:
-        """Close both files; what could not be written was reported by :meth:`write`."""
+        """Close the files; what could not be written was reported by :meth:`write`."""
         for file in (self._file, self._board):
             if file is not None:
                 try:
@@ -106,7 +103,7 @@ class Board:
         self._add(step=step + 1, session_log=events.SessionLog(status=events.SessionLog.START))
         self._file.flush()
 
-    def write(self, scalars: dict[str, float], step: int) -> None:
+    def write(self, scalars: Mapping[str, float], step: int) -> None:
         """Add points of several curves."""
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         self._add(step=step, summary=self._summary(value=values))
@@ -121,7 +118,7 @@ class Board:
 
 
 def log_evaluation(run_dir: Path, scores: Mapping[str, Any], step: int) -> None:
-    """Add what an evaluation gave to the curves of a run, as ``eval/...``.
+    """Add the scores of an evaluation to the curves of a run, as ``eval/...``.
 
     Args:
         run_dir: Folder of the run.
@@ -150,16 +147,23 @@ def flat_numbers(name: str, values: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _rows_until(path: Path, iteration: int) -> list[dict[str, str]]:
-    """Rows of an earlier session up to the iteration that is continued from."""
-    if iteration == 0 or not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        rows = []
-        for row in csv.DictReader(file):
-            number = row.get("iteration") or ""
-            if None in row or None in row.values() or not number.isdigit():
-                break  # a kill may have cut the last line
-            if int(number) <= iteration:
-                rows.append(row)
-        return rows
+def read_metrics(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """Rows of a file of metrics; a last line that a kill has cut is left out.
+
+    Args:
+        path: The file.
+        kind: ``train`` or ``eval`` for those rows alone.
+    """
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(parse_json(line, f"a line of '{path}'", allow_nan=True))
+        except JsonSyntaxError:
+            break
+    return [row for row in rows if kind in (None, row["kind"])]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,8 +6,8 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +16,25 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import as_plain, parse_json
-from gantry_hardware.one_process import require_one_process
+from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, Report, Trainer
+from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import (
-    CheckpointError,
+    all_finite,
     load_newest,
     save_checkpoint,
     set_aside_newer,
 )
-from gantry_policies.common.metrics_log import MetricsLog
-from gantry_policies.common.rescue import all_finite, saving_on_error
+from gantry_policies.common.evaluation import Evaluation, StoppedError, evaluate
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks, Shuffle
 from gantry_policies.imitation.policy import BcPolicy, make_base, save_policy
 from gantry_policies.off_policy.augment import shifted
-from gantry_policies.off_policy.env import STATE, StepEnv
-from gantry_policies.off_policy.evaluation import Evaluation, StoppedError, evaluate
 
-CHECKPOINTS = "checkpoints"
-"""Folder of a run's checkpoints."""
 _MAY_CHANGE = ("eval_every_steps", "eval_episodes", "log_every_steps", "save_every_s")
 """Settings that a continuation may change; everything else would change what is learned."""
 
 
-@dataclass(frozen=True)
-class BcProgress:
-    """Progress of a training."""
-
-    step: int
-    """Updates so far, resumed sessions included."""
-    total_steps: int
-    """Updates to be done."""
-    wall_s: float
-    """Time so far without evaluations, resumed sessions included."""
-    metrics: dict[str, float]
-    """Means since the last row, ``validation_l1`` if there are episodes for it, and the learning rate."""
-    evaluation: Evaluation | None = None
-    """Result of an evaluation that was just done."""
-
-
-class BcTrainer:
+class CloningTrainer(Trainer):
     """Clones demonstrations.
 
     Args:
@@ -71,6 +51,8 @@ class BcTrainer:
         GantryError: If the data does not fit the configuration, or validation or environments do not fit the data.
     """
 
+    unit = "update"
+
     def __init__(
         self,
         data: ChunkData,
@@ -78,16 +60,16 @@ class BcTrainer:
         run_dir: Path | None = None,
         *,
         validation: ChunkData | None = None,
-        eval_env: StepEnv | None = None,
+        eval_env: BatchedEnv | None = None,
         provenance: Mapping[str, Any] | None = None,
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
+        super().__init__(run_dir, cfg.save_every_s)
         _check(data, cfg, validation, eval_env)
-        self.cfg, self.run_dir, self.data = cfg, run_dir, data
+        self.cfg, self.data = cfg, data
         self.step = 0
         """Updates so far."""
-        require_one_process()
         with torch.random.fork_rng():
             torch.manual_seed(cfg.seed)
             self.policy = BcPolicy(cfg, data.obs_shapes, data.action_size).to(device)
@@ -98,67 +80,38 @@ class BcTrainer:
         self._optimizer = torch.optim.AdamW(_groups(self.policy, cfg), weight_decay=cfg.weight_decay)
         self._order = Shuffle(len(data), cfg.seed)
         self._noise = torch.Generator(device)
-        self._wall_s, self._rows = 0.0, 0
         self._sums: dict[str, float] = {}
         self._summed = 0
-        self._stop = False
         self._saved = 0
         """Updates at the newest checkpoint."""
-        self._log = MetricsLog(None, 0)
 
-    def stop(self) -> None:
-        """End after the current update, checkpoint included; safe to call from a signal handler."""
-        self._stop = True
+    @property
+    def done(self) -> int:
+        """Updates so far."""
+        return self.step
 
-    def train(self, on_progress: Callable[[BcProgress], None] | None = None) -> bool:
-        """Train to the end or until :meth:`stop`.
+    @property
+    def total(self) -> int:
+        """Updates of the whole training."""
+        return self.cfg.steps
 
-        Args:
-            on_progress: Called with every row of metrics.
-
-        Returns:
-            Whether the training is complete. The policy is written in either case.
-
-        Raises:
-            GantryError: If the loss is not finite any more.
-            CheckpointError: If a checkpoint or a policy cannot be written.
-            OSError: If the metrics cannot be written.
-            Exception: What data or environments raise; what was learned until then is saved first.
-        """
-        cfg, threads = self.cfg, torch.get_num_threads()
+    def work(self) -> Iterator[Report | None]:
+        """Updates; the policy is written whenever it is evaluated, and at the end, also of a run that stops early."""
+        cfg, threads, kept = self.cfg, torch.get_num_threads(), -1
         torch.set_num_threads(self._threads)
-        self._log = MetricsLog(self.run_dir, self._rows, self.step)
-        tell = on_progress or (lambda progress: None)
         try:
-            with saving_on_error(self._save_rest):
-                self._update_to_the_end(tell)
+            while not self.is_complete and not self.is_stopping:
+                self._update()
+                due = self.is_complete or self.step % cfg.log_every_steps == 0
+                yield Report("clone", self._metrics()) if due else None
+                if self.is_complete or (cfg.eval_every_steps and self.step % cfg.eval_every_steps == 0):
+                    kept = self.step
+                    self._keep()
+                    yield from self._evaluations()
+            if self.step and kept != self.step and not self.is_complete:
+                self._keep()
         finally:
-            self._log.close()
             torch.set_num_threads(threads)
-        finished = self.step >= cfg.steps
-        if not finished and self.run_dir is not None:
-            # A run that stops early, for want of time, has a policy too.
-            save_policy(self.policy, self.run_dir, self.step, self._provenance)
-        self.save_checkpoint()
-        return finished
-
-    def _update_to_the_end(self, tell: Callable[[BcProgress], None]) -> None:
-        cfg = self.cfg
-        saved = began = time.perf_counter()
-        while self.step < cfg.steps and not self._stop:
-            self._update()
-            last = self.step == cfg.steps
-            due = self.step % cfg.log_every_steps == 0
-            metrics = self._metrics() if due or last else None
-            self._wall_s += time.perf_counter() - began
-            if metrics is not None:
-                self._write(BcProgress(self.step, cfg.steps, self._wall_s, metrics), tell)
-            if last or (cfg.eval_every_steps and self.step % cfg.eval_every_steps == 0):
-                self._keep(tell)
-            if time.perf_counter() - saved > cfg.save_every_s:
-                self.save_checkpoint()
-                saved = time.perf_counter()
-            began = time.perf_counter()
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """The policy as it is in the environments.
@@ -201,15 +154,14 @@ class BcTrainer:
         """
         if self.run_dir is None:
             return None
-        self._rows = self._log.rows
         state = {
             "cfg": json.dumps(asdict(self.cfg)),
             "frames": len(self.data),
             "policy": self.policy.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "step": self.step,
-            "wall_s": self._wall_s,
-            "rows": self._rows,
+            "wall_s": self.wall_s,
+            "rows": self.rows,
             "sums": self._sums,
             "summed": self._summed,
         }
@@ -217,7 +169,7 @@ class BcTrainer:
         self._saved = self.step
         return path
 
-    def _save_rest(self) -> Path | None:
+    def save_after_error(self) -> Path | None:
         """Save the updates since the last checkpoint."""
         worth = self.step > self._saved and all_finite([self.policy.state_dict(), self._optimizer.state_dict()])
         return self.save_checkpoint() if worth else None
@@ -235,7 +187,7 @@ class BcTrainer:
             self._refuse_other(path, state)
             self.policy.load_state_dict(state["policy"])
             self._optimizer.load_state_dict(state["optimizer"])
-            self.step, self._wall_s, self._rows = state["step"], state["wall_s"], state["rows"]
+            self.step, self.wall_s, self.rows = state["step"], state["wall_s"], state["rows"]
             self._sums, self._summed = dict(state["sums"]), state["summed"]
             self._saved = self.step
             set_aside_newer(path)
@@ -250,7 +202,7 @@ class BcTrainer:
         if other:
             name = other[0]
             raise CheckpointError(
-                f"Checkpoint {path} was trained with bc.{name} {theirs.get(name)}, expected {mine[name]} as now."
+                f"Checkpoint {path} was trained with learner.{name} {theirs.get(name)}, expected {mine[name]} as now."
             )
         if state["frames"] != len(self.data):
             raise CheckpointError(
@@ -303,26 +255,21 @@ class BcTrainer:
         others = {} if foretold is None else {"validation_l1": foretold}
         return {**means, **others, "learning_rate": float(self._optimizer.param_groups[0]["lr"])}
 
-    def _keep(self, tell: Callable[[BcProgress], None]) -> None:
-        """Write the policy as it is, and say how it does."""
+    def _keep(self) -> None:
+        """Write the policy as it is."""
         if self.run_dir is not None:
             save_policy(self.policy, self.run_dir, self.step, self._provenance)
-        if self._eval_env is not None:
-            with contextlib.suppress(StoppedError):
-                done = BcProgress(self.step, self.cfg.steps, self._wall_s, {}, self._evaluated(lambda: self._stop))
-                self._write(done, tell)
 
-    def _write(self, progress: BcProgress, tell: Callable[[BcProgress], None]) -> None:
-        evaluated = progress.evaluation
-        self._log.write(
-            {
-                "kind": "train" if evaluated is None else "eval",
-                "step": progress.step,
-                "wall_s": round(progress.wall_s, 3),
-                **(progress.metrics if evaluated is None else asdict(evaluated)),
-            }
-        )
-        tell(progress)
+    def _evaluations(self) -> Iterator[Report]:
+        if self._eval_env is None:
+            return
+        began = time.perf_counter()
+        found = None
+        with contextlib.suppress(StoppedError):
+            found = self._evaluated(lambda: self.is_stopping)
+        self.wall_s -= time.perf_counter() - began  # Evaluations are no training time.
+        if found is not None:
+            yield Report("clone", {}, found)
 
 
 def learning_rate_share(cfg: BcCfg, step: int) -> float:
@@ -342,7 +289,7 @@ def _groups(policy: BcPolicy, cfg: BcCfg) -> list[dict[str, Any]]:
     return groups + ([{"params": eyes, "highest": cfg.network.eyes.learning_rate}] if eyes else [])
 
 
-def _check(data: ChunkData, cfg: BcCfg, validation: ChunkData | None, eval_env: StepEnv | None) -> None:
+def _check(data: ChunkData, cfg: BcCfg, validation: ChunkData | None, eval_env: BatchedEnv | None) -> None:
     if validation is not None and (validation.obs_shapes, validation.action_size) != (
         data.obs_shapes,
         data.action_size,
@@ -353,7 +300,7 @@ def _check(data: ChunkData, cfg: BcCfg, validation: ChunkData | None, eval_env: 
     if eval_env is None:
         if cfg.eval_every_steps:
             raise GantryError(
-                f"bc.eval_every_steps is {cfg.eval_every_steps}, but there are no environments (eval_env)."
+                f"learner.eval_every_steps is {cfg.eval_every_steps}, but there are no environments (eval_env)."
             )
         return
     for key, shape in data.obs_shapes.items():

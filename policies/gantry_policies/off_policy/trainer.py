@@ -5,58 +5,35 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.one_process import require_one_process
-from gantry_policies.common.checkpoint import UnusableCheckpointError, random_state, restore_random_state
+from gantry_hardware.training.trainer import Report, Trainer, TrainingError
+from gantry_policies.common.batched_env import STATE, BatchedEnv
+from gantry_policies.common.checkpoint import UnusableCheckpointError, all_finite, random_state, restore_random_state
+from gantry_policies.common.evaluation import Evaluation, StoppedError, evaluate
 from gantry_policies.common.memory import OutOfMemoryError
-from gantry_policies.common.metrics_log import MetricsLog
-from gantry_policies.common.rescue import all_finite, saving_on_error
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting import Collector, Resumable
-from gantry_policies.off_policy.config import TrainCfg
-from gantry_policies.off_policy.env import STATE, StepEnv
-from gantry_policies.off_policy.evaluation import Evaluation, StoppedError, evaluate
+from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.demos import Demo, demo_action_rows, demo_buffer, demo_states
 from gantry_policies.off_policy.requirements import require_parts
-from gantry_policies.off_policy.saving import CHECKPOINTS as CHECKPOINTS
 from gantry_policies.off_policy.saving import Saver
 
 
-class DivergedError(GantryError):
+class DivergedError(TrainingError):
     """A loss is not finite any more; what is in the newest checkpoint is still good."""
 
 
-@dataclass(frozen=True)
-class TrainingProgress:
-    """Progress of a training."""
-
-    phase: str
-    """``pretrain``, ``warmup``, ``critic_warmup`` or ``learn``."""
-    env_steps: int
-    """Environment steps so far, resumed sessions included."""
-    total_steps: int
-    """Steps to be taken."""
-    updates: int
-    """Critic updates so far."""
-    wall_s: float
-    """Time so far without evaluations, resumed sessions included."""
-    metrics: dict[str, float]
-    """The learner's, of the last update; and the success in training."""
-    evaluation: Evaluation | None = None
-    """Result of an evaluation that was just done."""
-
-
 @dataclass
-class Course:
+class Counters:
     """Progress of a training beside the environment's steps; all of it goes into checkpoints."""
 
     prepared: bool = False
@@ -71,13 +48,9 @@ class Course:
     """Calls of the learner's update that the steps so far have earned and that are still to be done."""
     next_evaluation: int = 0
     """Environment steps at which the next evaluation is due."""
-    wall_s: float = 0.0
-    """Time without evaluations."""
-    rows: int = 0
-    """Rows of metrics written."""
 
 
-class Trainer:
+class OffPolicyTrainer(Trainer):
     """Trains a fresh learner in parallel environments.
 
     Args:
@@ -99,26 +72,25 @@ class Trainer:
 
     def __init__(
         self,
-        env: StepEnv,
-        cfg: TrainCfg,
+        env: BatchedEnv,
+        cfg: OffPolicyCfg,
         run_dir: Path | None = None,
         *,
         base: BasePolicy | None = None,
         demos: Sequence[Demo] = (),
-        eval_env: StepEnv | None = None,
+        eval_env: BatchedEnv | None = None,
         eval_base: BasePolicy | None = None,
         device: str = "cpu",
         learn_threads: int = 1,
     ) -> None:
-        require_one_process()
+        super().__init__(run_dir, cfg.save_every_s)
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         self.cfg = cfg
-        self.run_dir = run_dir
-        residual = cfg.learner.actor.residual
-        self.learner = Learner(cfg.learner, env.obs_shapes, env.action_size, device, cfg.seed)
+        residual = cfg.agent.actor.residual
+        self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed)
         self.replay = ReplayBuffer(cfg.capacity, env.num_envs, env.obs_shapes, env.action_size, residual, device)
         self.demos: ReplayBuffer | None = None
-        self.course = Course()
+        self.counters = Counters()
         generator = torch.Generator(env.device)
         generator.manual_seed(cfg.seed + 1)
         self.collector = Collector(env, self.learner, self.replay, base, generator)
@@ -128,57 +100,42 @@ class Trainer:
         self._eval_env = eval_env or env
         self._policy = LearnedPolicy(self.learner, (eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
-        self._stop = False
-        self._log = MetricsLog(None, 0)
         self._saver = None if run_dir is None else Saver(run_dir)
         self._saved = self._learned()
+        self._complete = False
 
-    def stop(self) -> None:
-        """End after the current step, checkpoint included; safe to call from a signal handler."""
-        self._stop = True
+    @property
+    def done(self) -> int:
+        """Control steps of all environments so far."""
+        return self.collector.env_steps
 
-    def train(self, on_progress: Callable[[TrainingProgress], None] | None = None) -> bool:
-        """Train to the end or until :meth:`stop`.
+    @property
+    def total(self) -> int:
+        """Control steps of the whole training."""
+        return self.cfg.total_steps
 
-        Args:
-            on_progress: Called with every row of metrics.
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments so far."""
+        return self.collector.env_steps
 
-        Returns:
-            Whether the training is complete.
+    @property
+    def is_complete(self) -> bool:
+        """Whether all phases are over, the last evaluation included."""
+        return self._complete
 
-        Raises:
-            DivergedError: If a loss is not finite any more.
-            CheckpointError: If a checkpoint cannot be written.
-            OSError: If the metrics cannot be written.
-            Exception: What the environments raise; what was learned until then is saved first.
-        """
+    def work(self) -> Iterator[Report | None]:
+        """The phases, piece by piece: demonstrations, warm-up, critic alone, learning."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        self._log = MetricsLog(self.run_dir, self.course.rows, self.collector.env_steps)
-        tell = on_progress or (lambda progress: None)
-        finished = True
         try:
-            with saving_on_error(self._save_rest):
-                finished = self._work_to_the_end(tell)
+            for report in self._phases():
+                yield report
+                if self.is_stopping:
+                    return
+            self._complete = True
         finally:
-            self._log.close()
             torch.set_num_threads(threads)
-        self.save_checkpoint()
-        return finished
-
-    def _work_to_the_end(self, tell: Callable[[TrainingProgress], None]) -> bool:
-        saved = began = time.perf_counter()
-        for progress in self._run():
-            self.course.wall_s += time.perf_counter() - began
-            if progress is not None:
-                self._write(progress, tell)
-            if self._stop:
-                return False
-            if time.perf_counter() - saved > self.cfg.save_every_s:
-                self.save_checkpoint()
-                saved = time.perf_counter()
-            began = time.perf_counter()
-        return True
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """The policy as it is, without exploring; the training's own environments begin new episodes if they are used.
@@ -204,11 +161,12 @@ class Trainer:
         """Save; without what is inside the environments, they begin new episodes in a continuation."""
         if self._saver is None:
             return None
-        self.course.rows = self._log.rows
         looks = self._eval_env if inside and isinstance(self._eval_env, Resumable) else None
         state = {
             "learner": self.learner.state_dict(),
-            "course": asdict(self.course),
+            "counters": asdict(self.counters),
+            "wall_s": self.wall_s,
+            "rows": self.rows,
             "collector": self.collector.state(inside=inside),
             "eval_env": None if looks is None else looks.training_state(),
             "warmup_generator": self._generator.get_state(),
@@ -219,7 +177,7 @@ class Trainer:
         self._saved = self._learned()
         return path
 
-    def _save_rest(self) -> Path | None:
+    def save_after_error(self) -> Path | None:
         """Save what was learned since the last checkpoint, though the environments may have broken down."""
         if self._learned() == self._saved or not all_finite(self.learner.state_dict()):
             return None
@@ -248,7 +206,8 @@ class Trainer:
             )
         try:
             self.learner.load_state_dict(state["learner"])
-            self.course = Course(**state["course"])
+            self.counters = Counters(**state["counters"])
+            self.wall_s, self.rows = state["wall_s"], state["rows"]
             self.demos = self._saver.load_demos(
                 state, self.learner.device, self._demo_buffer if self._demonstrated else None
             )
@@ -266,29 +225,29 @@ class Trainer:
         self._saved = self._learned()
         return path
 
-    def _run(self) -> Iterator[TrainingProgress | None]:
+    def _phases(self) -> Iterator[Report | None]:
         """The phases; yields after every piece of work, with numbers when they are due."""
-        cfg, course, steps = self.cfg, self.course, self.collector
-        if not course.prepared:
+        cfg, counters, steps = self.cfg, self.counters, self.collector
+        if not counters.prepared:
             self._prepare()
-        while course.pretrained < cfg.pretrain_updates:
+        while counters.pretrained < cfg.pretrain_updates:
             assert self.demos is not None
             demos = self.demos
             metrics = self._learn(lambda demos=demos: self.learner.pretrain(demos, cfg.clone_weight))
-            course.pretrained += 1
-            yield self._told("pretrain", metrics, course.pretrained - 1, course.pretrained)
+            counters.pretrained += 1
+            yield self._told("pretrain", metrics, counters.pretrained - 1, counters.pretrained)
         yield from self._evaluations("warmup")
         while steps.env_steps < min(cfg.warmup_steps, cfg.total_steps):
             before = steps.env_steps
             steps.step(cfg.warmup, cfg.warmup_noise)
             yield self._told("warmup", {}, before, steps.env_steps)
-        if not course.scaled:
+        if not counters.scaled:
             self.learner.state_scaler.fit(self.replay.stored(STATE))
-            course.scaled = True
-        while course.critic_warmed < cfg.critic_warmup_updates:
+            counters.scaled = True
+        while counters.critic_warmed < cfg.critic_warmup_updates:
             metrics = self._learn(lambda: self.learner.update_critic(self.replay, self.demos))
-            course.critic_warmed += 1
-            yield self._told("critic_warmup", metrics, course.critic_warmed - 1, course.critic_warmed)
+            counters.critic_warmed += 1
+            yield self._told("critic_warmup", metrics, counters.critic_warmed - 1, counters.critic_warmed)
         while True:
             # First in the loop, so that a training that was stopped before an evaluation continues with it.
             yield from self._evaluations("learn")
@@ -296,45 +255,45 @@ class Trainer:
                 return
             before = steps.env_steps
             steps.step()
-            course.updates_due += (steps.env_steps - before) * cfg.updates_per_step / cfg.learner.critic_updates
+            counters.updates_due += (steps.env_steps - before) * cfg.updates_per_step / cfg.agent.critic_updates
             metrics = {}
-            while course.updates_due >= 1.0:
+            while counters.updates_due >= 1.0:
                 metrics = self._learn(lambda: self.learner.update(self.replay, self.demos))
-                course.updates_due -= 1.0
+                counters.updates_due -= 1.0
             yield self._told("learn", metrics, before, steps.env_steps)
 
     def _prepare(self) -> None:
         cfg, demos = self.cfg, self._demonstrated
         if demos:
             if cfg.scale_actions:
-                self.learner.action_scaler.fit(demo_action_rows(demos), cfg.learner.actor.action_scale)
+                self.learner.action_scaler.fit(demo_action_rows(demos), cfg.agent.actor.action_scale)
             self.learner.state_scaler.fit(demo_states(demos))
-            self.course.scaled = True
+            self.counters.scaled = True
             self.demos = self._demo_buffer()
-        self.course.prepared = True
+        self.counters.prepared = True
 
     def _demo_buffer(self) -> ReplayBuffer:
-        base = self.collector.base if self.cfg.learner.actor.residual else None
+        base = self.collector.base if self.cfg.agent.actor.residual else None
         return demo_buffer(self._demonstrated, self.learner.action_scaler, base, self.learner.device)
 
-    def _evaluations(self, phase: str) -> Iterator[TrainingProgress | None]:
-        course, every = self.course, self.cfg.eval_every_steps
+    def _evaluations(self, phase: str) -> Iterator[Report | None]:
+        counters, every = self.counters, self.cfg.eval_every_steps
         steps = self.collector.env_steps
-        if not every or steps < course.next_evaluation:
+        if not every or steps < counters.next_evaluation:
             return
         # A policy that has not learned since the first evaluation need not be looked at again.
-        due, learned = course.next_evaluation, self.learner.actor_updates > self.cfg.pretrain_updates
-        course.next_evaluation = (steps // every + 1) * every
+        due, learned = counters.next_evaluation, self.learner.actor_updates > self.cfg.pretrain_updates
+        counters.next_evaluation = (steps // every + 1) * every
         if due != 0 and not learned:
             return
         began = time.perf_counter()
         result = self._look()
-        course.wall_s -= time.perf_counter() - began
+        self.wall_s -= time.perf_counter() - began
         if result is None:
-            course.next_evaluation = due  # for the continuation
+            counters.next_evaluation = due  # for the continuation
             yield None
         else:
-            yield self._progress(phase, {}, result)
+            yield self._report(phase, {}, result)
 
     def _look(self) -> Evaluation | None:
         """An evaluation, None if it was left; its own environments are then as they were before."""
@@ -342,7 +301,7 @@ class Trainer:
         own = env if env is not self.collector.env and isinstance(env, Resumable) else None
         before = None if own is None else own.training_state()
         try:
-            return self._evaluated(self.cfg.eval_episodes, lambda: self._stop)
+            return self._evaluated(self.cfg.eval_episodes, lambda: self.is_stopping)
         except StoppedError:
             if own is not None and before is not None:
                 own.restore_training_state(before)
@@ -359,36 +318,13 @@ class Trainer:
             raise DivergedError(f"The critic's loss stopped being finite {where}; a lower learning rate may help.")
         return metrics
 
-    def _told(self, phase: str, metrics: dict[str, Tensor], before: int, now: int) -> TrainingProgress | None:
+    def _told(self, phase: str, metrics: dict[str, Tensor], before: int, now: int) -> Report | None:
         every = self.cfg.log_every_steps
-        return None if now // every == before // every else self._progress(phase, metrics, None)
+        return None if now // every == before // every else self._report(phase, metrics)
 
-    def _progress(self, phase: str, metrics: dict[str, Tensor], evaluation: Evaluation | None) -> TrainingProgress:
-        numbers = {name: float(value) for name, value in metrics.items()}
+    def _report(self, phase: str, metrics: dict[str, Tensor], evaluation: Evaluation | None = None) -> Report:
+        numbers = {"updates": self.learner.critic_updates, **{name: float(value) for name, value in metrics.items()}}
         if evaluation is None and self.collector.success_rate is not None:
             numbers["success_in_training"] = self.collector.success_rate
             numbers["return_in_training"] = self.collector.mean_return
-        return TrainingProgress(
-            phase=phase,
-            env_steps=self.collector.env_steps,
-            total_steps=self.cfg.total_steps,
-            updates=self.learner.critic_updates,
-            wall_s=self.course.wall_s,
-            metrics=numbers,
-            evaluation=evaluation,
-        )
-
-    def _write(self, progress: TrainingProgress, tell: Callable[[TrainingProgress], None]) -> None:
-        progress = replace(progress, wall_s=self.course.wall_s)
-        evaluated = progress.evaluation
-        self._log.write(
-            {
-                "kind": "train" if evaluated is None else "eval",
-                "phase": progress.phase,
-                "env_steps": progress.env_steps,
-                "updates": progress.updates,
-                "wall_s": round(progress.wall_s, 3),
-                **(progress.metrics if evaluated is None else asdict(evaluated)),
-            }
-        )
-        tell(progress)
+        return Report(phase, numbers, evaluation)

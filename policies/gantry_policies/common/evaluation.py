@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gantry_deploy.evaluation.metrics import Score, rate_interval
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.env import Observation, StepEnv
+from gantry_policies.common.batched_env import BatchedEnv, Observation
 
 
 class ActingPolicy(Protocol):
@@ -60,7 +60,7 @@ class StoppedError(Exception):
 
 @torch.no_grad()
 def evaluate(
-    env: StepEnv, policy: ActingPolicy, episodes: int, is_stopped: Callable[[], bool] = lambda: False
+    env: BatchedEnv, policy: ActingPolicy, episodes: int, is_stopped: Callable[[], bool] = lambda: False
 ) -> Evaluation:
     """Run whole episodes from a reset; afterwards the environments are in the middle of others.
 

@@ -39,7 +39,7 @@ class EnvStep:
     """``(N,)`` bool: the task's own verdict at this step."""
 
 
-class StepEnv(Protocol):
+class BatchedEnv(Protocol):
     """N environments that are stepped together and restart by themselves."""
 
     num_envs: int

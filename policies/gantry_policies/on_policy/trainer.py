@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +13,11 @@ import torch
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
-from gantry_hardware.errors import GantryError
-from gantry_hardware.one_process import require_one_process
+from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
 from gantry_policies.common.border import NotFiniteError, require_finite
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
+    all_finite,
     load_newest,
     random_state,
     restore_random_state,
@@ -26,25 +25,14 @@ from gantry_policies.common.checkpoint import (
     set_aside_newer,
     weights_difference,
 )
-from gantry_policies.common.rescue import all_finite, saving_on_error
-from gantry_policies.common.training_log import CURVE_FILE as CURVE_FILE
-from gantry_policies.common.training_log import TrainingLog
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
 from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
-CHECKPOINTS = "checkpoints"
-"""Folder of a run's checkpoints."""
-
-
 STOP_WITHIN_S = 5.0
 """Time in which an iteration may end by itself after a stop; then it is left between two steps, unfinished."""
-
-
-class TrainingError(GantryError):
-    """Training cannot go on; what is in the newest checkpoint is still good."""
 
 
 class Resumable(Protocol):
@@ -63,34 +51,12 @@ class Resumable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Progress:
-    """One finished iteration."""
-
-    iteration: int
-    """Counts from 1."""
-    iterations: int
-    """Total to be done."""
-    env_steps: int
-    """Control steps so far, resumed runs included."""
-    wall_s: float
-    """Training time so far, resumed runs included."""
-    steps_per_s: float
-    """Of this iteration, learning included."""
-    collect_steps_per_s: float
-    """Of this iteration, without learning."""
-    remaining_s: float
-    """Estimate from the mean of this session."""
-    metrics: dict[str, float]
-    """Means over the iteration: reward, losses and the environment's own."""
-
-
 class _LeftError(Exception):
     """An iteration was left unfinished, because a stop was asked for."""
 
 
-class Runner(OnPolicyRunner):
-    """Trains on one environment.
+class PpoTrainer(Trainer):
+    """Trains on one environment by rsl_rl's collection and :class:`FewSamplePPO`'s updates.
 
     Args:
         env: Vectorised environment that is also :class:`Resumable`.
@@ -100,13 +66,13 @@ class Runner(OnPolicyRunner):
         mirror: Symmetry maps, or None.
         learn_threads: Threads of torch while learning; environments are stepped with one (more only slow them down).
         layout: Of the actor's observation; networks that look at a map need it.
-        teacher: Teacher that guides the learner, or None; the environment gives the observation group that it reads.
+        teacher: Teacher that guides the learner, or None; the environment gives what it reads.
 
     Raises:
         GantryError: If a launcher has started several processes, or environment and learner do not fit.
     """
 
-    alg: FewSamplePPO
+    unit = "iteration"
 
     def __init__(
         self,
@@ -119,21 +85,20 @@ class Runner(OnPolicyRunner):
         layout: ObservationLayout | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        require_one_process()  # rsl_rl would wait for the others
+        super().__init__(run_dir, cfg.save_every_s)  # Refuses several processes; rsl_rl would wait for the others.
         threads = learn_threads or torch.get_num_threads()
         split = threads if device == "cpu" else 1
         samples = cfg.steps_per_env * env.num_envs
-        super().__init__(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples), None, device)
+        runner = OnPolicyRunner(env, cfg.as_rsl_rl(mirror, split, layout, teacher, samples), None, device)
+        self.env, self.device = env, device
+        self.alg: FewSamplePPO = runner.alg  # type: ignore[assignment]
         self.ppo_cfg = cfg
-        self.run_dir = run_dir
         self.iteration = 0
-        self.env_steps = 0
-        self.wall_s = 0.0
         self.stop_within_s = STOP_WITHIN_S
+        self._env_steps = 0
         self._threads = threads
         self._stop_at_s: float | None = None
         """When an iteration is left after a stop was asked for, on the steady clock; None before."""
-        self._on_step: Callable[[int, int], None] = lambda number, count: None
         self._saved = 0
         """Iteration of the newest checkpoint."""
         self._env_state: dict[str, Any] = {}
@@ -141,6 +106,21 @@ class Runner(OnPolicyRunner):
         alg, storage = self.alg, self.alg.storage
         alg._minibatches = self._watched(alg._minibatches)  # type: ignore[method-assign]
         storage.mini_batch_generator = self._watched(storage.mini_batch_generator)  # type: ignore[method-assign]
+
+    @property
+    def done(self) -> int:
+        """Iterations so far."""
+        return self.iteration
+
+    @property
+    def total(self) -> int:
+        """Iterations of the whole training."""
+        return self.iterations
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps of all environments so far."""
+        return self._env_steps
 
     @property
     def iterations(self) -> int:
@@ -151,64 +131,26 @@ class Runner(OnPolicyRunner):
     def stop(self) -> None:
         """End after the current iteration, or between two of its steps if it takes longer than ``stop_within_s``;
         checkpoint included. Safe to call from a signal handler."""
+        super().stop()
         if self._stop_at_s is None:
             self._stop_at_s = time.monotonic() + self.stop_within_s
 
-    def train(
-        self,
-        on_progress: Callable[[Progress], None] | None = None,
-        on_step: Callable[[int, int], None] | None = None,
-    ) -> bool:
-        """Train to the end or until :meth:`stop`.
-
-        Args:
-            on_progress: Called after every iteration.
-            on_step: Called after every step of a rollout with its number, from 1, and how many there are.
-
-        Returns:
-            Whether the training is complete.
-
-        Raises:
-            TrainingError: If an environment's numbers or losses are not finite any more, or the log cannot be written.
-            CheckpointError: If a checkpoint cannot be written.
-            Exception: What the environment raises; what was learned until then is saved first.
-        """
-        with _writing(self.run_dir):
-            log = TrainingLog(self.run_dir, self.iteration, self.env_steps)
-        self._on_step = on_step or (lambda number, count: None)
+    def work(self) -> Iterator[Report]:
+        """Iterations: a rollout and its updates."""
+        threads = torch.get_num_threads()
         if self.run_dir is not None:
             self._env_state = self.env.training_state()  # type: ignore[attr-defined]
-        threads = torch.get_num_threads()
         try:
-            with saving_on_error(self._save_rest):
-                self._iterate_to_the_end(log, on_progress or (lambda progress: None))
+            obs = self.env.get_observations().to(self.device)
+            self._require_finite(obs, "the first observation")
+            self.alg.train_mode()
+            while not self.is_complete and not self.is_stopping:
+                obs, metrics = self._iterate(obs)
+                yield Report("learn", metrics)
+        except _LeftError:
+            self.alg.storage.clear()
         finally:
-            log.close()
             torch.set_num_threads(threads)
-        self.save_checkpoint()
-        return self.iteration >= self.iterations
-
-    def _iterate_to_the_end(self, log: TrainingLog, on_progress: Callable[[Progress], None]) -> None:
-        obs = self.env.get_observations().to(self.device)
-        self._require_finite(obs, "the first observation")
-        self.alg.train_mode()
-        started, saved, first, before_s = time.perf_counter(), time.perf_counter(), self.iteration, self.wall_s
-        while self.iteration < self.iterations and self._stop_at_s is None:
-            try:
-                obs, progress = self._iterate(obs)
-            except _LeftError:
-                self.alg.storage.clear()
-                return
-            self.wall_s = before_s + time.perf_counter() - started
-            done = self.iteration - first
-            remaining_s = (self.wall_s - before_s) / done * (self.iterations - self.iteration)
-            progress = replace(progress, wall_s=self.wall_s, remaining_s=remaining_s)
-            with _writing(self.run_dir):
-                log.write(_row(progress), self.env_steps)
-            on_progress(progress)
-            if time.perf_counter() - saved > self.ppo_cfg.save_every_s:
-                self.save_checkpoint()
-                saved = time.perf_counter()
 
     def save_checkpoint(self) -> Path | None:
         """Write everything that an exact continuation needs; nothing without a folder."""
@@ -223,6 +165,7 @@ class Runner(OnPolicyRunner):
             "iteration": self.iteration,
             "env_steps": self.env_steps,
             "wall_s": self.wall_s,
+            "rows": self.rows,
             "random": random_state(),
             "environment": self._env_state,
         }
@@ -230,7 +173,7 @@ class Runner(OnPolicyRunner):
         self._saved = self.iteration
         return path
 
-    def _save_rest(self) -> Path | None:
+    def save_after_error(self) -> Path | None:
         """Save the iterations since the last checkpoint, though the environment may have broken down."""
         if self.run_dir is None or self.iteration == self._saved or not all_finite(self.alg.save()):
             return None
@@ -252,7 +195,8 @@ class Runner(OnPolicyRunner):
         try:
             self._require_same_networks(path, state)
             self.alg.load(state, None, True)
-            self.iteration, self.env_steps, self.wall_s = state["iteration"], state["env_steps"], state["wall_s"]
+            self.iteration, self._env_steps = state["iteration"], state["env_steps"]
+            self.wall_s, self.rows = state["wall_s"], state["rows"]
             if not policy_only:
                 self.env.restore_training_state(state["environment"])  # type: ignore[attr-defined]
                 restore_random_state(state["random"])
@@ -274,7 +218,7 @@ class Runner(OnPolicyRunner):
                     f"network: of the {name}'s weights, {difference}."
                 )
 
-    def _iterate(self, obs: Any) -> tuple[Any, Progress]:
+    def _iterate(self, obs: Any) -> tuple[Any, dict[str, float]]:
         start = time.perf_counter()
         torch.set_num_threads(1)
         self._schedule()
@@ -286,23 +230,14 @@ class Runner(OnPolicyRunner):
         end = time.perf_counter()
         steps = self.ppo_cfg.steps_per_env * self.env.num_envs
         self.iteration += 1
-        self.env_steps += steps
+        self._env_steps += steps
         metrics = {name: float(value) / self.ppo_cfg.steps_per_env for name, value in sums.items()}
         metrics |= {f"loss_{name}": value for name, value in losses.items() if name != "symmetry"}
         metrics["value_explained"] = explained
         metrics["action_std"] = self.alg.get_policy().output_std.detach().mean().item()
         metrics["learning_rate"] = self.alg.learning_rate
-        progress = Progress(
-            iteration=self.iteration,
-            iterations=self.iterations,
-            env_steps=self.env_steps,
-            wall_s=0.0,
-            steps_per_s=steps / (end - start),
-            collect_steps_per_s=steps / (collected - start),
-            remaining_s=0.0,
-            metrics=metrics,
-        )
-        return obs, progress
+        speeds = {"steps_per_s": steps / (end - start), "collect_steps_per_s": steps / (collected - start)}
+        return obs, {name: round(value, 1) for name, value in speeds.items()} | metrics
 
     def _collect(self, obs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         sums: dict[str, torch.Tensor] = {}
@@ -317,7 +252,7 @@ class Runner(OnPolicyRunner):
                 step = {"reward": rewards.mean(), **self.env.step_metrics()}  # type: ignore[attr-defined]
                 for name, value in step.items():
                     sums[name] = sums[name] + value if name in sums else value
-                self._on_step(number, count)
+                self.on_step(number, count)
             self.alg.compute_returns(obs)
         return obs, sums
 
@@ -377,22 +312,3 @@ class Runner(OnPolicyRunner):
         if cfg.desired_kl is None:
             self.alg.set_learning_rate(cfg.learning_rate_at(self.iteration, self.iterations))
         self.alg.begin_iteration(self.iteration)
-
-
-def _row(progress: Progress) -> dict[str, float]:
-    return {
-        "iteration": progress.iteration,
-        "env_steps": progress.env_steps,
-        "wall_s": round(progress.wall_s, 3),
-        "steps_per_s": round(progress.steps_per_s, 1),
-        "collect_steps_per_s": round(progress.collect_steps_per_s, 1),
-        **progress.metrics,
-    }
-
-
-@contextlib.contextmanager
-def _writing(run_dir: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TrainingError(f"Cannot write the log in '{run_dir}': {error.strerror or error}.") from error
