@@ -147,7 +147,7 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
         (["--arm", "--seconds", "5"], "--seconds belongs to policies that walk"),
         (["--arm", "--pretrained"], "--pretrained belongs to"),
         (["--arm", "--task", "velocity-flat-go2"], "yam-lift"),
-        (["--task", "yam-lift", "--badness", "2"], "--badness is 2, expected 0 to 1"),
+        (["--task", "yam-lift", "--suboptimality", "2"], "--suboptimality is 2, expected 0 to 1"),
         (["--arm", "--trials", "0"], "--trials is 0"),
         (["--arm", "--seed", "10007"], "10007"),
         (["--demos", "30"], "ask for one with --arm"),

@@ -1,14 +1,15 @@
-"""Environments of the off-policy learner: parallel, and they say how an episode ended and with which observation."""
+"""Batched environments, which every algorithm trains in: they say how an episode ended and with which observation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
 Observation: TypeAlias = dict[str, Tensor]
-"""Observations by key, each ``(N, ...)``: ``state`` is flat float32, ``image/<camera>`` is uint8 ``(N, C, H, W)``."""
+"""Observations by key, each ``(N, ...)``: ``state`` is flat float32, ``image/<camera>`` is uint8 ``(N, C, H, W)``.
+Other keys are for learning alone, for example ``critic``, which only a simulator can tell."""
 
 STATE = "state"
 """Key of the flat numbers of an observation."""
@@ -37,6 +38,8 @@ class EnvStep:
     """``(N,)`` bool: out of time; the value of ``next_obs`` is bootstrapped by default."""
     success: Tensor
     """``(N,)`` bool: the task's own verdict at this step."""
+    extras: dict[str, Any] = field(default_factory=dict)
+    """What else an environment tells of a step, for example ``expert_action``, ``(N, action_size)``."""
 
 
 class BatchedEnv(Protocol):
@@ -53,7 +56,10 @@ class BatchedEnv(Protocol):
     dt_s: float
     """Time of a step, in s."""
     obs_shapes: dict[str, tuple[int, ...]]
-    """Shape of one environment's observation, by key; see :data:`Observation`."""
+    """Shape of one environment's observation, by key, of what the policy reads; see :data:`Observation`."""
+    keep_final_obs: bool
+    """Whether ``next_obs`` of ended episodes is their last observation, which may cost a second look; algorithms that
+    do not read it switch it off before the first step."""
 
     def reset(self) -> Observation:
         """Begin new episodes everywhere; returns their first observations."""

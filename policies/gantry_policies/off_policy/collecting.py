@@ -137,7 +137,7 @@ class Collector:
         """
         state: dict[str, Any] = {"env_steps": self.env_steps, "recent": list(self._recent), "inside": None}
         state["returns"] = list(self._returns)
-        whole = inside and isinstance(self.env, Resumable) and (self.base is None or isinstance(self.base, Resumable))
+        whole = inside and self._resumes_inside() and (self.base is None or isinstance(self.base, Resumable))
         if self._obs is not None and whole:
             state["inside"] = {
                 "obs": self._obs,
@@ -168,6 +168,10 @@ class Collector:
             self.env.restore_training_state(inside["env"])
         if isinstance(self.base, Resumable):
             self.base.restore_training_state(inside["base"])
+
+    def _resumes_inside(self) -> bool:
+        """Whether the environments can go on inside their episodes."""
+        return isinstance(self.env, Resumable) and getattr(self.env, "resumes_inside", True)
 
     def _choose(self, obs: Observation, how: str | None, noise: float) -> Tensor:
         """``(N, n)``: scaled actions as they are executed, so as they are stored."""

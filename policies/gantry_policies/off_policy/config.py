@@ -75,8 +75,8 @@ class CriticCfg:
         _at_least("learner.agent.critic", self, 1, "heads", "target_heads", "trunk_size")
         if self.target_heads > self.heads:
             raise GantryError(
-                f"learner.agent.critic.target_heads is {self.target_heads}, expected at most learner.agent.critic.heads "
-                f"{self.heads}."
+                f"learner.agent.critic.target_heads is {self.target_heads}, expected at most "
+                f"learner.agent.critic.heads {self.heads}."
             )
         _widths("learner.agent.critic", self.hidden)
         _positive("learner.agent.critic", self, "learning_rate", "tau")

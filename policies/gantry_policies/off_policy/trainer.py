@@ -85,6 +85,7 @@ class OffPolicyTrainer(Trainer):
     ) -> None:
         super().__init__(run_dir, cfg.save_every_s)
         require_parts(cfg, env, base, demos, eval_env, eval_base)
+        env.keep_final_obs = True
         self.cfg = cfg
         residual = cfg.agent.actor.residual
         self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed)

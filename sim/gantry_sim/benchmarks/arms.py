@@ -34,7 +34,7 @@ class Recipe:
 
     demos: int
     """Episodes."""
-    badness: float
+    suboptimality: float
     """Of the expert."""
     updates: int = 1_500
     """Of the cloned policy."""
@@ -65,7 +65,7 @@ class BenchCfg:
     """Time to learn of each run that tries things out, without evaluations; of no effect with ``steps``."""
     demos: int = 20
     """Episodes of demonstrations."""
-    badness: float = 0.3
+    suboptimality: float = 0.3
     """Of the expert that demonstrates."""
     updates: int = 1_500
     """Of the cloned policies."""
@@ -123,7 +123,7 @@ def run_bench(cfg: BenchCfg, output: Path, say: Callable[[str], None] = print) -
     sets = tuple(itertools.chain.from_iterable(("--set", change) for change in cfg.changes))
     if not told.is_file():
         say("demonstrations")
-        expert = ("--episodes", str(cfg.demos), "--badness", str(cfg.badness))
+        expert = ("--episodes", str(cfg.demos), "--suboptimality", str(cfg.suboptimality))
         expert += ("--successes-only",) if cfg.only_successes else ()
         call_gantry(("collect", cfg.task, *expert, "--output", str(demos), *sets, "--json", str(told)))
     runs = planned(cfg, output)

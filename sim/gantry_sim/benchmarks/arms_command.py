@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--demos", type=whole, metavar="N", help="demonstrations; as measured for the task if not given"
     )
-    parser.add_argument("--badness", type=float, metavar="B", help="of the expert; likewise")
+    parser.add_argument("--suboptimality", type=float, metavar="B", help="of the expert; likewise")
     parser.add_argument("--episodes", type=whole, default=200, help="held-out episodes of each evaluation")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where everything goes")
     parser.add_argument(
@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_sim.training.arm.overrides import changed_env
     from gantry_sim.training.run_files import write_json
 
-    recipe = RECIPES.get(args.task, Recipe(BenchCfg.demos, BenchCfg.badness))
+    recipe = RECIPES.get(args.task, Recipe(BenchCfg.demos, BenchCfg.suboptimality))
     cfg = BenchCfg(
         task=args.task,
         seeds=_seeds(args.seeds),
@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         updates=recipe.updates,
         only_successes=recipe.only_successes,
         demos=recipe.demos if args.demos is None else args.demos,
-        badness=recipe.badness if args.badness is None else args.badness,
+        suboptimality=recipe.suboptimality if args.suboptimality is None else args.suboptimality,
         changes=tuple(args.changes),
         episodes=args.episodes,
     )

@@ -49,7 +49,7 @@ def bench_page(cfg: BenchCfg, output: Path, found: dict[str, Any]) -> Report:
     """Table and curves."""
     report = Report(
         f"{cfg.task}: {', '.join(cfg.methods)} compared",
-        f"{cfg.demos} demonstrations of badness {cfg.badness:g}; seeds {', '.join(map(str, cfg.seeds))}",
+        f"{cfg.demos} demonstrations of suboptimality {cfg.suboptimality:g}; seeds {', '.join(map(str, cfg.seeds))}",
     )
     report.section("Scores")
     note = f"Success in {cfg.episodes} held-out episodes a seed with 95 % interval, then per seed; looks of a training."

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, counted, seed_number
-from gantry_sim.cli.common import whole
-from gantry_sim.tasks.names import arm_task_names
+from gantry_sim.cli.common import changed, whole
+from gantry_sim.tasks.names import task_names
 
 if TYPE_CHECKING:
-    from gantry_sim.training.arm.collect import CollectCfg, Collected
+    from gantry_sim.training.collect import CollectCfg, Collected
 
 CAMERA_ENVS = 4
 """Environments side by side while pictures are taken, which nothing makes faster."""
@@ -28,7 +28,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--episodes", type=whole, required=True, metavar="N", help="episodes that the dataset has in the end"
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="dataset, new or to be continued")
-    parser.add_argument("--badness", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)")
+    parser.add_argument(
+        "--suboptimality", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)"
+    )
     parser.add_argument("--seed", type=seed_number, default=1, help="of everything random (default: 1)")
     parser.add_argument("--envs", type=whole, metavar="N", help="environments side by side")
     parser.add_argument("--images", action="store_true", help="record both cameras, and what they replace left out")
@@ -50,31 +52,35 @@ def configure(args: argparse.Namespace) -> CollectCfg:
     Raises:
         GantryError: If something in it makes no sense.
     """
-    choose("manipulation task", args.task, arm_task_names())
+    choose("task", args.task, task_names())
     for name in ("episodes", "envs"):
         if getattr(args, name) == 0:
             raise UsageError(f"--{name} is 0, expected at least 1.")
-    if not 0.0 <= args.badness <= 1.0:
-        raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
-    from gantry_sim.tasks.manipulation.registry import find_arm_task
-    from gantry_sim.training.arm.collect import CollectCfg
-    from gantry_sim.training.arm.overrides import changed_env
+    if not 0.0 <= args.suboptimality <= 1.0:
+        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
+    from gantry_sim.tasks.registry import Preset, find_task
+    from gantry_sim.training.collect import CollectCfg
 
-    task = find_arm_task(args.task)
-    env = task.make_cfg()
+    task = find_task(args.task)
+    if task.expert is None:
+        raise UsageError(f"Task '{task.name}' has no scripted expert that demonstrates it.")
+    env = task.usual_env()
     if args.images:
         env = replace(env, observer="camera", num_envs=CAMERA_ENVS)
-    env = changed_env(env, args.changes)
+    env = changed(Preset(env, None), args.changes).env
     if args.envs is not None:
         env = replace(env, num_envs=args.envs)
-    return CollectCfg(task, env, args.episodes, args.badness, args.seed, args.successes_only)
+    return CollectCfg(task, env, args.episodes, args.suboptimality, args.seed, args.successes_only)
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     cfg = configure(args)
-    from gantry_sim.training.arm.collect import collect
+    from gantry_sim.training.collect import collect
 
-    print(f"{cfg.task.name}: expert of badness {cfg.badness:g}, seed {cfg.seed}, into {args.output}", flush=True)
+    print(
+        f"{cfg.task.name}: expert of suboptimality {cfg.suboptimality:g}, seed {cfg.seed}, into {args.output}",
+        flush=True,
+    )
     show = _Display(cfg.episodes)
     with _way_back(args):
         done = collect(cfg, args.output, show)
@@ -91,7 +97,12 @@ def _way_back(args: argparse.Namespace) -> Iterator[None]:
         with interrupt_on_terminate():
             yield
     except KeyboardInterrupt:
-        words = [args.task, f"--episodes {args.episodes}", f"--badness {args.badness:g}", f"--seed {args.seed}"]
+        words = [
+            args.task,
+            f"--episodes {args.episodes}",
+            f"--suboptimality {args.suboptimality:g}",
+            f"--seed {args.seed}",
+        ]
         words += ["--images"] if args.images else []
         words += ["--successes-only"] if args.successes_only else []
         words += [f"--envs {args.envs}"] if args.envs else []
@@ -120,7 +131,7 @@ def _result(args: argparse.Namespace, done: Collected) -> dict[str, Any]:
         "success_rate": share,
         "steps_per_s": round(done.steps_per_s, 1),
         "wall_s": round(done.wall_s, 1),
-        "badness": args.badness,
+        "suboptimality": args.suboptimality,
         "seed": args.seed,
     }
 
@@ -162,7 +173,7 @@ COMMAND = Command(
         "command goes on after an interruption."
     ),
     epilog="""examples:
-  gantry collect yam-lift --episodes 50 --badness 0.3 --output demos/lift
+  gantry collect yam-lift --episodes 50 --suboptimality 0.3 --output demos/lift
   gantry collect yam-lift --episodes 50 --images --output demos/lift-images
   gantry data info demos/lift""",
 )

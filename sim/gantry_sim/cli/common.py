@@ -6,33 +6,16 @@ import argparse
 import re
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.bundle.locate import is_run
 from gantry_deploy.cli.command import UsageError, choose
-from gantry_sim.tasks.names import is_arm_task
-from gantry_sim.training.run_validation import trained_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gantry_deploy.contract.policy_contract import Acceptance
-    from gantry_policies.on_policy.trainer import Progress
+    from gantry_hardware.training.trainer import Progress
     from gantry_sim.tasks.registry import Preset
-
-
-def is_about_arms(path: Path) -> bool:
-    """Whether a run folder or a bundle is about manipulation, found without loading the learning libraries.
-
-    Raises:
-        BundleError: If it is no run folder and no intact bundle.
-    """
-    if is_run(path):
-        return is_arm_task(trained_task(path))
-    from gantry_deploy.bundle.bundle import load_bundle
-
-    return load_bundle(path).contract.arm is not None
 
 
 def add_task_argument(parser: argparse.ArgumentParser) -> None:
@@ -77,14 +60,15 @@ def assignments(changes: Sequence[str], example: str) -> list[tuple[str, str]]:
 
 
 def preset_for(device: str, asked: str | None, available: list[str]) -> str:
-    """The preset that was asked for, or else the one that suits the device.
+    """The preset that was asked for, or else the one that suits the device, or else the first.
 
     Raises:
         UnknownNameError: If there is no such preset.
     """
     if asked is not None:
         return choose("preset", asked, available)
-    return "cpu" if device == "cpu" else "gpu"
+    usual = "cpu" if device == "cpu" else "gpu"
+    return usual if usual in available else available[0]
 
 
 def whole(text: str) -> int:
@@ -112,22 +96,29 @@ def steps(text: str) -> int:
 
 
 class ProgressBar:
-    """One line with steps, speed, reward, tracking error and time left; plain lines without a terminal."""
+    """One line with progress, speed, the numbers that say most, and time left; plain lines without a terminal.
 
-    def __init__(self, title: str) -> None:
+    Args:
+        title: First word of the line.
+        minutes: Time after which the work ends at the latest; 0 for no such limit.
+    """
+
+    def __init__(self, title: str, minutes: float = 0.0) -> None:
         self._title = title
+        self._limit_s = 60.0 * minutes
         self._live = sys.stderr.isatty()
         self._shown = 0.0
         self._done = 0
-        """Iterations that were shown or passed over."""
+        """Units that were shown or passed over."""
         self._last = time.monotonic()
-        """When the last iteration ended."""
+        """When the last row came."""
+        self._first: Progress | None = None
 
     def step(self, number: int, count: int) -> None:
-        """Show where an iteration is that takes long.
+        """Show where a long piece of work is.
 
         Args:
-            number: Step of its rollout, from 1.
+            number: Its step, from 1.
             count: How many there are.
         """
         now = time.monotonic()
@@ -139,28 +130,27 @@ class ProgressBar:
         sys.stderr.flush()
 
     def update(self, progress: Progress) -> None:
-        """Show an iteration."""
+        """Show a row of metrics; evaluations get lines of their own."""
         now = self._last = time.monotonic()
-        self._done = progress.iteration
-        last = progress.iteration == progress.iterations
+        self._done = progress.done
+        if progress.evaluation is not None:
+            self._line(_evaluation_text(progress), ends=True)
+            return
+        first = self._first = self._first or progress
+        last = progress.done >= progress.total
         if not last and now - self._shown < (0.2 if self._live else 10.0):
             return
         self._shown = now
-        share = progress.iteration / progress.iterations
-        parts = [
-            f"{progress.env_steps / 1e6:.2f} M steps",
-            f"{progress.steps_per_s / 1e3:.1f} k/s",
-        ]
-        if "reward_per_s" in progress.metrics:
-            parts.append(f"reward {progress.metrics['reward_per_s']:.2f}/s")
-        if "lin_vel_error_m_s" in progress.metrics:
-            parts.append(f"velocity error {progress.metrics['lin_vel_error_m_s']:.3f} m/s")
-        parts.append(f"{clock(progress.wall_s)} + {clock(progress.remaining_s)} left")
-        text = f"{self._title} {bar(share)} {100 * share:3.0f} %  " + "  ".join(parts)
-        if self._live:
-            sys.stderr.write(f"\r\x1b[2K{text}" + ("\n" if last else ""))
-        else:
-            sys.stderr.write(text + "\n")
+        share, remaining_s = progress.done / max(1, progress.total), progress.remaining_s
+        if self._limit_s:
+            share = max(share, min(1.0, progress.wall_s / self._limit_s))
+            remaining_s = min(remaining_s, self._limit_s - progress.wall_s)
+        parts = [_done_text(progress, first), *_metric_texts(progress.metrics)]
+        parts.append(f"{clock(progress.wall_s)} + {clock(max(0.0, remaining_s))} left")
+        self._line(f"{self._title} {bar(share)} {100 * share:3.0f} %  " + "  ".join(parts), ends=last)
+
+    def _line(self, text: str, *, ends: bool) -> None:
+        sys.stderr.write(f"\r\x1b[2K{text}" + ("\n" if ends else "") if self._live else text + "\n")
         sys.stderr.flush()
 
     def share(self, share: float) -> None:
@@ -176,6 +166,45 @@ class ProgressBar:
         """End the line."""
         if self._live:
             sys.stderr.write("\n")
+
+
+def _done_text(progress: Progress, first: Progress) -> str:
+    """Work so far, and its speed."""
+    if progress.env_steps:
+        speed = progress.metrics.get("steps_per_s") or _speed(
+            progress.env_steps - first.env_steps, progress.wall_s - first.wall_s
+        )
+        phase = "" if progress.phase == "learn" else f"{progress.phase}  "
+        rate = f"{speed / 1e3:.1f} k/s" if speed >= 1e3 else f"{speed:.0f}/s"
+        return f"{phase}{progress.env_steps / 1e6:.2f} M steps  {rate}"
+    speed = _speed(progress.done - first.done, progress.wall_s - first.wall_s)
+    return f"{progress.phase}  {progress.done} of {progress.total}  {speed:.0f}/s"
+
+
+def _speed(count: float, seconds: float) -> float:
+    return count / max(1e-9, seconds)
+
+
+def _metric_texts(metrics: dict[str, float]) -> list[str]:
+    """The numbers that say most, those of them that there are."""
+    shown = {
+        "reward_per_s": "reward {:.2f}/s",
+        "lin_vel_error_m_s": "velocity error {:.3f} m/s",
+        "success_in_training": "success {:.0%}",
+        "return_in_training": "return {:.2f}",
+        "value": "value {:.2f}",
+        "validation_l1": "error {:.3f}",
+    }
+    return [text.format(metrics[name]) for name, text in shown.items() if name in metrics]
+
+
+def _evaluation_text(progress: Progress) -> str:
+    found = progress.evaluation
+    score = found.success_once
+    steps = "" if found.steps_to_success is None else f", {found.steps_to_success:.0f} steps"
+    interval = f"[{100 * score.low:.0f}, {100 * score.high:.0f}] of {found.episodes}"
+    when = f"evaluation after {progress.done} {progress.unit}s, {clock(progress.wall_s)}"
+    return f"{when}: success {100 * score.mean:.0f} % {interval}{steps}, return {found.mean_return:.2f}"
 
 
 def bar(share: float, width: int = 24) -> str:
@@ -198,8 +227,11 @@ _UNITS = {"_rad_s": " rad/s", "_m_s": " m/s", "_rad": " rad", "_m": " m", "_s": 
 
 
 def print_scores(result: dict[str, Any], title: str = "") -> None:
-    """Scores of an evaluation with their intervals, and those of its parts under their names."""
+    """Scores of an evaluation with their intervals, and those of its parts under their names; means without one as
+    they are."""
     for name, score in result.items():
+        if isinstance(score, float) and name.startswith(("mean_", "steps_", "time_")):
+            print(f"  {title + name.replace('_', ' '):<20} {score:.3f}")
         if not isinstance(score, dict):
             continue
         if "mean" not in score:

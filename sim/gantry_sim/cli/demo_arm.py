@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TASK = "yam-lift"
 """Default task."""
-OPTIONS = {"demos": "demos", "badness": "badness", "clone_updates": "clone_updates", "steps": "steps"}
+OPTIONS = {"demos": "demos", "suboptimality": "suboptimality", "clone_updates": "clone_updates", "steps": "steps"}
 """Options that say how much is learned, and the fields of the recipe that they set."""
 
 
@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with --arm, the task of an arm, or a bundle of one")
     group.add_argument("--arm", action="store_true", help=f"show an arm; the task is {TASK} if none is named")
     group.add_argument("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
-    group.add_argument("--badness", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)")
+    group.add_argument(
+        "--suboptimality", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)"
+    )
     group.add_argument("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     group.add_argument("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     group.add_argument("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
@@ -88,8 +90,8 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> ArmDemoConfig:
         value = getattr(args, name)
         if value is not None and value < least:
             raise UsageError(f"--{name} is {value}, expected {least} or more.")
-    if args.badness is not None and not 0.0 <= args.badness <= 1.0:
-        raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
+    if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
+        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
     from gantry_sim.demo.arm.learning import Recipe, arm_task
     from gantry_sim.demo.arm.pipeline import ArmDemoConfig, require_arm
 

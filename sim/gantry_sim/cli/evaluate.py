@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.bundle.locate import WHERE_SOURCE, find_source
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted, emit_result, seed_number
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.cli import arm_evaluate
-from gantry_sim.cli.common import INTERVAL, ProgressBar, is_about_arms, print_scores, print_verdicts, whole
-from gantry_sim.tasks.names import is_arm_task, require_task
+from gantry_sim.cli.common import INTERVAL, ProgressBar, print_scores, print_verdicts, whole
+from gantry_sim.tasks.names import require_task
 from gantry_sim.training.run_validation import SCRIPTS
 
 if TYPE_CHECKING:
@@ -30,11 +29,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         choices=("training", "full", "both"),
-        help="simulate the training model, the full one (every collision shape, finer physics), or both (default)",
+        help="simulate the training model, the full one (every collision shape, finer physics), or both (default), of "
+        "tasks that have both",
     )
     parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
     parser.add_argument("--driver", choices=SCRIPTS, help="name a task instead of a run, and score its scripted policy")
-    arm_evaluate.add_arguments(parser)
+    parser.add_argument(
+        "--expert",
+        type=float,
+        metavar="B",
+        help="name a manipulation task instead of a run, and score its scripted expert of suboptimality B, 0 to 1",
+    )
+    parser.add_argument(
+        "--hold",
+        action="store_true",
+        help="of tasks whose episodes end with success: let them go on, to see whether it lasts to their end",
+    )
     add_json_option(parser)
 
 
@@ -43,55 +53,64 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
         raise UsageError("--episodes is 0, expected at least 1.")
     if args.expert is not None and args.driver is not None:
         raise UsageError("--expert is for manipulation tasks and --driver for others; give one of them.")
-    if args.expert is not None:
-        return arm_evaluate.evaluate(args, None)
-    path = args.source if args.driver is not None else find_source(args.source)
-    if args.driver is None and is_about_arms(path):
-        return arm_evaluate.evaluate(args, path)
-    if args.hold:
-        raise UsageError("--hold is for manipulation tasks.")
-    if args.driver is not None:
-        require_task(str(path))
-        if is_arm_task(str(path)):
-            raise UsageError("--driver is not for manipulation tasks; --expert 0 scores their scripted expert.")
-    args.model = args.model or "both"
-    from gantry_sim.training.evaluate import EVALUATION_SEED
-    from gantry_sim.training.policies import open_script, open_source
-
-    source = open_source(path) if args.driver is None else open_script(str(path), args.driver)
-    seed = EVALUATION_SEED if args.seed is None else args.seed
+    if args.expert is not None and not 0.0 <= args.expert <= 1.0:
+        raise UsageError(f"--expert is {args.expert:g}, expected a suboptimality from 0 to 1.")
+    source, seed = _source(args)
+    task = source.task
     if seed == source.trained_seed:
         raise UsageError(
             f"Seed {seed} is the one that '{args.source}' was trained with; held-out episodes need another."
         )
-    acceptance = source.task.contract(source.env_cfg).acceptance
-    result: dict[str, Any] = {
-        "source": str(args.source),
-        "task": source.task.name,
-        "seed": seed,
-        "acceptance": asdict(acceptance),
-    }
+    result: dict[str, Any] = {"source": str(args.source), "task": task.name, "seed": seed}
     if args.suite is not None:
         return result | _suite(args.suite, source, args.episodes, seed)
     result |= _scores(args, source, seed)
-    judged = JUDGED if JUDGED in result else "full_model"
-    result["passed"] = print_verdicts(result[judged], acceptance)
+    passed = True
+    if task.has_contract:
+        acceptance = task.contract(source.env_cfg).acceptance
+        result["acceptance"] = asdict(acceptance)
+        passed = print_verdicts(result[JUDGED if JUDGED in result else "full_model"], acceptance)
+    result["passed"] = passed
     emit_result(args, result)
-    return 0 if result["passed"] else 1
+    return 0 if passed else 1
+
+
+def _source(args: argparse.Namespace) -> tuple[Source, int]:
+    """The policy to be scored, and the seed of its episodes."""
+    scripted = args.driver is not None or args.expert is not None
+    path = args.source if scripted else find_source(args.source)
+    if scripted:
+        require_task(str(path))
+    from gantry_sim.training.policies import expert_source, open_script, open_source
+    from gantry_sim.training.run_files import EVALUATION_SEED
+
+    seed = EVALUATION_SEED if args.seed is None else args.seed
+    if args.expert is not None:
+        source = expert_source(str(path), args.expert, seed)
+    else:
+        source = open_script(str(path), args.driver) if args.driver is not None else open_source(path)
+    if not args.hold:
+        return source, seed
+    if not hasattr(source.env_cfg, "end_on_success"):
+        raise UsageError(f"--hold is for tasks whose episodes end with success; those of {source.task.name} do not.")
+    return replace(source, env_cfg=replace(source.env_cfg, end_on_success=False)), seed
 
 
 def _scores(args: argparse.Namespace, source: Source, seed: int) -> dict[str, Any]:
     from gantry_sim.training.evaluate import evaluate_policy
 
+    models = source.task.models if args.model in (None, "both") else (args.model,)
+    if not set(models) <= set(source.task.models):
+        raise UsageError(f"--model {args.model}: {source.task.name} has {', '.join(source.task.models)} alone.")
     result = {}
-    for full in {"training": (False,), "full": (True,), "both": (False, True)}[args.model]:
+    for model in models:
         scores = evaluate_policy(
             source.task,
             source.env_cfg,
-            source.policy,
+            source.make_policy,
             episodes=args.episodes,
             seed=seed,
-            full_model=full,
+            full_model=model == "full",
             on_progress=ProgressBar("evaluate").share,
         )
         result[f"{scores['model']}_model"] = scores
@@ -111,7 +130,7 @@ def _suite(name: str, source: Source, episodes: int, seed: int) -> dict[str, Any
         scores = suites[name].run(
             source.task,
             source.env_cfg,
-            source.policy,
+            source.make_policy,
             episodes=episodes,
             device="cpu",
             seed=seed,

@@ -9,7 +9,6 @@ from typing import Any
 from gantry_deploy.bundle.locate import find_run
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
 from gantry_hardware.text import path_text
-from gantry_sim.cli.common import is_about_arms
 from gantry_sim.training.run_validation import RunError
 
 
@@ -32,12 +31,14 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
     find_run(args.run, RunError)
     from gantry_deploy.bundle.bundle import load_bundle, write_zip
+    from gantry_sim.training.train import export_run, open_trained
 
-    folder, env_steps = _export(args, private_key)
+    run, trained = open_trained(args.run)
+    folder = export_run(run, args.run, trained, args.output, private_key)
     bundle = load_bundle(folder)
     result: dict[str, Any] = {
         "bundle": str(folder),
-        "env_steps": env_steps,
+        "env_steps": trained.env_steps,
         "observations_compared": len(bundle.golden["observation"]),
         "signed": bundle.is_signed,
     }
@@ -46,20 +47,6 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         result["zip"] = str(write_zip(folder, args.zip))
         print(f"Packed: {args.zip}")
     return result
-
-
-def _export(args: argparse.Namespace, private_key: bytes | None) -> tuple[Path, int]:
-    """The bundle's folder, and the environment steps that its policy was trained for."""
-    if is_about_arms(args.run):
-        from gantry_sim.training.arm.export import export_arm_run
-        from gantry_sim.training.arm.policies import open_trained
-
-        trained = open_trained(args.run)
-        return export_arm_run(args.run, trained, args.output, private_key), trained.env_steps
-    from gantry_sim.training.train import export_run, open_run
-
-    cfg, runner = open_run(args.run)
-    return export_run(cfg, args.run, runner, args.output, private_key), runner.env_steps
 
 
 COMMAND = Command(name="export", help="export a run's policy as a bundle", add_arguments=_add_arguments, run=_run)

@@ -22,7 +22,8 @@ from gantry_deploy.cli.command import (
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.cli import attention, play_car
-from gantry_sim.cli.common import ProgressBar, is_about_arms
+from gantry_sim.cli.common import ProgressBar
+from gantry_sim.training.run_files import contract_of
 
 if TYPE_CHECKING:
     from gantry_deploy.bundle.bundle import Bundle
@@ -72,7 +73,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
         )
-    if is_about_arms(source):
+    contract = contract_of(source)
+    if contract is None or contract.arm is not None:
         _not_a_car(args)
         return _film_arm(args, source)
     from gantry_deploy.cli.run import command_array
@@ -111,10 +113,10 @@ def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
             "Policies of arms are filmed in the environment that they were trained in: give --video FILE.mp4, and "
             "neither --command nor --option nor --attention."
         )
-    from gantry_sim.training.arm.policies import open_arm_source
+    from gantry_sim.training.policies import open_source
     from gantry_sim.viewing.arm_film import film_source
 
-    source = open_arm_source(path)
+    source = open_source(path)
     video, played = film_source(source, args.seconds, on_progress=ProgressBar("film").share)
     try:
         write_whole(args.video, video)

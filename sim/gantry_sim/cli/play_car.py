@@ -137,7 +137,7 @@ def _write(
 
     episode = shown.episode
     print(f"{task}, {driven.driver}: {counted(len(driven.episodes), 'episode')}, {how_they_ended(driven.episodes)}")
-    print(f"Shown: {shown.panel.words.place}, {episode.steps * driven.env.step_dt:.1f} s")
+    print(f"Shown: {shown.panel.words.place}, {episode.steps * driven.env.dt_s:.1f} s")
     result: dict[str, Any] = {
         "task": task,
         "driver": driven.driver,

@@ -10,11 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.bundle.locate import find_run
+from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.one_process import require_one_process
-from gantry_sim.cli import arm_train
 from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
@@ -28,23 +27,14 @@ from gantry_sim.cli.common import (
 )
 from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.tasks.catalogue import require_preset
-from gantry_sim.tasks.names import arm_task_names, is_arm_task, require_task
-from gantry_sim.training.run_validation import (
-    LENGTH_FIELDS,
-    SCRIPTS,
-    RunError,
-    require_fresh,
-    require_teacher,
-    trained_task,
-)
+from gantry_sim.tasks.names import require_task
+from gantry_sim.training.run_validation import SCRIPTS, RunError, require_fresh, require_teacher
 
 if TYPE_CHECKING:
-    from gantry_policies.on_policy.trainer import PpoTrainer
-    from gantry_sim.training.run_config import RunCfg
-
-
-STEPS_FIELD = LENGTH_FIELDS[0]
-"""Field of a preset that ``--steps`` sets."""
+    from gantry_hardware.training.trainer import Trainer
+    from gantry_sim.tasks.registry import Preset, Task
+    from gantry_sim.training.demos import DemoSet
+    from gantry_sim.training.run_cfg import RunCfg
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +42,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help="cpu or gpu, chosen by the device if not given; of manipulation tasks a method, see `gantry tasks TASK`",
+        help="cpu or gpu, chosen by the device if not given; others: see `gantry tasks TASK`",
+    )
+    parser.add_argument(
+        "--algo", metavar="NAME", help="algorithm: ppo, sac, rlpd, wsrl, resfit or bc; the preset's if not given"
     )
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")
@@ -66,6 +59,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run folder of a trained policy to learn from; or rules: the task's scripted policy, on roads and lots, "
         "or for walks to goals (ame2-go2)",
     )
+    parser.add_argument("--demos", type=Path, metavar="FOLDER", help="dataset to learn from, see `gantry collect`")
+    parser.add_argument(
+        "--base", type=Path, metavar="RUN", help="run folder of the cloned policy to build upon, its demos included"
+    )
     parser.add_argument(
         "--resume",
         type=Path,
@@ -75,111 +72,174 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=steps, metavar="N", help="how long: control steps of all environments, for example 200k or 1.5M"
     )
+    parser.add_argument("--minutes", type=float, metavar="M", help="time to learn at most, without evaluations")
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
-    arm_train.add_arguments(parser)
     add_json_option(parser)
 
 
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     _check(args)
-    from gantry_sim.tasks.registry import find_task
-    from gantry_sim.training.run_config import RunCfg, check_run, create_run, lengthen_run, read_run
-    from gantry_sim.training.teachers import copy_teacher, load_teacher
-
-    changes = [*args.changes, *([] if args.steps is None else [f"{STEPS_FIELD}={args.steps}"])]
-    if args.resume is not None:
-        cfg = read_run(args.resume)
-        if changes:
-            cfg = lengthen_run(cfg, args.resume, changed(cfg.preset, changes))
-        return cfg, args.resume, True
-    task = find_task(args.task)
-    device = args.device or "cpu"
-    preset_name = preset_for(device, args.preset, list(task.presets))
-    script, preset = _script(args), task.preset(preset_name)
-    teacher = None if script else args.teacher
-    if script:
-        preset = task.script(script).preset(preset)
-    elif teacher is not None:
-        preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
-    preset = changed(preset, changes)
-    seed = 1 if args.seed is None else args.seed
-    cfg = RunCfg(task, preset_name, preset, device, seed, teacher=teacher, script=script)
-    check_run(cfg)
-    load_teacher(cfg)  # says what does not fit before anything is written
-    folder = create_run(cfg, args.run_dir)
-    if teacher is not None:
-        copy_teacher(teacher, folder)
-    return read_run(folder), folder, False
+    return (_resumed(args), args.resume, True) if args.resume is not None else (*_begin(args), False)
 
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
     require_one_process()
-    twice = args.steps is not None and any(change.partition("=")[0] == STEPS_FIELD for change in args.changes)
     if args.resume is not None:
-        _check_resumed(args)
-    elif args.task is None:
+        given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
+        if any(value is not None for value in (*given, args.base, args.minutes)):
+            raise UsageError(
+                "--resume continues a run as it was configured; leave out everything but --steps, and --set of fields "
+                "that make it longer."
+            )
+        find_run(args.resume, RunError)
+        return
+    if args.task is None:
         raise UsageError("Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER.")
-    else:
-        require_task(args.task)
-        if args.preset is not None:
-            require_preset(args.task, args.preset)
-        if is_arm_task(args.task):
-            return
-        for name in ("demos", "base", "minutes"):
-            if getattr(args, name) is not None:
-                raise UsageError(f"--{name} is for manipulation tasks: {', '.join(arm_task_names())}.")
-    if twice:
-        raise UsageError(f"--steps and --set {STEPS_FIELD} mean the same; give one of them.")
+    require_task(args.task)
+    if args.preset is not None:
+        require_preset(args.task, args.preset)
+    if args.minutes is not None and not args.minutes > 0:
+        raise UsageError(f"--minutes is {args.minutes:g}, expected more than 0.")
     if args.run_dir is not None:
         require_fresh(args.run_dir)
     if args.teacher is not None:
         require_teacher(str(args.teacher))
+    if args.demos is not None and not args.demos.is_dir():
+        raise RunError(f"--demos: there is no dataset in '{args.demos}'.{near_miss(args.demos)}")
+    if args.base is not None:
+        find_run(args.base, RunError)
 
 
-def _check_resumed(args: argparse.Namespace) -> None:
-    others = (args.task, args.preset, args.device, args.seed, args.run_dir, args.teacher, args.demos, args.base)
-    named = [change.partition("=")[0] for change in args.changes]
-    if any(value is not None for value in (*others, args.minutes)) or not set(named) <= set(LENGTH_FIELDS):
-        raise UsageError(
-            "--resume continues a run as it was configured; leave out task, preset, device, seed, folder, teacher and "
-            f"--set, but for what makes it longer: --steps, {' and '.join(LENGTH_FIELDS)}."
-        )
-    find_run(args.resume, RunError)
-    if (args.changes or args.steps is not None) and is_arm_task(trained_task(args.resume)):
-        raise UsageError("A run of a manipulation task is resumed as long as it was; leave out --steps and --set.")
+def _resumed(args: argparse.Namespace) -> RunCfg:
+    """The run to be continued, longer where that is asked for."""
+    from gantry_sim.training.run_config import algorithm_of, lengthen_run, read_run
+
+    run = read_run(args.resume)
+    algorithm = algorithm_of(run)
+    changes = _with_steps(args, f"learner.{algorithm.length}")
+    fields = [f"learner.{name}" for name in algorithm.may_grow]
+    if others := sorted({change.partition("=")[0] for change in changes} - set(fields)):
+        longer = f"only {' and '.join(fields)} may be raised" if fields else "such a run is as long as it was"
+        raise UsageError(f"--resume continues a run as it was configured: {longer}, not {', '.join(others)}.")
+    return lengthen_run(run, args.resume, changed(run.preset, changes)) if changes else run
 
 
-def _script(args: argparse.Namespace) -> str:
-    """Name of a script that shall teach; a folder of that name is meant by its whole path."""
-    name = "" if args.teacher is None else str(args.teacher)
-    return name if name in SCRIPTS else ""
+def _begin(args: argparse.Namespace) -> tuple[RunCfg, Path]:
+    """Make a new run with its own copies of what it learns from."""
+    from gantry_sim.training.bases import copy_base, open_base
+    from gantry_sim.training.run_config import check_run, create_run, read_run
+    from gantry_sim.training.teachers import copy_teacher, load_teacher
+
+    run = _described(args)
+    check_run(run)
+    load_teacher(run)  # says what does not fit before anything is written
+    if args.base is not None:
+        open_base(args.base, run)
+    demos = _demonstrations(args, run)
+    folder = create_run(run, args.run_dir)
+    if demos is not None:
+        demos.save(folder)
+    if args.base is not None:
+        copy_base(args.base, folder)
+    if run.teacher is not None:
+        copy_teacher(run.teacher, folder)
+    return read_run(folder), folder
+
+
+def _described(args: argparse.Namespace) -> RunCfg:
+    from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.algorithms.registry import find_algorithm
+    from gantry_sim.training.run_cfg import RunCfg
+    from gantry_sim.training.run_config import read_run
+
+    task = find_task(args.task)
+    device = args.device or "cpu"
+    name, preset = _preset(args, task, device)
+    algorithm = find_algorithm(preset.algorithm)
+    script = str(args.teacher) if args.teacher is not None and str(args.teacher) in SCRIPTS else ""
+    teacher = None if script else args.teacher
+    if script:
+        preset = task.script(script).preset(preset)
+    elif teacher is not None:
+        preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
+    demos = args.demos
+    if demos is None and args.base is not None:
+        demos = read_run(args.base).demos  # those that the base was cloned from, of which it has a copy
+    threads = {} if algorithm.threads is None else {"learn_threads": algorithm.threads}
+    return RunCfg(
+        task,
+        name,
+        changed(preset, _with_steps(args, f"learner.{algorithm.length}")),
+        device,
+        1 if args.seed is None else args.seed,
+        teacher=teacher,
+        script=script,
+        minutes=args.minutes or 0.0,
+        demos=str(demos or ""),
+        base=str(args.base or ""),
+        **threads,
+    )
+
+
+def _preset(args: argparse.Namespace, task: Task, device: str) -> tuple[str, Preset]:
+    """Name and preset that the command line asks for."""
+    from gantry_sim.training.algorithms.registry import preset_by
+
+    name = preset_for(device, args.preset, list(task.presets))
+    preset = task.preset(name)
+    if args.algo is None or args.algo == preset.algorithm:
+        return name, preset
+    if args.preset is not None:
+        raise UsageError(f"Preset '{name}' is one of {preset.algorithm}; leave out --preset, or --algo {args.algo}.")
+    return preset_by(task, args.algo, name)
+
+
+def _with_steps(args: argparse.Namespace, field: str) -> list[str]:
+    """Changes of the preset, ``--steps`` among them."""
+    if args.steps is None:
+        return args.changes
+    if any(change.partition("=")[0] == field for change in args.changes):
+        raise UsageError(f"--steps and --set {field} mean the same; give one of them.")
+    return [*args.changes, f"{field}={args.steps}"]
+
+
+def _demonstrations(args: argparse.Namespace, run: RunCfg) -> DemoSet | None:
+    """Demonstrations of a new run; they are read, and found to fit, before anything is written."""
+    from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
+
+    if args.demos is not None:
+        demos = read_dataset(args.demos, expected_demos(run))
+    else:
+        demos = None if args.base is None else load_demos(args.base)
+    if demos is not None:
+        demos.require(expected_demos(run), run.demos or run.base)
+    return demos
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     _check(args)
-    if is_arm_task(args.task if args.resume is None else trained_task(args.resume)):
-        return arm_train.train(args)
     created = args.run_dir is None or not args.run_dir.exists()
-    cfg, folder, resume = configure(args)
+    run, folder, resume = configure(args)
     from gantry_sim.training.train import train
 
-    print(f"{'Resuming' if resume else 'Training'} {cfg.task.name} ({cfg.preset_name}, seed {cfg.seed}) in {folder}")
-    if slow := cfg.task.slow_start(cfg.preset.env):
+    word = "Resuming" if resume else "Training"
+    print(f"{word} {run.task.name} ({run.preset_name}, seed {run.seed}) in {folder}", flush=True)
+    if slow := run.task.slow_start(run.preset.env):
         print(slow, flush=True)
-    print(f"Making {counted(cfg.preset.env.num_envs, 'environment')}.", flush=True)
-    bar = ProgressBar("train")
+    print(f"Making {counted(run.preset.env.num_envs, 'environment')}.", flush=True)
+    display = ProgressBar("train", run.minutes)
     with way_back(folder), contextlib.nullcontext() if resume else _all_or_nothing(folder, created):
-        runner, complete = train(cfg, folder, resume=resume, on_progress=bar.update, on_step=bar.step)
+        trainer, complete = train(run, folder, resume=resume, on_progress=display.update, on_step=display.step)
+        display.close()
         if not complete:
-            bar.close()
-            print(f"Stopped at iteration {runner.iteration} of {runner.iterations}; nothing is lost.", file=sys.stderr)
+            place = f"{trainer.unit} {trainer.done} of {trainer.total}"
+            print(f"Stopped at {place}; nothing is lost.", file=sys.stderr)
             raise KeyboardInterrupt
-        print(f"Trained {runner.env_steps / 1e6:.2f} M steps in {runner.wall_s:.0f} s.")
-        return _finish(args, cfg, folder, runner)
+        return _finish(args, folder, trainer)
 
 
 @contextlib.contextmanager
@@ -194,33 +254,36 @@ def _all_or_nothing(folder: Path, created: bool) -> Iterator[None]:
         raise
 
 
-def _finish(args: argparse.Namespace, cfg: RunCfg, folder: Path, runner: PpoTrainer) -> dict[str, Any]:
+def _finish(args: argparse.Namespace, folder: Path, trainer: Trainer) -> dict[str, Any]:
     """Evaluate and export what has been trained."""
-    from gantry_sim.training.train import evaluate_run, export_run, policy_of
+    from gantry_sim.training.train import evaluate_run, export_run, open_trained
 
+    run, trained = open_trained(folder, trainer)
+    work = f"{trained.env_steps / 1e6:.2f} M steps" if trained.env_steps else f"{trained.done} {trainer.unit}s"
+    print(f"Trained {work} in {trained.wall_s:.0f} s.")
     result: dict[str, Any] = {
         "run": str(folder),
-        "task": cfg.task.name,
-        "preset": cfg.preset_name,
-        "seed": cfg.seed,
-        "env_steps": runner.env_steps,
-        "train_wall_s": round(runner.wall_s, 1),
-        "steps_per_s": round(runner.env_steps / runner.wall_s, 1),
+        "task": run.task.name,
+        "algorithm": run.preset.algorithm,
+        "preset": run.preset_name,
+        "seed": run.seed,
+        "env_steps": trained.env_steps,
+        "train_wall_s": round(trained.wall_s, 1),
+        "steps_per_s": round(trained.env_steps / max(1e-9, trained.wall_s), 1),
     }
     if args.episodes > 0:
-        result["evaluation"] = evaluate_run(
-            cfg, folder, policy_of(runner), episodes=args.episodes, on_progress=ProgressBar("evaluate").share
-        )
-        log_scores(folder, result["evaluation"], runner.env_steps)
-        for model in ("training_model", "full_model"):
-            scores = result["evaluation"][model]
+        scores = evaluate_run(run, folder, trained, episodes=args.episodes, on_progress=ProgressBar("evaluate").share)
+        result["evaluation"] = scores
+        log_scores(folder, scores, trained.env_steps or trained.done)
+        for model in run.task.models:
+            found = scores[f"{model}_model"]
             number = counted(args.episodes, "held-out episode")
-            print(f"{number}, {scores['model']} model, seed {scores['seed']}: {INTERVAL}")
-            print_scores(scores)
-        acceptance = cfg.task.contract(cfg.preset.env).acceptance
-        result["passed"] = print_verdicts(result["evaluation"]["training_model"], acceptance)
-    if not args.no_export:
-        bundle = export_run(cfg, folder, runner)
+            print(f"{number}, {found['model']} model, seed {found['seed']}: {INTERVAL}")
+            print_scores(found)
+        if run.task.has_contract:
+            result["passed"] = print_verdicts(scores["training_model"], run.contract().acceptance)
+    if run.task.has_contract and not args.no_export:
+        bundle = export_run(run, folder, trained)
         result["bundle"] = str(bundle)
         print(f"Bundle: {bundle}\nNext:   gantry check {bundle}")
     return result
@@ -232,10 +295,10 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     description=(
-        "Train a task, score the policy on held-out episodes and export its bundle, all into one run folder. Ctrl-C "
-        "saves; --resume goes on. The run folder holds curves for TensorBoard (tensorboard --logdir runs). Exit code 0 "
-        "once it is trained, whatever the scores are: `gantry eval` and "
-        "`gantry check` answer whether they are good enough."
+        "Train a task, score the policy on held-out episodes and export its bundle, all into one run folder. Any "
+        "algorithm trains any task whose observations and actions it supports. Ctrl-C saves; --resume goes on. The run "
+        "folder holds curves for TensorBoard (tensorboard --logdir runs). Exit code 0 once it is trained, whatever the "
+        "scores are: `gantry eval` and `gantry check` answer whether they are good enough."
     ),
     epilog="""examples:
   gantry train velocity-flat-go2
@@ -246,5 +309,7 @@ COMMAND = Command(
   gantry train velocity-flat-g1 --device cuda:0
   gantry train ame2-go2-student --teacher runs/ame2-go2-cpu-s1-20260101-120000
   gantry train yam-lift --demos demos/lift --run-dir runs/lift-bc
-  gantry train yam-lift --preset resfit --base runs/lift-bc --minutes 60""",
+  gantry train yam-lift --preset resfit --base runs/lift-bc --minutes 60
+  gantry train yam-lift --algo ppo --minutes 10
+  gantry train drive-lane --algo sac --minutes 10""",
 )

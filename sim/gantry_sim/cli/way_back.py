@@ -18,8 +18,8 @@ def way_back(folder: Path) -> Iterator[None]:
     Args:
         folder: Of the run.
     """
+    from gantry_hardware.training.trainer import CHECKPOINTS
     from gantry_policies.common.checkpoint import UnusableCheckpointError, list_checkpoints
-    from gantry_policies.on_policy.trainer import CHECKPOINTS
 
     try:
         yield

@@ -1,4 +1,4 @@
-"""Cars on roads as rsl_rl's ``VecEnv``: a batched core in torch, without a loop over cars."""
+"""Cars on roads, lots and tracks: a batched core in torch, without a loop over cars."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from rsl_rl.env import VecEnv
-from tensordict import TensorDict
 from torch import Tensor
 
 from gantry_deploy.actions.drive import DriveDecoder
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_hardware.cars import car_spec
+from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
@@ -48,13 +47,14 @@ class Ride:
         return cls(*(torch.zeros(num_envs, device=device) for _ in range(5)))
 
 
-class DriveEnv(VecEnv):
+class DriveEnv:
     """N cars, each in surroundings of its own, that are paid for getting on.
 
-    Observations are the groups ``actor``, built by the robot's own code from noisy signals, and ``critic``: the same
-    but for a raster, what only the reward remembers, and what only the scene knows. An episode ends for good in the
-    ways of the scene, or blocked; running out of time is told apart in ``time_outs``. Having arrived is an end for
-    good, without anything to come, where CaRL's code treats it as running out of time.
+    Implements :class:`gantry_policies.common.batched_env.BatchedEnv`. Observations are ``state``, built
+    by the robot's own code from noisy signals, and ``critic``: the same but for a raster, what only the reward
+    remembers, and what only the scene knows. An episode ends for good in the ways of the scene, or blocked; running
+    out of time is told apart as truncated. Having arrived is an end for good, without anything to come, where CaRL's
+    code treats it as running out of time.
 
     Args:
         cfg: The task.
@@ -64,9 +64,11 @@ class DriveEnv(VecEnv):
 
     def __init__(self, cfg: CarTaskCfg, device: str = "cpu", seed: int = 0) -> None:
         self.cfg: Any = cfg
-        self.num_envs, self.num_actions, self.device = cfg.num_envs, 2, device
-        self.step_dt = cfg.dt_s
-        self.max_episode_length = max(1, round(cfg.episode_s * cfg.rate_hz))
+        self.num_envs, self.action_size, self.device = cfg.num_envs, 2, device
+        self.dt_s = cfg.dt_s
+        self.keep_final_obs = False
+        """Whether ``next_obs`` holds the last observation of episodes that ended, at the price of looking twice."""
+        self.max_episode_steps = max(1, round(cfg.episode_s * cfg.rate_hz))
         self.contract: PolicyContract = drive_contract(cfg)
         like = torch.zeros(cfg.num_envs, 1, device=device)
         self.decoder = DriveDecoder(self.contract, like)
@@ -92,25 +94,28 @@ class DriveEnv(VecEnv):
         self._recent = dict.fromkeys(("completion", *self.ends), torch.zeros((), device=device))
         self.signals: Signals | None = None
         """What the actor's last observation was built from, noise included."""
-        self._seen: dict[str, Tensor]
+        self._seen: Observation
         self.reset()
+        self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: tuple(self._seen[STATE].shape[1:])}
         # Otherwise all of them would run out of time together.
         self.episode_length_buf = torch.randint(
-            0, self.max_episode_length, (cfg.num_envs,), generator=self.generator, device=device
+            0, self.max_episode_steps, (cfg.num_envs,), generator=self.generator, device=device
         )
 
-    def reset(self) -> TensorDict:
-        """New episodes everywhere, from their beginning."""
+    def reset(self) -> Observation:
+        """New episodes everywhere, from their beginning; returns what is seen, (N, ...) by key."""
         self._begin(torch.arange(self.num_envs, device=self.device))
         self.episode_length_buf.zero_()
         self._look()
-        return self.get_observations()
+        return self.observe()
 
-    def get_observations(self) -> TensorDict:
-        """Groups ``actor`` and ``critic`` of the running episodes; the same ones until the next step, noise and all."""
-        return TensorDict(dict(self._seen), batch_size=[self.num_envs], device=self.device)
+    def observe(self) -> Observation:
+        """``state`` and ``critic`` of the running episodes, (N, ...) each; the same ones until the next step, noise and
+        all.
+        """
+        return dict(self._seen)
 
-    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+    def step(self, actions: Tensor) -> EnvStep:
         """Decisions of all cars; those whose episode ends show the beginning of their next one.
 
         Args:
@@ -120,20 +125,25 @@ class DriveEnv(VecEnv):
         target = self.decoder(action, self.cars.speed_m_s)
         self.cars.step(target.steering_rad, target.accel_m_s2)
         self.episode_length_buf += 1
-        outcome = self.scene.moved(self.episode_length_buf * self.step_dt)
+        outcome = self.scene.moved(self.episode_length_buf * self.dt_s)
         ends = self._ends(outcome)
         reward, self.factors = self.reward(self._facts(outcome, ends, action))
         self.last_action = action
         terminated = torch.stack(list(ends.values())).any(dim=0)
-        late = (self.episode_length_buf >= self.max_episode_length) & ~terminated
+        late = (self.episode_length_buf >= self.max_episode_steps) & ~terminated
         done = terminated | late
         which = done.nonzero().squeeze(1)
         self.ended = self._summary(which, ends)
+        last = self._last_look() if self.keep_final_obs and which.numel() else None
         if which.numel():
             self._remember()
             self._begin(which)
         self._look()
-        return self.get_observations(), reward, done.long(), {"time_outs": late}
+        obs = next_obs = self.observe()
+        if last is not None:
+            next_obs = {key: torch.where(done[:, None], last[key], value) for key, value in obs.items()}
+        success = self._succeeded(which)
+        return EnvStep(obs, next_obs, reward, terminated, late, success)
 
     def step_metrics(self) -> dict[str, Tensor]:
         """Means over the environments of the step just taken, and over some hundred episodes that ended lately."""
@@ -158,13 +168,7 @@ class DriveEnv(VecEnv):
         }
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
-        """Go on inside the episodes.
-
-        Raises:
-            ValueError: If the state is of a training whose critic was told without noise, as it once was.
-        """
-        if isinstance(state["past"], list):
-            raise ValueError("its critic was told without noise, which is no more; begin another run")
+        """Go on inside the episodes."""
         tensors = {name: value.to(self.device) for name, value in state["tensors"].items()}
         self.ride = Ride(**{name[5:]: value for name, value in tensors.items() if name.startswith("ride.")})
         self._seen = {name[5:]: value for name, value in tensors.items() if name.startswith("seen.")}
@@ -186,7 +190,7 @@ class DriveEnv(VecEnv):
         """At most one of them true for each car."""
         ride = self.ride
         ride.still = torch.where(self.cars.speed_m_s.abs() > MOVING_M_S, 0.0, ride.still + 1)
-        raw = dict(outcome.ends) | {BLOCKED: ride.still * self.step_dt >= self.cfg.blocked_s}
+        raw = dict(outcome.ends) | {BLOCKED: ride.still * self.dt_s >= self.cfg.blocked_s}
         over = torch.zeros_like(outcome.off_route)
         found: dict[str, Tensor] = {}
         for name in self.ends:
@@ -227,7 +231,7 @@ class DriveEnv(VecEnv):
         found = {name: value[which] for name, value in ends.items()} | self.scene.summary(which)
         return found | {
             "envs": which,
-            "duration_s": steps * self.step_dt,
+            "duration_s": steps * self.dt_s,
             "lateral_rmse_m": (ride.lateral_sq_m2[which] / steps).sqrt(),
             "off_route_share": ride.off_route[which] / steps,
             "discomfort_share": ride.discomfort[which] / steps,
@@ -254,12 +258,26 @@ class DriveEnv(VecEnv):
         self._builder.reset(new)
         self.scene.started(env_ids)
 
+    def _succeeded(self, which: Tensor) -> Tensor:
+        """(N,) bool: episodes that have just ended with the whole route driven, or the goal reached."""
+        success = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        success[which] = self.ended["completion"] >= 1.0
+        return success
+
+    def _last_look(self) -> Observation:
+        """What is seen before ended episodes begin anew, without any effect on what is seen later but for noise."""
+        past, signals = self._builder.past, self.signals
+        self._look()
+        last = self.observe()
+        self._builder.past, self.signals = past, signals
+        return last
+
     def _look(self) -> None:
         self.signals = self._noisy(self.exact_signals())
         actor = self._builder(self.signals)
         # Built once: what noise hides from a critic is little, and building is a fifth of a step.
         critic = torch.cat((self._layout.all_but_raster(actor), self._critic_extras()), dim=1)
-        self._seen = {"actor": actor, "critic": critic}
+        self._seen = {STATE: actor, "critic": critic}
 
     def exact_signals(self) -> Signals:
         """Signals of the actor without noise."""
@@ -273,7 +291,7 @@ class DriveEnv(VecEnv):
             ang_vel_base_in_base_rad_s=torch.stack((zeros, zeros, cars.yaw_rate_rad_s), dim=1),
             command=torch.zeros(self.num_envs, 0, device=self.device),
             last_action=self.last_action,
-            time_s=self.episode_length_buf * self.step_dt,
+            time_s=self.episode_length_buf * self.dt_s,
             lin_vel_base_in_base_m_s=torch.cat((cars.velocity_in_base_m_s, zeros[:, None]), dim=1),
             pose_in_world=pose,
             surroundings=self.scene.surroundings(),
@@ -312,6 +330,6 @@ class DriveEnv(VecEnv):
 
     def _critic_extras(self) -> Tensor:
         """``(N, 9 + E)``: time left, time till blocked, what the reward remembers, and what the scene knows."""
-        left = 1.0 - self.episode_length_buf / self.max_episode_length
-        still = self.ride.still * self.step_dt / self.cfg.blocked_s
+        left = 1.0 - self.episode_length_buf / self.max_episode_steps
+        still = self.ride.still * self.dt_s / self.cfg.blocked_s
         return torch.cat((left[:, None], still[:, None], self.reward.remembered, self.scene.critic_extras()), dim=1)

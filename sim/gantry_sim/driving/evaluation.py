@@ -13,6 +13,7 @@ from gantry_deploy.evaluation.drive_metrics import DriveEpisodes, drive_scores
 from gantry_deploy.evaluation.metrics import bootstrap_mean
 from gantry_deploy.observations.builder import Signals
 from gantry_deploy.policy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
+from gantry_policies.common.batched_env import STATE
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.park_cfg import ParkCfg
@@ -64,8 +65,8 @@ def drive_episodes(
     open_ = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     # Not in inference mode, whose tensors no later reset could write to.
     with torch.no_grad():
-        for _ in range(env.max_episode_length):
-            obs = env.step(act(env, obs))[0]
+        for _ in range(env.max_episode_steps):
+            obs = env.step(act(env, obs)).obs
             which = env.ended["envs"]
             first = open_[which]
             for name, values in env.ended.items():
@@ -123,7 +124,7 @@ def evaluate_drive(
     """Episodes on held-out maps, as :class:`~gantry_sim.tasks.registry.Task` asks for them."""
     env = task.make_env(task.evaluation(env_cfg, num_envs=episodes, full_model=full_model), device, seed)
     assert isinstance(env, DriveEnv)
-    return scores_of(drive_episodes(env, lambda _, obs: policy(obs["actor"]), on_progress))
+    return scores_of(drive_episodes(env, lambda _, obs: policy(obs[STATE]), on_progress))
 
 
 def record_drive(
@@ -154,15 +155,16 @@ def record_drive(
         for _ in range(steps):
             signals = env.signals
             assert signals is not None
-            action = policy(obs["actor"])
-            step = _told(signals) | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
+            action = policy(obs[STATE])
+            step = _told(signals) | {"observation": obs[STATE].clone(), "episode_start": start.clone()}
             assert signals.lin_vel_base_in_base_m_s is not None
             target = env.decoder(env.decoder.clip(action), signals.lin_vel_base_in_base_m_s[:, 0])
             step[DRIVE_ARRAY] = torch.stack((target.steering_rad, target.speed_m_s), dim=1)
-            obs, _, done, _ = env.step(action)
+            taken = env.step(action)
+            obs = taken.obs
             for name, value in step.items():
                 rows.setdefault(name, []).append(value)
-            start = done.bool()
+            start = taken.terminated | taken.truncated
     return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
 
 

@@ -99,6 +99,11 @@ class GantryEnv(ManagerBasedRlEnv):
             self._init_mjc(cfg, device, render_mode)
         else:
             raise GantryError(f"Unknown physics backend '{backend}'. Available: mjc, warp.")
+        self.keep_final_obs = False
+        """Whether :attr:`final_obs` is made."""
+        self.final_obs: dict[str, Any] | None = None
+        """Observations (N, ...) by group at the end of the step just taken, before ended episodes began anew; None
+        where none ended, or :attr:`keep_final_obs` is off."""
         self._hold_controls = getattr(cfg, "hold_controls", False) and backend == "mjc"
         self._refresh_all = getattr(cfg, "refresh_all", True) or backend == "warp"
 
@@ -164,6 +169,7 @@ class GantryEnv(ManagerBasedRlEnv):
             if mode in self.event_manager.available_modes:
                 self.event_manager.apply(mode=mode, dt=self.step_dt)
         ended = self.reset_buf.nonzero(as_tuple=False).squeeze(-1)
+        self.final_obs = self._last_observations() if self.keep_final_obs and len(ended) > 0 else None
         reset_env_ids = ended if self.cfg.auto_reset else ended[:0]
         if len(reset_env_ids) > 0:
             self.recorder_manager.record_pre_reset(reset_env_ids)
@@ -181,6 +187,17 @@ class GantryEnv(ManagerBasedRlEnv):
             self._manual_reset_pending[ended] = True
         self.recorder_manager.record_post_step()
         return self.obs_buf, self.reward_buf, self.reset_terminated, self.reset_time_outs, self.extras
+
+    def _last_observations(self) -> dict[str, Any]:
+        """Observations by group without any effect on those that follow, but for the noise that is drawn."""
+        manager = self.observation_manager
+        terms = [term.func for group in manager._group_obs_term_cfgs.values() for term in group]
+        kept = [(term, term.memory) for term in terms if hasattr(term, "memory")]
+        self.sim.sense()
+        found = {group: manager.compute_group(group) for group in manager.active_terms}
+        for term, memory in kept:
+            term.memory = memory
+        return found
 
     def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
         super()._reset_idx(env_ids)

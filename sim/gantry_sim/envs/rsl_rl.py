@@ -1,80 +1,82 @@
-"""A task's environment as rsl_rl's ``VecEnv``, with what a resumed training must carry over."""
+"""Batched environments as rsl_rl's ``VecEnv``, the form in which PPO trains on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from mjlab.managers.curriculum_manager import NullCurriculumManager
-from mjlab.rl import RslRlVecEnvWrapper
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
 
-from gantry_sim.envs.manager_env import GantryEnv
+from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, BatchedEnv, Observation
 
-Metrics = Callable[[GantryEnv], dict[str, torch.Tensor]]
+ACTOR, CRITIC = "actor", "critic"
+"""Observation groups of rsl_rl: what the policy reads, and what its value function reads."""
 
 
-class GantryVecEnv(RslRlVecEnvWrapper):
-    """mjlab's wrapper, plus training state and metrics.
+class BatchedVecEnv(VecEnv):
+    """A :class:`BatchedEnv` behind rsl_rl's interface: key ``state`` is the group ``actor``, other keys are groups of
+    their own; where there is no ``critic``, the critic reads what the actor reads.
 
     Args:
-        env: The environment; it is reset here.
-        metrics: Scalars of the step just taken, for progress and log.
+        env: The environments; they are reset here unless they are already under way.
+
+    Raises:
+        GantryError: If they show images, which PPO's networks do not read.
     """
 
-    def __init__(self, env: GantryEnv, metrics: Metrics | None = None) -> None:
-        super().__init__(env)
-        self.gantry_env = env
-        self._metrics = metrics
-        spread = torch.randint_like(env.episode_length_buf, high=max(1, int(env.max_episode_length)))
-        env.episode_length_buf = spread  # else all environments would end their first episode together
+    def __init__(self, env: BatchedEnv) -> None:
+        images = [key for key in env.obs_shapes if key.startswith(IMAGE_PREFIX)]
+        if images:
+            raise GantryError(f"PPO reads flat observations; these environments show {', '.join(images)} as well.")
+        self.batched = env
+        self.num_envs, self.num_actions, self.device = env.num_envs, env.action_size, env.device
+        self.max_episode_length = env.max_episode_steps
+        self.episode_length_buf = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
+        self.cfg: Any = getattr(env, "cfg", {})
+        self._obs = env.reset()
 
-    def step_metrics(self) -> dict[str, torch.Tensor]:
-        """Scalars, means over the environments, of the step just taken; those of every term of the reward per
-        second, 1/s.
-        """
-        env = self.gantry_env
-        own = {
-            "reward_per_s": env.reward_buf.mean() / env.step_dt,
-            "falls_per_step": env.reset_terminated.float().mean(),
-        }
-        terms = zip(env.reward_manager.active_terms, env.reward_manager._step_reward.mean(dim=0), strict=True)
-        own |= {f"reward_term/{name}": value for name, value in terms}
-        return own | (self._metrics(env) if self._metrics else {})
+    def reset(self) -> tuple[TensorDict, dict[str, Any]]:
+        """Begin new episodes everywhere."""
+        self._obs = self.batched.reset()
+        return self.get_observations(), {}
+
+    def get_observations(self) -> TensorDict:
+        """The newest observations by group, (N, ...) each."""
+        return _groups(self._obs, self.num_envs)
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """One control step; actions (N, a), dimensionless."""
+        step = self.batched.step(actions)
+        self._obs = step.obs
+        extras = {"time_outs": step.truncated, **step.extras}
+        return self.get_observations(), step.reward, (step.terminated | step.truncated).long(), extras
+
+    def step_metrics(self) -> dict[str, Tensor]:
+        """Scalars of the step just taken, means over the environments."""
+        metrics = getattr(self.batched, "step_metrics", None)
+        return {} if metrics is None else metrics()
 
     def training_state(self) -> dict[str, Any]:
-        """Step counters and the terrain curriculum."""
-        env = self.gantry_env
-        state: dict[str, Any] = {
-            "common_step_counter": env.common_step_counter,
-            "sim_step_counter": env._sim_step_counter,
-        }
-        terrain = env.scene.terrain
-        if terrain is not None and getattr(terrain, "terrain_levels", None) is not None:
-            state["terrain_levels"] = terrain.terrain_levels.clone()
-            state["terrain_types"] = terrain.terrain_types.clone()
-        if hasattr(env.task_state, "training_state"):
-            state["task"] = env.task_state.training_state()
-        return state
+        """What a resumed training carries over; nothing where the environments offer nothing."""
+        state = getattr(self.batched, "training_state", None)
+        return {} if state is None else state()
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
-        """Put counters and curriculum back and start fresh episodes from there."""
-        env = self.gantry_env
-        env.common_step_counter = state["common_step_counter"]
-        env._sim_step_counter = state["sim_step_counter"]
-        terrain = env.scene.terrain
-        if "terrain_levels" in state and terrain is not None:
-            terrain.terrain_levels[:] = state["terrain_levels"].to(env.device)
-            terrain.terrain_types[:] = state["terrain_types"].to(env.device)
-            assert terrain.env_origins is not None
-            assert terrain.terrain_origins is not None
-            terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
-        if "task" in state:
-            env.task_state.restore_training_state(state["task"])
-        # The curriculum would judge this reset by where robots of another life stand, and move them to other levels.
-        curriculum, env.curriculum_manager = env.curriculum_manager, NullCurriculumManager()
-        try:
-            env.reset()
-        finally:
-            env.curriculum_manager = curriculum
-        env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))
+        """Put it back."""
+        if state:
+            self.batched.restore_training_state(state)  # type: ignore[attr-defined]
+            current = getattr(self.batched, "observe", None)
+            self._obs = self.batched.reset() if current is None else current()
+
+    def close(self) -> None:
+        """Release what the environments hold."""
+        self.batched.close()
+
+
+def _groups(obs: Observation, num_envs: int) -> TensorDict:
+    groups = {ACTOR if key == STATE else key: value for key, value in obs.items()}
+    groups.setdefault(CRITIC, obs[STATE])
+    return TensorDict(groups, batch_size=[num_envs], device=next(iter(groups.values())).device)

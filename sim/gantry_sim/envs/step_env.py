@@ -53,6 +53,8 @@ class ArmStepEnv:
         self.cfg = cfg
         self.num_envs = cfg.num_envs
         self.device = device
+        self.keep_final_obs = True
+        """``next_obs`` always holds the last observation of episodes that ended."""
         with quietly(), _random_numbers_kept():
             self.env: GantryEnv = make_arm_env(cfg, device, seed)
         self.state: ArmState = self.env.task_state

@@ -41,6 +41,8 @@ class GymStepEnv:
         self.cfg = cfg
         self.num_envs = cfg.num_envs
         self.device = device
+        self.keep_final_obs = True
+        """``next_obs`` always holds the last observation of episodes that ended."""
         self.plan = make_plan(cfg)
         self.action_size = self.plan.action.low.size
         self.max_episode_steps = self.plan.max_episode_steps

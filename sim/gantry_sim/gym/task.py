@@ -6,11 +6,12 @@ import importlib.util
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import BatchedEnv
-from gantry_sim.gym.names import PREFIX, is_gym_task
-from gantry_sim.tasks.manipulation.registry import ArmTask, ScriptedExpert, find_arm_task
+from gantry_sim.gym.names import PREFIX
+from gantry_sim.tasks.manipulation.evaluation import evaluate_success
+from gantry_sim.tasks.manipulation.presets import presets
+from gantry_sim.tasks.registry import Task
 
 if TYPE_CHECKING:
     from gantry_sim.gym.cfg import GymCfg
@@ -19,17 +20,7 @@ NO_ROBOT = "none"
 """Stands for the robot of a task that has none which Gantry knows."""
 
 
-def find_any_task(name: str) -> ArmTask:
-    """Look a manipulation task up, Gantry's own by its name or one of gymnasium by ``gym:ENV_ID``.
-
-    Raises:
-        UnknownNameError: If there is none of that name.
-        GantryError: If gymnasium or a module is missing.
-    """
-    return gym_task(name) if is_gym_task(name) else find_arm_task(name)
-
-
-def gym_task(name: str) -> ArmTask:
+def gym_task(name: str) -> Task:
     """The task that stands for environments of gymnasium.
 
     Its configuration is a :class:`~gantry_sim.gym.cfg.GymCfg`. It has no contract and no expert, and says so where one
@@ -50,31 +41,30 @@ def gym_task(name: str) -> ArmTask:
     from gantry_sim.gym.cfg import GymCfg, find_gym
 
     find_gym(env_id)
-    return ArmTask(
+    return Task(
         name=name,
         summary=f"{env_id} of gymnasium",
         robot=NO_ROBOT,
-        make_cfg=partial(GymCfg, env_id),
+        presets=presets(partial(GymCfg, env_id)),
         make_env=_make_env,
         contract=partial(_no_contract, name),
-        expert=partial(_no_expert, name),
+        evaluate=evaluate_success,
+        record=partial(_no_contract, name),
+        models=("training",),
+        has_contract=False,
     )
 
 
-def _make_env(cfg: GymCfg, seed: int) -> BatchedEnv:
+def _make_env(cfg: GymCfg, device: str, seed: int) -> BatchedEnv:
     from gantry_sim.gym.env import GymStepEnv
 
+    del device  # Of the networks; environments of gymnasium are on the CPU.
     return GymStepEnv(cfg, seed)
 
 
-def _no_contract(name: str, cfg: Any) -> PolicyContract:
-    del cfg
+def _no_contract(name: str, *args: Any, **options: Any) -> Any:
+    del args, options
     raise GantryError(
         f"Task '{name}' has no contract: gymnasium does not say what its observations and actions mean on a robot. "
         "Policies of it can be trained and evaluated, not exported."
     )
-
-
-def _no_expert(name: str, env: Any, badness: float, seed: int) -> ScriptedExpert:
-    del env, badness, seed
-    raise GantryError(f"Task '{name}' has no scripted expert; bring demonstrations as a LeRobot dataset.")

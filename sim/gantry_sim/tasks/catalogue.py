@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.tasks.names import arm_task_names, task_names
+from gantry_sim.gym.names import is_gym_task
+from gantry_sim.tasks.names import task_names
 
 GROUP = "gantry.task_info"
 """Entry-point group of descriptions: name of a package -> a sequence of :class:`TaskInfo`."""
@@ -30,7 +31,7 @@ class TaskInfo:
     robot: str
     """Robot name."""
     presets: tuple[str, ...] = SIZES
-    """Names of its presets; of a manipulation task none, since all share ``METHODS``."""
+    """Names of its presets."""
 
 
 FLAT_GO1 = TaskInfo("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1")
@@ -52,10 +53,12 @@ DRIVE_JUNCTION = TaskInfo(
 DRIVE_RACE = TaskInfo("drive-race", "race a small car round closed tracks, by what its scanner sees", "f1tenth_vesc")
 DRIVE_PARK = TaskInfo("drive-park", "stand in a free slot among parked cars, driving to and fro", "bmw_320i")
 
-YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ())
-YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ())
-YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", ())
-YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", ())
+ARM_PRESETS = ("bc", "bc-images", "act-paper", "sac", "rlpd", "wsrl", "resfit", "resfit-images", "resfit-paper")
+"""Presets of manipulation tasks, and of environments of gymnasium."""
+YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ARM_PRESETS)
+YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ARM_PRESETS)
+YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", ARM_PRESETS)
+YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", ARM_PRESETS)
 
 TASKS = (
     *(FLAT_GO1, FLAT_GO2, FLAT_G1, ROUGH_GO2),
@@ -75,15 +78,9 @@ def described() -> Mapping[str, TaskInfo]:
 
 
 def task_infos() -> list[TaskInfo]:
-    """Of all installed tasks that walk or drive, sorted by name; one without a description is loaded."""
+    """Of all installed tasks, sorted by name; one without a description is loaded."""
     known = described()
     return [known[name] if name in known else _loaded(name) for name in task_names()]
-
-
-def arm_task_infos() -> list[TaskInfo]:
-    """The same for manipulation tasks."""
-    known = described()
-    return [known[name] if name in known else _loaded_arm(name) for name in arm_task_names()]
 
 
 def require_preset(task: str, preset: str) -> str:
@@ -92,12 +89,7 @@ def require_preset(task: str, preset: str) -> str:
     Raises:
         UnknownNameError: If the task has none of that name.
     """
-    if task in task_names():
-        available = (described().get(task) or _loaded(task)).presets
-    else:
-        from gantry_sim.training.arm.algorithms import METHODS
-
-        available = tuple(METHODS)
+    available = ARM_PRESETS if is_gym_task(task) else (described().get(task) or _loaded(task)).presets
     if preset not in available:
         raise UnknownNameError(f"preset of {task}", preset, available)
     return preset
@@ -108,10 +100,3 @@ def _loaded(name: str) -> TaskInfo:
 
     task = find_task(name)
     return TaskInfo(task.name, task.summary, task.robot, tuple(task.presets))
-
-
-def _loaded_arm(name: str) -> TaskInfo:
-    from gantry_sim.tasks.manipulation.registry import find_arm_task
-
-    task = find_arm_task(name)
-    return TaskInfo(task.name, task.summary, task.robot, ())

@@ -1,4 +1,4 @@
-"""Tasks by name: what can be trained, with which presets. Third parties add theirs as entry points ``gantry.tasks``."""
+"""Tasks by name: what can be trained, and how. Third parties add theirs as entry points ``gantry.tasks``."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.common.batched_env import STATE, BatchedEnv
+from gantry_policies.common.evaluation import ActingPolicy
 from gantry_policies.on_policy.symmetry import MirrorMap
+from gantry_sim.gym.names import is_gym_task
 from gantry_sim.tasks.names import GROUP
 from gantry_sim.tasks.names import task_names as task_names
 
-if TYPE_CHECKING:
-    from gantry_sim.envs.rsl_rl import Metrics  # It loads the simulator of legs, which cars and arms do without.
-
+MakePolicy = Callable[[Any], ActingPolicy]
+"""From environments of a task to the policy that acts in all of them."""
 Policy = Callable[[Tensor], Tensor]
-"""Observations (N, obs) to actions (N, n), deterministic; those of the group :func:`observed_by` names."""
+"""Flat observations (N, obs) to actions (N, n), deterministic and without memory."""
 
 
 def observed_by(policy: Policy) -> str:
@@ -36,8 +37,10 @@ class Preset:
 
     env: Any
     """The task's own configuration, a frozen dataclass with a field ``num_envs``."""
-    learner: PpoCfg
-    """Settings of the learner."""
+    learner: Any
+    """Settings of the algorithm, a frozen dataclass of its own kind."""
+    algorithm: str = "ppo"
+    """Name of the algorithm; see :mod:`gantry_sim.training.algorithms`."""
 
 
 @dataclass(frozen=True)
@@ -73,24 +76,28 @@ class Task:
     robot: str
     """Robot name."""
     presets: Mapping[str, Callable[[], Preset]]
-    """Preset name to a factory of a fresh preset."""
-    make_env: Callable[[Any, str, int], Any]
-    """(env configuration, device, seed) -> environment: a ``GantryEnv``, or one that is an rsl_rl
-    ``VecEnv`` itself, with ``step_dt``, ``step_metrics`` and what a resume carries over."""
+    """Preset name to a factory of a fresh preset. The first one is the task's usual configuration."""
+    make_env: Callable[[Any, str, int], BatchedEnv]
+    """(env configuration, device, seed) -> environments."""
     contract: Callable[[Any], PolicyContract]
     """Env configuration -> the contract of its policies."""
-    mirror: Callable[[Any], dict[str, MirrorMap] | None]
-    """Env configuration -> symmetry maps of ``actor``, ``critic`` and ``action``."""
-    metrics: Metrics
-    """Scalars of the step just taken."""
-    evaluation: Callable[..., Any]
-    """``(env configuration, **changes)`` -> the configuration to evaluate on: held-out episodes, same randomisation."""
     evaluate: Callable[..., dict[str, Any]]
-    """``(task, env configuration, policy, *, episodes, device, seed, full_model, on_progress)`` -> its scores; those
-    with ``mean``, ``low`` and ``high`` are shown, with the unit at the end of their name."""
+    """``(task, env configuration, MakePolicy, *, episodes, device, seed, full_model, on_progress)`` -> its scores;
+    those with ``mean``, ``low`` and ``high`` are shown, with the unit at the end of their name. See
+    :func:`flat_policy`."""
     record: Callable[..., dict[str, np.ndarray]]
-    """``(task, env configuration, policy, *, seed)`` -> at least 1000 rows of what the policy was fed in training and
-    of what came of it, under the names that ``gantry check`` compares."""
+    """``(task, env configuration, MakePolicy, *, seed)`` -> what the policy was fed in training and what came of it,
+    under the names that ``gantry check`` compares."""
+    evaluation: Callable[..., Any] = lambda env_cfg, **changes: env_cfg
+    """``(env configuration, **changes)`` -> the configuration to evaluate on: held-out episodes, same randomisation."""
+    models: tuple[str, ...] = ("training", "full")
+    """Simulation models that a policy is evaluated on: the one of the training, and one with every collision shape."""
+    mirror: Callable[[Any], dict[str, MirrorMap] | None] = lambda env_cfg: None
+    """Env configuration -> symmetry maps of ``actor``, ``critic`` and ``action``."""
+    expert: Callable[[Any, float, int], ActingPolicy] | None = None
+    """(environments, suboptimality from 0 to 1, seed) -> a scripted policy that demonstrates the task in them."""
+    has_contract: bool = True
+    """Whether the task says what observations and actions mean on a robot, so that its policies can be exported."""
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
     """Env configuration -> the contract of a teacher whose observations the environment gives beside the actor's, as
     the group ``teacher``; None if it gives none."""
@@ -113,7 +120,6 @@ class Task:
     """Slow part of an env configuration before the first step, a sentence for people; empty for none."""
     suites: Mapping[str, Suite] = field(default_factory=dict)
     """Larger evaluations by name, for ``gantry eval --suite``."""
-
     other_robots: bool = False
     """Whether ``env.robot`` may name another robot, one that has no task like this of its own."""
 
@@ -131,6 +137,10 @@ class Task:
             raise UnknownNameError(f"preset of {self.name}", name, self.presets)
         return self.presets[name]()
 
+    def usual_env(self) -> Any:
+        """Env configuration of the first preset."""
+        return next(iter(self.presets.values()))().env
+
     def script(self, name: str) -> Script:
         """Script that acts by itself and teaches this task.
 
@@ -146,13 +156,39 @@ class Task:
         return self.scripts[name]
 
 
+def flat_policy(work: Callable[..., Any]) -> Callable[..., Any]:
+    """An evaluation or a recording that asks a :data:`Policy`, as one that is given a :data:`MakePolicy`.
+
+    Args:
+        work: ``(task, env configuration, Policy, **options)``; its task has flat observations, and policies without
+            memory.
+    """
+
+    def adapted(task: Task, env_cfg: Any, make_policy: MakePolicy, **options: Any) -> Any:
+        return work(task, env_cfg, as_flat(make_policy), **options)
+
+    return adapted
+
+
+def as_flat(make_policy: MakePolicy) -> Policy:
+    """The policy as a function of flat observations."""
+    policy = make_policy(None)
+    if hasattr(policy, "group"):  # It reads another group than the actor's.
+        return policy  # type: ignore[return-value]
+    return lambda obs: policy.act({STATE: obs})
+
+
 def find_task(name: str) -> Task:
-    """Look a task up.
+    """Look a task up, an installed one by its name or an environment of gymnasium by ``gym:ENV_ID``.
 
     Raises:
         UnknownNameError: If there is none of that name.
         GantryError: If the entry point does not hold a task.
     """
+    if is_gym_task(name):
+        from gantry_sim.gym.task import gym_task
+
+        return gym_task(name)
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             task = entry.load()

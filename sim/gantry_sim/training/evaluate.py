@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.registry import Policy, Task
-from gantry_sim.training.run_config import EVALUATION_SEED
+from gantry_sim.tasks.registry import MakePolicy, Task
+from gantry_sim.training.run_files import EVALUATION_SEED
 
 
 def evaluate_policy(
     task: Task,
     env_cfg: Any,
-    policy: Policy,
+    make_policy: MakePolicy,
     *,
     episodes: int = 200,
     device: str = "cpu",
@@ -26,7 +26,7 @@ def evaluate_policy(
     Args:
         task: The task.
         env_cfg: Its configuration in training; randomisation and sensor noise stay as they are.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         episodes: Number of episodes; what is random differs between them.
         device: Where to simulate.
         seed: Of the episodes.
@@ -40,7 +40,7 @@ def evaluate_policy(
         scores = task.evaluate(
             task,
             env_cfg,
-            policy,
+            make_policy,
             episodes=episodes,
             device=device,
             seed=seed,

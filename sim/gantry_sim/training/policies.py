@@ -1,25 +1,24 @@
-"""A policy with the task it was trained on, from a run folder or from a bundle."""
+"""A policy with the task it was trained on, from a run folder, from a bundle, or from a script."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gantry_deploy.bundle.bundle import CARD, MAPPER, Bundle, load_bundle
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
-from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
 from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
-from gantry_sim.tasks.registry import Policy, Task, find_task
+from gantry_sim.tasks.registry import MakePolicy, Task, find_task
+from gantry_sim.training.acting import BundleActor
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
 
@@ -31,10 +30,10 @@ class Source:
     """The task."""
     env_cfg: Any
     """Its configuration in training."""
-    policy: Policy
-    """Deterministic, (N, observations) to (N, actions)."""
-    trained_seed: int
-    """Seed of the training."""
+    make_policy: MakePolicy
+    """From environments of the task to the policy that acts in them, deterministic."""
+    trained_seed: int | None
+    """Seed of the training; None where nothing was trained."""
 
 
 def open_source(path: Path) -> Source:
@@ -44,16 +43,44 @@ def open_source(path: Path) -> Source:
         GantryError: If it is neither, or the bundle's contract differs from its task's.
     """
     if (path / CONFIG_FILE).is_file():
-        from gantry_sim.training.train import open_run, policy_of
+        from gantry_sim.training.train import open_trained
 
-        cfg, runner = open_run(path)
-        return Source(cfg.task, cfg.preset.env, policy_of(runner), cfg.seed)
-    bundle = load_bundle(path)
+        run, trained = open_trained(path)
+        return Source(run.task, run.preset.env, trained.make_policy, run.seed)
+    return bundle_source(load_bundle(path))
+
+
+def bundle_source(bundle: Bundle) -> Source:
+    """The task of a bundle, and the bundle acting in it.
+
+    Raises:
+        UnknownNameError: If the task is not installed here.
+        GantryError: If the bundle's contract differs from its task's.
+    """
     provenance = bundle.contract.provenance
     task = find_task(provenance.task)
     env_cfg = trained_env(bundle, task)
     _check_same(bundle, task, env_cfg)
-    return Source(task, env_cfg, onnx_policy(bundle), provenance.seed)
+    return Source(task, env_cfg, partial(BundleActor, bundle), provenance.seed)
+
+
+def expert_source(name: str, suboptimality: float, seed: int) -> Source:
+    """The scripted policy with which a task is demonstrated.
+
+    Args:
+        name: Of the task.
+        suboptimality: 0 for as good as it can, 1 for many mistakes.
+        seed: Of its mistakes.
+
+    Raises:
+        UnknownNameError: If there is no such task.
+        GantryError: If the task has none.
+    """
+    task = find_task(name)
+    expert = task.expert
+    if expert is None:
+        raise GantryError(f"Task '{name}' has no scripted expert; bring demonstrations as a LeRobot dataset.")
+    return Source(task, task.usual_env(), lambda env: expert(env, suboptimality, seed), None)
 
 
 class _Told:
@@ -76,24 +103,26 @@ def open_script(task_name: str, script: str) -> Source:
     if not found.scored:
         raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
-    return Source(replace(task, make_env=found.make_env), env_cfg, _Told(), trained_seed=-1)
+    told: Any = _Told()
+    return Source(replace(task, make_env=found.make_env), env_cfg, lambda env: told, None)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:
-    """The environment's configuration in the training of a bundle, changes to the preset included; the preset itself if
-    the bundle's card does not say.
+    """The environment's configuration in the training of a bundle, changes to the preset included; that of the preset
+    if the bundle's card does not say.
 
     Raises:
         BundleError: If the card says something that does not fit the task.
     """
-    preset = task.preset(bundle.contract.provenance.preset).env
+    preset = bundle.contract.provenance.preset
+    usual = task.preset(preset).env if preset in task.presets else task.usual_env()
     training = (bundle.card or {}).get(TRAINING_KEY)
     if training is None:
-        return preset
+        return usual
     where = f"{bundle.path}: {CARD}: {TRAINING_KEY}"
     if not isinstance(training, dict) or "env" not in training:
         raise BundleError(f"{where} is {plain_text(training)}, expected an object with 'env'.")
-    env = from_plain(type(preset), training["env"], f"{where}.env", BundleError)
+    env = from_plain(type(usual), training["env"], f"{where}.env", BundleError)
     if bundle.mapper_bytes is None:
         return env
     return task.use_mapper(env, Path(_unpacked(bundle.mapper_bytes).name) / MAPPER)
@@ -105,17 +134,6 @@ def _unpacked(mapper_bytes: bytes) -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="gantry-mapper-")
     (Path(folder.name) / MAPPER).write_bytes(mapper_bytes)
     return folder
-
-
-def onnx_policy(bundle: Bundle) -> Policy:
-    """A bundle's network over a batch, row by row as on the robot."""
-    session = OnnxPolicy(bundle.model_bytes, bundle.contract)
-
-    def policy(observation: torch.Tensor) -> torch.Tensor:
-        rows = observation.cpu().numpy()
-        return torch.from_numpy(np.concatenate([session(row[None]) for row in rows])).to(observation.device)
-
-    return policy
 
 
 def _check_same(bundle: Bundle, task: Task, env_cfg: Any) -> None:

@@ -10,16 +10,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.bundle.locate import RUN_BUNDLE, RUN_CONFIG
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.bundle.locate import RUN_BUNDLE, RUN_CONFIG, is_run
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.whole_files import write_whole_json
-from gantry_sim.training.run_validation import LOCK_FILE, RunError, read_run_file
+from gantry_sim.training.run_validation import LOCK_FILE, SOURCE_FILES, RunError, read_run_file
 
 BUNDLE_FOLDER, EVALUATION_FILE = RUN_BUNDLE, "evaluation.json"
+BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = SOURCE_FILES
+"""In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
+whatever becomes of theirs, and the contract of its policy."""
 TRAINING_KEY = "training"
 """Key of a bundle's card for the configuration that its policy was trained with."""
 EVALUATION_SEED = 10_007
 """Seed of held-out episodes; training refuses it."""
+TRAINING_EVALUATION_SEED = EVALUATION_SEED + 1
+"""Seed of the episodes that a training evaluates on; those that `gantry eval` runs stay unseen."""
 
 
 def require_seed(seed: int) -> None:
@@ -73,6 +80,23 @@ def hold_run(folder: Path) -> Iterator[None]:
             file.truncate(0)
             file.write(f"{os.getpid()} on {platform.node()}".encode())
         yield
+
+
+def contract_of(path: Path) -> PolicyContract | None:
+    """Contract of a run folder or of a bundle; None for a run whose task has none.
+
+    Raises:
+        BundleError: If it is no run folder and no intact bundle.
+        ContractError: If it is damaged.
+    """
+    if not is_run(path):
+        return load_bundle(path).contract
+    try:
+        return PolicyContract.from_json((path / CONTRACT_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"Cannot read '{path / CONTRACT_FILE}': {error.strerror}.") from error
 
 
 def trained_commit(folder: Path) -> str:

@@ -18,11 +18,9 @@ SCRIPTS = ("rules",)
 """Teachers that are no run but drive by themselves, as ``--teacher`` names them; not every task has them."""
 MAX_RUN_FILE_BYTES = 64 * 2**20
 """Largest JSON file of a run; results hold numbers of every episode."""
-LENGTH_FIELDS = ("learner.total_steps", "learner.guide.imitation_iterations")
-"""Fields of a preset that may be raised when a run is resumed."""
-ARM_FILES = ("base", "demos.npz", "contract.json")
-"""Files of a run of a manipulation task with what it learns from, and the contract of its policy."""
-_BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *ARM_FILES}
+SOURCE_FILES = ("base", "demos.npz", "contract.json")
+"""Parts of a run folder: copies of a base and of demonstrations, and the contract of its policy."""
+_BEGUN = {RUN_CONFIG, LOCK_FILE, MAPPER, TEACHER_FOLDER, *SOURCE_FILES}
 """Files in a run folder before its first iteration."""
 
 

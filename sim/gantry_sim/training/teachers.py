@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
-from gantry_policies.on_policy.trainer import CHECKPOINTS
 from gantry_policies.on_policy.teacher_protocol import Teacher
 from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
-from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunCfg, RunError, read_run
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
 
 def load_teacher(cfg: RunCfg) -> Teacher | None:

@@ -14,7 +14,7 @@ from gantry_deploy.report import encode_mp4
 from gantry_hardware.errors import GantryError
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.training.arm.policies import ArmSource
+from gantry_sim.training.policies import Source
 from gantry_sim.training.run_files import EVALUATION_SEED
 from gantry_sim.viewing.camera import TrackingCamera
 
@@ -38,7 +38,7 @@ class Played:
 
 @torch.no_grad()
 def film_source(
-    source: ArmSource, seconds: float, *, seed: int = EVALUATION_SEED, on_progress: Callable[[float], None]
+    source: Source, seconds: float, *, seed: int = EVALUATION_SEED, on_progress: Callable[[float], None]
 ) -> tuple[bytes, Played]:
     """Run episodes one after the other and draw every step.
 
@@ -55,7 +55,7 @@ def film_source(
         GantryError: If this machine cannot draw, or the task's environments are not Gantry's own.
     """
     with torch_threads(1):
-        env = source.task.make_env(replace(source.env_cfg, num_envs=1, meshes=True), seed)
+        env = source.task.make_env(replace(source.env_cfg, num_envs=1, meshes=True), "cpu", seed)
         try:
             if not isinstance(env, ArmStepEnv):
                 raise GantryError(f"Task '{source.task.name}' runs in a {type(env).__name__}, which cannot be drawn.")
@@ -75,11 +75,11 @@ def film_source(
             env.close()
 
 
-def _play(env: ArmStepEnv, source: ArmSource, seconds: float) -> Iterator[tuple[NDArray[np.uint8], Played]]:
+def _play(env: ArmStepEnv, source: Source, seconds: float) -> Iterator[tuple[NDArray[np.uint8], Played]]:
     """Pictures of whole episodes, and the state of affairs."""
     camera = _Camera(env)
     try:
-        policy = source.actor(env)
+        policy = source.make_policy(env)
         obs = env.reset()
         policy.reset()
         frames, episodes, succeeded, steps = 0, 1, 0, 0
@@ -127,7 +127,7 @@ class _Camera:
         return self._camera.picture(self._data, np.array([0.25, 0.0, 0.0]), caption=caption)
 
 
-def _caption(source: ArmSource, episode: int, time_s: float, action: torch.Tensor, base: torch.Tensor | None) -> str:
+def _caption(source: Source, episode: int, time_s: float, action: torch.Tensor, base: torch.Tensor | None) -> str:
     lines = [f"{source.task.name}, episode {episode}, {time_s:4.1f} s", f"|action| {float(action.abs().mean()):.2f}"]
     if base is not None:
         base = base.to(action.device)

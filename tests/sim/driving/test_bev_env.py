@@ -95,7 +95,7 @@ def scene_of(env):
 
 def test_observations_hold_the_raster_and_critics_leave_it_out():
     env = DriveEnv(PLAIN, seed=1)
-    seen = env.get_observations()
+    seen = env.observe()
     layout, signals = layout_of(env.contract), env.signals
     assert signals is not None
     assert signals.surroundings is not None
@@ -104,7 +104,7 @@ def test_observations_hold_the_raster_and_critics_leave_it_out():
     assert layout.nose_m == pytest.approx(spec.center_x_in_base_m + 0.5 * spec.length_m)
     assert [term.name for term in env.contract.observations][-1] == "bev"
     assert "objects" not in [term.name for term in env.contract.observations]
-    found = (seen["actor"][:, -layout.size :] * 255).round().to(torch.uint8)
+    found = (seen["state"][:, -layout.size :] * 255).round().to(torch.uint8)
     assert torch.equal(found.reshape(raster.shape), raster)
     shown = dict(zip(layout.channels, raster.transpose(0, 1), strict=True))
     assert shown["road"].any()

@@ -43,9 +43,9 @@ def test_rules_are_told_beside_what_the_policy_sees():
     preset = small("drive-traffic", cars=3)
     env, plain = RuleGuidedEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
     for _ in range(5):
-        seen, bare = env.get_observations(), plain.get_observations()
+        seen, bare = env.observe(), plain.observe()
         assert set(seen.keys()) == {"actor", "critic", "teacher"}
-        assert torch.equal(seen["actor"], bare["actor"])
+        assert torch.equal(seen["state"], bare["state"])
         assert torch.equal(seen["critic"], bare["critic"])
         assert torch.equal(seen["teacher"], rule_actions(plain))
         assert seen["teacher"].abs().max() <= 1.0
@@ -65,7 +65,7 @@ def test_a_guided_student_is_far_ahead_of_an_unguided_one():
         assert runner.train()
         actor = policy_of(runner)
         env = DriveEnv(held_out(cfg.preset.env, num_envs=16, episode_s=30.0), seed=9)
-        scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs["actor"])))
+        scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs["state"])))
         completion[script] = scores["completion_percent"]["mean"]
     assert completion["rules"] > completion[""] + 25.0
 
@@ -96,14 +96,14 @@ def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
     teacher = load_teacher(cfg)
     assert isinstance(teacher, PolicyTeacher)
     env = DriveEnv(preset.env, seed=3)
-    seen = env.get_observations()
+    seen = env.observe()
     terms, start = {}, 0
     for term in env.contract.observations:
         stop = start + term.size * term.history
-        terms[term.name] = seen["actor"][:, stop - term.size : stop]  # The newest frame.
+        terms[term.name] = seen["state"][:, stop - term.size : stop]  # The newest frame.
         start = stop
     own = torch.cat([terms[term.name] for term in teacher_runner.env.contract.observations], dim=1)
-    assert own.shape[1] < seen["actor"].shape[1]
+    assert own.shape[1] < seen["state"].shape[1]
     torch.testing.assert_close(teacher(seen).actions, policy_of(teacher_runner)(own), atol=1e-6, rtol=1e-5)
     create_run(cfg, tmp_path / "student")
     copy_teacher(tmp_path / "lane", tmp_path / "student")

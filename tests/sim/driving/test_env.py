@@ -62,9 +62,10 @@ def test_a_careful_driver_reaches_the_end_and_a_route_is_worth_at_most_a_hundred
     earned, total, alive = torch.zeros(4), [], torch.ones(4, dtype=torch.bool)
     env.reset()
     while bool(alive.any()):
-        _, reward, done, extras = env.step(pursue(env))
+        step = env.step(pursue(env))
+        reward, done = step.reward, step.terminated | step.truncated
         earned += reward * alive
-        assert not extras["time_outs"].any()
+        assert not step.truncated.any()
         total += [env.ended["finished"].all().item()]
         alive &= done == 0
     assert all(total)
@@ -87,9 +88,10 @@ def test_episodes_end_by_leaving_the_road_standing_still_or_running_out_of_time(
     assert found["finished"][:2].sum() == 0.0
     slow = DriveEnv(replace(PLAIN, episode_s=3.0))
     slow.reset()
-    for step in range(30):
-        _, _, done, extras = slow.step(pursue(slow))
-        assert extras["time_outs"].tolist() == done.bool().tolist() == [step == 29] * 4
+    for number in range(30):
+        step = slow.step(pursue(slow))
+        assert step.truncated.tolist() == [number == 29] * 4
+        assert not step.terminated.any()
 
 
 def test_leaving_the_road_costs_the_hint():
@@ -97,7 +99,8 @@ def test_leaving_the_road_costs_the_hint():
     env.reset()
     off = torch.tensor([[1.0, 0.3]]).repeat(4, 1)
     for _ in range(100):
-        _, reward, done, _ = env.step(off)
+        step = env.step(off)
+        reward, done = step.reward, step.terminated | step.truncated
         if done.any():
             break
     assert done.any()
@@ -116,7 +119,7 @@ def test_nothing_is_earned_twice():
     pose = env.cars.pose.clone()
     pose[:, :2] -= 5.0 * torch.stack((torch.cos(pose[:, 2]), torch.sin(pose[:, 2])), dim=1)
     env.cars.reset(torch.arange(4), pose, torch.full((4,), 5.0))
-    _, reward, _, _ = env.step(pursue(env))
+    reward = env.step(pursue(env)).reward
     assert (reward <= 0.0).all()
     assert torch.equal(env.scene.driven_m, driven)
 
@@ -128,9 +131,9 @@ def test_a_training_goes_on_exactly_where_it_was():
     second.restore_training_state(first.training_state())
     for _ in range(12):
         ours, theirs = first.step(pursue(first)), second.step(pursue(second))
-        assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
-        assert torch.equal(ours[0]["critic"], theirs[0]["critic"])
-        assert torch.equal(ours[1], theirs[1])
+        assert torch.equal(ours.obs["state"], theirs.obs["state"])
+        assert torch.equal(ours.obs["critic"], theirs.obs["critic"])
+        assert torch.equal(ours.reward, theirs.reward)
 
 
 def test_a_training_whose_critic_saw_otherwise_does_not_go_on():

@@ -198,8 +198,8 @@ def test_runners_see_what_the_training_sees(tmp_path):
     obs = env.reset()
     for _ in range(6):
         action = driver(env, obs)
-        assert driver.observation == pytest.approx(obs["actor"].numpy(), abs=2e-3)
-        obs = env.step(action)[0]
+        assert driver.observation == pytest.approx(obs["state"].numpy(), abs=2e-3)
+        obs = env.step(action).obs
     assert float(env.episode(0).seen["action"][-1].sum()) != 0.0
     other = car_spec("f1tenth")
     assert other.wheelbase_m < 1.0

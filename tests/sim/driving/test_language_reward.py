@@ -175,11 +175,11 @@ def test_what_makes_no_sense_is_refused(change, text):
 
 def test_cars_in_traffic_are_paid_by_what_their_pictures_look_like():
     env = DriveEnv(TALKED, seed=1)
-    assert env.get_observations()["critic"].shape[1] == DriveEnv(
+    assert env.observe()["critic"].shape[1] == DriveEnv(
         replace(TALKED, reward=RewardCfg()), seed=1
-    ).get_observations()["critic"].shape[1] - (7 - 3)
+    ).observe()["critic"].shape[1] - (7 - 3)
     for _ in range(12):
-        _, reward, _, _ = env.step(torch.tensor([[0.0, 0.3]]).expand(4, 2))
+        reward = env.step(torch.tensor([[0.0, 0.3]]).expand(4, 2)).reward
         assert ((reward >= 0.0) & (reward <= 1.0) | (reward == -10.0)).all()
     assert set(env.factors) == set(LANGUAGE_FACTORS)
     product = torch.stack([env.factors[name] for name in LANGUAGE_FACTORS if name != "clear"]).prod(dim=0)

@@ -62,7 +62,8 @@ def test_coming_nearer_is_worth_what_going_away_costs():
     total, away = torch.zeros(6), env.scene.away_m.clone()
     for accel in (-1.0, -1.0, 1.0, 1.0, 1.0, -1.0, -1.0):
         drive[:, 1] = accel
-        _, reward, done, _ = env.step(drive)
+        step = env.step(drive)
+        reward, done = step.reward, step.terminated | step.truncated
         assert not done.any()
         total += reward
     earned = (100.0 - env.cfg.arrival_percent) * (away - env.scene.away_m) / env.cfg.whole_way_m
@@ -113,8 +114,8 @@ def test_a_training_goes_on_exactly_where_it_was():
     for _ in range(30):
         action = 2.0 * torch.rand(6, 2, generator=draw) - 1.0
         ours, theirs = first.step(action), second.step(action)
-        assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
-        assert torch.equal(ours[1], theirs[1])
+        assert torch.equal(ours.obs["state"], theirs.obs["state"])
+        assert torch.equal(ours.reward, theirs.reward)
 
 
 def test_scores_are_of_other_lots_and_of_whole_drives():

@@ -105,9 +105,9 @@ def test_a_training_among_others_goes_on_exactly_where_it_was():
     second.restore_training_state(first.training_state())
     for _ in range(60):
         ours, theirs = first.step(keep_on(first, None)), second.step(keep_on(second, None))
-        assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
-        assert torch.equal(ours[0]["critic"], theirs[0]["critic"])
-        assert torch.equal(ours[1], theirs[1])
+        assert torch.equal(ours.obs["state"], theirs.obs["state"])
+        assert torch.equal(ours.obs["critic"], theirs.obs["critic"])
+        assert torch.equal(ours.reward, theirs.reward)
 
 
 SCAN = LidarLayout(9, -0.9, 0.9, 25.0, pos_x_in_base_m=1.0)
@@ -149,6 +149,6 @@ def test_a_policy_that_asks_for_a_scan_sees_it_last_as_shares_of_its_range():
     term = env.contract.observations[-1]
     assert (term.name, term.size, env.contract.drive.lidar) == ("lidar", 9, SCAN)
     expected = env.scene.surroundings().scan_ranges_m / SCAN.range_max_m
-    torch.testing.assert_close(env.reset()["actor"][:, -9:], expected)
+    torch.testing.assert_close(env.reset()["state"][:, -9:], expected)
     with pytest.raises(GantryError, match=r"env\.lidar sees other road users alone"):
         replace(PLAIN, traffic=None, lidar=SCAN)

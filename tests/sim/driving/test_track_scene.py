@@ -171,9 +171,9 @@ def test_a_training_goes_on_exactly_where_it_was():
     for _ in range(90):
         action = by_scan(first, None)
         ours, theirs = first.step(action), second.step(action)
-        assert torch.equal(ours[0]["actor"], theirs[0]["actor"])
-        assert torch.equal(ours[0]["critic"], theirs[0]["critic"])
-        assert torch.equal(ours[1], theirs[1])
+        assert torch.equal(ours.obs["state"], theirs.obs["state"])
+        assert torch.equal(ours.obs["critic"], theirs.obs["critic"])
+        assert torch.equal(ours.reward, theirs.reward)
 
 
 def test_scans_have_errors_and_the_critic_sees_what_the_actor_sees_and_more():
@@ -183,10 +183,10 @@ def test_scans_have_errors_and_the_critic_sees_what_the_actor_sees_and_more():
     lost = near & (told == LIDAR.range_max_m)
     assert float(lost.sum() / near.sum()) == pytest.approx(0.1, abs=0.02)
     assert float((told - exact)[near & ~lost].std()) == pytest.approx(0.05, abs=0.005)
-    seen = env.get_observations()
+    seen = env.observe()
     own = track_contract(env.cfg).observation_size
-    assert torch.equal(seen["critic"][:, :own], seen["actor"])
-    torch.testing.assert_close(seen["actor"][:, own - 108 : own] * LIDAR.range_max_m, told)
+    assert torch.equal(seen["critic"][:, :own], seen["state"])
+    torch.testing.assert_close(seen["state"][:, own - 108 : own] * LIDAR.range_max_m, told)
     assert seen["critic"].shape[1] > own
 
 

@@ -158,7 +158,7 @@ def test_the_driver_by_rules_comes_nearer_all_the_way_and_parks():
     assert (lowest > 5.0).all()
     going = torch.ones(4, dtype=torch.bool)
     arrived = torch.zeros(4, dtype=torch.bool)
-    for _ in range(env.max_episode_length):
+    for _ in range(env.max_episode_steps):
         env.step(park_actions(env))
         ended = env.ended["envs"]
         arrived[ended[env.ended["finished"] & going[ended]]] = True
@@ -174,7 +174,7 @@ def test_the_driver_by_rules_comes_nearer_all_the_way_and_parks():
 
 def test_the_driver_by_rules_teaches():
     guided, alone = RuleGuidedEnv(PLAIN, seed=3), DriveEnv(PLAIN, seed=3)
-    told = guided.get_observations()[TEACHER_GROUP]
+    told = guided.observe()[TEACHER_GROUP]
     assert torch.equal(told, park_actions(alone))
     assert told.abs().max() <= 1.0
     assert find_task("drive-park").scripts.keys() == {"rules"}

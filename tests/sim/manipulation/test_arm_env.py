@@ -333,4 +333,4 @@ def test_noise_on_the_object_is_seen_and_not_felt():
     contract = env.state.contract
     off = object_in(env.reset(), contract) - env.state.object_pos
     assert 0.002 < float(off.abs().max()) <= 0.0101
-    assert make_expert(env.state).badness == 0.0
+    assert make_expert(env.state).suboptimality == 0.0

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 N = 8
 
 
-def scores(task, badness, **changes):
+def scores(task, suboptimality, **changes):
     env = task.make_env(replace(task.make_cfg(), num_envs=N, **changes), 11)
-    expert = task.expert(env, badness, 0)
+    expert = task.expert(env, suboptimality, 0)
     return score(env, lambda obs: expert.act(), N, ended=expert.reset)
 
 
@@ -43,9 +43,9 @@ def test_the_worst_expert_hardly_ever_succeeds():
     assert scores(LIFT, 1.0).success_once <= 0.5
 
 
-def test_badness_is_a_share():
+def test_suboptimality_is_a_share():
     env = ArmStepEnv(replace(LIFT.make_cfg(), num_envs=1))
-    with pytest.raises(GantryError, match=r"badness is 1\.5, expected 0 to 1"):
+    with pytest.raises(GantryError, match=r"suboptimality is 1\.5, expected 0 to 1"):
         LIFT.expert(env, 1.5, 0)
 
 

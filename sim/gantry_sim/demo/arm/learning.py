@@ -37,7 +37,7 @@ class Recipe:
     """Manipulation task."""
     demos: int = 25
     """Demonstrations; few of them, so that the clone is left with something to learn."""
-    badness: float = 0.5
+    suboptimality: float = 0.5
     """Of the scripted expert that gives them, 0 to 1."""
     clone_updates: int = 1_000
     """Updates of the clone."""
@@ -97,7 +97,7 @@ def demonstrate(task: ArmTask, recipe: Recipe, folder: Path, display: Display) -
         folder: Of the demo; gets :data:`DEMOS`.
         display: Where news goes.
     """
-    cfg = CollectCfg(task, task.make_cfg(), recipe.demos, recipe.badness, recipe.seed, only_successes=True)
+    cfg = CollectCfg(task, task.make_cfg(), recipe.demos, recipe.suboptimality, recipe.seed, only_successes=True)
     return collect(cfg, folder / DEMOS, display.collected)
 
 

@@ -107,7 +107,7 @@ class ArmDemo:
         config, recipe, show = self._config, self._config.recipe, self._display
         task = learning.arm_task(recipe)
         config.output.mkdir(parents=True, exist_ok=True)
-        bad = f"an expert of badness {recipe.badness:g}"
+        bad = f"an expert of suboptimality {recipe.suboptimality:g}"
         with self._stage("demonstrations", f"Record {counted(recipe.demos, 'demonstration')} of {task.name} by {bad}"):
             done = learning.demonstrate(task, recipe, config.output, show)
             show.say(f"  {done.succeeded} of {done.tried} tries succeeded; {done.frames} steps")

@@ -22,7 +22,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.whole_files import write_whole
 from gantry_policies.common.checkpoint import list_checkpoints
-from gantry_policies.on_policy.trainer import CHECKPOINTS, CURVE_FILE, Progress, PpoTrainer
+from gantry_policies.on_policy.trainer import CHECKPOINTS, CURVE_FILE, PpoTrainer, Progress
 from gantry_sim.benchmarks.sweep import hold_plan
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.scoring import Held, episodes_of, score_run, scores, width_of

@@ -68,7 +68,7 @@ class Held:
 def episodes_of(held: Held, task: Task, env_cfg: Any, policy: Callable[[Any], Any], **changes: Any) -> Found:
     """Held-out episodes of a policy: observations (E, obs) to actions (E, 2)."""
     with torch_threads(1):
-        return drive_episodes(held.env(task, env_cfg, **changes), lambda _, obs: policy(obs["actor"]))
+        return drive_episodes(held.env(task, env_cfg, **changes), lambda _, obs: policy(obs["state"]))
 
 
 def episodes_without_learning(held: Held, task: Task, env_cfg: Any, name: str, on_share: Share) -> Found | None:
@@ -114,7 +114,7 @@ def score_run(folder: Path, held: Held, on_share: Share = lambda share: None) ->
         policy = policy_of(runner)
         with torch_threads(1):
             env = held.env(cfg.task, cfg.preset.env)
-            found = drive_episodes(env, lambda _, obs: policy(obs["actor"]), on_share)
+            found = drive_episodes(env, lambda _, obs: policy(obs["state"]), on_share)
         plain = {name: values.tolist() for name, values in found.items()}
         kept = {**key, "env_steps": runner.env_steps, "train_wall_s": runner.wall_s, "found": plain}
         write_json(path, kept)

@@ -229,7 +229,7 @@ def _core_step(env: DriveEnv, seed: int) -> Callable[[int], None]:
 
 def _random_step(env: DriveEnv, seed: int) -> Callable[[int], None]:
     generator = torch.Generator(env.device).manual_seed(seed)
-    size = (env.num_envs, env.num_actions)
+    size = (env.num_envs, env.action_size)
     actions = [2.0 * torch.rand(size, generator=generator, device=env.device) - 1.0 for _ in range(8)]
 
     def step(number: int) -> None:
@@ -245,7 +245,7 @@ def _policy_step(env: DriveEnv, run: RunCfg) -> Callable[[int], None]:
         policy = policy_of(build_runner(replace(run, preset=few), None)).to(run.device)
 
     def step(number: int) -> None:
-        env.step(policy(env.get_observations()["actor"]))
+        env.step(policy(env.observe()["state"]))
 
     return step
 

@@ -68,7 +68,7 @@ def park_actions(env: DriveEnv, rules: ParkRules | None = None) -> Tensor:
     # Whatever it wants, it stops before it touches something.
     clear = _clear(scene, pose, env.cars.steering_rad, torch.where(rolling == 0.0, way, rolling), rules)
     stops = (clear < rules.stop_m + rules.ahead_s * speed.abs()) & (wanted * speed >= 0.0)
-    accel = torch.where(stops, -speed / env.step_dt, accel)
+    accel = torch.where(stops, -speed / env.dt_s, accel)
     return torch.stack(((steering / spec.steering_limit_rad).clamp(-1.0, 1.0), pedals(accel, spec)), dim=-1)
 
 

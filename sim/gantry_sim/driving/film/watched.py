@@ -153,7 +153,7 @@ class WatchedEnv(DriveEnv):
 
     def _moment(self) -> dict[str, FloatArray]:
         cars, scene, outcome = self.cars, self.scene, self._outcome
-        time_s = self.episode_length_buf * self.step_dt
+        time_s = self.episode_length_buf * self.dt_s
         around = scene.surroundings()
         found: dict[str, Tensor | None] = {
             "time_s": time_s,

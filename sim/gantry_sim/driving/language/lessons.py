@@ -98,7 +98,7 @@ class _Camera(MultiplicativeReward):
     """Takes pictures where rewards are reckoned: that is after all have moved, and before episodes begin anew."""
 
     def __init__(self, env: DriveEnv, cfg: LessonCfg, generator: torch.Generator) -> None:
-        super().__init__(RewardCfg(), env.num_envs, env.step_dt, env.cfg.episode_s, str(env.device))
+        super().__init__(RewardCfg(), env.num_envs, env.dt_s, env.cfg.episode_s, str(env.device))
         self.env, self.lesson, self.generator = env, cfg, generator
         self.taken: tuple[list[Tensor], list[Tensor]] = ([], [])
         """Pictures of each class."""

@@ -22,7 +22,7 @@ from gantry_sim.driving.traffic.lights import LightsCfg
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
-from gantry_sim.tasks.registry import Preset, Script, Task
+from gantry_sim.tasks.registry import Preset, Script, Task, flat_policy
 
 ROADS = {"straight": 1.0, "arc": 2.0, "s": 1.0}
 """Blocks of roads without junctions."""
@@ -171,11 +171,9 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> T
         presets={name: sizes[name] for name in info.presets},
         make_env=_make_env,
         contract=drive_contract,
-        mirror=lambda env_cfg: None,
-        metrics=lambda env: {},
         evaluation=held_out,
-        evaluate=evaluate_drive,
-        record=record_drive,
+        evaluate=flat_policy(evaluate_drive),
+        record=flat_policy(record_drive),
         teacher=drive_contract,
         scripts={"rules": Script(_rule_guided_env)} if rules else {},
         require=_require,

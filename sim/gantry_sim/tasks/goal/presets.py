@@ -14,7 +14,9 @@ from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
+from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.goal.cfg import (
@@ -35,7 +37,7 @@ from gantry_sim.tasks.goal.rules.teacher import imitating, rule_guided_env, taug
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
-from gantry_sim.tasks.registry import Preset, Script, Suite, Task
+from gantry_sim.tasks.registry import Preset, Script, Suite, Task, flat_policy
 from gantry_sim.terrains.catalogue import GROUPS
 
 WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
@@ -184,9 +186,14 @@ def gpu_student(robot: str) -> Preset:
     return student(preset, learner)
 
 
-def make_env(cfg: GoalCfg, device: str, seed: int) -> GantryEnv:
-    """The environment on a device."""
-    return GantryEnv(goal_env_cfg(cfg, seed=seed), device)
+def make_env(cfg: GoalCfg, device: str, seed: int) -> ManagedBatch:
+    """The environments on a device."""
+    with quietly():
+        return ManagedBatch(GantryEnv(goal_env_cfg(cfg, seed=seed), device), step_metrics)
+
+
+def _rule_guided(cfg: GoalCfg, device: str, seed: int) -> ManagedBatch:
+    return ManagedBatch(rule_guided_env(cfg, device, seed), step_metrics)
 
 
 def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
@@ -261,14 +268,13 @@ def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
         make_env=make_env,
         contract=goal_contract,
         mirror=mirror_maps,
-        metrics=step_metrics,
         evaluation=evaluation_cfg,
-        evaluate=evaluate_goal,
-        record=record_goal,
-        suites={"ame2": Suite(ame2_suite, suite_table)},
+        evaluate=flat_policy(evaluate_goal),
+        record=flat_policy(record_goal),
+        suites={"ame2": Suite(flat_policy(ame2_suite), suite_table)},
         teacher=_teacher,
         follow=_follow,
-        scripts={"rules": Script(rule_guided_env, taught_by_rules, scored=True)} if rules else {},
+        scripts={"rules": Script(_rule_guided, taught_by_rules, scored=True)} if rules else {},
         needs_teacher=taught,
         mapper=_mapper,
         use_mapper=_use_mapper,

@@ -11,8 +11,9 @@ import torch
 
 from gantry_deploy.evaluation.metrics import EpisodeScores, bootstrap_mean, rate_interval, tracking_scores
 from gantry_hardware.robots import robot_spec
+from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.envs.rsl_rl import GantryVecEnv
+from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
@@ -187,11 +188,12 @@ def record_signals(
     return {name: torch.stack(values, dim=1).flatten(0, 1).numpy() for name, values in rows.items()}
 
 
-def fresh_env(task: Task, cfg: Any, device: str, seed: int) -> tuple[GantryEnv, GantryVecEnv]:
+def fresh_env(task: Task, cfg: Any, device: str, seed: int) -> tuple[GantryEnv, BatchedVecEnv]:
     """An environment at the beginning of an episode everywhere."""
     with quietly():
-        env = task.make_env(cfg, device, seed)
-        vec_env = GantryVecEnv(env)
+        batch = task.make_env(cfg, device, seed)
+        assert isinstance(batch, ManagedBatch)
+        env, vec_env = batch.env, BatchedVecEnv(batch)
     env.episode_length_buf[:] = 0
     env.state_version += 1
     return env, vec_env

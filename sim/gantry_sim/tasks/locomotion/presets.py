@@ -13,7 +13,9 @@ from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_feet
+from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
@@ -22,7 +24,7 @@ from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
-from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.tasks.registry import Preset, Task, flat_policy
 
 
 def cpu_flat(robot: str) -> Preset:
@@ -113,9 +115,10 @@ def gpu_humanoid(robot: str) -> Preset:
     return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
 
 
-def make_env(cfg: VelocityCfg, device: str, seed: int) -> GantryEnv:
-    """The environment on a device."""
-    return GantryEnv(velocity_env_cfg(cfg, seed=seed), device)
+def make_env(cfg: VelocityCfg, device: str, seed: int) -> ManagedBatch:
+    """The environments on a device."""
+    with quietly():
+        return ManagedBatch(GantryEnv(velocity_env_cfg(cfg, seed=seed), device), step_metrics)
 
 
 def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
@@ -168,10 +171,9 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
         make_env=make_env,
         contract=velocity_contract,
         mirror=mirror_maps,
-        metrics=step_metrics,
         evaluation=evaluation_cfg,
-        evaluate=evaluate_velocity,
-        record=record_velocity,
+        evaluate=flat_policy(evaluate_velocity),
+        record=flat_policy(record_velocity),
         other_robots=True,
     )
 

@@ -150,6 +150,15 @@ class ActorObservation:
         state.measured = self.signals
         return self._builder(self.signals)
 
+    @property
+    def memory(self) -> Any:
+        """Earlier frames, which the next observation is stacked with."""
+        return self._builder.past
+
+    @memory.setter
+    def memory(self, value: Any) -> None:
+        self._builder.past = value
+
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
         """Forget the history of these environments, indices (k,)."""
         rows = torch.zeros(self._num_envs, dtype=torch.bool, device=self._device)

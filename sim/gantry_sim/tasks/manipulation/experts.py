@@ -2,8 +2,8 @@
 
 An expert goes through phases, each with a waypoint of the end effector and a place of the gripper; all environments
 at once, each in its own phase. It moves the end effector, and its motion is translated into whatever action the task
-has. The dial, ``badness`` from 0 to 1, adds what human demonstrations have too: a wrong idea of where the object is,
-which lasts for an episode; a shaky hand; and hesitation.
+has. The dial, ``suboptimality`` from 0 to 1, adds what human demonstrations have too: a wrong idea of where the object
+is, which lasts for an episode; a shaky hand; and hesitation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ABOVE_M = 0.06
 
 
 @dataclass(frozen=True)
-class BadnessCfg:
-    """Errors at full badness."""
+class SuboptimalityCfg:
+    """Errors at full suboptimality."""
 
     offset_m: float = 0.035
     """Half width of the wrong idea of where the object is, along x and y."""
@@ -57,21 +57,23 @@ class Expert:
 
     Args:
         state: Of the environments.
-        badness: 0 to 1.
+        suboptimality: 0 to 1.
         seed: Of its mistakes.
-        cfg: What full badness is.
+        cfg: What full suboptimality is.
 
     Raises:
-        GantryError: If the badness is not within 0 and 1.
+        GantryError: If the suboptimality is not within 0 and 1.
     """
 
-    WORST = BadnessCfg()
-    """Full badness of this task, where nothing else is said."""
+    WORST = SuboptimalityCfg()
+    """Full suboptimality of this task, where nothing else is said."""
 
-    def __init__(self, state: ArmState, badness: float = 0.0, seed: int = 0, cfg: BadnessCfg | None = None) -> None:
-        if not 0.0 <= badness <= 1.0:
-            raise GantryError(f"An expert's badness is {badness}, expected 0 to 1.")
-        self.state, self.badness, self._cfg = state, badness, cfg or self.WORST
+    def __init__(
+        self, state: ArmState, suboptimality: float = 0.0, seed: int = 0, cfg: SuboptimalityCfg | None = None
+    ) -> None:
+        if not 0.0 <= suboptimality <= 1.0:
+            raise GantryError(f"An expert's suboptimality is {suboptimality}, expected 0 to 1.")
+        self.state, self.suboptimality, self._cfg = state, suboptimality, cfg or self.WORST
         contract = arm_contract(replace(state.cfg, action="ee"))
         like = torch.zeros(1, 1, device=state.goal.device)
         self._decoder = ArmDecoder(contract, like)
@@ -90,7 +92,7 @@ class Expert:
     def reset(self, rows: Tensor | None = None) -> None:
         """Begin anew, in some environments (N,) bool or in all: with a new wrong idea of where things are."""
         rows = torch.ones(len(self.phase), dtype=torch.bool, device=self.phase.device) if rows is None else rows
-        wrong = self._uniform(len(rows), 3) * self.badness * self._cfg.offset_m
+        wrong = self._uniform(len(rows), 3) * self.suboptimality * self._cfg.offset_m
         wrong[:, 2] = 0.0
         self._astray = torch.where(rows[:, None], wrong, self._astray)
         self._shake = torch.where(rows[:, None], 0.0, self._shake)
@@ -109,9 +111,9 @@ class Expert:
         step = step * (move.speed[:, None] / length).clamp(max=1.0)
         noise = torch.randn(step.shape, generator=self._random, device=step.device)
         keep = self._cfg.shake_memory
-        self._shake = keep * self._shake + (1.0 - keep**2) ** 0.5 * self._cfg.shake * self.badness * noise
+        self._shake = keep * self._shake + (1.0 - keep**2) ** 0.5 * self._cfg.shake * self.suboptimality * noise
         still = torch.rand(len(step), 1, generator=self._random, device=step.device)
-        step = torch.where(still < self._cfg.hesitation * self.badness, 0.0, step) + self._shake
+        step = torch.where(still < self._cfg.hesitation * self.suboptimality, 0.0, step) + self._shake
         return self._translate(torch.cat((step, move.gripper[:, None]), dim=-1).clamp(-1.0, 1.0), targets)
 
     def plan(self, hand: Tensor) -> Move:
@@ -228,7 +230,7 @@ class PushExpert(Expert):
         ahead = (from_hand * way[:, :2]).sum(-1)
         self._advance(0, (hand - above).norm(dim=-1) < 0.012)
         self._advance(1, (state.ee_pos[:, 2] < 0.03))
-        self._advance(2, (aside > 0.018 + 0.03 * self.badness) | (ahead < 0.0), to=3)
+        self._advance(2, (aside > 0.018 + 0.03 * self.suboptimality) | (ahead < 0.0), to=3)
         self._advance(3, state.ee_pos[:, 2] > 0.06, to=0)
         # Towards the line through cube and goal, then along it.
         push = thing + 0.01 * way
@@ -250,7 +252,7 @@ class InsertExpert(Expert):
     PATIENCE = 0.25
     """Share of the error that is corrected in a step."""
 
-    WORST = BadnessCfg(offset_m=0.004, shake=0.1)
+    WORST = SuboptimalityCfg(offset_m=0.004, shake=0.1)
 
     def plan(self, hand: Tensor) -> Move:
         """See :meth:`Expert.plan`: keeps correcting on the way down, and looks again from above where the peg stands
@@ -268,7 +270,7 @@ class InsertExpert(Expert):
         inside = height < -0.002
         down[:, :2] += torch.where(inside[:, None], 0.0, self.PATIENCE * away)
         # A worse one takes a less good look.
-        play, calm = self.PLAY_M + 0.003 * self.badness, state.object_speed < 0.01 + 0.1 * self.badness
+        play, calm = self.PLAY_M + 0.003 * self.suboptimality, state.object_speed < 0.01 + 0.1 * self.suboptimality
         steady = inside | (aside < play)
         down[:, 2] = torch.where(steady, hand[:, 2] - 0.008, hand[:, 2])
         self._advance(0, calm & (aside < play) & (height < self.OVER_M + 0.005))
@@ -288,9 +290,9 @@ EXPERTS: dict[str, type[Expert]] = {
 """Each task's expert, under the names of the workbenches."""
 
 
-def make_expert(state: ArmState, badness: float = 0.0, seed: int = 0) -> Expert:
+def make_expert(state: ArmState, suboptimality: float = 0.0, seed: int = 0) -> Expert:
     """The expert of the environments' task."""
-    return EXPERTS[state.cfg.task](state, badness, seed)
+    return EXPERTS[state.cfg.task](state, suboptimality, seed)
 
 
 def _raised(places: Tensor, height_m: float) -> Tensor:

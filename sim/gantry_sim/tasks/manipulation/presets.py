@@ -1,32 +1,103 @@
-"""The registered manipulation tasks of the YAM arm."""
+"""The manipulation tasks of the YAM arm, each with a preset for every algorithm that suits it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from gantry_policies.common.batched_env import BatchedEnv
+import torch
+from torch import Tensor
+
+from gantry_policies.common.batched_env import BatchedEnv, Observation
+from gantry_policies.imitation import config as imitation
+from gantry_policies.off_policy import presets as off_policy
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
-from gantry_sim.tasks.manipulation.experts import Expert, make_expert
+from gantry_sim.tasks.manipulation.evaluation import evaluate_success
+from gantry_sim.tasks.manipulation.experts import make_expert
 from gantry_sim.tasks.manipulation.layouts import insert_cfg, lift_cfg, pick_place_cfg, push_cfg
-from gantry_sim.tasks.manipulation.registry import ArmTask
+from gantry_sim.tasks.manipulation.recording import record_episodes
+from gantry_sim.tasks.registry import Preset, Task
+
+ENVS = 8
+"""Environments side by side while learning by trying; more collect faster, and further behind what is learned."""
 
 
-def make_env(cfg: ArmCfg, seed: int) -> BatchedEnv:
-    """The task's environments on the CPU."""
+class ExpertPolicy:
+    """The scripted expert of a task, acting in these environments by what the simulator knows.
+
+    Args:
+        env: The environments.
+        suboptimality: 0 for as good as it can, 1 for many mistakes.
+        seed: Of its mistakes.
+    """
+
+    def __init__(self, env: ArmStepEnv, suboptimality: float = 0.0, seed: int = 0) -> None:
+        self._expert, self._num_envs = make_expert(env.state, suboptimality, seed), env.num_envs
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Episodes begin, in the given environments (m,) or in all."""
+        rows = torch.zeros(self._num_envs, dtype=torch.bool)
+        rows[slice(None) if env_ids is None else env_ids.cpu()] = True
+        self._expert.reset(rows)
+
+    def act(self, obs: Observation) -> Tensor:
+        """``(N, n)`` in [-1, 1]."""
+        del obs
+        return self._expert.act()
+
+
+def presets(make_env_cfg: Callable[[], Any]) -> dict[str, Callable[[], Preset]]:
+    """A preset for each way to learn from demonstrations or by trying, sized for two CPU cores unless it says not.
+
+    Args:
+        make_env_cfg: The task's fresh configuration.
+    """
+
+    def preset(algorithm: str, learner: Callable[[], Any], cameras: bool = False) -> Preset:
+        env = replace(make_env_cfg(), num_envs=ENVS)
+        # Environments of gymnasium show what they show.
+        env = replace(env, observer="camera") if cameras and hasattr(env, "observer") else env
+        return Preset(env, learner(), algorithm)
+
+    ways: dict[str, tuple[Any, ...]] = {
+        "bc": ("bc", lambda: replace(imitation.state(), steps=1_500, batch_size=128)),
+        "bc-images": ("bc", imitation.images, True),
+        "act-paper": ("bc", imitation.act_paper, True),
+        "sac": ("sac", off_policy.sac),
+        "rlpd": ("rlpd", off_policy.rlpd),
+        "wsrl": ("wsrl", off_policy.wsrl),
+        "resfit": ("resfit", off_policy.resfit),
+        "resfit-images": ("resfit", off_policy.resfit_images, True),
+        "resfit-paper": ("resfit", off_policy.resfit_paper, True),
+    }
+    return {name: partial(preset, *way) for name, way in ways.items()}
+
+
+def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
+    """The task's environments; they are simulated on the CPU, wherever the networks are."""
+    del device
     return ArmStepEnv(cfg, seed)
 
 
-def expert_in(env: ArmStepEnv, badness: float = 0.0, seed: int = 0) -> Expert:
-    """The scripted expert of the task, acting in these environments."""
-    return make_expert(env.state, badness, seed)
-
-
-def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> ArmTask:
-    return ArmTask(info.name, info.summary, info.robot, make_cfg, make_env, arm_contract, expert_in)
+def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
+    return Task(
+        name=info.name,
+        summary=info.summary,
+        robot=info.robot,
+        presets=presets(make_cfg),
+        make_env=make_env,
+        contract=arm_contract,
+        evaluate=evaluate_success,
+        record=record_episodes,
+        models=("training",),
+        expert=ExpertPolicy,
+    )
 
 
 LIFT = _task(catalogue.YAM_LIFT, lift_cfg)

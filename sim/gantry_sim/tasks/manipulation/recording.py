@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,44 +12,45 @@ from numpy.typing import NDArray
 from gantry_deploy.policy.golden import OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION
 from gantry_hardware.errors import GantryError
-from gantry_policies.common.batched_env import STATE, Observation, BatchedEnv
+from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.evaluation import ActingPolicy
+from gantry_policies.common.export import MIN_OBSERVATIONS
 from gantry_sim.envs.step_env import ArmStepEnv
-from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.manipulation.registry import ArmTask
 from gantry_sim.tasks.manipulation.terms import ACTION
-from gantry_sim.training.run_files import EVALUATION_SEED
+from gantry_sim.tasks.registry import MakePolicy, Task
 
 ENVS = 8
 """Environments side by side."""
+IMAGE_ROWS = 100
+"""Steps that are recorded of a policy with cameras, whose pictures fill the bundle."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 @torch.no_grad()
-def record_golden(task: ArmTask, env_cfg: Any, actor: Callable[[BatchedEnv], ActingPolicy], rows: int) -> Arrays:
+def record_episodes(task: Task, env_cfg: Any, make_policy: MakePolicy, *, seed: int) -> Arrays:
     """Whole episodes, one after the other, as :mod:`gantry_deploy.policy.golden` describes them.
 
     Args:
         task: The task.
         env_cfg: Its configuration in training; noise on what is seen is left out, since it could not be repeated.
-        actor: From environments to the policy that acts in them.
-        rows: Steps to record at least.
+        make_policy: From environments to the policy that acts in them.
+        seed: Of the episodes.
 
     Raises:
         GantryError: If the task's environments do not show what a robot would have measured.
     """
-    with torch_threads(1):
-        env = task.make_env(replace(env_cfg, num_envs=ENVS, object_noise_m=0.0), EVALUATION_SEED)
-        try:
-            if not isinstance(env, ArmStepEnv):
-                raise GantryError(
-                    f"Task '{task.name}' runs in a {type(env).__name__}, which does not say what a robot would "
-                    "measure; bundles are made of Gantry's own manipulation tasks."
-                )
-            return _record(env, actor(env), rows)
-        finally:
-            env.close()
+    env = task.make_env(replace(env_cfg, num_envs=ENVS, object_noise_m=0.0), "cpu", seed)
+    try:
+        if not isinstance(env, ArmStepEnv):
+            raise GantryError(
+                f"Task '{task.name}' runs in a {type(env).__name__}, which does not say what a robot would "
+                "measure; bundles are made of Gantry's own manipulation tasks."
+            )
+        has_images = any(key.startswith(IMAGE_PREFIX) for key in env.obs_shapes)
+        return _record(env, make_policy(env), IMAGE_ROWS if has_images else MIN_OBSERVATIONS)
+    finally:
+        env.close()
 
 
 def _record(env: ArmStepEnv, policy: ActingPolicy, rows: int) -> Arrays:

@@ -27,11 +27,10 @@ from gantry_deploy.dataset.recorder import StepRecorder
 from gantry_deploy.dataset.storage.layout import INFO, json_bytes
 from gantry_deploy.dataset.writer import DatasetWriter
 from gantry_deploy.errors import DatasetError
-from gantry_policies.common.batched_env import IMAGE_PREFIX, EnvStep, Observation, BatchedEnv
+from gantry_policies.common.batched_env import IMAGE_PREFIX, BatchedEnv, EnvStep, Observation
 from gantry_policies.common.batched_env import STATE as STATE_KEY
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.manipulation.registry import ArmTask
-from gantry_sim.training.arm.acting import ExpertActor
+from gantry_sim.tasks.registry import Task
 from gantry_sim.training.run_files import EVALUATION_SEED
 from gantry_sim.training.run_validation import RunError
 
@@ -40,14 +39,14 @@ from gantry_sim.training.run_validation import RunError
 class CollectCfg:
     """Settings of a recording."""
 
-    task: ArmTask
+    task: Task
     """The task."""
     env: Any
     """Its configuration."""
     episodes: int
     """Episodes that the dataset has at the end, those that it had before included."""
-    badness: float = 0.0
-    """Of the expert, 0 to 1."""
+    suboptimality: float = 0.0
+    """Of the expert: 0 for as good as it can, 1 for many mistakes."""
     seed: int = 1
     """Of the episodes and of the expert's mistakes."""
     only_successes: bool = False
@@ -107,7 +106,7 @@ def collect(cfg: CollectCfg, folder: Path, on_progress: Callable[[Collected], No
                 return done
             count = min(cfg.env.num_envs, cfg.episodes - done.episodes)
             seed = int(np.random.SeedSequence((cfg.seed, done.episodes)).generate_state(1)[0])
-            env = cfg.task.make_env(replace(cfg.env, num_envs=count), seed)
+            env = cfg.task.make_env(replace(cfg.env, num_envs=count), "cpu", seed)
             try:
                 _record(cfg, env, writer, done, seed, contract, on_progress)
             finally:
@@ -170,7 +169,8 @@ def _record(
     count, missing = env.num_envs, cfg.episodes - writer.num_episodes
     shares = np.array([missing // count + (row < missing % count) for row in range(count)])
     recorder = StepRecorder(writer, count, cfg.task.summary, only_successes=cfg.only_successes)
-    expert = ExpertActor(cfg.task.expert(env, cfg.badness, seed), count)
+    assert cfg.task.expert is not None
+    expert = cfg.task.expert(env, cfg.suboptimality, seed)
     began = time.perf_counter()
     frames = _Frames(contract)
     obs = env.reset()

@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 
 from gantry_deploy.bundle.locate import RUN_CONFIG
+from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.policy import POLICIES, BcPolicy, list_policies, load_policy
-from gantry_sim.training.arm.run_config import BASE_FOLDER, ArmRun, Spaces, read_arm_run, require_same_task
+from gantry_sim.training.run_cfg import RunCfg, Spaces
+from gantry_sim.training.run_config import BASE_FOLDER, read_run, require_same_task
 from gantry_sim.training.run_validation import RunError
 
 
-def open_base(folder: Path, run: ArmRun) -> BcPolicy:
+def open_base(folder: Path, run: RunCfg) -> BcPolicy:
     """The cloned policy in a run folder.
 
     Args:
@@ -22,10 +24,10 @@ def open_base(folder: Path, run: ArmRun) -> BcPolicy:
         RunError: If it is no run of a cloned policy, or one that sees or does something else.
         CheckpointError: If it has no policy yet.
     """
-    theirs = read_arm_run(folder)
-    if not hasattr(theirs.preset, "bc"):
+    theirs = read_run(folder)
+    if not isinstance(theirs.preset.learner, BcCfg):
         raise RunError(f"'{folder}' is a run of preset '{theirs.preset_name}', expected one that cloned a policy (bc).")
-    if run.has_contract and theirs.has_contract:
+    if run.task.has_contract and theirs.task.has_contract:
         require_same_task(theirs.contract(), run.contract(), folder)
     policy = load_policy(folder).policy
     found = Spaces({key: tuple(shape) for key, shape in policy.obs_shapes.items()}, policy.action_size)

@@ -23,11 +23,12 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.npz import plain_arrays
 from gantry_hardware.whole_files import whole_file
-from gantry_policies.imitation.data import ChunkData
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.common.batched_env import STATE as STATE_KEY
+from gantry_policies.imitation.data import ChunkData
 from gantry_policies.off_policy.replay.demos import Demo
-from gantry_sim.training.arm.run_config import DEMOS_FILE, ArmRun
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_files import DEMOS_FILE
 from gantry_sim.training.run_validation import RunError
 
 _LOG = logging.getLogger("gantry.dataset")
@@ -150,9 +151,21 @@ def _described(arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
     return parse_json_object(str(arrays["described"]), "described") if "described" in arrays else None
 
 
-def expected_demos(run: ArmRun) -> Expected:
+def demos_of(run: RunCfg, folder: Path | None) -> DemoSet | None:
+    """The demonstrations of a run; None if it has none.
+
+    Raises:
+        GantryError: If they are not of the run's task.
+    """
+    demos = None if folder is None else load_demos(folder)
+    if demos is not None and folder is not None:
+        demos.require(expected_demos(run), folder / DEMOS_FILE)
+    return demos
+
+
+def expected_demos(run: RunCfg) -> Expected:
     """Requirements of a run on its demonstrations."""
-    if run.has_contract:
+    if run.task.has_contract:
         return Expected.of(run.task.name, run.contract())
     shapes, size = run.spaces.obs_shapes, run.spaces.action_size
     state = math.prod(shapes.get(STATE_KEY, (0,)))

@@ -1,0 +1,1 @@
+"""Algorithms by name, each of which trains any task whose observations and actions it supports."""

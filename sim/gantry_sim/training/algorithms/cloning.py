@@ -1,0 +1,116 @@
+"""Behaviour cloning of demonstrations: chunks of actions, see :mod:`gantry_policies.imitation`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gantry_deploy.contract.policy_contract import ChunkSpec
+from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, Trainer
+from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.common.evaluation import ActingPolicy
+from gantry_policies.imitation import config
+from gantry_policies.imitation.config import BcCfg
+from gantry_policies.imitation.data import split_episodes
+from gantry_policies.imitation.export import export_chunks
+from gantry_policies.imitation.policy import BcPolicy, load_policy, make_base
+from gantry_policies.imitation.trainer import CloningTrainer
+from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.training.algorithms.off_policy import ENVS, evaluation_env
+from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
+from gantry_sim.training.demos import demos_of
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_validation import RunError
+
+
+def few_demos() -> BcCfg:
+    """Some dozens of demonstrations are learned by then; more updates foretell other episodes worse."""
+    return replace(config.state(), steps=1_500, batch_size=128)
+
+
+def preset(task: Task) -> Preset:
+    """Flat observations, some dozens of demonstrations."""
+    return Preset(replace(task.usual_env(), num_envs=ENVS), few_demos(), "bc")
+
+
+def check(run: RunCfg) -> None:
+    """Refuse a time limit, with which the learning rate would not come down."""
+    if run.minutes:
+        raise RunError("Cloning ends after a number of updates, with the learning rate at zero; leave out --minutes.")
+
+
+def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
+    """Demonstrations and learner of a run.
+
+    Raises:
+        RunError: If the run folder has no copy of its demonstrations.
+        GantryError: If they do not fit the task.
+    """
+    cfg: BcCfg = replace(run.preset.learner, seed=run.seed)
+    demos = demos_of(run, folder)
+    if demos is None:
+        raise RunError(f"'{folder}' has no copy of its demonstrations; begin the run again.")
+    learned, others = split_episodes(len(demos.lengths), cfg.validation_share, cfg.seed)
+    return CloningTrainer(
+        demos.chunks(learned),
+        cfg,
+        folder,
+        validation=demos.chunks(others) if others else None,
+        eval_env=evaluation_env(run, cfg.eval_episodes) if cfg.eval_every_steps else None,
+        provenance={"task": run.task.name, "demos": run.demos, "episodes": len(demos.lengths), "seed": run.seed},
+        device=run.device,
+        threads=run.learn_threads,
+    )
+
+
+def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:
+    """The cloned policy of a finished run.
+
+    Raises:
+        CheckpointError: If the run is not finished.
+    """
+    del trainer
+    _, state = load_newest(folder / CHECKPOINTS)
+    total = run.preset.learner.steps
+    if state["step"] < total:
+        raise CheckpointError(
+            f"'{folder}' is at update {state['step']} of {total}. Finish it with: gantry train --resume {folder}"
+        )
+    policy = load_policy(folder).policy
+    return TrainedPolicy(
+        make_policy=partial(_acting, policy),
+        write_bundle=partial(_write_bundle, policy),
+        done=int(state["step"]),
+        env_steps=0,
+        wall_s=float(state["wall_s"]),
+        chunk=ChunkSpec(policy.cfg.chunk_steps, policy.cfg.execute_steps, residual=False),
+    )
+
+
+def _acting(policy: BcPolicy, env: Any) -> ActingPolicy:
+    if env is None:
+        raise GantryError("Evaluations of this task ask policies without memory; a cloned one plans ahead.")
+    return make_base(policy, env.num_envs)
+
+
+def _write_bundle(policy: BcPolicy, contract: Any, golden: Any, folder: Path, **options: Any) -> Path:
+    options.pop("mapper_bytes", None)
+    return export_chunks(policy, contract, golden, folder, residual=None, **options)
+
+
+BC = Algorithm(
+    name="bc",
+    summary="chunks of actions cloned from demonstrations",
+    cfg_type=BcCfg,
+    preset=preset,
+    make_trainer=make_trainer,
+    open=open_policy,
+    check=check,
+    length="steps",
+    demos=True,
+    threads=1,  # Threads share out products of this size at a loss.
+    smaller="a smaller learner.batch_size helps, or fewer demonstrations",
+)

@@ -1,0 +1,154 @@
+"""SAC and what builds upon it: demonstrations in every batch, pre-training, corrections of a cloned policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from gantry_deploy.contract.policy_contract import ChunkSpec
+from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
+from gantry_policies.common.batched_env import STATE, BatchedEnv
+from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.common.evaluation import ActingPolicy
+from gantry_policies.common.export import export_bundle
+from gantry_policies.imitation.export import export_chunks
+from gantry_policies.imitation.policy import BcPolicy, make_base
+from gantry_policies.off_policy import presets
+from gantry_policies.off_policy.config import OffPolicyCfg
+from gantry_policies.off_policy.learner import Learner
+from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
+from gantry_policies.off_policy.replay.buffer import require_replay_memory
+from gantry_policies.off_policy.trainer import OffPolicyTrainer
+from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
+from gantry_sim.training.bases import open_base
+from gantry_sim.training.demos import demos_of
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_files import BASE_FOLDER, TRAINING_EVALUATION_SEED
+
+ENVS = 8
+"""Environments side by side; more collect faster, and further behind what is learned."""
+EVALUATION_ENVS = 25
+"""Most environments of the evaluations during a training."""
+
+
+class _Single(nn.Module):
+    """A policy without a base and without cameras, as a graph with one input."""
+
+    def __init__(self, policy: PolicyModule) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.policy({STATE: observation})
+
+
+def evaluation_env(run: RunCfg, episodes: int) -> BatchedEnv:
+    """Environments to evaluate a policy in while it is trained."""
+    env = run.preset.env
+    count = min(episodes, EVALUATION_ENVS if run.task.has_contract else env.num_envs)  # Others may need processes.
+    return run.task.make_env(replace(env, num_envs=max(1, count)), run.device, TRAINING_EVALUATION_SEED)
+
+
+def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
+    """Environments, learner, demonstrations and base of a run.
+
+    Raises:
+        GantryError: If demonstrations, base and environments do not fit each other.
+    """
+    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    demos = demos_of(run, folder)
+    policy = open_base(folder / BASE_FOLDER, run) if run.base and folder is not None else None
+    if policy is not None and not cfg.agent.actor.residual:
+        cfg = replace(cfg, warmup="base_noise", warmup_noise=0.0)  # The base collects the first steps, and no more.
+    env = run.task.make_env(run.preset.env, run.device, run.seed)
+    judged = evaluation_env(run, cfg.eval_episodes) if cfg.eval_every_steps else None
+    bases = [
+        None if policy is None or where is None else make_base(policy, where.num_envs, device=run.device)
+        for where in (env, judged)
+    ]
+    return OffPolicyTrainer(
+        env,
+        cfg,
+        folder,
+        base=bases[0],
+        demos=[] if demos is None else demos.demos(),
+        eval_env=judged,
+        eval_base=bases[1],
+        device=run.device,
+        learn_threads=run.learn_threads,
+    )
+
+
+def check(run: RunCfg) -> None:
+    """Refuse a replay buffer that does not fit into memory."""
+    cfg, spaces = run.preset.learner, run.spaces
+    residual = cfg.agent.actor.residual
+    require_replay_memory(cfg.capacity, spaces.obs_shapes, spaces.action_size, residual, run.device)
+
+
+def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:
+    """The learner of the newest checkpoint, on top of its base."""
+    del trainer  # Its buffers need not be in memory any more.
+    _, state = load_newest(folder / CHECKPOINTS)
+    cfg: OffPolicyCfg = run.preset.learner
+    learner = Learner(cfg.agent, run.spaces.obs_shapes, run.spaces.action_size)
+    learner.load_state_dict(state["learner"])
+    cloned = open_base(folder / BASE_FOLDER, run) if cfg.agent.actor.residual else None
+
+    def make_policy(env: Any) -> ActingPolicy:
+        return LearnedPolicy(learner, None if cloned is None else make_base(cloned, env.num_envs))
+
+    steps = int(state["collector"]["env_steps"])
+    return TrainedPolicy(
+        make_policy=make_policy,
+        write_bundle=partial(_write_bundle, learner, cloned),
+        done=steps,
+        env_steps=steps,
+        wall_s=float(state["wall_s"]),
+        chunk=None if cloned is None else ChunkSpec(cloned.cfg.chunk_steps, cloned.cfg.execute_steps, residual=True),
+    )
+
+
+def _write_bundle(
+    learner: Learner, cloned: BcPolicy | None, contract: Any, golden: Any, folder: Path, **options: Any
+) -> Path:
+    module = PolicyModule(learner).eval()
+    if cloned is not None:
+        options.pop("mapper_bytes", None)
+        return export_chunks(cloned, contract, golden, folder, residual=module, **options)
+    if learner.encoder.keys:
+        raise GantryError("A policy that reads images and corrects no cloned one cannot be exported.")
+    return export_bundle(_Single(module).eval(), contract, golden, folder, **options)
+
+
+def _preset(name: str, make: Callable[[], OffPolicyCfg], task: Task) -> Preset:
+    return Preset(replace(task.usual_env(), num_envs=ENVS), make(), name)
+
+
+def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **options: Any) -> Algorithm:
+    return Algorithm(
+        name=name,
+        summary=summary,
+        cfg_type=OffPolicyCfg,
+        preset=partial(_preset, name, make),
+        make_trainer=make_trainer,
+        open=open_policy,
+        check=check,
+        may_grow=("total_steps",),
+        threads=1,  # Threads share out products of this size at a loss.
+        smaller="a smaller learner.capacity, env.num_envs or learner.agent.batch_size helps",
+        **options,
+    )
+
+
+SAC = _algorithm("sac", "SAC from nothing", presets.sac)
+RLPD = _algorithm("rlpd", "SAC of which half of every batch is demonstrations", presets.rlpd, demos=True)
+WSRL = _algorithm("wsrl", "learn from demonstrations, then forget them", presets.wsrl, demos=True, base="takes")
+RESFIT = _algorithm("resfit", "a correction on top of a cloned policy", presets.resfit, demos=True, base="needs")

@@ -1,0 +1,165 @@
+"""PPO: on-policy, with symmetry, maps and teachers; see :mod:`gantry_policies.on_policy`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
+from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
+from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.common.export import export_bundle
+from gantry_policies.networks.layout import ObservationLayout
+from gantry_policies.networks.model import ExportedPolicy
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.trainer import PpoTrainer
+from gantry_sim.envs.rsl_rl import BatchedVecEnv
+from gantry_sim.process.suppress_output import quietly
+from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_validation import RunError
+from gantry_sim.training.teachers import load_teacher
+
+ENVS = 64
+"""Environments side by side where the task has no preset of its own for PPO."""
+
+
+class ActorPolicy:
+    """A network of flat observations as a policy that acts in all environments.
+
+    Args:
+        actor: (N, observations) -> (N, actions).
+    """
+
+    def __init__(self, actor: torch.nn.Module) -> None:
+        self.actor = actor
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Nothing to forget."""
+
+    @torch.no_grad()
+    def act(self, obs: Observation) -> Tensor:
+        """Actions (N, a), dimensionless."""
+        return self.actor(obs[STATE])
+
+
+def preset(task: Task) -> Preset:
+    """Few samples: small networks, large minibatches, actions within their bounds."""
+    env = task.usual_env()
+    learner = PpoCfg(
+        total_steps=1_000_000,
+        steps_per_env=64,
+        epochs=5,
+        minibatch_samples=1024,
+        learning_rate=5e-4,
+        entropy=0.002,
+        gamma=0.99,
+        normalize=True,
+        hidden=(128, 128),
+        critic_hidden=(128, 128),
+        distribution="beta",
+        mirror="none",
+    )
+    return Preset(replace(env, num_envs=ENVS), learner)
+
+
+def check(run: RunCfg) -> None:
+    """Refuse images, too few samples, and a teacher that is missing or out of place."""
+    if images := [key for key in run.spaces.obs_shapes if key.startswith(IMAGE_PREFIX)]:
+        raise RunError(f"PPO reads flat observations; task '{run.task.name}' shows {', '.join(images)} as well.")
+    _check_teacher(run)
+    envs, learner = run.preset.env.num_envs, run.preset.learner
+    minibatches = learner.minibatches_of(envs * learner.steps_per_env)
+    if envs * learner.steps_per_env < 2 * minibatches:
+        raise RunError(
+            f"{envs} environments x {learner.steps_per_env} steps are too few samples for {minibatches} minibatches."
+        )
+
+
+def _check_teacher(run: RunCfg) -> None:
+    task = run.task
+    if run.script and run.teacher is not None:
+        raise RunError(f"Both '{run.script}' and the run '{run.teacher}' are named to teach, expected one of them.")
+    if run.script:
+        task.script(run.script)
+    if task.needs_teacher and run.teacher is None:
+        raise RunError(f"Task '{task.name}' learns from a teacher; name its run folder with --teacher RUN.")
+    if run.teacher is not None and task.teacher(run.preset.env) is None:
+        raise RunError(
+            f"Task '{task.name}' defines no teacher observations, configured like this; leave out --teacher."
+        )
+
+
+def make_trainer(run: RunCfg, folder: Path | None) -> PpoTrainer:
+    """Environments and learner of a run.
+
+    Raises:
+        RunError: If no environment can be built from the configuration.
+    """
+    task, env_cfg = run.task, run.preset.env
+    make_env = task.script(run.script).make_env if run.script else task.make_env
+    try:
+        env = make_env(env_cfg, run.device, run.seed)
+    except ValueError as error:  # from mjlab, or from MuJoCo's compiler
+        raise RunError(f"The environment cannot be built with this configuration: {error}") from error
+    layout = None
+    if task.has_contract:
+        contract = task.contract(env_cfg)
+        if abs(env.dt_s * contract.rate_hz - 1.0) > 1e-6:
+            raise RunError(
+                f"A control step lasts {env.dt_s:g} s here, the policy's contract says {contract.rate_hz:g} Hz; "
+                "the physics step must divide it."
+            )
+        layout = ObservationLayout.from_contract(contract)
+    # A robot whose sides nothing tells can be trained without mirroring.
+    mirror = None if run.preset.learner.mirror == "none" else task.mirror(env_cfg)
+    env.keep_final_obs = False  # Out of time, PPO bootstraps from what is seen then.
+    parts = run.preset.learner, folder, run.device, mirror, run.learn_threads, layout, load_teacher(run)
+    with quietly():  # rsl_rl prints its networks
+        return PpoTrainer(BatchedVecEnv(env), *parts)
+
+
+def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:
+    """The deterministic actor, normalisation inside."""
+    if trainer is None:
+        load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
+        few = replace(run.preset, env=replace(run.preset.env, num_envs=2))
+        trainer = make_trainer(replace(run, preset=few, device="cpu", teacher=None, script=""), folder)
+        trainer.resume(policy_only=True)
+    assert isinstance(trainer, PpoTrainer)
+    actor = trainer.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
+    return TrainedPolicy(
+        make_policy=lambda env: ActorPolicy(actor),
+        write_bundle=partial(_write_bundle, actor),
+        done=trainer.done,
+        env_steps=trainer.env_steps,
+        wall_s=trainer.wall_s,
+    )
+
+
+def _write_bundle(actor: torch.nn.Module, contract: Any, golden: Any, folder: Path, **options: Any) -> Path:
+    if contract.observation_size < 1:
+        raise GantryError(f"The contract for '{contract.robot}' has no observations.")
+    shown = isinstance(actor, ExportedPolicy) and actor.attends
+    return export_bundle(actor, contract, golden, folder, attention=shown, **options)
+
+
+PPO = Algorithm(
+    name="ppo",
+    summary="PPO from nothing, or guided by a teacher",
+    cfg_type=PpoCfg,
+    preset=preset,
+    make_trainer=make_trainer,
+    open=open_policy,
+    check=check,
+    may_grow=("total_steps", "guide.imitation_iterations"),
+    teacher=True,
+    smaller="a smaller env.num_envs or learner.steps_per_env helps",
+)

@@ -1,1 +1,0 @@
-"""Training runs of manipulation tasks: demonstrations, cloning, off-policy learning, scores and bundles."""
