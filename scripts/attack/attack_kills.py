@@ -215,7 +215,7 @@ def attempt_training(folder: Path, preset: str, delay_s: float) -> str:
         words += ["--set", "learner.hidden=[16]", "--set", "learner.critic_hidden=[16]", "--set", "learner.epochs=1"]
         words += ["--set", "learner.save_every_s=0.1", "--steps", "40000"]
     else:
-        words = ["gym:Pendulum-v1", "--preset", "sac", "--set", "train.save_every_s=0.3", "--steps", "1500"]
+        words = ["gym:Pendulum-v1", "--preset", "sac", "--set", "learner.save_every_s=0.3", "--steps", "1500"]
     start = [sys.executable, "-m", "gantry_deploy.cli.main", "train"]
     tail = ["--episodes", "0", "--no-export"]
     log = (folder / "log").open("w")

@@ -19,9 +19,9 @@ from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance
+from gantry_policies.on_policy.trainer import PpoTrainer
 
 MIRROR = {
     "actor": MirrorMap.signs(1, -1),

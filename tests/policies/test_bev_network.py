@@ -20,9 +20,9 @@ from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.packing import RasterPacking
-from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, make_actor
+from gantry_policies.on_policy.trainer import PpoTrainer
 
 TINY = BevNetCfg(first_channels=2, most_channels=4, rest=(8,), both=(16,))
 

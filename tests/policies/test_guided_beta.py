@@ -6,9 +6,9 @@ from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
-from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
+from gantry_policies.on_policy.trainer import PpoTrainer
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 
 from gantry_hardware.checked_files import DamagedFileError
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,
     list_checkpoints,
@@ -19,7 +20,6 @@ from gantry_policies.common.checkpoint import (
 )
 from gantry_policies.common.memory import OutOfMemoryError, available_bytes, explaining_memory, require_memory
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
-from gantry_hardware.training.trainer import TrainingError
 
 
 def flip(path, dice):
@@ -146,7 +146,9 @@ def test_a_stop_leaves_an_iteration_that_takes_long(make_runner, tmp_path):
 
 
 def test_memory_is_refused_before_it_is_taken():
-    with pytest.raises(OutOfMemoryError, match=r"2000000000000 frames needs .* TB of memory on cpu, .*learner\.capacity"):
+    with pytest.raises(
+        OutOfMemoryError, match=r"2000000000000 frames needs .* TB of memory on cpu, .*learner\.capacity"
+    ):
         ReplayBuffer(2 * 10**12, 4, {"state": (30,)}, 6)
     assert available_bytes() > 0
     require_memory(1000, "A little", "nothing helps")

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.on_policy.symmetry import MirrorMap
 
 POINT_MIRROR = {

@@ -6,6 +6,8 @@ import shutil
 import pytest
 import torch
 
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.common.checkpoint import (
     CheckpointError,
     UnusableCheckpointError,
@@ -13,8 +15,6 @@ from gantry_policies.common.checkpoint import (
     load_newest,
     save_checkpoint,
 )
-from gantry_hardware.training.log import METRICS_FILE, read_metrics
-from gantry_hardware.training.trainer import TrainingError
 
 
 def curve(folder):

@@ -12,11 +12,11 @@ from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
-from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_guided import Memory, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher
+from gantry_policies.on_policy.trainer import PpoTrainer
 
 WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
 LAYOUT = ObservationLayout((TermSlice("goal_command", 0, 2), TermSlice("elevation_map", 2, 12)), WINDOW)

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gantry_sim.cli.arm_train import ArmDisplay
 
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import Acceptance, ChunkSpec, Provenance
 from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.cli.arm_train import ArmDisplay
 from gantry_sim.demo.arm.episodes import Trial, read_trials
 from gantry_sim.demo.arm.learning import BASE, RESIDUAL, Display, Recipe, corrections, looks
 from gantry_sim.demo.arm.measured import measure_arm
 from gantry_sim.demo.arm.outcome import arm_result
 from gantry_sim.demo.arm.pipeline import ArmDemo, ArmDemoConfig, write_arm_outcome
-from gantry_sim.training.arm.demos import load_demos
+from gantry_sim.training.demos import load_demos
 
 YAM = robot_spec("yam")
 ADDED = (0.01, -0.02, 0.03, -0.04)

@@ -20,7 +20,7 @@ from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.evaluation import walk_to_goals
 from gantry_sim.tasks.goal.rules.teacher import RULE_GUIDE, rule_guided_env
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.registry import find_task
+from gantry_sim.tasks.registry import as_flat, find_task
 from gantry_sim.training.policies import open_script
 from gantry_sim.training.run_config import RunCfg, check_run, create_run, read_run
 from gantry_sim.training.train import train
@@ -35,7 +35,7 @@ def made():
     task = find_task("ame2-go2")
     cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH, noise=None), num_envs=6)
     with quietly():
-        return task.script("rules").make_env(cfg, "cpu", 10007)
+        return task.script("rules").make_env(cfg, "cpu", 10007).env
 
 
 @pytest.fixture
@@ -120,14 +120,14 @@ def test_a_policy_learns_from_the_rules(tmp_path):
     assert complete
     assert isinstance(runner.alg, TeacherGuidedPPO)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["script"] == "rules"
-    assert "loss_imitation" in (tmp_path / "run" / "curve.csv").read_text().splitlines()[0]
+    assert "loss_imitation" in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0]
 
 
 def test_evaluations_are_walked_by_rules():
     """The driver is fed what the walker says, and reaches goals that zero actions do not."""
     source = open_script("ame2-go2", "rules")
     cfg = source.task.evaluation(replace(source.env_cfg, ground=ROUGH), num_envs=6)
-    assert walk_to_goals(source.task, cfg, source.policy, "cpu", 10007)["success_rate"]["mean"] >= 0.5
+    assert walk_to_goals(source.task, cfg, as_flat(source.make_policy), "cpu", 10007)["success_rate"]["mean"] >= 0.5
 
 
 def test_the_rules_bring_their_preset_with_them(tmp_path):

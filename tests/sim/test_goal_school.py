@@ -21,7 +21,7 @@ def test_robots_go_to_school_leave_it_and_come_back():
     task = find_task("ame2-go2")
     cfg = replace(task.preset("cpu").env, num_envs=4, ground=GROUND, noise=None)
     with quietly():
-        env = task.make_env(cfg, "cpu", 1)
+        env = task.make_env(cfg, "cpu", 1).env
         env.reset()
     state, terrain, everyone = GoalState.of(env), env.scene.terrain, torch.arange(4)
     kinds = state.sites.kinds

@@ -28,7 +28,7 @@ from gantry_sim.terrains.catalogue import TESTS, HeldOutTerrainError
 from gantry_sim.terrains.grid import assert_trainable
 from gantry_sim.terrains.tile import MAP_GROUPS
 from gantry_sim.training.run_config import RunCfg, create_run
-from gantry_sim.training.train import build_runner, export_run
+from gantry_sim.training.train import build_trainer, export_run, open_trained
 
 NAMES = ("ame2-go2", "ame2-g1")
 SMALL = GroundCfg(kinds=("boxes", "gap"), levels=2, columns=3, tile_m=(8.0, 8.0), start_levels=1)
@@ -45,7 +45,7 @@ def build(name="ame2-go2", seed=1, **changes):
     given = {"num_envs": 4, "ground": SMALL, "randomize": STILL} | changes
     cfg = replace(task.preset("cpu").env, **given)
     with quietly():
-        env = task.make_env(cfg, "cpu", seed)
+        env = task.make_env(cfg, "cpu", seed).env
         env.reset()
     return env, cfg
 
@@ -95,7 +95,7 @@ def test_every_preset_builds_and_steps(name, preset):
     task = find_task(name)
     cfg = replace(task.preset(preset).env, num_envs=2, ground=SMALL)
     with quietly():
-        env = task.make_env(cfg, "cpu", 1)
+        env = task.make_env(cfg, "cpu", 1).env
         env.reset()
     contract = task.contract(cfg)
     sizes = {group: values.shape[1] for group, values in env.obs_buf.items()}
@@ -482,13 +482,14 @@ def test_a_short_training_exports_a_bundle_that_the_runtime_repeats(tmp_path, ob
     cfg = RunCfg(task, "cpu", replace(preset, env=few, learner=learner), "cpu", 1)
     folder = create_run(cfg, tmp_path / "run")
     with quietly():
-        runner = build_runner(cfg, folder)
+        runner = build_trainer(cfg, folder)
     losses = []
     assert runner.train(lambda progress: losses.append(progress.metrics["loss_value"]))
     assert len(losses) == 3
     assert np.isfinite(losses).all()
     stages = []
-    check_static(lambda: load_bundle(export_run(cfg, folder, runner)), stages.append)
+    trained = open_trained(folder, runner)[1]
+    check_static(lambda: load_bundle(export_run(cfg, folder, trained)), stages.append)
     assert {stage.name: stage.passed for stage in stages if not stage.skipped} == dict.fromkeys(
         ("manifest", "contract", "network", "observation", "joint targets", "memory"), True
     )

@@ -8,7 +8,7 @@ import pytest
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.tasks import catalogue
-from gantry_sim.tasks.names import arm_task_names, task_names
+from gantry_sim.tasks.names import task_names
 
 HEAVY = ("torch", "mujoco", "mjlab", "rsl_rl", "warp", "tensordict", "gymnasium", "onnxruntime", "matplotlib")
 COMMANDS = (
@@ -68,20 +68,15 @@ def test_a_mistyped_name_is_refused_without_a_simulator(words, hint):
 
 @pytest.mark.slow
 def test_what_listings_say_of_tasks_is_what_they_are():
-    from gantry_sim.tasks.manipulation.registry import find_arm_task
     from gantry_sim.tasks.registry import find_task
 
     known = catalogue.described()
-    assert sorted(known) == sorted([*task_names(), *arm_task_names()])
+    assert sorted(known) == task_names()
     for name in task_names():
         task, info = find_task(name), known[name]
         assert (task.name, task.summary, task.robot) == (info.name, info.summary, info.robot)
         assert tuple(task.presets) == info.presets
         assert {task.preset(preset).env.robot for preset in task.presets} == {info.robot}
-    for name in arm_task_names():
-        arm, info = find_arm_task(name), known[name]
-        assert (arm.name, arm.summary, arm.robot, ()) == (info.name, info.summary, info.robot, info.presets)
-        assert arm.make_cfg().robot == info.robot
 
 
 def test_a_task_that_describes_itself_nowhere_is_loaded_for_the_list(monkeypatch):
@@ -89,7 +84,7 @@ def test_a_task_that_describes_itself_nowhere_is_loaded_for_the_list(monkeypatch
     monkeypatch.setattr(
         catalogue, "described", lambda: {name: info for name, info in own.items() if "lift" not in name}
     )
-    assert catalogue.arm_task_infos() == [own[name] for name in arm_task_names()]
+    assert catalogue.task_infos() == [own[name] for name in task_names()]
 
 
 def test_a_preset_is_asked_for_by_its_task():

@@ -1,6 +1,5 @@
 """Run folders and the training commands: what is written, what is refused, and in which words."""
 
-import csv
 import json
 import os
 import re
@@ -16,13 +15,14 @@ from gantry_deploy.bundle.bundle import load_bundle, update_card, write_bundle
 from gantry_deploy.cli import main as cli
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
+from gantry_hardware.training.log import read_metrics
 from gantry_policies.common.checkpoint import CheckpointError
 from gantry_sim.cli.common import steps
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training import run_files
 from gantry_sim.training.policies import open_source
 from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, hold_run, read_run
-from gantry_sim.training.train import build_runner, open_run, train
+from gantry_sim.training.train import build_trainer, open_trained, train
 
 GO2 = "velocity-flat-go2"
 SMALL = (
@@ -84,9 +84,8 @@ def small_training(*words):
         ([], "Name a task (see `gantry tasks`), or a run to continue with --resume FOLDER."),
         (["--resume", "missing"], "'missing' is no run folder: there is no config.json in it."),
         (["--resume", "file"], "'file' is no run folder: there is no config.json in it."),
-        (["--resume", "file", "--seed", "2"], "leave out task, preset, device, seed, folder, teacher and --set, but"),
-        ([GO2, "--resume", "file"], "leave out task, preset, device, seed, folder, teacher and --set, but"),
-        (["--resume", "file", "--set", "learner.gamma=0.9"], "longer: --steps, learner.total_steps and learner.guide."),
+        (["--resume", "file", "--seed", "2"], "leave out everything but --steps, and --set of fields that"),
+        ([GO2, "--resume", "file"], "leave out everything but --steps, and --set of fields that"),
         (["--resume", "file", "--steps", "2k"], "'file' is no run folder"),
         (["--resume", "file", "--steps", "1k", "--set", "learner.total_steps=5"], "'file' is no run folder"),
         ([GO2, "--steps", "few"], "'few' is no number of steps; expected for example 200000, 200k or 1.5M"),
@@ -116,7 +115,7 @@ def test_a_mistake_is_one_message_and_nothing_is_written(capsys, tmp_path, words
         (["eval", "ame2-go3", "--driver", "rules"], "Did you mean 'ame2-go2'?"),
         (["eval", "velocity-flat-go2", "--driver", "rules"], "Task 'velocity-flat-go2' has no scripted policy"),
         (["eval", "drive-lane", "--driver", "rules"], "`gantry bench` compares scripted drivers"),
-        (["eval", "yam-lift", "--driver", "rules"], "--expert 0 scores their scripted expert"),
+        (["eval", "yam-lift", "--driver", "rules"], "Task 'yam-lift' has no scripted policy"),
         (["eval", "yam-lift", "--driver", "rules", "--expert", "0"], "give one of them"),
         (["export", "missing"], "'missing' is no run folder"),
         (["export", "missing", "--zip", "no/such.zip"], "folder 'no' does not exist"),
@@ -137,7 +136,7 @@ def test_mistakes_with_other_commands(capsys, tmp_path, words, message):
 
 def test_a_physics_step_that_does_not_divide_the_control_step_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"A control step lasts 0\.021 s here, the policy's contract says 50 Hz"):
-        build_runner(configured(num_envs=2, physics_dt_s=0.007), None)
+        build_trainer(configured(num_envs=2, physics_dt_s=0.007), None)
 
 
 def test_a_failed_start_does_not_bar_the_folder(capsys, tmp_path):
@@ -207,15 +206,22 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     result = json.loads((tmp_path / "r.json").read_text())
     assert (result["env_steps"], result["seed"], result["run"]) == (768, 4, "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names >= {"config.json", "curve.csv", "checkpoints", "tensorboard", "evaluation.json", "bundle"}
+    assert names >= {
+        "config.json",
+        "contract.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "tensorboard",
+        "evaluation.json",
+        "bundle",
+    }
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["env"]["num_envs"] == 16
     assert record["learner"]["hidden"] == [16]
     assert {"git_commit", "machine", "packages", "created_utc", "learn_threads"} <= record.keys()
-    assert [session["iteration"] for session in record["sessions"]] == [0]
-    with (tmp_path / "run" / "curve.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            assert float(row["reward_per_s"]) == pytest.approx(50.0 * float(row["reward"]), rel=1e-4)
+    assert [session["done"] for session in record["sessions"]] == [0]
+    for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train"):
+        assert row["reward_per_s"] == pytest.approx(50.0 * row["reward"], rel=1e-4)
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert evaluation == json.loads(json.dumps(result["evaluation"]))
     assert evaluation["full_model"]["episodes"] == 2
@@ -313,7 +319,10 @@ def test_tasks_lists_every_task_with_the_fields_of_its_presets(capsys):
         assert any(line.startswith(name) and "cpu/gpu" in line for line in out.splitlines())
     _, out, _ = gantry(capsys, "tasks", GO2)
     for field in ("env.num_envs", "learner.learning_rate"):
-        assert sum(line.split()[:1] == [field] for line in out.splitlines()) == 2  # once a preset
+        assert sum(line.split()[:1] == [field] for line in out.splitlines()) == 1
+    assert "fields of preset cpu" in out
+    _, out, _ = gantry(capsys, "tasks", GO2, "--preset", "gpu")
+    assert "fields of preset gpu" in out
 
 
 @pytest.mark.slow
@@ -343,7 +352,7 @@ def test_every_session_of_a_run_is_written_down_and_learns_with_as_many_threads(
     stopped = []
 
     def stop_once(progress):
-        if progress.iteration == 2 and not stopped:
+        if progress.done == 2 and not stopped:
             stopped.append(True)
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -353,8 +362,8 @@ def test_every_session_of_a_run_is_written_down_and_learns_with_as_many_threads(
     assert complete
     assert len(runner.alg._replicas) == 2
     sessions = json.loads((folder / "config.json").read_text())["sessions"]
-    assert [session["iteration"] for session in sessions] == [0, 2]
-    assert all(session.keys() == {"iteration", "git_commit", "started_utc"} for session in sessions)
+    assert [session["done"] for session in sessions] == [0, 2]
+    assert all(session.keys() == {"done", "git_commit", "started_utc", "machine"} for session in sessions)
 
 
 def test_a_run_that_is_over_goes_on_if_it_is_made_longer(capsys, tmp_path):
@@ -374,11 +383,14 @@ def test_a_run_that_is_over_goes_on_if_it_is_made_longer(capsys, tmp_path):
     ]
     assert gantry(capsys, *more[:-1], f"{more[-1]}7000", "--steps", 16 * 24 * 4)[0] == 0
     record = json.loads((folder / "config.json").read_text())
-    assert [session["iteration"] for session in record["sessions"]] == [0, 2]
+    assert [session["done"] for session in record["sessions"]] == [0, 2]
     assert [entry["was"]["learner.total_steps"] for entry in record["lengthened"]] == [16 * 24 * 2]
     longer = read_run(folder).preset
     assert longer.learner == replace(learner, total_steps=1536, guide=replace(learner.guide, imitation_iterations=7000))
-    assert open_run(folder)[1].iteration == 4
+    assert open_trained(folder)[1].done == 4
+
+    code, _, err = gantry(capsys, "train", "--resume", "run", "--set", "learner.gamma=0.9")
+    assert (code, "only learner.total_steps and learner.guide.imitation_iterations may be raised" in err) == (2, True)
 
     def refused(*words):
         code, _, err = gantry(capsys, *words)
@@ -496,4 +508,4 @@ def test_what_works_is_not_refused():
 def test_a_run_without_a_checkpoint_cannot_be_opened(tmp_path):
     create_run(configured(), tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"No usable checkpoint in .*There are no model_\*\.pt files"):
-        open_run(tmp_path / "run")
+        open_trained(tmp_path / "run")

@@ -29,7 +29,7 @@ from gantry_sim.terrains.rasters import TerrainRasters
 from gantry_sim.training.policies import open_source
 from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher, load_teacher
-from gantry_sim.training.train import build_runner, export_run, open_run, train
+from gantry_sim.training.train import build_trainer, export_run, open_trained, train
 
 SMALL = GroundCfg(kinds=("boxes", "gap"), levels=2, columns=3, tile_m=(8.0, 8.0), start_levels=1)
 HEIGHT_M = 0.3
@@ -188,7 +188,7 @@ def test_the_environment_shows_the_pipelines_map_and_some_the_truth():
     env_cfg = replace(preset.env, noise=replace(preset.env.noise, clean_share=0.5, outlier_share=0.0))
     torch.manual_seed(1)
     with quietly():
-        env = find_task("ame2-go2-student").make_env(env_cfg, "cpu", 1)
+        env = find_task("ame2-go2-student").make_env(env_cfg, "cpu", 1).env
         env.reset()
     term = env.observation_manager._group_obs_term_cfgs["actor"][0].func
     with torch.inference_mode():
@@ -268,12 +268,12 @@ def test_a_student_trains_under_its_teacher_resumes_and_exports(teacher_run, tmp
     assert cfg.preset.env.student_map.mapper == str(folder / "mapper.onnx")
     phases, losses = [], []
 
-    runner = build_runner(cfg, folder)
+    runner = build_trainer(cfg, folder)
 
     def watch(progress):
         phases.append(runner.alg.imitating)
         losses.append(progress.metrics["loss_imitation"])
-        if progress.iteration == 3:
+        if progress.done == 3:
             runner.stop()
 
     assert isinstance(runner.alg, TeacherGuidedPPO)
@@ -289,8 +289,8 @@ def test_a_student_trains_under_its_teacher_resumes_and_exports(teacher_run, tmp
         not torch.equal(value, state["actor_state_dict"][name]) for name, value in again.alg.actor.state_dict().items()
     )
     # Without its teacher's folder and the package's mapper, which may both be gone.
-    opened, looked_at = open_run(folder)
-    bundle = load_bundle(export_run(opened, folder, looked_at))
+    opened, trained = open_trained(folder)
+    bundle = load_bundle(export_run(opened, folder, trained))
     assert bundle.mapper_bytes == (folder / "mapper.onnx").read_bytes()
     assert str(tmp_path) not in json.dumps(bundle.card)
     check_static(lambda: bundle, lambda *stage: None)
@@ -302,13 +302,13 @@ def test_a_student_trains_under_its_teacher_resumes_and_exports(teacher_run, tmp
 def test_two_resumes_of_one_run_come_out_alike(teacher_run, tmp_path):
     cfg = student_run(tmp_path / "student", teacher_run, iterations=3)
     folder = tmp_path / "student"
-    runner = build_runner(cfg, folder)
-    runner.train(lambda progress: runner.stop() if progress.iteration == 1 else None)
+    runner = build_trainer(cfg, folder)
+    runner.train(lambda progress: runner.stop() if progress.done == 1 else None)
     ends = []
     for _ in range(2):
         for extra in list_checkpoints(folder / "checkpoints")[1:]:
             extra.unlink()
-        again = build_runner(cfg, folder)
+        again = build_trainer(cfg, folder)
         again.resume()
         assert again.iteration == 1
         again.run_dir = None

@@ -1,7 +1,6 @@
 """``gantry train`` as a real process: killed, interrupted, and started twice in one folder."""
 
 import contextlib
-import csv
 import multiprocessing
 import os
 import random
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from gantry_deploy.cli import main as cli
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_policies.common.checkpoint import list_checkpoints, load_checkpoint, load_newest
 
 ITERATIONS, ENVS, STEPS = 40, 64, 8
@@ -84,11 +84,8 @@ class Training:
 
     def rows(self):
         """Whole lines of the learning curve; a kill may have cut the last one."""
-        path = self.folder / "curve.csv"
-        if not path.is_file():
-            return []
-        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return list(csv.DictReader(lines))
+        path = self.folder / METRICS_FILE
+        return read_metrics(path) if path.is_file() else []
 
     def check_files(self):
         """What is on the disk is good at any moment: every checkpoint can be read, the curve has no gap."""

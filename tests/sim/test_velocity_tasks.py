@@ -13,12 +13,13 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import tiny_bundle
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.envs.rsl_rl import GantryVecEnv
+from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards
+from gantry_sim.tasks.locomotion.presets import step_metrics
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ActorObservation, SensorNoiseCfg
-from gantry_sim.tasks.registry import find_task, task_names
+from gantry_sim.tasks.registry import find_task, from_flat, task_names
 from gantry_sim.training.evaluate import evaluate_policy
 
 GO2 = "velocity-flat-go2"
@@ -31,7 +32,7 @@ def build(name=GO2, preset="cpu", num_envs=4, seed=1, **changes):
     task = find_task(name)
     cfg = replace(task.preset(preset).env, num_envs=num_envs, **changes)
     with quietly():
-        env = task.make_env(cfg, "cpu", seed)
+        env = task.make_env(cfg, "cpu", seed).env
         env.reset()
     return env, cfg
 
@@ -56,7 +57,7 @@ def test_every_preset_builds_and_steps(name, preset):
         assert reward.abs().max() > 0
         assert not terminated.any()
         assert all(torch.isfinite(values).all() for values in obs.values())
-        assert {name: float(value) for name, value in task.metrics(env).items()}.keys() >= {"lin_vel_error_m_s"}
+        assert {name: float(value) for name, value in step_metrics(env).items()}.keys() >= {"lin_vel_error_m_s"}
     lower, upper = (torch.tensor(getattr(contract, f"joint_{side}_rad")) for side in ("lower", "upper"))
     targets = env.action_manager.get_term("joint_pos").targets
     assert ((targets >= lower) & (targets <= upper)).all()
@@ -115,7 +116,7 @@ def test_what_an_export_records_is_what_the_runtime_computes():
     matrix = 0.1 * torch.randn(
         contract.observation_size, contract.action_size, generator=torch.Generator().manual_seed(0)
     )
-    golden = task.record(task, cfg, lambda obs: obs @ matrix, seed=3)
+    golden = task.record(task, cfg, from_flat(lambda obs: obs @ matrix), seed=3)
     assert {len(values) for values in golden.values()} == {1440}
     starts = np.flatnonzero(golden["episode_start"])
     assert set(range(0, 1440, 240)) <= set(starts.tolist())
@@ -337,7 +338,7 @@ def test_a_robot_that_is_asked_for_nothing_and_does_nothing_scores_well(full_mod
         task.preset("cpu").env, episode_s=2.0, lin_vel_x_m_s=(0, 0), lin_vel_y_m_s=(0, 0), yaw_rate_rad_s=(0, 0)
     )
     shares = []
-    result = evaluate_policy(task, cfg, zero, episodes=6, full_model=full_model, on_progress=shares.append)
+    result = evaluate_policy(task, cfg, from_flat(zero), episodes=6, full_model=full_model, on_progress=shares.append)
     assert result["episodes"] == 6
     assert result["seconds_per_episode"] == pytest.approx(1.98)
     assert result["model"] == ("full" if full_model else "training")
@@ -354,7 +355,7 @@ def test_a_robot_that_stands_when_asked_to_walk_misses_by_about_the_command():
     still = replace(task.preset("cpu").env, episode_s=2.0, lin_vel_y_m_s=(0, 0), yaw_rate_rad_s=(0, 0))
     # Below the threshold of the clock, so that the legs rest.
     cfg = replace(still, lin_vel_x_m_s=(0.09, 0.09))
-    slow = evaluate_policy(task, cfg, zero, episodes=4)
+    slow = evaluate_policy(task, cfg, from_flat(zero), episodes=4)
     assert slow["lin_vel_error_m_s"]["mean"] == pytest.approx(0.09, abs=0.04)
     assert slow["fall_rate"]["mean"] == 0.0
 
@@ -363,7 +364,7 @@ def test_a_policy_that_folds_the_legs_falls_every_time():
     task = find_task(GO2)
     cfg = replace(task.preset("cpu").env, episode_s=2.0)
     fold = torch.tensor([0.0, 10.0, -10.0] * 4)
-    result = evaluate_policy(task, cfg, lambda obs: fold.expand(len(obs), 12), episodes=4)
+    result = evaluate_policy(task, cfg, from_flat(lambda obs: fold.expand(len(obs), 12)), episodes=4)
     assert result["fall_rate"]["mean"] == 1.0
 
 
@@ -382,14 +383,14 @@ def test_standing_is_scored_by_itself():
         asked = obs[:, 42:45].norm(dim=-1, keepdim=True) > 0
         return torch.where(asked, 0.0, torch.tensor([0.0, 10.0, -10.0] * 4))
 
-    standing = evaluate_policy(task, cfg, still, episodes=8)["standing"]
+    standing = evaluate_policy(task, cfg, from_flat(still), episodes=8)["standing"]
     assert [len(rows) for rows in commands] == [8] * 149 + [2] * 149
     assert all((rows[:, 0] > 0.5).all() for rows in commands[:149])
     assert not torch.stack(commands[149:]).any()
     assert (standing["episodes"], standing["seconds_per_episode"]) == (2, pytest.approx(2.98))
     assert 0.0 < standing["drift_m_s"]["mean"] < 0.05  # they settle at first
     assert standing["fall_rate"]["mean"] == 0.0
-    scores = evaluate_policy(task, cfg, falls_when_it_stands, episodes=4)
+    scores = evaluate_policy(task, cfg, from_flat(falls_when_it_stands), episodes=4)
     assert scores["standing"]["fall_rate"]["mean"] == 1.0
     assert scores["fall_rate"]["mean"] < 1.0
 
@@ -398,18 +399,18 @@ def test_threads_of_torch_are_left_as_they_were():
     task = find_task(GO2)
     cfg = replace(task.preset("cpu").env, episode_s=0.1)
     torch.set_num_threads(2)  # the fixture puts it back
-    evaluate_policy(task, cfg, zero, episodes=1)
+    evaluate_policy(task, cfg, from_flat(zero), episodes=1)
     assert torch.get_num_threads() == 2
     with pytest.raises(ZeroDivisionError):
-        evaluate_policy(task, cfg, lambda obs: 1 / 0, episodes=1)
+        evaluate_policy(task, cfg, from_flat(lambda obs: 1 / 0), episodes=1)
     assert torch.get_num_threads() == 2
 
 
 def test_evaluation_is_repeatable():
     task = find_task(GO2)
     cfg = replace(task.preset("cpu").env, episode_s=0.6)
-    one, two = (evaluate_policy(task, cfg, zero, episodes=4) for _ in range(2))
-    other = evaluate_policy(task, cfg, zero, episodes=4, seed=3)
+    one, two = (evaluate_policy(task, cfg, from_flat(zero), episodes=4) for _ in range(2))
+    other = evaluate_policy(task, cfg, from_flat(zero), episodes=4, seed=3)
     assert one == two
     assert one["lin_vel_error_m_s"] != other["lin_vel_error_m_s"]
 
@@ -424,7 +425,7 @@ def test_levels_of_terrain_survive_a_resume():
     for _ in range(2):
         env, _ = build("velocity-rough-go2", num_envs=6, terrain_levels=3)
         with quietly():
-            states.append((env, GantryVecEnv(env)))
+            states.append((env, ManagedBatch(env)))
     env, vec_env = states[0]
     env.scene.terrain.terrain_levels[:] = wanted
     env.common_step_counter = 1234

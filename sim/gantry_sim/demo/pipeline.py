@@ -172,7 +172,7 @@ class Demo:
         source = open_source(bundle.path)
         share = self._display.share("evaluate")
         scores = evaluate_policy(
-            source.task, source.env_cfg, source.policy, episodes=self._config.episodes, on_progress=share
+            source.task, source.env_cfg, source.make_policy, episodes=self._config.episodes, on_progress=share
         )
         result = {"task": source.task.name, "training_model": scores}
         write_json(self._config.output / EVALUATION_FILE, result)

@@ -24,7 +24,7 @@ from gantry_sim.robot_kit.mirror import mirrored_joints
 from gantry_sim.robot_kit.study import DEPTH_M
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import foot_geoms, model_file, robot_model
-from gantry_sim.tasks.catalogue import arm_task_infos, task_infos
+from gantry_sim.tasks.catalogue import task_infos
 from gantry_sim.tasks.locomotion.robots import walker
 
 MASS_SHARE = 0.01
@@ -205,7 +205,7 @@ def _conformance(spec: RobotSpec, backend: str) -> list[Finding]:
 
 
 def _tasks(name: str) -> list[Finding]:
-    names = [info.name for info in (*task_infos(), *arm_task_infos()) if info.robot == name]
+    names = [info.name for info in task_infos() if info.robot == name]
     if not names:
         return [Finding(Level.NOTE, "tasks", "no installed task is for it")]
     return [Finding(Level.PASS, "tasks", ", ".join(names))]

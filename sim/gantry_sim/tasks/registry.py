@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_policies.common.batched_env import STATE, BatchedEnv
+from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_sim.gym.names import is_gym_task
@@ -170,12 +171,34 @@ def flat_policy(work: Callable[..., Any]) -> Callable[..., Any]:
     return adapted
 
 
+class FlatPolicy:
+    """A function of flat observations as a policy that acts in all environments.
+
+    Args:
+        function: Observations (N, obs) to actions (N, a), dimensionless.
+    """
+
+    def __init__(self, function: Policy) -> None:
+        self.function = function
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Nothing to forget."""
+
+    def act(self, obs: Observation) -> Tensor:
+        """Actions (N, a), dimensionless."""
+        with torch.no_grad():
+            return self.function(obs[STATE])
+
+
+def from_flat(policy: Policy) -> MakePolicy:
+    """The function in any environments."""
+    return lambda env: FlatPolicy(policy)
+
+
 def as_flat(make_policy: MakePolicy) -> Policy:
     """The policy as a function of flat observations."""
     policy = make_policy(None)
-    if hasattr(policy, "group"):  # It reads another group than the actor's.
-        return policy  # type: ignore[return-value]
-    return lambda obs: policy.act({STATE: obs})
+    return policy.function if isinstance(policy, FlatPolicy) else lambda obs: policy.act({STATE: obs})
 
 
 def find_task(name: str) -> Task:

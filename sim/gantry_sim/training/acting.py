@@ -1,4 +1,4 @@
-"""A bundle as a policy that acts in all environments of a task, as on a robot."""
+"""Bundles as policies that act in all environments of a task, as on a robot."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class BundleActor:
 
     def act(self, obs: Observation) -> Tensor:
         """``(N, n)`` in the environment's range."""
-        chunk = self._chunk
-        while len(self._queues) < len(obs[STATE]):
+        chunk, rows = self._chunk, len(obs[STATE])
+        while len(self._queues) < rows:
             self._queues.append(None if chunk is None else ActionQueue(chunk.execute, chunk.ensemble_decay))
-        pairs = [self._act(row, obs, queue) for row, queue in enumerate(self._queues)]
+        pairs = [self._act(row, obs, queue) for row, queue in enumerate(self._queues[:rows])]
         if self._corrects:
             self.last_base_action = torch.from_numpy(np.stack([planned for _, planned in pairs]))
         return torch.from_numpy(np.stack([action for action, _ in pairs])).to(obs[STATE].device)

@@ -17,7 +17,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
 from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
-from gantry_sim.tasks.registry import MakePolicy, Task, find_task
+from gantry_sim.tasks.registry import MakePolicy, Task, find_task, from_flat
 from gantry_sim.training.acting import BundleActor
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
@@ -103,8 +103,7 @@ def open_script(task_name: str, script: str) -> Source:
     if not found.scored:
         raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
-    told: Any = _Told()
-    return Source(replace(task, make_env=found.make_env), env_cfg, lambda env: told, None)
+    return Source(replace(task, make_env=found.make_env), env_cfg, from_flat(_Told()), None)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gantry_policies.imitation.data import ChunkData
 from gantry_policies.common.batched_env import EnvStep
+from gantry_policies.imitation.data import ChunkData
 
 STEP = 0.1
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.common.checkpoint import CheckpointError
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_policies.common.checkpoint import CheckpointError
 from gantry_policies.imitation.config import BcCfg, NetworkCfg
 from gantry_policies.imitation.policy import list_policies, load_policy
 from gantry_policies.imitation.trainer import CloningTrainer, learning_rate_share
@@ -27,7 +27,9 @@ CFG = BcCfg(
 def test_a_clone_walks_to_the_goal(tmp_path, demos, walk):
     cfg = replace(CFG, steps=400, network=NetworkCfg(hidden=(64,)), state_noise=0.0, eval_every_steps=200)
     cfg = replace(cfg, batch_size=64, log_every_steps=100, learning_rate=3e-3)
-    trainer = CloningTrainer(demos(40), cfg, tmp_path, validation=demos(5, 9), eval_env=walk(), provenance={"episodes": 40})
+    trainer = CloningTrainer(
+        demos(40), cfg, tmp_path, validation=demos(5, 9), eval_env=walk(), provenance={"episodes": 40}
+    )
     before = trainer.evaluate(24).success_once.mean
     told = []
     assert trainer.train(told.append)

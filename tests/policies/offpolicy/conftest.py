@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.common.batched_env import EnvStep
+from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.replay.demos import Demo
 
 STEP_M = 0.12

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import EnvStep
+from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.collecting import Collector
 from gantry_policies.off_policy.config import ActorCfg, CriticCfg, LearnerCfg
-from gantry_policies.common.batched_env import EnvStep
-from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.batches import Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, TemperatureCfg, OffPolicyCfg
+from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg, LearnerCfg, OffPolicyCfg, TemperatureCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
 from gantry_policies.off_policy.presets import PRESETS
@@ -280,9 +280,11 @@ def test_errors_say_what_is_wrong():
         learner_of(RESIDUAL).act({"state": torch.zeros(1, 3)})
     with pytest.raises(GantryError, match="does not fit this learner's configuration"):
         learner_of().load_state_dict(learner_of(replace(ACTOR, hidden=(17,))).state_dict())
-    with pytest.raises(GantryError, match=r"critic\.target_heads is 5, expected at most learner\.agent\.critic\.heads 4"):
+    with pytest.raises(
+        GantryError, match=r"critic\.target_heads is 5, expected at most learner\.agent\.critic\.heads 4"
+    ):
         CriticCfg(heads=4, target_heads=5)
-    with pytest.raises(GantryError, match=r"Unknown actor\.kind 'tdd3'. Did you mean 'td3'"):
+    with pytest.raises(GantryError, match=r"Unknown learner\.agent\.actor\.kind 'tdd3'. Did you mean 'td3'"):
         ActorCfg(kind="tdd3")
     with pytest.raises(GantryError, match=r"action_scale is 0\.5, expected 1 for an actor without a base"):
         ActorCfg(action_scale=0.5)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.common.checkpoint import CheckpointError
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_policies.common.checkpoint import CheckpointError
+from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.config import LearnerCfg
-from gantry_policies.common.evaluation import evaluate
 from gantry_policies.off_policy.presets import resfit, rlpd, wsrl
 from gantry_policies.off_policy.trainer import DivergedError, OffPolicyTrainer
 

@@ -8,13 +8,13 @@ import pytest
 from gantry_deploy.cli import main as cli
 
 LIFT = "yam-lift"
-TINY_BC = ("bc.network.hidden=[16]", "bc.batch_size=32", "bc.execute_steps=3", "bc.chunk_steps=4")
+TINY_BC = ("learner.network.hidden=[16]", "learner.batch_size=32", "learner.execute_steps=3", "learner.chunk_steps=4")
 TINY_RL = (
     *("learner.agent.actor.hidden=[16]", "learner.agent.critic.hidden=[16]", "learner.agent.batch_size=16"),
-    *("train.warmup_steps=24", "train.log_every_steps=16", "train.eval_every_steps=0", "env.num_envs=4"),
+    *("learner.warmup_steps=24", "learner.log_every_steps=16", "learner.eval_every_steps=0", "env.num_envs=4"),
     "env.episode_s=0.5",
 )
-RESFIT = (*TINY_RL, "train.critic_warmup_updates=2")
+RESFIT = (*TINY_RL, "learner.critic_warmup_updates=2")
 
 
 def gantry(*words):

@@ -18,7 +18,7 @@ from gantry_deploy.dataset.replay import replay_episode
 from gantry_hardware.backends import make_backend
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.checkpoint import load_newest
-from gantry_sim.cli.arm_train import ArmDisplay
+from gantry_sim.cli.common import ProgressBar
 
 from .conftest import LIFT, RESFIT, TINY_RL, gantry, sets
 
@@ -51,7 +51,7 @@ def interrupt_once(monkeypatch, phase):
             pending.clear()
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ArmDisplay, "update", update)
+    monkeypatch.setattr(ProgressBar, "update", update)
 
 
 def rows_of(folder):
@@ -80,9 +80,9 @@ def test_an_interrupted_residual_training_goes_on_exactly_without_its_sources(ma
 @pytest.mark.slow
 def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys):
     words = ["train", LIFT, "--preset", "resfit", "--base", made.bc, "--run-dir", "run", "--steps", 64]
-    assert gantry(*words, "--episodes", 4, "--json", "train.json", *sets(RESFIT)) == 0
-    result = json.loads((tmp_path / "train.json").read_text())
-    scores = result["evaluation"]
+    assert gantry(*words, "--episodes", 4, "--json", "learner.json", *sets(RESFIT)) == 0
+    result = json.loads((tmp_path / "learner.json").read_text())
+    scores = result["evaluation"]["training_model"]
     assert scores["episodes"] == 4
     assert scores["success_once"]["low"] <= scores["success_once"]["mean"] <= scores["success_once"]["high"]
     # The correction is at most 0.2 of a range that is itself at most 1.2 wide on either side.
@@ -93,12 +93,12 @@ def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys
     assert chunk is not None
     assert (chunk.steps, chunk.execute, chunk.residual) == (4, 3, True)
     assert bundle.card is not None
-    assert bundle.card["evaluation"]["mean_residual"] == scores["mean_residual"]
+    assert bundle.card["evaluation"]["training_model"]["mean_residual"] == scores["mean_residual"]
     # Exit code 1, here and below: it does not do what the task asks for. The bundle acts as the run does.
     assert gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.3) == 1
     assert "pass  episodes" in capsys.readouterr().out
     assert gantry("eval", "run/bundle", "--episodes", 4, "--json", "bundle.json") == 1
-    again = json.loads((tmp_path / "bundle.json").read_text())
+    again = json.loads((tmp_path / "bundle.json").read_text())["training_model"]
     assert again["mean_base_action"] == pytest.approx(scores["mean_base_action"], abs=1e-3)
     assert again["mean_residual"] == pytest.approx(scores["mean_residual"], abs=1e-3)
     assert gantry("play", "run", "--video", "run.mp4", "--seconds", 0.1) == 0
@@ -119,7 +119,7 @@ def test_rlpd_learns_from_the_same_demonstrations_and_its_bundle_plans_nothing(m
 @pytest.mark.filterwarnings("ignore:'Pendulum-v1' ended an episode without a word on success")
 def test_an_environment_of_gymnasium_is_trained_and_scored_alike_and_not_exported(capsys):
     pytest.importorskip("gymnasium")
-    tiny = (*TINY_RL[:3], "train.warmup_steps=16", "train.eval_every_steps=0", "env.num_envs=2", "env.processes=0")
+    tiny = (*TINY_RL[:3], "learner.warmup_steps=16", "learner.eval_every_steps=0", "env.num_envs=2", "env.processes=0")
     words = ["train", "gym:Pendulum-v1", "--preset", "sac", "--run-dir", "run", "--steps", 24, "--episodes", 2]
     assert gantry(*words, *sets((*tiny, "env.max_episode_steps=5"))) == 0
     assert gantry("eval", "run", "--episodes", 2) == 0
@@ -132,7 +132,7 @@ def test_an_expert_is_scored_like_a_policy(capsys):
     assert gantry("eval", LIFT, "--expert", 0, "--episodes", 4) == 0
     out = capsys.readouterr().out
     assert "4 held-out episodes of yam-lift" in out
-    assert "100.0 %" in out
+    assert "success rate         1.000" in out
 
 
 @pytest.mark.parametrize(
@@ -146,16 +146,21 @@ def test_an_expert_is_scored_like_a_policy(capsys):
         (["train", LIFT, "--preset", "resfit", "--demos", "demos"], "name the run folder of a cloned one with --base"),
         (["train", LIFT, "--preset", "resfit", "--base", "no"], "'no' is no run folder"),
         (["train", LIFT, "--preset", "sac", "--demos", "demos"], "learns from no demonstrations"),
-        (["train", LIFT, "--demos", "demos", "--set", "bc.step=3"], "Unknown field 'step'. Did you mean 'steps'?"),
-        (["train", LIFT, "--demos", "demos", "--set", "steps=3"], "Did you mean 'bc.steps'?"),
+        (["train", LIFT, "--demos", "demos", "--set", "learner.step=3"], "Unknown field 'step'. Did you mean 'steps'?"),
+        (["train", LIFT, "--demos", "demos", "--set", "steps=3"], "Did you mean 'learner.steps'?"),
         (["train", LIFT, "--demos", "demos", "--minutes", 1], "Cloning ends after a number of updates"),
-        (["train", LIFT, "--demos", "demos", "--teacher", "x"], "--teacher is for students of locomotion tasks"),
+        (["train", LIFT, "--demos", "demos", "--teacher", "rules"], "Task 'yam-lift' has no scripted policy"),
+        (["train", LIFT, "--algo", "sak"], "Unknown algorithm 'sak'. Did you mean 'sac'?"),
+        (["train", LIFT, "--algo", "ppo", "--preset", "sac"], "Preset 'sac' is one of sac; leave out --preset"),
         (["train", LIFT, "--demos", "demos", "--seed", 10007], "Seed 10007 is held out for evaluation"),
-        (["train", "velocity-flat-go2", "--demos", "demos"], "--demos is for manipulation tasks"),
+        (["train", "velocity-flat-go2", "--demos", "demos"], "Preset 'cpu' learns from no demonstrations"),
         (["train", "--resume", "demos"], "'demos' is no run folder"),
         (["collect", "yam-lft", "--episodes", 3, "--output", "d"], "Did you mean 'yam-lift'?"),
         (["collect", LIFT, "--episodes", 0, "--output", "d"], "--episodes is 0, expected at least 1."),
-        (["collect", LIFT, "--episodes", 3, "--suboptimality", 2, "--output", "d"], "--suboptimality is 2, expected 0 to 1."),
+        (
+            ["collect", LIFT, "--episodes", 3, "--suboptimality", 2, "--output", "d"],
+            "--suboptimality is 2, expected 0 to 1.",
+        ),
         (["collect", LIFT, "--episodes", 3, "--output", "d", "--set", "env.acton=joint"], "Did you mean 'action'?"),
         (["collect", LIFT, "--episodes", 3, "--seed", 10007, "--output", "d"], "held out for evaluation"),
         (["collect", LIFT, "--episodes", 3, "--output", "demos"], "holds no dataset"),

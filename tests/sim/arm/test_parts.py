@@ -14,9 +14,9 @@ from gantry_sim.benchmarks.arms import SCORED, TRAINED, BenchCfg, collect_result
 from gantry_sim.benchmarks.arms_report import bench_lines, bench_page
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
-from gantry_sim.tasks.manipulation.experts import make_expert
-from gantry_sim.training.arm.acting import ExpertActor, Meter
-from gantry_sim.training.arm.demos import DemoSet, load_demos
+from gantry_sim.tasks.manipulation.evaluation import Meter
+from gantry_sim.tasks.manipulation.presets import ExpertPolicy
+from gantry_sim.training.demos import DemoSet, load_demos
 
 
 def three_episodes():
@@ -74,7 +74,7 @@ def test_the_copy_of_a_run_says_of_what_its_demonstrations_are(tmp_path, caplog)
 def test_environments_come_back_to_the_middle_of_their_episodes_bit_by_bit():
     cfg = ArmCfg("lift", num_envs=3, episode_s=2.0, object_noise_m=0.002)
     env, again = ArmStepEnv(cfg, seed=5), ArmStepEnv(cfg, seed=5)
-    expert = ExpertActor(make_expert(env.state, 0.5, 1), 3)
+    expert = ExpertPolicy(env, 0.5, 1)
     env.reset()
     expert.reset()
     for _ in range(70):

@@ -178,7 +178,7 @@ def test_an_interrupted_comparison_goes_on_exactly_and_does_nothing_twice(tmp_pa
     pending = [True]
 
     def interrupt(self, progress):
-        if pending and progress.iteration == 2:
+        if pending and progress.done == 2:
             pending.clear()
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -14,10 +14,11 @@ from gantry_sim.driving.drivers.teachers import RuleGuidedEnv, rule_actions
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
-from gantry_sim.tasks.registry import find_task
+from gantry_sim.tasks.registry import as_flat, find_task
+from gantry_sim.training.algorithms.ppo import PPO
 from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher, load_teacher
-from gantry_sim.training.train import build_runner, export_run, open_run, policy_of, train
+from gantry_sim.training.train import build_trainer, export_run, open_trained, train
 
 
 @pytest.fixture(autouse=True)
@@ -55,15 +56,15 @@ def test_rules_are_told_beside_what_the_policy_sees():
 
 
 @pytest.mark.slow
-def test_a_guided_student_is_far_ahead_of_an_unguided_one():
+def test_a_guided_student_is_far_ahead_of_an_unguided_one(tmp_path):
     """33 thousand steps each: alone a car soon leaves the road, guided it drives about half of its route."""
     completion = {}
     for script in ("rules", ""):
         cfg = run_of(small(iterations=8, cars=64, steps=64), script=script)
-        runner = build_runner(cfg, None)
+        runner = build_trainer(cfg, None)
         assert isinstance(runner.alg, TeacherGuidedPPO) == bool(script)
         assert runner.train()
-        actor = policy_of(runner)
+        actor = as_flat(PPO.open(cfg, tmp_path, runner).make_policy)
         env = DriveEnv(held_out(cfg.preset.env, num_envs=16, episode_s=30.0), seed=9)
         scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs["state"])))
         completion[script] = scores["completion_percent"]["mean"]
@@ -76,14 +77,13 @@ def test_a_run_guided_by_rules_goes_on_and_exports(tmp_path):
     create_run(run_of(small(iterations=2), script="rules"), folder)
     cfg = read_run(folder)
     assert cfg.script == "rules"
-    runner = build_runner(cfg, folder)
+    runner = build_trainer(cfg, folder)
     runner.train(lambda progress: runner.stop())
     again, complete = train(cfg, folder, resume=True)
     assert complete
     assert isinstance(again.alg, TeacherGuidedPPO)
-    opened, looked_at = open_run(folder)
-    assert not isinstance(looked_at.alg, TeacherGuidedPPO)
-    assert (export_run(opened, folder, looked_at) / "policy.onnx").is_file()
+    opened, trained = open_trained(folder)
+    assert (export_run(opened, folder, trained) / "policy.onnx").is_file()
 
 
 def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
@@ -102,9 +102,11 @@ def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
         stop = start + term.size * term.history
         terms[term.name] = seen["state"][:, stop - term.size : stop]  # The newest frame.
         start = stop
-    own = torch.cat([terms[term.name] for term in teacher_runner.env.contract.observations], dim=1)
+    own = torch.cat([terms[term.name] for term in teacher_runner.env.batched.contract.observations], dim=1)
     assert own.shape[1] < seen["state"].shape[1]
-    torch.testing.assert_close(teacher(seen).actions, policy_of(teacher_runner)(own), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        teacher(seen).actions, as_flat(PPO.open(cfg, tmp_path, teacher_runner).make_policy)(own), atol=1e-6, rtol=1e-5
+    )
     create_run(cfg, tmp_path / "student")
     copy_teacher(tmp_path / "lane", tmp_path / "student")
     student, complete = train(read_run(tmp_path / "student"), tmp_path / "student")
@@ -143,6 +145,6 @@ def test_rules_are_named_on_the_command_line_like_a_run(tmp_path, capsys):
     assert main(["train", "drive-lane", "--teacher", "rules", "--run-dir", str(tmp_path / "run"), *few]) == 0
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (record["script"], record["teacher"]) == ("rules", None)
-    assert "loss_imitation" in (tmp_path / "run" / "curve.csv").read_text().splitlines()[0]
+    assert "loss_imitation" in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0]
     assert main(["train", "drive-lane", "--teacher", "rulers", "--run-dir", str(tmp_path / "other"), *few]) != 0
     assert "rulers" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from gantry_sim.driving.reward import RewardCfg
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.run_config import RunCfg, create_run
-from gantry_sim.training.train import export_run, open_run, train
+from gantry_sim.training.train import export_run, open_trained, train
 
 from .conftest import facts as plain_facts
 
@@ -175,9 +175,9 @@ def test_what_makes_no_sense_is_refused(change, text):
 
 def test_cars_in_traffic_are_paid_by_what_their_pictures_look_like():
     env = DriveEnv(TALKED, seed=1)
-    assert env.observe()["critic"].shape[1] == DriveEnv(
-        replace(TALKED, reward=RewardCfg()), seed=1
-    ).observe()["critic"].shape[1] - (7 - 3)
+    assert env.observe()["critic"].shape[1] == DriveEnv(replace(TALKED, reward=RewardCfg()), seed=1).observe()[
+        "critic"
+    ].shape[1] - (7 - 3)
     for _ in range(12):
         reward = env.step(torch.tensor([[0.0, 0.3]]).expand(4, 2)).reward
         assert ((reward >= 0.0) & (reward <= 1.0) | (reward == -10.0)).all()
@@ -211,10 +211,10 @@ def test_nothing_of_the_scorer_is_in_a_bundle(tmp_path):
     learner = replace(preset.learner, total_steps=64, steps_per_env=16, epochs=1, hidden=(16,), critic_hidden=(16,))
     cfg = RunCfg(task, "cpu", replace(preset, env=replace(TALKED, reward=reward), learner=learner), "cpu", 1, 1)
     folder = create_run(cfg, tmp_path / "run")
-    train(cfg, folder)
+    trainer, _ = train(cfg, folder)
     scorer.unlink()
-    opened, runner = open_run(folder)
-    exported = export_run(opened, folder, runner)
+    opened, trained = open_trained(folder)
+    exported = export_run(opened, folder, trained)
     weights = [values.numpy().tobytes() for values in load_file(SMALL_FILE).values()]
     assert all(len(weight) >= 32 for weight in weights)
     files = {path.name: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
@@ -225,5 +225,5 @@ def test_nothing_of_the_scorer_is_in_a_bundle(tmp_path):
     graph = onnx.load_from_string(bundle.model_bytes).graph
     held = sum(math.prod(part.dims) for part in graph.initializer)
     # The actor's own numbers, mean and spread of what it sees, and a few constants; the scorer has sixteen thousand.
-    more = held - sum(values.numel() for values in runner.alg.actor.parameters())
+    more = held - sum(values.numel() for values in trainer.alg.actor.parameters())
     assert 0 <= more < 50 + 2 * bundle.contract.observation_size

@@ -23,7 +23,7 @@ from gantry_sim.tasks.manipulation.workbench import OBJECT, PADS
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 N = 4
-SHORT = replace(LIFT.make_cfg(), num_envs=N, episode_s=0.5)
+SHORT = replace(LIFT.usual_env(), num_envs=N, episode_s=0.5)
 """Ten steps an episode."""
 
 
@@ -193,7 +193,7 @@ def test_physics_differs_between_environments_and_episodes_within_its_ranges(sho
 @pytest.mark.parametrize("action", ["ee", "ee-turn", "joint", "joint-absolute"])
 def test_the_runtime_decodes_and_observes_as_training_does(action):
     """Row by row in numpy, from the contract's JSON, what the environments do in torch."""
-    env = ArmStepEnv(replace(PICK_PLACE.make_cfg(), num_envs=2, action=action))
+    env = ArmStepEnv(replace(PICK_PLACE.usual_env(), num_envs=2, action=action))
     seen = env.reset()
     contract = PolicyContract.from_json(env.state.contract.to_json())
     like = np.zeros((1, 1), dtype=np.float32)
@@ -224,7 +224,7 @@ def test_the_runtime_decodes_and_observes_as_training_does(action):
 def test_contracts_and_observations_have_the_same_size():
     for task in (LIFT, PUSH, PICK_PLACE, INSERT):
         for observer in ("state", "camera"):
-            cfg = replace(task.make_cfg(), observer=observer)
+            cfg = replace(task.usual_env(), observer=observer)
             contract = arm_contract(cfg)
             assert contract.action_size == 4
             assert contract.arm is not None
@@ -260,7 +260,7 @@ def test_what_counts_as_lifted_and_what_is_rewarded_densely():
 
 
 def test_what_counts_as_placed_pushed_and_inserted():
-    place = ArmStepEnv(replace(PICK_PLACE.make_cfg(), num_envs=1))
+    place = ArmStepEnv(replace(PICK_PLACE.usual_env(), num_envs=1))
     place.reset()
     goal = place.state.goal[0].tolist()
     assert goal[2] == pytest.approx(0.06)  # on top of a stand of 4 cm
@@ -278,14 +278,14 @@ def test_what_counts_as_placed_pushed_and_inserted():
     place.state.refresh()
     assert not place.state.rule.success(place.state).any()
 
-    push = ArmStepEnv(replace(PUSH.make_cfg(), num_envs=1))
+    push = ArmStepEnv(replace(PUSH.usual_env(), num_envs=1))
     push.reset()
     goal = push.state.goal[0].tolist()
     for shift, wanted in (((0.024, 0, 0), True), ((0.026, 0, 0), False), ((0, 0, 0.05), False)):
         place_object(push, np.add(goal, shift).tolist())
         assert push.state.rule.success(push.state).tolist() == [wanted]
 
-    insert = ArmStepEnv(replace(INSERT.make_cfg(), num_envs=1))
+    insert = ArmStepEnv(replace(INSERT.usual_env(), num_envs=1))
     insert.reset()
     hole = insert.state.goal[0].tolist()
     # The tip is 25 mm below the edge, 40 mm above the table, where the middle of the 80 mm long peg is at 55 mm.
@@ -297,7 +297,7 @@ def test_what_counts_as_placed_pushed_and_inserted():
 
 
 def test_a_held_peg_stays_in_the_hand_until_it_is_let_go():
-    env = ArmStepEnv(replace(INSERT.make_cfg(), num_envs=2))
+    env = ArmStepEnv(replace(INSERT.usual_env(), num_envs=2))
     env.reset()
     held = env.state.object_from_ee.clone()
     for _ in range(15):

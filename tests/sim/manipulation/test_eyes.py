@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def env():
     try:
-        made = ArmStepEnv(replace(LIFT.make_cfg(), num_envs=2, observer="camera", episode_s=0.15), seed=2)
+        made = ArmStepEnv(replace(LIFT.usual_env(), num_envs=2, observer="camera", episode_s=0.15), seed=2)
     except GantryError as error:
         pytest.skip(str(error))
     yield made

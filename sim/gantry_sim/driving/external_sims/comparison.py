@@ -134,7 +134,7 @@ def own_scores(path: Path, episodes: int, on_progress: Callable[[float], None]) 
     except GantryError as error:
         raise GantryError(f"{error}\nWith --own-episodes 0 MetaDrive alone is driven in.") from error
     scores = evaluate_policy(
-        source.task, source.env_cfg, source.policy, episodes=episodes, full_model=True, on_progress=on_progress
+        source.task, source.env_cfg, source.make_policy, episodes=episodes, full_model=True, on_progress=on_progress
     )
     end = round(scores["ends"].get("off_road", 0.0) * episodes)
     renamed = {name: scores[theirs] for name, theirs in _OWN.items() if theirs in scores}

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
-from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE, Observation
+from gantry_policies.common.batched_env import IMAGE_PREFIX
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.export import export_bundle
 from gantry_policies.networks.layout import ObservationLayout
@@ -21,7 +20,7 @@ from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
-from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.tasks.registry import Preset, Task, from_flat
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
@@ -29,25 +28,6 @@ from gantry_sim.training.teachers import load_teacher
 
 ENVS = 64
 """Environments side by side where the task has no preset of its own for PPO."""
-
-
-class ActorPolicy:
-    """A network of flat observations as a policy that acts in all environments.
-
-    Args:
-        actor: (N, observations) -> (N, actions).
-    """
-
-    def __init__(self, actor: torch.nn.Module) -> None:
-        self.actor = actor
-
-    def reset(self, env_ids: Tensor | None = None) -> None:
-        """Nothing to forget."""
-
-    @torch.no_grad()
-    def act(self, obs: Observation) -> Tensor:
-        """Actions (N, a), dimensionless."""
-        return self.actor(obs[STATE])
 
 
 def preset(task: Task) -> Preset:
@@ -136,7 +116,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     assert isinstance(trainer, PpoTrainer)
     actor = trainer.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
     return TrainedPolicy(
-        make_policy=lambda env: ActorPolicy(actor),
+        make_policy=from_flat(actor),
         write_bundle=partial(_write_bundle, actor),
         done=trainer.done,
         env_steps=trainer.env_steps,
