@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tensordict import TensorDict
 
 from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -45,7 +46,7 @@ def test_rules_are_told_beside_what_the_policy_sees():
     env, plain = RuleGuidedEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
     for _ in range(5):
         seen, bare = env.observe(), plain.observe()
-        assert set(seen.keys()) == {"actor", "critic", "teacher"}
+        assert set(seen.keys()) == {"state", "critic", "teacher"}
         assert torch.equal(seen["state"], bare["state"])
         assert torch.equal(seen["critic"], bare["critic"])
         assert torch.equal(seen["teacher"], rule_actions(plain))
@@ -104,9 +105,9 @@ def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
         start = stop
     own = torch.cat([terms[term.name] for term in teacher_runner.env.batched.contract.observations], dim=1)
     assert own.shape[1] < seen["state"].shape[1]
-    torch.testing.assert_close(
-        teacher(seen).actions, as_flat(PPO.open(cfg, tmp_path, teacher_runner).make_policy)(own), atol=1e-6, rtol=1e-5
-    )
+    actor = as_flat(PPO.open(cfg, tmp_path, teacher_runner).make_policy)
+    told = teacher(TensorDict({"actor": seen["state"]}, batch_size=[env.num_envs]))
+    torch.testing.assert_close(told.actions, actor(own), atol=1e-6, rtol=1e-5)
     create_run(cfg, tmp_path / "student")
     copy_teacher(tmp_path / "lane", tmp_path / "student")
     student, complete = train(read_run(tmp_path / "student"), tmp_path / "student")

@@ -136,13 +136,6 @@ def test_a_training_goes_on_exactly_where_it_was():
         assert torch.equal(ours.reward, theirs.reward)
 
 
-def test_a_training_whose_critic_saw_otherwise_does_not_go_on():
-    env = DriveEnv(PLAIN)
-    state = env.training_state()
-    with pytest.raises(ValueError, match="its critic was told without noise"):
-        env.restore_training_state(state | {"past": [state["past"], state["past"]]})
-
-
 def test_maps_to_be_scored_on_are_none_of_the_training():
     scored = held_out(PLAIN, num_envs=3, full_model=True)
     assert (scored.map_split, scored.num_envs, scored.model) == ("test", 3, "single-track-grip")

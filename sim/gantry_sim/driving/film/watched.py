@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tensordict import TensorDict
 from torch import Tensor
 
 from gantry_deploy.evaluation.drive_metrics import COLLISIONS
 from gantry_hardware.errors import GantryError
+from gantry_policies.common.batched_env import EnvStep, Observation
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED
@@ -96,7 +96,7 @@ class WatchedEnv(DriveEnv):
         self._places: NDArray[np.int64] = np.zeros(cfg.num_envs, np.int64)
         super().__init__(cfg, device, seed)
 
-    def reset(self) -> TensorDict:
+    def reset(self) -> Observation:
         """New episodes everywhere; what was written down before is forgotten."""
         obs = super().reset()
         self._outcome, self._ended, self._results = None, [""] * self.num_envs, {}
@@ -105,10 +105,10 @@ class WatchedEnv(DriveEnv):
         self._log = [self._moment() | {"reward": np.zeros(self.num_envs, np.float32)}]
         return obs
 
-    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+    def step(self, actions: Tensor) -> EnvStep:
         """See :meth:`gantry_sim.driving.env.DriveEnv.step`."""
         found = super().step(actions)
-        self._log[-1]["reward"] = _array(found[1])
+        self._log[-1]["reward"] = _array(found.reward)
         for row, car in enumerate(self.ended["envs"].tolist()):
             if self._last[car] >= 0:
                 continue
