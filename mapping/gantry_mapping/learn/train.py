@@ -7,8 +7,7 @@ import json
 import math
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,19 @@ import torch
 
 from gantry_hardware.checked_files import read_checked, write_checked
 from gantry_hardware.json_file import as_plain, parse_json, read_json
-from gantry_hardware.training.one_process import require_one_process
-from gantry_hardware.training.rescue import saving_on_error
 from gantry_hardware.structured import from_plain
-from gantry_hardware.whole_files import write_whole, write_whole_json
+from gantry_hardware.training.trainer import CheckpointError, Report, Trainer
+from gantry_hardware.whole_files import write_whole_json
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss
 from gantry_mapping.learn.samples import Frames, FrameSource, SampleCfg
 from gantry_mapping.learn.unet import GuidedMapNet, MapNet, make_net
 
-CHECKPOINT, OLDER, CONFIG, CURVE = "mapper.pt", "mapper.older.pt", "mapper.json", "curve.csv"
-"""Files of a training's folder: the newest checkpoint, the one before, configuration, and learning curve."""
+CHECKPOINT, OLDER, CONFIG = "mapper.pt", "mapper.older.pt", "mapper.json"
+"""Files of a training's folder: the newest checkpoint, the one before, and the configuration."""
+SAVE_EVERY_S = 60.0
+"""Time between two checkpoints."""
 _HELD_OUT_STEP = 1 << 40
 """Steps from here on make the frames that the training is judged by, which it never sees."""
 
@@ -76,28 +76,8 @@ class TrainCfg:
                 raise MappingError(f"{name} is {getattr(self, name)}, expected 1 or more.")
 
 
-class _UnwritableError(MappingError):
-    """A checkpoint cannot be written."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a training."""
-
-    step: int
-    """Updates done."""
-    steps: int
-    """Updates in all."""
-    frames: int
-    """Frames seen."""
-    wall_s: float
-    """Time spent, earlier sessions included."""
-    metrics: dict[str, float]
-    """Scores on held-out frames at the last judgement, and ``loss`` of the last update."""
-
-
-class MapTraining:
-    """A training that can stop anywhere and go on as if it had not.
+class MapTrainer(Trainer):
+    """A training of the mapping network that can stop anywhere and go on as if it had not.
 
     Args:
         cfg: What to do.
@@ -110,15 +90,16 @@ class MapTraining:
         GantryError: If a launcher has started several processes.
     """
 
+    unit = "update"
+
     def __init__(
         self, cfg: TrainCfg, folder: Path, rasters: Mapping[str, Heights] | None = None, *, resume: bool = False
     ) -> None:
-        require_one_process()
+        super().__init__(folder, SAVE_EVERY_S)
         self.cfg = cfg
         self.folder = folder
         self.source = FrameSource(cfg.samples, cfg.seed, rasters)
         self.step = 0
-        self.wall_s = 0.0
         self.metrics: dict[str, float] = {}
         torch.manual_seed(cfg.seed)
         self.net = make_net(cfg.network)
@@ -128,43 +109,36 @@ class MapTraining:
         self._held_out: Frames | None = None
         self._made: dict[int, Frames] = {}
         if resume:
-            self._load()
+            self.resume()
         else:
             folder.mkdir(parents=True, exist_ok=True)
             write_whole_json(folder / CONFIG, asdict(cfg))
-            write_whole(folder / CURVE, b"")
 
-    def run(self, on_progress: Callable[[Progress], None] | None = None, max_wall_s: float = math.inf) -> bool:
-        """Train to the end, or until ``max_wall_s`` is over; the rate falls as if it went on to the end.
+    @property
+    def done(self) -> int:
+        """Updates so far."""
+        return self.step
 
-        Returns:
-            Whether it is complete.
+    @property
+    def total(self) -> int:
+        """Updates of the whole training."""
+        return self.cfg.steps
+
+    def work(self) -> Iterator[Report | None]:
+        """Updates, judged now and then on frames that training never sees.
 
         Raises:
-            MappingError: If the loss is not finite any more, or a checkpoint cannot be written.
-            Exception: What making the frames raises; what was learned until then is saved first.
+            MappingError: If the loss is not finite any more.
         """
-        with saving_on_error(self._save_rest, _UnwritableError):
-            self._update_to_the_end(on_progress, max_wall_s)
-        if not self.metrics:  # nothing was left to do
-            self.metrics = self.judge()
-        return self.step >= self.cfg.steps
-
-    def _update_to_the_end(self, on_progress: Callable[[Progress], None] | None, max_wall_s: float) -> None:
-        begin = time.monotonic() - self.wall_s
-        while self.step < self.cfg.steps:
+        while not self.is_complete and not self.is_stopping:
             self.metrics["loss"] = self._update()
-            self.wall_s = time.monotonic() - begin
-            stop = self.wall_s >= max_wall_s
-            if stop or self.step % self.cfg.judge_every == 0 or self.step == self.cfg.steps:
-                self.metrics |= self.judge()
-                self._note()
-                self.save()
-            if on_progress is not None:
-                frames = self.step * self.cfg.batch
-                on_progress(Progress(self.step, self.cfg.steps, frames, self.wall_s, dict(self.metrics)))
-            if stop:
-                break
+            if self.step % self.cfg.judge_every and not self.is_complete:
+                yield None
+                continue
+            self.metrics |= self.judge()
+            yield Report("learn", {"frames": self.step * self.cfg.batch, **self.metrics})
+        if "weighted_loss" not in self.metrics:  # Stopped before it was judged, or nothing was left to do.
+            self.metrics |= self.judge()
 
     def judge(self) -> dict[str, float]:
         """Scores on frames that training never sees: losses, errors in cm, and how honest the deviation is."""
@@ -172,17 +146,18 @@ class MapTraining:
             self._held_out = self.source.batch(_HELD_OUT_STEP, self.cfg.judge_batch)
         return judge_frames(self.net, self._held_out)
 
-    def save(self) -> Path:
+    def save_checkpoint(self) -> Path:
         """Write the checkpoint with its SHA-256, and keep the one before.
 
         Raises:
-            MappingError: If it cannot be written; those before are untouched.
+            CheckpointError: If it cannot be written; those before are untouched.
         """
         state = {
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "wall_s": self.wall_s,
+            "rows": self.rows,
             "config": json.dumps(asdict(self.cfg)),
         }
         buffer = io.BytesIO()
@@ -194,14 +169,14 @@ class MapTraining:
                 os.replace(path, older)  # killed here, a continuation takes the older one
             os.replace(fresh, path)
         except OSError as error:
-            raise _UnwritableError(f"Cannot write the checkpoint '{path}': {error.strerror or error}.") from error
+            raise CheckpointError(f"Cannot write the checkpoint '{path}': {error.strerror or error}.") from error
         self._saved = self.step
         return path
 
-    def _save_rest(self) -> Path | None:
+    def save_after_error(self) -> Path | None:
         """Save the updates since the last checkpoint."""
         finite = all(bool(torch.isfinite(values).all()) for values in self.net.parameters())
-        return self.save() if finite and self.step > self._saved else None
+        return self.save_checkpoint() if finite and self.step > self._saved else None
 
     def _update(self) -> float:
         cfg = self.cfg
@@ -236,33 +211,23 @@ class MapTraining:
         mirrored = (step // count) % 2 == 1
         return Frames(frames.z_m.flip(-1), frames.target_m.flip(-1)) if mirrored else frames
 
-    def _note(self) -> None:
-        path = self.folder / CURVE
-        row = {"step": self.step, "frames": self.step * self.cfg.batch, "wall_s": round(self.wall_s, 1), **self.metrics}
-        with path.open("a", encoding="utf-8") as file:
-            if file.tell() == 0:
-                file.write(",".join(row) + "\n")
-            file.write(",".join(f"{value:.6g}" for value in row.values()) + "\n")
+    def resume(self) -> Path:
+        """Continue from the newest intact checkpoint; says so where the newer one is damaged.
 
-    def _load(self) -> None:
+        Raises:
+            MappingError: If there is none, or it was begun with another configuration.
+        """
         path, state = _newest(self.folder)
         if parse_json(state["config"], "its config", allow_nan=True, error=MappingError) != as_plain(asdict(self.cfg)):
             raise MappingError(f"The training in '{self.folder}' was begun with another configuration; see {CONFIG}.")
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.wall_s = int(state["step"]), float(state["wall_s"])
+        self.step, self.wall_s, self.rows = int(state["step"]), float(state["wall_s"]), int(state["rows"])
         self._saved = self.step
         damaged = self.folder / CHECKPOINT
         if path != damaged and damaged.exists():  # it must not take the place of the intact one
             os.replace(damaged, damaged.with_name(f"{CHECKPOINT}.damaged"))
-        self._cut_curve()
-
-    def _cut_curve(self) -> None:
-        """Leave out what an earlier session noted beyond the checkpoint that is continued from."""
-        path = self.folder / CURVE
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-        kept = [line for line in lines[1:] if line.endswith("\n") and float(line.split(",")[0]) <= self.step]
-        write_whole(path, "".join([*lines[:1], *kept] if kept else []).encode())
+        return path
 
 
 def learning_rate_share(step: int, steps: int, warm_up_steps: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -22,10 +21,11 @@ from gantry_sim.training.run_files import write_json
 from gantry_sim.training.run_validation import LOCK_FILE
 
 if TYPE_CHECKING:
+    from gantry_hardware.training.trainer import Progress
     from gantry_mapping.config import MappingCfg
     from gantry_mapping.grid import GridSpec
     from gantry_mapping.learn.heightfields import Heights
-    from gantry_mapping.learn.train import Progress, TrainCfg
+    from gantry_mapping.learn.train import TrainCfg
 
 GRIDS = ("small", "near", "full")
 """Local grids: half the paper's resolution; the paper's, but only what is near; and the paper's."""
@@ -171,7 +171,7 @@ def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: 
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    from gantry_mapping.learn.train import MapTraining
+    from gantry_mapping.learn.train import MapTrainer
     from gantry_policies.common.memory import explaining_memory
     from gantry_sim.training.run_config import hold_run
 
@@ -182,9 +182,10 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         f"{'Resuming' if resume else 'Training'} a mapper in {folder}: seed {cfg.seed}, {len(rasters)} tiles of terrain"
     )
     with hold_run(folder), _way_back(folder), explaining_memory("a smaller batch or samples.patches helps"):
-        training = MapTraining(cfg, folder, rasters, resume=resume)
-        limit_s = math.inf if args.minutes is None else training.wall_s + 60.0 * args.minutes
-        complete = training.run(_Report().update, limit_s)
+        training = MapTrainer(cfg, folder, rasters, resume=resume)
+        minutes = 0.0 if args.minutes is None else training.wall_s / 60.0 + max(1e-9, args.minutes)
+        training.train(_show, minutes=minutes)
+        complete = training.is_complete
     result: dict[str, Any] = {
         "run": str(folder),
         "complete": complete,
@@ -285,25 +286,12 @@ def mapping_of(grid: GridSpec) -> MappingCfg:
     return replace(GO2_FULL, local_grid=grid, map_resolution_m=grid.resolution_m)
 
 
-class _Report:
-    """A line per judgement, and a bar in between at a terminal."""
-
-    def __init__(self) -> None:
-        self._bar = ProgressBar("map")
-        self._judged: float | None = None
-
-    def update(self, progress: Progress) -> None:
-        """Tell of an update."""
-        self._bar.share(progress.step / progress.steps)
-        loss = progress.metrics.get("weighted_loss")
-        if loss is None or loss == self._judged:
-            return
-        self._judged = loss
-        left_s = progress.wall_s / progress.step * (progress.steps - progress.step)
-        text = "  ".join(f"{name} {value:.3f}" for name, value in progress.metrics.items() if name != "loss")
-        print(
-            f"{progress.step}/{progress.steps} ({progress.wall_s:.0f} s, {left_s:.0f} s left)  {text}", file=sys.stderr
-        )
+def _show(progress: Progress) -> None:
+    """A line per judgement."""
+    place = f"{progress.done}/{progress.total} ({progress.wall_s:.0f} s, {progress.remaining_s:.0f} s left)"
+    hidden = ("loss", "frames")
+    text = "  ".join(f"{name} {value:.3f}" for name, value in progress.metrics.items() if name not in hidden)
+    print(f"{place}  {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager

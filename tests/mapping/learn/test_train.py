@@ -17,7 +17,7 @@ from gantry_mapping.learn.rays import RasterError
 from gantry_mapping.learn.samples import FrameSource, SampleCfg, sample_ground, support_height
 from gantry_mapping.learn.torch_mapper import TorchMapper
 from gantry_mapping.learn.train import (
-    MapTraining,
+    MapTrainer,
     TrainCfg,
     learning_rate_share,
     load_net,
@@ -103,8 +103,8 @@ def test_exact_frames_are_those_of_profiles_but_for_edges():
 
 
 def test_the_papers_network_and_loss_can_be_asked_for(tmp_path):
-    training = MapTraining(replace(TINY, network="paper", absolute=0.0, weight_floor=0.0, steps=1), tmp_path)
-    assert training.run()
+    training = MapTrainer(replace(TINY, network="paper", absolute=0.0, weight_floor=0.0, steps=1), tmp_path)
+    assert training.train()
     assert isinstance(load_net(tmp_path), MapNet)
 
 
@@ -131,15 +131,15 @@ def test_the_rate_rises_then_falls():
 
 
 def test_a_resumed_training_ends_where_one_without_a_stop_does(tmp_path):
-    whole = MapTraining(TINY, tmp_path / "whole")
-    assert whole.run()
-    stopped = MapTraining(TINY, tmp_path / "parts")
+    whole = MapTrainer(TINY, tmp_path / "whole")
+    assert whole.train()
+    stopped = MapTrainer(TINY, tmp_path / "parts")
     while stopped.step < 4:
         stopped._update()
-    stopped.save()
-    resumed = MapTraining(TINY, tmp_path / "parts", resume=True)
+    stopped.save_checkpoint()
+    resumed = MapTrainer(TINY, tmp_path / "parts", resume=True)
     assert resumed.step == 4
-    assert resumed.run()
+    assert resumed.train()
     for one, other in zip(whole.net.parameters(), resumed.net.parameters(), strict=True):
         assert torch.equal(one, other)
     assert whole.judge() == resumed.judge()
@@ -150,7 +150,7 @@ def test_a_resumed_training_ends_where_one_without_a_stop_does(tmp_path):
 
 
 def test_frames_come_again_mirrored_where_only_so_many_are_made(tmp_path):
-    training = MapTraining(replace(TINY, distinct_batches=2), tmp_path)
+    training = MapTrainer(replace(TINY, distinct_batches=2), tmp_path)
     first, second, third, fourth, fifth = (training._frames(step) for step in range(5))
     assert torch.equal(third.z_m, first.z_m.flip(-1))
     assert torch.equal(fourth.target_m, second.target_m.flip(-1))
@@ -159,21 +159,21 @@ def test_frames_come_again_mirrored_where_only_so_many_are_made(tmp_path):
 
 
 def test_a_training_stops_when_its_time_is_over_and_says_so(tmp_path):
-    training = MapTraining(TINY, tmp_path)
+    training = MapTrainer(TINY, tmp_path)
     steps = []
-    assert not training.run(lambda progress: steps.append(progress.step), max_wall_s=0.0)
-    assert steps == [1]
-    assert MapTraining(TINY, tmp_path, resume=True).step == 1
-    assert len((tmp_path / "curve.csv").read_text().splitlines()) == 2
+    assert training.train(lambda progress: steps.append(progress.done), minutes=1e-9)
+    assert not training.is_complete
+    assert "weighted_loss" in training.metrics
+    assert MapTrainer(TINY, tmp_path, resume=True).step == 1
 
 
 def test_another_configuration_or_a_missing_checkpoint_is_not_resumed(tmp_path):
     with pytest.raises(MappingError, match="no checkpoint"):
-        MapTraining(TINY, tmp_path / "nothing", resume=True)
-    MapTraining(TINY, tmp_path).save()
+        MapTrainer(TINY, tmp_path / "nothing", resume=True)
+    MapTrainer(TINY, tmp_path).save_checkpoint()
     assert read_config(tmp_path) == TINY
     with pytest.raises(MappingError, match="another configuration"):
-        MapTraining(replace(TINY, seed=9), tmp_path, resume=True)
+        MapTrainer(replace(TINY, seed=9), tmp_path, resume=True)
     (tmp_path / "mapper.pt").write_bytes(b"no checkpoint")
     with pytest.raises(MappingError, match="Cannot read the checkpoint"):
         load_net(tmp_path)
@@ -182,9 +182,9 @@ def test_another_configuration_or_a_missing_checkpoint_is_not_resumed(tmp_path):
 @pytest.mark.slow
 def test_the_loss_falls(tmp_path):
     cfg = replace(TINY, network="paper", absolute=0.0, steps=60, batch=32, judge_batch=128, judge_every=60)
-    training = MapTraining(cfg, tmp_path)
+    training = MapTrainer(cfg, tmp_path)
     before = training.judge()
-    training.run()
+    training.train()
     after = training.judge()
     assert after["weighted_loss"] < 0.5 * before["weighted_loss"]
     assert after["mae_empty_cm"] < 0.7 * before["mae_empty_cm"]
