@@ -60,6 +60,7 @@ class ManagedBatch:
         env = self.env
         env.keep_final_obs = self.keep_final_obs
         groups, reward, terminated, truncated, extras = env.step(action)
+        reward, terminated = reward.clone(), terminated.clone()  # mjlab writes the next step's into the same tensors.
         obs = next_obs = self._keyed(groups)
         if env.final_obs is not None:
             ended = (terminated | truncated)[:, None]
