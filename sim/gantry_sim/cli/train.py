@@ -33,7 +33,6 @@ from gantry_sim.training.run_validation import SCRIPTS, RunError, require_fresh,
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Trainer
     from gantry_sim.tasks.registry import Preset, Task
-    from gantry_sim.training.demos import DemoSet
     from gantry_sim.training.run_cfg import RunCfg
 
 
@@ -82,7 +81,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
     """The run that the command line describes, its folder, and whether it is a resumed one."""
     _check(args)
-    return (_resumed(args), args.resume, True) if args.resume is not None else (*_begin(args), False)
+    if args.resume is not None:
+        return _resumed(args), args.resume, True
+    from gantry_sim.training.begin import begin_run
+
+    return *begin_run(_described(args), args.run_dir), False
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -116,7 +119,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _resumed(args: argparse.Namespace) -> RunCfg:
     """The run to be continued, longer where that is asked for."""
-    from gantry_sim.training.run_config import algorithm_of, lengthen_run, read_run
+    from gantry_sim.training.run_config import algorithm_of, check_run, lengthen_run, read_run
 
     run = read_run(args.resume)
     algorithm = algorithm_of(run)
@@ -125,29 +128,10 @@ def _resumed(args: argparse.Namespace) -> RunCfg:
     if others := sorted({change.partition("=")[0] for change in changes} - set(fields)):
         longer = f"only {' and '.join(fields)} may be raised" if fields else "such a run is as long as it was"
         raise UsageError(f"--resume continues a run as it was configured: {longer}, not {', '.join(others)}.")
-    return lengthen_run(run, args.resume, changed(run.preset, changes)) if changes else run
-
-
-def _begin(args: argparse.Namespace) -> tuple[RunCfg, Path]:
-    """Make a new run with its own copies of what it learns from."""
-    from gantry_sim.training.bases import copy_base, open_base
-    from gantry_sim.training.run_config import check_run, create_run, read_run
-    from gantry_sim.training.teachers import copy_teacher, load_teacher
-
-    run = _described(args)
+    if changes:
+        run = lengthen_run(run, args.resume, changed(run.preset, changes))
     check_run(run)
-    load_teacher(run)  # says what does not fit before anything is written
-    if args.base is not None:
-        open_base(args.base, run)
-    demos = _demonstrations(args, run)
-    folder = create_run(run, args.run_dir)
-    if demos is not None:
-        demos.save(folder)
-    if args.base is not None:
-        copy_base(args.base, folder)
-    if run.teacher is not None:
-        copy_teacher(run.teacher, folder)
-    return read_run(folder), folder
+    return run
 
 
 def _described(args: argparse.Namespace) -> RunCfg:
@@ -207,21 +191,7 @@ def _with_steps(args: argparse.Namespace, field: str) -> list[str]:
     return [*args.changes, f"{field}={args.steps}"]
 
 
-def _demonstrations(args: argparse.Namespace, run: RunCfg) -> DemoSet | None:
-    """Demonstrations of a new run; they are read, and found to fit, before anything is written."""
-    from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
-
-    if args.demos is not None:
-        demos = read_dataset(args.demos, expected_demos(run))
-    else:
-        demos = None if args.base is None else load_demos(args.base)
-    if demos is not None:
-        demos.require(expected_demos(run), run.demos or run.base)
-    return demos
-
-
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
-    _check(args)
     created = args.run_dir is None or not args.run_dir.exists()
     run, folder, resume = configure(args)
     from gantry_sim.training.train import train

@@ -112,7 +112,7 @@ def create_run(run: RunCfg, folder: Path | None) -> Path:
     """Make a run folder and write down what is about to happen.
 
     Args:
-        run: The run.
+        run: The run, checked by :func:`check_run`.
         folder: Where; None for ``runs/<task>-<preset>-s<seed>-<time>``.
 
     Raises:

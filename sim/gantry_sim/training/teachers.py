@@ -21,6 +21,19 @@ from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
 
+def check_teacher(cfg: RunCfg) -> None:
+    """Refuse a teacher that sees or does something else than the student's task has for it.
+
+    Raises:
+        RunError: With both sides.
+        CheckpointError: If its run has no checkpoint that can be read.
+    """
+    expected = cfg.task.teacher(cfg.preset.env)
+    if cfg.teacher is not None and expected is not None:
+        _seen_by(cfg.teacher, read_run(cfg.teacher).contract(), expected)
+        load_newest(cfg.teacher / CHECKPOINTS)
+
+
 def load_teacher(cfg: RunCfg) -> Teacher | None:
     """The teacher of a run, on its device; None if it has none.
 
@@ -37,15 +50,19 @@ def load_teacher(cfg: RunCfg) -> Teacher | None:
     if cfg.teacher is None or expected is None:
         return None
     run = read_run(cfg.teacher)
-    found = run.task.contract(run.preset.env)
-    seen: dict[str, Any] = {}
-    if expected.drive is None:
-        _check_same(cfg.teacher, found, expected)
-    else:
-        seen = {"group": "actor", "columns": _columns(cfg.teacher, found, expected)}
+    found = run.contract()
+    seen = _seen_by(cfg.teacher, found, expected)
     path, _ = load_newest(cfg.teacher / CHECKPOINTS)
     layout = ObservationLayout.from_contract(found)
     return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
+
+
+def _seen_by(run: Path, found: PolicyContract, expected: PolicyContract) -> dict[str, Any]:
+    """Group and columns of the student's observation that a teacher reads; empty for a group of its own."""
+    if expected.drive is None:
+        _check_same(run, found, expected)
+        return {}
+    return {"group": "actor", "columns": _columns(run, found, expected)}
 
 
 def copy_teacher(run: Path, folder: Path) -> None:

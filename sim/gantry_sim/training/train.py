@@ -34,7 +34,6 @@ from gantry_sim.training.run_config import (
     TRAINING_KEY,
     add_session,
     algorithm_of,
-    check_run,
     hold_run,
     read_run,
     trained_commit,
@@ -66,7 +65,7 @@ def train(
     its steps, checkpoint written.
 
     Args:
-        run: The run.
+        run: The run, see :func:`gantry_sim.training.begin.begin_run`.
         folder: Its folder; no other process may train in it.
         resume: Continue from the newest checkpoint, or from the beginning if the run was ended before its first one.
         on_progress: Called with every row of the log.
@@ -79,7 +78,6 @@ def train(
         OutOfMemoryError: If there is not enough memory.
         GantryError: If something does not fit, or the training diverges.
     """
-    check_run(run)
     with hold_run(folder), explaining_memory(algorithm_of(run).smaller):
         begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))
         if begun:

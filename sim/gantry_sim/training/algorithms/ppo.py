@@ -24,7 +24,7 @@ from gantry_sim.tasks.registry import Preset, Task, from_flat
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_validation import RunError
-from gantry_sim.training.teachers import load_teacher
+from gantry_sim.training.teachers import check_teacher, load_teacher
 
 ENVS = 64
 """Environments side by side where the task has no preset of its own for PPO."""
@@ -55,6 +55,7 @@ def check(run: RunCfg) -> None:
     if images := [key for key in run.spaces.obs_shapes if key.startswith(IMAGE_PREFIX)]:
         raise RunError(f"PPO reads flat observations; task '{run.task.name}' shows {', '.join(images)} as well.")
     _check_teacher(run)
+    check_teacher(run)
     envs, learner = run.preset.env.num_envs, run.preset.learner
     minibatches = learner.minibatches_of(envs * learner.steps_per_env)
     if envs * learner.steps_per_env < 2 * minibatches:
