@@ -16,6 +16,7 @@ from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
+from gantry_hardware import RobotError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.state import JointCommand
 
@@ -154,6 +155,14 @@ def test_a_source_that_breaks_brakes_in_the_same_tick(bundle, method, caplog):
     assert report.fault.text == "The person broke: RuntimeError: the leader arm is unplugged"
     assert "Traceback" in caplog.text
     assert not report.sent.stiffness_nm_rad.any()
+
+
+def test_the_error_of_a_source_is_told_with_its_name():
+    def refuses(tick: Tick) -> JointCommand:
+        raise RobotError("the leader arm answers no more.")
+
+    report = started(controller(None, ScriptedSource(refuses, "leader"))).tick()
+    assert (report.fault.code, report.fault.text) == ("source", "The leader: the leader arm answers no more.")
 
 
 def test_numbers_of_a_source_that_are_none_are_not_sent(bundle):

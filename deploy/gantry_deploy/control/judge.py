@@ -13,6 +13,9 @@ from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
+POLICY_SOURCE = "policy"
+"""Name of the command source that runs the network; its errors are ``policy``, those of other sources ``source``."""
+
 
 class FaultCode(enum.StrEnum):
     """Reason for damping a robot."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gantry_deploy.control.judge import Fault, FaultCode, Judge, is_arm, is_car
+from gantry_deploy.control.judge import POLICY_SOURCE, Fault, FaultCode, Judge, is_arm, is_car
 from gantry_deploy.control.modes import ACTING, TRANSITIONS, Event, Mode, Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import SourceCommand, Tick
@@ -41,9 +41,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("gantry.safety")
-
-POLICY_SOURCE = "policy"
-"""Name of the source that runs the network; its errors are the fault ``policy``, those of other sources ``source``."""
 
 Guard = Callable[[], str | None]
 """Check of an event: the reason for refusing it now, or None."""
@@ -206,21 +203,22 @@ class SafetyMachine:
         with self._lock:
             target = TRANSITIONS.get((self.mode, Event.FAULT))
             if target is not None:
+                self._fault = self._fault or fault
                 self._enter(target)
-                if self._fault is None:
-                    self._fault = fault
             return self.mode
 
     def _ask(self, tick: Tick, role: Role) -> SourceCommand:
         """Command of the source whose turn it is; nothing from one that failed, which is reported."""
-        source = None
+        source: CommandSource
         try:
             for source in (item for item in self._sources if item.role is role):
                 if source.willing(tick):
                     break
             else:
                 asked = ", ".join(self.sources(role)) or "none"
-                raise SafetyError(f"No command source is willing to act in {tick.transition.mode}; asked: {asked}.")
+                text = f"No command source is willing to act in {tick.transition.mode}; asked: {asked}."
+                self.report(Fault(FaultCode.SOURCE, text, tick.now_s))
+                return SourceCommand(None)
             if self._acting is not source or self._begun != tick.transition:
                 source.begin(tick)
                 self._acting, self._begun = source, tick.transition
@@ -228,7 +226,7 @@ class SafetyMachine:
         except Exception as error:  # whatever it is, a damped robot is better off than one whose loop has died
             if role is Role.BRAKE:
                 raise
-            self.report(_fault_of("" if source is None else source.name, error, tick.now_s))
+            self.report(_fault_of(source, error, tick.now_s))
             return SourceCommand(None)
         fault = None if given.command is None else self.judge.targets(given.command, tick.now_s, source.name)
         if fault is None:
@@ -258,12 +256,12 @@ class SafetyMachine:
                 listener(self._transition)
 
 
-def _fault_of(source: str, error: Exception, now_s: float) -> Fault:
+def _fault_of(source: CommandSource, error: Exception, now_s: float) -> Fault:
     """Fault of a source that failed."""
-    code = FaultCode.POLICY if source == POLICY_SOURCE else FaultCode.SOURCE
+    code = FaultCode.POLICY if source.name == POLICY_SOURCE else FaultCode.SOURCE
     if isinstance(error, SurroundingsError):
         code = FaultCode.SURROUNDINGS
-    if isinstance(error, GantryError):
-        return Fault(code, str(error), now_s)
-    _LOG.error("The %s broke", source, exc_info=error)
-    return Fault(code, f"The {source} broke: {type(error).__name__}: {error}", now_s)
+    if not isinstance(error, GantryError):
+        _LOG.error("The %s broke", source.name, exc_info=error)
+        return Fault(code, f"The {source.name} broke: {type(error).__name__}: {error}", now_s)
+    return Fault(code, str(error) if code is not FaultCode.SOURCE else f"The {source.name}: {error}", now_s)

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from gantry_deploy.control.idle_commands import IdleCommands
+from gantry_deploy.control.judge import POLICY_SOURCE
 from gantry_deploy.control.modes import Mode, Role
 from gantry_deploy.control.ticks import SourceCommand, Tick
 from gantry_deploy.errors import SafetyError
@@ -97,7 +98,7 @@ class PolicySource(CommandSource):
         ContractError: If the policy sees something that has no source.
     """
 
-    name, role, priority = "policy", Role.TASK, 10
+    name, role, priority = POLICY_SOURCE, Role.TASK, 10
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class ScriptedSource(CommandSource):
 
 
 class OperatorSource(ScriptedSource):
-    """Joint commands of a person, who overrules the policy while they come, for example from a leader arm.
+    """Joint commands of a person, for example from a leader arm; while they come, they overrule the policy.
 
     Args:
         timeout_s: A command that is older ends the source's turn.
