@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import WrongError, wait_for
-from ros_scene import Scene, commander, crouch, second, pause
+from ros_scene import Scene, commander, crouch, pause, second
 
 
 class Attack:
