@@ -145,7 +145,7 @@ def run(runner: PolicyRunner) -> None:
                 raise WrongError(f"a target jumped across {100 * step.max():.0f} % of a joint's range in one step")
         before = sent.pos_rad if report.mode is Mode.POLICY else None
 
-    controller.run(2.0, command_source=lambda time_s: np.array([0.5, 0.0, 0.2]), on_tick=judge)
+    controller.run(2.0, command_input=lambda time_s: np.array([0.5, 0.0, 0.2]), on_tick=judge)
 
 
 def seal(folder: Path) -> None:

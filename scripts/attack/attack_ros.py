@@ -1,4 +1,4 @@
-"""Disturbed ROS 2 nodes: second voices and commanders, stopped and killed processes, nonsense, bad parameters.
+"""Disturbed ROS 2 nodes: second publishers and commanders, stopped and killed processes, nonsense, bad parameters.
 
 Real nodes over real DDS in a domain of their own. After each disturbance the robot must be damped, held or driven by
 the policy alone, with a reason in the log or the diagnostics; no node prints a traceback or an endless line.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import WrongError, wait_for
-from ros_scene import Scene, commander, crouch, pause, voice
+from ros_scene import Scene, commander, crouch, pause, second
 
 
 class Attack:
@@ -51,31 +51,31 @@ def attempt(scenario: Callable[[Scene], str], folder: Path, rng: np.random.Gener
         scene.close()
 
 
-def second_voice_same_pose(scene: Scene) -> str:
+def second_publisher_same_pose(scene: Scene) -> str:
     """A second driver reports the default pose while the policy walks."""
     scene.walking()
-    with scene.repeat(voice(scene), 200.0):
+    with scene.repeat(second(scene), 200.0):
         return scene.damped()
 
 
-def second_voice_other_pose(scene: Scene) -> str:
+def second_publisher_other_pose(scene: Scene) -> str:
     """A second driver reports other joints."""
     scene.walking()
-    with scene.repeat(voice(scene, 0.3), 200.0):
+    with scene.repeat(second(scene, 0.3), 200.0):
         return scene.damped()
 
 
-def second_voice_tilted(scene: Scene) -> str:
+def second_publisher_tilted(scene: Scene) -> str:
     """A second driver reports a tilted base as well."""
     scene.walking()
-    with scene.repeat(voice(scene, 0.0, imu=True), 300.0):
+    with scene.repeat(second(scene, 0.0, imu=True), 300.0):
         return scene.damped()
 
 
-def second_voice_before_standing(scene: Scene) -> str:
+def second_publisher_before_standing(scene: Scene) -> str:
     """A second driver speaks before the robot stands up: it must not stand up."""
     scene.robot()
-    with scene.repeat(voice(scene), 100.0):
+    with scene.repeat(second(scene), 100.0):
         time.sleep(1.0)
         scene.policy()
         time.sleep(8.0)
@@ -84,24 +84,24 @@ def second_voice_before_standing(scene: Scene) -> str:
     return f"mode '{scene.mode}'"
 
 
-def second_voice_far_stamp(scene: Scene) -> str:
+def second_publisher_far_stamp(scene: Scene) -> str:
     """A second driver whose stamps lie in 2038."""
     scene.walking()
-    with scene.repeat(voice(scene, stamp_s=2**31 - 1), 100.0):
+    with scene.repeat(second(scene, stamp_s=2**31 - 1), 100.0):
         return scene.damped()
 
 
-def second_voice_old_stamp(scene: Scene) -> str:
+def second_publisher_old_stamp(scene: Scene) -> str:
     """A second driver whose stamps lie before 1970."""
     scene.walking()
-    with scene.repeat(voice(scene, stamp_s=-(2**31)), 100.0):
+    with scene.repeat(second(scene, stamp_s=-(2**31)), 100.0):
         return scene.damped()
 
 
-def second_voice_long_frame(scene: Scene) -> str:
+def second_publisher_long_frame(scene: Scene) -> str:
     """A second driver with a frame of a megabyte."""
     scene.walking()
-    with scene.repeat(voice(scene, frame="f" * 2**20), 20.0):
+    with scene.repeat(second(scene, frame="f" * 2**20), 20.0):
         return scene.damped()
 
 
@@ -291,8 +291,8 @@ def robot_comes_back(scene: Scene) -> str:
 
 
 SCENARIOS = (
-    second_voice_same_pose, second_voice_other_pose, second_voice_tilted, second_voice_before_standing,
-    second_voice_far_stamp, second_voice_old_stamp, second_voice_long_frame, second_commander_crouch,
+    second_publisher_same_pose, second_publisher_other_pose, second_publisher_tilted, second_publisher_before_standing,
+    second_publisher_far_stamp, second_publisher_old_stamp, second_publisher_long_frame, second_commander_crouch,
     second_commander_once, second_commander_nan, second_commander_huge, second_commander_sim_time, robot_stops,
     policy_stops, robot_dies, policy_dies, huge_command, fast_command, stamped_command, broken_states, no_heartbeat,
     bad_parameters, no_home, robot_comes_back, broken_states,

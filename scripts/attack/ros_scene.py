@@ -138,7 +138,9 @@ def is_braking(message: Any) -> bool:
     return not any(value for name, value in values.items() if name.endswith(("/stiffness", "/effort")))
 
 
-def voice(scene: Scene, offset_rad: float = 0.0, stamp_s: int | None = None, frame: str = "", imu: bool = False) -> Any:
+def second(
+    scene: Scene, offset_rad: float = 0.0, stamp_s: int | None = None, frame: str = "", imu: bool = False
+) -> Any:
     """A function that speaks for the robot once."""
     from sensor_msgs.msg import Imu, JointState
 

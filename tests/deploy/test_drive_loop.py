@@ -13,9 +13,11 @@ import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
 from gantry_deploy.contract.policy_contract import ActionSpec
-from gantry_deploy.control.car_idle_commands import CarPostures
+from gantry_deploy.control.car_idle_commands import CarIdleCommands
 from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.control.ticks import Tick
 from gantry_deploy.errors import ContractError, PolicyError, SafetyError, SurroundingsError
 from gantry_deploy.evaluation.gate import check_static, run_rollout
 from gantry_deploy.evaluation.rollout import RolloutConfig
@@ -38,7 +40,7 @@ SPEED = 8.0
 class Drive:
     """A loop around a car, whoever looks for it, and all that it reported."""
 
-    def __init__(self, folder, spec=BMW, route=None, recorder=None, pose=(0.0, 0.0, 0.0), **model):
+    def __init__(self, folder, spec=BMW, route=None, recorder=None, pose=(0.0, 0.0, 0.0), config=None, **model):
         self.contract = drive_contract_for(spec)
         runner = PolicyRunner(drive_bundle(folder / "bundle", self.contract, **model), spec)
         self.car = MockCar(spec, pose)
@@ -46,11 +48,11 @@ class Drive:
         self.view = RoadView(self.contract)
         self.eyes = MockEyes(self.view, self.car)
         self.view.set_route(curved_route(25.0, SPEED) if route is None else route)
-        self.loop = Controller(self.car, runner, SafetyMachine(spec), recorder, surroundings=self.view)
+        self.loop = Controller(self.car, runner, SafetyMachine(spec, config), recorder, surroundings=self.view)
 
     def run(self, seconds):
         reports = []
-        self.loop.run(seconds, command_source=self.eyes, on_tick=reports.append)
+        self.loop.run(seconds, command_input=self.eyes, on_tick=reports.append)
         return reports
 
     def start(self):
@@ -169,9 +171,7 @@ def test_a_lost_input_brakes_to_a_stop_within_the_limits(moving, lost):
 def test_the_age_limit_is_a_setting(tmp_path):
     with pytest.raises(SafetyError, match="surroundings_timeout_s is 0"):
         SafetyConfig(surroundings_timeout_s=0.0)
-    drive = Drive(tmp_path)
-    drive.loop.safety.config = SafetyConfig(surroundings_timeout_s=1.0)
-    drive.start()
+    drive = Drive(tmp_path, config=SafetyConfig(surroundings_timeout_s=1.0)).start()
     drive.eyes.lost.add("scan")
     assert {report.mode for report in drive.run(0.9)} == {Mode.POLICY}
     assert drive.run(0.4)[-1].mode is Mode.DAMP
@@ -340,7 +340,7 @@ def test_what_must_be_known_before_a_start_is_asked_for(tmp_path):
 
 
 def test_a_loop_that_ends_leaves_a_car_that_stands(moving):
-    moving.loop.last_words()
+    moving.loop.send_final_damping()
     assert moving.car.speed_m_s == pytest.approx(0.0, abs=1e-9)
     assert [command.vel_rad_s[1] for command in moving.car.commands[-3:]] == [0.0] * 3
 
@@ -350,7 +350,7 @@ def test_a_loop_that_breaks_tells_speed_zero_at_once(moving):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        moving.loop.run(1.0, command_source=moving.eyes, on_tick=broken)
+        moving.loop.run(1.0, command_input=moving.eyes, on_tick=broken)
     assert moving.car.commands[-1].vel_rad_s[1] == 0.0
 
 
@@ -445,12 +445,14 @@ def test_a_car_that_still_speeds_up_is_not_told_to_go_faster_once_it_brakes():
     """The tick of a fault brakes; the next one enters DAMP, and the car's answer may be later than both."""
     car = MockCar(BMW, speed_m_s=8.0)
     car.connect()
-    safety = SafetyMachine(BMW)
-    postures = CarPostures(BMW, safety, 0.1)
-    first = postures.brake(car.read(), None, 0.0)
+    idle = CarIdleCommands(BMW, SafetyConfig(), 0.1)
+    tick = Tick(0.0, Transition(1, Mode.POLICY, Mode.DAMP), car.read(), np.zeros(0), None, Role.TASK)
+    idle.begin_brake(tick)
+    first = idle.brake(tick)
     car.speed_m_s = 8.5
     car.sleep_until(0.1)
-    postures.begin(Mode.DAMP, car.read(), first, 0.1, 1)
-    second = postures.brake(car.read(), first, 0.1)
+    tick = replace(tick, now_s=0.1, state=car.read(), last=first, last_role=Role.BRAKE)
+    idle.begin_brake(tick)
+    second = idle.brake(tick)
     assert first.vel_rad_s[1] == pytest.approx(8.0 - 0.1 * BRAKE)
     assert second.vel_rad_s[1] == pytest.approx(8.0 - 0.2 * BRAKE)

@@ -401,11 +401,11 @@ def test_a_loop_that_breaks_leaves_the_robot_damped(bundle):
 def test_a_robot_is_left_with_three_damping_commands_unless_it_is_passive(bundle):
     loop = walking(bundle)
     before = len(loop.robot.commands)
-    loop.last_words()
+    loop.send_final_damping()
     assert [gains(command) for command in loop.robot.commands[before:]] == [(0.0, 1.0)] * 3
     passive = controller(bundle)
     passive.run(0.1)
-    passive.last_words()
+    passive.send_final_damping()
     assert {gains(command) for command in passive.robot.commands} == {(0.0, 0.0)}
 
 
@@ -442,7 +442,7 @@ def test_a_robot_that_somebody_else_commands_hears_nothing_and_is_not_stood_up(b
     loop.run(0.2, on_tick=reports.append)
     with pytest.raises(SafetyError, match=r"'stand' is refused in PASSIVE: Another node .* too: /vendor"):
         loop.request("stand")
-    loop.last_words()
+    loop.send_final_damping()
     assert loop.robot.commands == []
     assert {(report.mode, report.sent, report.fault) for report in reports} == {(Mode.PASSIVE, None, None)}
     loop.robot.others = False

@@ -13,7 +13,8 @@ from gantry_deploy.actions.target_steps import RANGE_SHARE, TargetSteps
 from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
-from gantry_deploy.control.operator_input import MAX_COMMAND, Asked
+from gantry_deploy.control.modes import Transition
+from gantry_deploy.control.operator_input import MAX_COMMAND, CommandBuffer
 from gantry_deploy.control.safety import Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
@@ -68,7 +69,7 @@ def from_another_thread(action):
 def test_an_emergency_stop_and_the_judge_do_not_wait_for_a_guard():
     machine, thread, leave, outcome = waiting_machine()
     fault = Fault(FaultCode.TILT, "tilted", 0.0)
-    assert from_another_thread(machine.snapshot) == (Mode.PASSIVE, 0)
+    assert from_another_thread(lambda: machine.transition) == Transition(0, Mode.PASSIVE, Mode.PASSIVE)
     assert from_another_thread(lambda: machine.report(fault)) is Mode.PASSIVE
     from_another_thread(lambda: machine.request("estop"))
     assert machine.mode is Mode.DAMP
@@ -188,7 +189,7 @@ def test_what_is_not_finite_damps(bundle, value):
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e308])
 def test_goals_are_finite_and_bounded(value):
-    asked = Asked(map_contract_for(SPEC), 0.5)
+    asked = CommandBuffer(map_contract_for(SPEC), 0.5)
     for i in range(3):
         numbers = [0.0, 0.0, 0.0]
         numbers[i] = value
@@ -200,7 +201,7 @@ def test_goals_are_finite_and_bounded(value):
 def test_a_command_that_comes_while_a_goal_is_dropped_stays():
     """A goal that is forgotten takes nothing with it that has replaced it in between."""
 
-    class Interrupted(Asked):
+    class Interrupted(CommandBuffer):
         @property
         def _newest(self):
             value = self._value

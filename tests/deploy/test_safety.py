@@ -32,7 +32,7 @@ def judge(config=EXACT, now_s=0.0, **fields):
     arguments["requested_command"] = fields.pop("requested_command", None)
     machine = SafetyMachine(SPEC, config)
     machine.request("stand")
-    return machine.judge(state(**fields), now_s, **arguments)
+    return machine.judge(state(**fields), now_s, machine.mode, **arguments)
 
 
 def in_mode(mode):
@@ -199,7 +199,7 @@ def imu_fault(quat_wxyz, acceleration, *, mode=Mode.PASSIVE, gyro=(0.0, 0.0, 0.0
         lin_acc_base_in_base_m_s2=np.array(acceleration),
         ang_vel_base_in_base_rad_s=np.array(gyro),
     )
-    fault = machine.judge(reading, 0.0)
+    fault = machine.judge(reading, 0.0, machine.mode)
     assert fault is None or fault.code is FaultCode.IMU
     return fault
 
@@ -236,7 +236,7 @@ def test_an_accelerometer_that_reads_nothing_is_refused_unless_the_robot_has_non
 
 
 def test_no_state():
-    fault = SafetyMachine(SPEC).judge(None, 2.0)
+    fault = SafetyMachine(SPEC).judge(None, 2.0, Mode.PASSIVE)
     assert fault is not None
     assert (fault.code, fault.time_s) == (FaultCode.NO_STATE, 2.0)
 
@@ -279,7 +279,7 @@ def test_each_setting_that_a_fault_names_exists():
 
 @pytest.mark.parametrize("mode", [Mode.PASSIVE, Mode.DAMP])
 def test_a_single_reading_beyond_a_limit_keeps_a_robot_from_standing_up(mode):
-    fault = in_mode(mode).judge(state(joint_vel_rad_s=np.full(4, 99.0)), 0.0)
+    fault = in_mode(mode).judge(state(joint_vel_rad_s=np.full(4, 99.0)), 0.0, mode)
     assert fault is not None
     assert fault.code is FaultCode.JOINT_VELOCITY
 
@@ -288,16 +288,16 @@ def test_a_single_reading_beyond_a_limit_keeps_a_robot_from_standing_up(mode):
 def test_a_single_noisy_reading_beyond_a_limit_is_forgiven_while_the_robot_is_powered(mode):
     machine = in_mode(mode)
     good, bad = state(), state(joint_vel_rad_s=np.full(4, 99.0))
-    found = [machine.judge(reading, 0.0) for reading in (bad, good, bad, bad, bad, good)]
+    found = [machine.judge(reading, 0.0, machine.mode) for reading in (bad, good, bad, bad, bad, good)]
     assert [fault is not None for fault in found] == [False, False, False, True, True, False]
 
 
 def test_targets_that_are_not_finite_are_refused():
     machine = SafetyMachine(SPEC)
     good = JointCommand.damping(SPEC)
-    assert machine.judge_target(good, 0.0) is None
+    assert machine.judge.targets(good, 0.0, "policy") is None
     for field in ("pos_rad", "vel_rad_s", "effort_nm", "stiffness_nm_rad", "damping_nm_s_rad"):
-        fault = machine.judge_target(replace(good, **{field: np.array([0, 0, np.nan, 0])}), 0.0)
+        fault = machine.judge.targets(replace(good, **{field: np.array([0, 0, np.nan, 0])}), 0.0, "policy")
         assert fault is not None
         assert fault.code is FaultCode.NAN_COMMAND
 

@@ -20,7 +20,7 @@ ARGUMENTS = ("bundle", "config", "fault", "fault_after_s", "record", "route_end"
         ("fault_after", ARGUMENTS, "fault_after_s"),
         ("bundel", ARGUMENTS, "bundle"),
         ("max_tilt", ("max_tilt_rad", "max_imu_error_rad"), "max_tilt_rad"),
-        ("policy_nod", ("policy_node", "drive_node"), "policy_node"),
+        ("policy_nod", ("policy_node", "operator_node"), "policy_node"),
         ("drive-lan", ("drive-lane", "drive-park"), "drive-lane"),
         ("seconds", ARGUMENTS, ""),
         ("drive-lane", ("drive-traffic", "go2-walk", "yam-pick-place"), ""),

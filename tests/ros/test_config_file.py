@@ -14,7 +14,9 @@ from gantry_ros.__main__ import EXECUTABLES
 CONFIGS = Path(__file__).parents[2] / "configs" / "ros"
 NAMES = ("policy_node", "/policy_node", "/left/policy_node", "left/policy_node", "/**/policy_node", "/*/policy_node")
 NAMES += ("/**", "/*", "/left/**", "/left/*", "/left/**/policy_node", "/**/arm/policy_node", "/left/*/policy_node")
-NESTED = "/**:\n  policy_node:\n    ros__parameters:\n      robot: go2\nlab:\n  drive_node:\n    ros__parameters: {}\n"
+NESTED = (
+    "/**:\n  policy_node:\n    ros__parameters:\n      robot: go2\nlab:\n  operator_node:\n    ros__parameters: {}\n"
+)
 
 
 def section(name, parameters="    robot: go2\n"):
@@ -95,7 +97,10 @@ def write(tmp_path):
         (section("/**/policy_node", "    robot: [1, a]\n"), "line 3: parameter 'robot' is a list of values of several"),
         (section("/**") + section("/**/policy_nod"), "line 4: Unknown node 'policy_nod'. Did you mean 'policy_node'"),
         (section("/**/left"), "nothing in it is for what is started (.*/policy_node.*), but for /../left"),
-        (section("/**/drive_node"), "nothing in it is for what is started (.*/policy_node.*), but for /../drive_node"),
+        (
+            section("/**/operator_node"),
+            "nothing in it is for what is started (.*/policy_node.*), but for /../operator_node",
+        ),
         (section("/right/policy_node") + section("/right/**"), "but for /right/policy_node, /right/..\\.$"),
     ],
 )
@@ -111,7 +116,8 @@ def test_what_would_be_refused_or_ignored_is_told_with_its_line(write, text, tol
     "text",
     [
         "/**/policy_node:\n  ros__parameters: {}\n",
-        section("/**/drive_node") + section("/**/policy_node", "    safety:\n      max_tilt_rad: 1.0\n    robot: ''\n"),
+        section("/**/operator_node")
+        + section("/**/policy_node", "    safety:\n      max_tilt_rad: 1.0\n    robot: ''\n"),
         section("/right/policy_node") + section("/left/policy_node"),
         section("/lidar_driver") + section("/left/policy_node"),
         section("/right/policy_node") + "---\n" + section("/left/policy_node"),
@@ -124,7 +130,7 @@ def test_what_ros_understands_passes(write, text):
 
 
 def test_sections_are_named_in_full_with_their_lines(write):
-    assert read_sections(write(NESTED)) == [Section("/**/policy_node", 2), Section("/lab/drive_node", 6)]
+    assert read_sections(write(NESTED)) == [Section("/**/policy_node", 2), Section("/lab/operator_node", 6)]
 
 
 @pytest.mark.parametrize(

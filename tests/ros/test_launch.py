@@ -70,7 +70,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
         "auto_start": False,
         "safety.require_heartbeat": True,
     }
-    assert (drive.executable, drive.parameters) == ("drive_node", {"profile": "1:0,0,0"})
+    assert (drive.executable, drive.parameters) == ("operator_node", {"profile": "1:0,0,0"})
     for node in (robot, policy, drive):
         assert node.config == str(config)
         assert node.environment == {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
@@ -84,7 +84,7 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
         "sim_robot_node",
         "mapping_node",
         "policy_node",
-        "drive_node",
+        "operator_node",
     ]
     assert robot.parameters["robot"] == "go2"
     assert json.loads(robot.parameters["options"]) == {
@@ -360,7 +360,7 @@ def test_a_launched_walk_is_recorded_and_ends_by_itself(bundles, tmp_path):
     assert "since the one to damp: damping on" in result.stdout, result.stdout  # As was to be expected of the policy.
     assert result.stdout.endswith(f"Recording: {record}\nDone: every node ended well.\n")
     codes = json.loads(report.read_text())["nodes"]
-    assert codes == {"sim_robot_node": 0, "policy_node": 0, "drive_node": 0}
+    assert codes == {"sim_robot_node": 0, "policy_node": 0, "operator_node": 0}
     assert json.loads(statistics.read_text())["recording"]["dropped"] == 0
     recording = read_recording(record)
     assert recording.complete
@@ -389,7 +389,7 @@ def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
     config.write_text(
         "/**/policy_node:\n  ros__parameters:\n    safety.state_timeout_s: 1.0\n    safety.max_missed_deadlines: 1000\n"
         "    map_stale_s: 2.0\n    map_lost_s: 4.0\n    connect_timeout_s: 60.0\n"
-        "/**/drive_node:\n  ros__parameters:\n    wait_s: 90.0\n    goal_timeout_s: 60.0\n"
+        "/**/operator_node:\n  ros__parameters:\n    wait_s: 90.0\n    goal_timeout_s: 60.0\n"
     )
     arguments = [
         f"bundle:={tmp_path / 'bundle'}",

@@ -121,12 +121,12 @@ def test_a_robot_that_does_not_fit_is_refused(robot_rig, bundles, fault, texts):
 
 
 @pytest.mark.parametrize(("topic", "kind"), [("joint_states", JointState), ("imu/data", Imu)])
-def test_a_robot_with_two_voices_is_refused_with_both_names(robot_rig, bundles, topic, kind):
-    with NodeHost("second_voice") as second:
+def test_a_robot_with_duplicate_publishers_is_refused_with_both_names(robot_rig, bundles, topic, kind):
+    with NodeHost("second_node") as second:
         second.node.create_publisher(kind, topic, 1)
         # Announcements that get lost are repeated after 3 s.
         output = refused(robot_rig, bundles / "good", discovery_s=4.0)
-    assert f"/{topic} has 2 publishers, expected one: /second_voice, /sim_robot_node" in output
+    assert f"/{topic} has 2 publishers, expected one: /second_node, /sim_robot_node" in output
 
 
 def test_another_joint_order_is_sorted_on_request(robot_rig, bundles):

@@ -105,8 +105,8 @@ def test_nothing_here_loads_torch_or_a_simulator():
         (["sim_car_node", "--ros-args", "-p", "robot:=go2"], ["'go2' is no car; start sim_robot_node"]),
         (["sim_car_node", "--ros-args", "-p", "fault:=no_scam"], ["Did you mean 'no_scan'?"]),
         (["sim_car_node", "--ros-args", "-p", "fault_after_s:=6.0"], ["no fault is named that would begin then"]),
-        (["drive_node", "--ros-args", "-p", "profile:='2:1,0'"], ["'2:1,0'", "seconds:vx,vy,yaw_rate"]),
-        (["drive_node", "--ros-args", "-p", "rate_hz:=0"], ["'rate_hz' is 0, expected 0.01 to 10000"]),
+        (["operator_node", "--ros-args", "-p", "profile:='2:1,0'"], ["'2:1,0'", "seconds:vx,vy,yaw_rate"]),
+        (["operator_node", "--ros-args", "-p", "rate_hz:=0"], ["'rate_hz' is 0, expected 0.01 to 10000"]),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_message_and_exit_code_2(arguments, texts):

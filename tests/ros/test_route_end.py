@@ -37,11 +37,11 @@ def ride(runner, kind):
     eyes(0.0)
     loop.tick()
     loop.request("stand")
-    loop.run(2.3, command_source=eyes)
+    loop.run(2.3, command_input=eyes)
     loop.request("start")
     loop.run(
         10.0,
-        command_source=eyes,
+        command_input=eyes,
         on_tick=lambda report: rows.append((report.mode, view.left_m, end.on_tick(report), car.speed_m_s)),
     )
     assert rows[0][0] is Mode.POLICY

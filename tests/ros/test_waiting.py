@@ -79,7 +79,7 @@ def test_guards_and_reports_hold_under_simulated_time_without_a_clock(own_rig, b
 
 
 def test_an_operators_node_says_whom_it_waits_for(own_rig):
-    with own_rig.process("drive_node", wait_s=8.0) as drive, own_rig.process("episode_node", wait_s=9.0) as episodes:
+    with own_rig.process("operator_node", wait_s=8.0) as drive, own_rig.process("episode_node", wait_s=9.0) as episodes:
         drive.wait_for_output("Waiting: 'policy_node' does not run yet: no diagnostics from it.")
         episodes.wait_for_output("Waiting: for both nodes; the policy node: it says nothing; the robot's node")
         assert drive.wait() == 2

@@ -192,11 +192,11 @@ def measure_step(runner: PolicyRunner, spec: RobotSpec, iterations: int) -> dict
     for i in range(-(iterations // 10), iterations):
         state = states[i % len(states)]
         start = time.perf_counter()
-        safety.judge(state, state.stamp_s, requested_command=command)
+        safety.judge(state, state.stamp_s, Mode.POLICY, requested_command=command)
         judged = time.perf_counter()
         step = runner.step(state, command, maps[i % len(maps)])
         stepped = time.perf_counter()
-        safety.judge_target(step.target, state.stamp_s)
+        safety.judge.targets(step.target, state.stamp_s, "policy")
         done = time.perf_counter()
         _fixed_arithmetic(twelve)
         fixed = time.perf_counter()
@@ -250,7 +250,7 @@ def measure_loop(bundle: Bundle, spec: RobotSpec, backend: str, rate_hz: float, 
         controller.run(on_tick=lambda report: _into_policy(controller, report), duration_s=SETTLE_S)
         controller.timing.clear()
         missed = controller.counts()["missed_deadlines"]
-        controller.run(duration_s=seconds, command_source=lambda _: np.zeros(len(bundle.contract.command.names)))
+        controller.run(duration_s=seconds, command_input=lambda _: np.zeros(len(bundle.contract.command.names)))
         statistics = controller.statistics()
     statistics["missed_deadlines"] -= missed
     return {"backend": backend, "rate_hz": rate_hz, "seconds": seconds, **statistics}

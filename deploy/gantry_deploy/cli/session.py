@@ -76,14 +76,14 @@ class WalkSession:
         self.controller.tick()  # Look at the robot once, so that a fault refuses the stand by its reason.
         self.controller.request(Event.STAND)
         try:
-            self.controller.run(command_source=self._source, on_tick=self._on_tick)
+            self.controller.run(command_input=self._source, on_tick=self._on_tick)
         except KeyboardInterrupt as interrupt:
             if self._mode not in (None, Mode.PASSIVE):  # The loop has sent a damping command on its way out.
                 self._say(f"           {Mode.DAMP.value}: stopped by {next(iter(interrupt.args), 'Ctrl-C')}")
             raise
         finally:
             try:
-                self.controller.last_words()
+                self.controller.send_final_damping()
             except RobotError as error:
                 self._say(f"the robot took no last damping command: {error}")
 

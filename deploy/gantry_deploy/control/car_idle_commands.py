@@ -10,14 +10,17 @@ controller.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
-from gantry_deploy.control.idle_commands import Postures
-from gantry_deploy.control.safety import Mode, SafetyMachine, is_car
-from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.control.idle_commands import IdleCommands, JointIdleCommands
+from gantry_deploy.control.judge import is_car
+from gantry_deploy.control.modes import Role, Transition
+from gantry_deploy.control.safety_config import SafetyConfig
+from gantry_deploy.control.ticks import Tick
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -27,185 +30,142 @@ STRAIGHT_RAD = 0.1
 """Wheels that are turned by less are straight enough for a policy to take over."""
 
 
-def make_postures(
-    spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine, dt_s: float
-) -> Postures | CarPostures:
-    """Make the commands of every mode but POLICY, for the kind of robot.
+def make_idle_commands(
+    spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float
+) -> IdleCommands:
+    """Make the idle commands for the kind of robot.
 
     Args:
         spec: The robot.
-        runner: The policy that will take over, if there is one.
-        safety: The judge.
+        contract: That of the policy that will take over, if there is one.
+        config: Durations and tolerances.
         dt_s: Time between two commands.
     """
-    return CarPostures(spec, safety, dt_s) if is_car(spec) else Postures(spec, runner, safety)
+    return CarIdleCommands(spec, config, dt_s) if is_car(spec) else JointIdleCommands(spec, contract, config)
 
 
+@dataclass(frozen=True)
 class _Stop:
-    """A speed set-point that falls to 0 at the brake limit and never asks for more than the car's speed.
+    """A speed set-point that falls to 0 at the brake limit and never asks for more than the car's speed."""
 
-    Args:
-        speed_m_s: At the start.
-        start_s: When it starts, on the robot's clock.
-        brake_m_s2: Deceleration.
-        dt_s: How long a command lasts; each asks for the speed at its end.
-    """
-
-    def __init__(self, speed_m_s: float, start_s: float, brake_m_s2: float, dt_s: float) -> None:
-        self._speed, self._start_s, self._brake, self._dt_s = speed_m_s, start_s, brake_m_s2, dt_s
+    speed_m_s: float
+    """Speed at the start."""
+    start_s: float
+    """Start on the robot's clock."""
+    brake_m_s2: float
+    """Deceleration."""
+    dt_s: float
+    """Duration of a command; each asks for the speed at its end."""
 
     @property
     def end_s(self) -> float:
         """Time at which the set-point is 0 for good."""
-        return self._start_s + abs(self._speed) / self._brake
+        return self.start_s + abs(self.speed_m_s) / self.brake_m_s2
 
     def speed(self, now_s: float, measured_m_s: float | None) -> float:
         """The set-point of now; ``measured_m_s`` is None where that is not known."""
-        size = abs(self._speed) - self._brake * (now_s - self._start_s + self._dt_s)
+        size = abs(self.speed_m_s) - self.brake_m_s2 * (now_s - self.start_s + self.dt_s)
         if measured_m_s is not None:
-            along = measured_m_s * math.copysign(1.0, self._speed)  # Below 0 for a car that rolls the other way.
-            size = min(size, along - self._brake * self._dt_s)
-        return math.copysign(max(0.0, size), self._speed)
+            along = measured_m_s * math.copysign(1.0, self.speed_m_s)  # Below 0 for a car that rolls the other way.
+            size = min(size, along - self.brake_m_s2 * self.dt_s)
+        return math.copysign(max(0.0, size), self.speed_m_s)
 
 
-class CarStand:
-    """Conditions at which a car that has been told to stop straightens its wheels, and at which a policy may take over.
+class CarIdleCommands(IdleCommands):
+    """Idle commands of a car; see :class:`gantry_deploy.control.idle_commands.IdleCommands`.
 
     Args:
-        safety: Its settings say how long straightening takes; its count of modes entered tells one stand from the next.
+        spec: A car.
+        config: Duration of straightening the wheels, age at which a state is old.
+        dt_s: Time between two commands.
     """
 
-    def __init__(self, safety: SafetyMachine) -> None:
-        self._safety = safety
-        self.duration_s = safety.config.stand_duration_s
-        """How long the newest stand takes, stopping included."""
+    def __init__(self, spec: RobotSpec, config: SafetyConfig, dt_s: float) -> None:
+        assert spec.car is not None
+        self._spec, self._config, self._dt_s = spec, config, dt_s
+        self._brake_m_s2 = spec.car.brake_limit_m_s2
+        self.duration_s = config.stand_duration_s
+        self._begun: Transition | None = None
+        self._stop = _Stop(0.0, 0.0, self._brake_m_s2, dt_s)
+        self._steering = self._from_rad = 0.0
         self._stands_s: float | None = None
-        self._from_rad = 0.0
-        self._entry = -1
 
-    def begin(self, stopping_s: float, steering_rad: float, entry: int) -> None:
-        """Start; ``stopping_s`` is how long stopping takes, ``entry`` the safety machine's count."""
-        self._stands_s, self._from_rad, self._entry = None, steering_rad, entry
-        self.duration_s = stopping_s + self._safety.config.stand_duration_s
+    def begin_stand(self, tick: Tick) -> None:
+        """Start a stop from the present speed, with the steering where it is."""
+        self._begin(tick)
+        self._stands_s, self._from_rad, self._begun = None, self._steering, tick.transition
+        self.duration_s = self._stop.end_s - tick.now_s + self._config.stand_duration_s
 
-    def steering(self, rolls: bool, now_s: float) -> float:
-        """The steering of now: held until the car has come to rest, then along a cosine ramp to straight."""
-        if self._stands_s is None:
-            if rolls:
-                return self._from_rad
-            self._stands_s = now_s
-        share = min(1.0, (now_s - self._stands_s) / self._safety.config.stand_duration_s)
-        return self._from_rad * (0.5 + 0.5 * math.cos(math.pi * share))
+    def stand(self, tick: Tick) -> JointCommand:
+        """Brake with the steering held until the car has come to rest, then straighten along a cosine ramp."""
+        speed = self._measured(tick)
+        rolls = tick.now_s < self._stop.end_s if speed is None else abs(speed) > STANDSTILL_M_S
+        if self._stands_s is None and not rolls:
+            self._stands_s = tick.now_s
+        if self._stands_s is not None:
+            share = min(1.0, (tick.now_s - self._stands_s) / self._config.stand_duration_s)
+            self._steering = self._from_rad * (0.5 + 0.5 * math.cos(math.pi * share))
+        return self._command(self._stop.speed(tick.now_s, speed))
 
-    def refusal(self, state: RobotState | None, now_s: float) -> str | None:
-        """Reason for which the policy may not take over yet, or None."""
-        duration_s = self._safety.config.stand_duration_s
-        begun = self._entry == self._safety.entries and self._stands_s is not None
-        left_s = duration_s if self._stands_s is None or not begun else self._stands_s + duration_s - now_s
+    def refusal(self, transition: Transition, state: RobotState | None, now_s: float) -> str | None:
+        """Time that stopping and straightening still take, or the speed or steering that is too large."""
+        left_s = self._config.stand_duration_s
+        if self._begun == transition and self._stands_s is not None:
+            left_s += self._stands_s - now_s
         if left_s > 1e-6 or state is None:
             return f"the car is still stopping and straightening its wheels, at least {left_s:.1f} s to go."
         speed = _speed(state)  # Of the last tick, which may have been a whole period ago; the judge saw it then.
         if speed is None or not abs(speed) <= STANDSTILL_M_S:
-            told = "at an unknown speed" if speed is None else f"at {speed:.2f} m/s"
-            return f"the car goes {told}, allowed are {STANDSTILL_M_S} m/s."
+            text = "at an unknown speed" if speed is None else f"at {speed:.2f} m/s"
+            return f"the car goes {text}, allowed are {STANDSTILL_M_S} m/s."
         angle = float(state.joint_pos_rad[STEERING])
         if not abs(angle) <= STRAIGHT_RAD:
             return f"the wheels are turned by {angle:.2f} rad, allowed are {STRAIGHT_RAD} rad."
         return None
 
+    def begin_brake(self, tick: Tick) -> None:
+        """Start a stop, unless one runs: its set-point must not rise to the speed that the car has still."""
+        if tick.last is None or tick.last_role in (None, Role.TASK):
+            self._begin(tick)
 
-class CarPostures:
-    """The command of every mode but POLICY for a car; see :class:`gantry_deploy.control.idle_commands.Postures`.
+    def brake(self, tick: Tick) -> JointCommand | None:
+        """Speed set-point that falls to 0 at the brake limit; by time alone where the speed is old or no number."""
+        return self._command(self._stop.speed(tick.now_s, self._measured(tick)))
 
-    Args:
-        spec: A car.
-        safety: The judge; its settings and its count of modes entered.
-        dt_s: Time between two commands.
-    """
+    def final(self, command: JointCommand | None) -> JointCommand | None:
+        """Speed 0 at once: a set-point on the way to 0 would go on for ever."""
+        return self._command(0.0)
 
-    def __init__(self, spec: RobotSpec, safety: SafetyMachine, dt_s: float) -> None:
-        assert spec.car is not None
-        self._spec, self._safety, self._dt_s = spec, safety, dt_s
-        self._brake_m_s2 = spec.car.brake_limit_m_s2
-        self.stand = CarStand(safety)
-        """The way to standing still with straight wheels."""
-        self._stop: _Stop | None = None
-        self._steering = 0.0
-
-    def begin(self, mode: Mode, state: RobotState | None, last: JointCommand | None, now_s: float, entry: int) -> None:
-        """A mode is entered; see :meth:`gantry_deploy.control.idle_commands.Postures.begin`."""
-        if mode is Mode.STAND:
-            stop = self._stop = self._begin(state, last, now_s)
-            self.stand.begin(stop.end_s - now_s, self._steering, entry)
-        elif mode is Mode.DAMP and self._stop is None:
-            # A stop that runs goes on: the tick of the fault has braked already, and no set-point may rise again.
-            self._stop = self._begin(state, last, now_s)
-
-    def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:
-        """Command of STAND and PASSIVE; None for nothing."""
-        if mode is not Mode.STAND:
-            self.release()
-            return None
-        stop = self._stop = self._stop or self._begin(state, None, now_s)
-        speed = self.measured(state, now_s)
-        rolls = now_s < stop.end_s if speed is None else abs(speed) > STANDSTILL_M_S
-        self._steering = self.stand.steering(rolls, now_s)
-        return self._told(self._steering, stop.speed(now_s, speed))
-
-    def release(self) -> None:
-        """The car is driven: the next stop starts anew."""
-        self._stop = None
-
-    def brake(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """Command of DAMP.
-
-        It starts at the measured speed. Where that is old or no number, it starts at the lower one of what was told
-        last and what was known last, and runs down by time.
-
-        Args:
-            state: The newest reading.
-            last: What was sent last, None for nothing.
-            now_s: On the robot's clock.
-        """
-        stop = self._stop = self._stop or self._begin(state, last, now_s)
-        return self._told(self._steering, stop.speed(now_s, self.measured(state, now_s)))
-
-    def last_word(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """Speed 0 at once, where nothing may follow it: a set-point on the way to 0 would go on for ever."""
-        if self._stop is None:
-            self._begin(state, last, now_s)
-        return self._told(self._steering, 0.0)
-
-    def braking(self, now_s: float) -> bool:
+    def is_braking(self, now_s: float) -> bool:
         """Whether the set-point is not 0 for good yet."""
-        return self._stop is not None and now_s < self._stop.end_s
+        return now_s < self._stop.end_s
 
-    def measured(self, state: RobotState | None, now_s: float) -> float | None:
+    def _measured(self, tick: Tick) -> float | None:
         """The car's speed, None where it is old or no number."""
-        if state is None or not abs(now_s - state.stamp_s) <= self._safety.config.state_timeout_s:
-            return None
-        return _speed(state)
+        return _speed(tick.state) if tick.state is not None and self._is_fresh(tick) else None
 
-    def _begin(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> _Stop:
-        """A stop from now on, with the steering where it is."""
-        speed = self.measured(state, now_s)
-        told = None if last is None else float(last.vel_rad_s[DRIVE])
+    def _is_fresh(self, tick: Tick) -> bool:
+        return tick.state is not None and abs(tick.now_s - tick.state.stamp_s) <= self._config.state_timeout_s
+
+    def _begin(self, tick: Tick) -> None:
+        """Start a stop from now on, with the steering where it is.
+
+        Where the speed is old or no number, it starts at the lower one of the last command and the last measurement.
+        """
+        speed, last, state = self._measured(tick), tick.last, tick.state
         if speed is None:
-            known = [value for value in (told, None if state is None else _speed(state)) if value is not None]
+            sent = None if last is None else float(last.vel_rad_s[DRIVE])
+            known = [value for value in (sent, None if state is None else _speed(state)) if value is not None]
             speed = min(known, key=abs, default=0.0)
-        angle = math.nan if state is None else float(state.joint_pos_rad[STEERING])
-        fresh = state is not None and abs(now_s - state.stamp_s) <= self._safety.config.state_timeout_s
-        if fresh and math.isfinite(angle):
-            self._steering = angle
-        elif last is not None:
-            self._steering = float(last.pos_rad[STEERING])
-        else:
-            self._steering = 0.0
-        return _Stop(speed, now_s, self._brake_m_s2, self._dt_s)
+        angle = math.nan if state is None or not self._is_fresh(tick) else float(state.joint_pos_rad[STEERING])
+        if not math.isfinite(angle):
+            angle = 0.0 if last is None else float(last.pos_rad[STEERING])
+        self._steering = angle
+        self._stop = _Stop(speed, tick.now_s, self._brake_m_s2, self._dt_s)
 
-    def _told(self, steering_rad: float, speed_m_s: float) -> JointCommand:
+    def _command(self, speed_m_s: float) -> JointCommand:
         pos, vel = np.zeros(2), np.zeros(2)
-        pos[STEERING], vel[DRIVE] = steering_rad, speed_m_s
+        pos[STEERING], vel[DRIVE] = self._steering, speed_m_s
         return replace(JointCommand.position(self._spec, pos), vel_rad_s=vel)
 
 

@@ -10,12 +10,16 @@ No mode but POLICY opens a gripper.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.control.safety import Mode, SafetyMachine, is_arm
-from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.control.judge import is_arm
+from gantry_deploy.control.modes import Role, Transition
+from gantry_deploy.control.safety_config import SafetyConfig
+from gantry_deploy.control.ticks import Tick
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -23,50 +27,129 @@ WIDE_OPEN = 0.9
 """A gripper that is open by this share holds nothing."""
 
 
-class Stand:
-    """Moves from where the robot is held to the default pose, then holds it; an arm takes the time that it needs.
+class IdleCommands(Protocol):
+    """Commands of a kind of robot while no task source acts."""
+
+    duration_s: float
+    """Duration of the newest way to the standing pose, s."""
+
+    def begin_stand(self, tick: Tick) -> None:
+        """STAND is entered; ``tick.last`` is what the joints follow until now."""
+
+    def stand(self, tick: Tick) -> JointCommand:
+        """Command of STAND."""
+        ...
+
+    def passive(self) -> JointCommand | None:
+        """Command of PASSIVE; None for nothing."""
+        return None
+
+    def refusal(self, transition: Transition, state: RobotState | None, now_s: float) -> str | None:
+        """Reason for which no task source may take over yet, or None.
+
+        Args:
+            transition: The newest one; a stand that was granted but has not ticked has another one than the last stand.
+            state: The newest reading.
+            now_s: On the robot's clock.
+        """
+        ...
+
+    def begin_brake(self, tick: Tick) -> None:
+        """The brake takes over, or DAMP is entered while it acts already."""
+
+    def brake(self, tick: Tick) -> JointCommand | None:
+        """Command of DAMP; None for nothing."""
+        ...
+
+    def final(self, command: JointCommand | None) -> JointCommand | None:
+        """Command of the brake in a form that nothing needs to follow."""
+        return command
+
+    def is_braking(self, now_s: float) -> bool:
+        """Whether the brake is still on its way to rest and needs commands; one that damps or holds needs none."""
+        return False
+
+
+class JointIdleCommands(IdleCommands):
+    """Idle commands of legs and arms: a way to the default pose, then damping, or an arm held where it was.
 
     Args:
         spec: The robot.
-        runner: The policy that will take over, if there is one.
-        safety: Its settings say how long standing up takes; its count of modes entered tells one stand from the next.
+        contract: That of the policy that will take over, if there is one.
+        config: Duration, speed and tolerance of standing up.
     """
 
-    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
-        self._spec = spec
-        self._safety = safety
+    def __init__(self, spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig) -> None:
+        self._spec, self._config, self._is_arm = spec, config, is_arm(spec)
         # The policy's own pose, so that nothing jumps when it takes over, with the robot's holding gains.
-        pose = spec.array("default_rad") if runner is None else np.array(runner.contract.default_pos_rad)
-        self._default = JointCommand.position(spec, pose)
-        self._goal = self._default
-        arm = None if runner is None else runner.contract.arm
+        pose = spec.array("default_rad") if contract is None else np.array(contract.default_pos_rad)
+        self._goal = self._default = JointCommand.position(spec, pose)
+        arm = None if contract is None else contract.arm
         self._grip = None if arm is None or not arm.gripper_joint else (arm.gripper_closed_m, arm.gripper_open_m)
-        self.duration_s = safety.config.stand_duration_s
-        """How long the newest stand takes."""
-        self._from = self._goal.pos_rad
-        self._start_s = 0.0
-        self._entry = -1
+        self.duration_s = config.stand_duration_s
+        self._from, self._start_s = pose, 0.0
+        self._begun: Transition | None = None
+        self._passive = None if self._is_arm else JointCommand.passive(spec)
+        self._brake = None if self._is_arm else JointCommand.damping(spec)
 
-    def begin(self, state: RobotState, last: JointCommand | None, now_s: float, entry: int) -> None:
-        """Start with the torque that ``last``, what was sent before, asks for at the measured pose.
+    def begin_stand(self, tick: Tick) -> None:
+        """Start with the torque that the last command asks for at the measured pose.
 
         From a limp robot that is the measured pose itself. A policy's target lies beyond the measured pose by what
-        carries the weight; a start without that would drop the robot. ``entry`` is the safety machine's count.
+        carries the weight; a start without that would drop the robot. An arm takes the time that it needs.
         """
-        self._from, self._start_s, self._entry = state.joint_pos_rad.copy(), now_s, entry
+        state, last = tick.state, tick.last
+        if state is None:
+            return
+        self._from, self._start_s, self._begun = state.joint_pos_rad.copy(), tick.now_s, tick.transition
         if last is not None:
             share = last.stiffness_nm_rad / np.maximum(self._goal.stiffness_nm_rad, 1e-9)
             self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
-        if not is_arm(self._spec):
+        if not self._is_arm:
             return
         gripper = _of_gripper(self._spec)
         self._goal = self._default.with_pos(np.where(gripper, self._keep(state, last), self._default.pos_rad))
         # At once, or what it holds would slip while it closes slowly.
         self._from = np.where(gripper, self._goal.pos_rad, self._from)
         # A cosine ramp is pi / 2 times as fast in its middle as on average.
-        way = np.abs(self._goal.pos_rad - self._from).max()
-        config = self._safety.config
-        self.duration_s = max(config.stand_duration_s, 0.5 * math.pi * float(way) / config.arm_speed_rad_s)
+        way = float(np.abs(self._goal.pos_rad - self._from).max())
+        self.duration_s = max(self._config.stand_duration_s, 0.5 * math.pi * way / self._config.arm_speed_rad_s)
+
+    def stand(self, tick: Tick) -> JointCommand:
+        """The pose of now, along a cosine ramp that starts and ends at rest."""
+        share = min(1.0, max(0.0, (tick.now_s - self._start_s) / self.duration_s))
+        blend = 0.5 - 0.5 * math.cos(math.pi * share)
+        return self._goal.with_pos(self._from + blend * (self._goal.pos_rad - self._from))
+
+    def passive(self) -> JointCommand | None:
+        """No torque; None for an arm."""
+        return self._passive
+
+    def refusal(self, transition: Transition, state: RobotState | None, now_s: float) -> str | None:
+        """Time that standing up still takes, or the joint that did not follow."""
+        left_s = self._start_s + self.duration_s - now_s if self._begun == transition else self.duration_s
+        if left_s > 1e-6 or state is None:
+            return f"the robot is still standing up, {left_s:.1f} s to go."
+        error = np.abs(state.joint_pos_rad - self._goal.pos_rad)
+        worst = int(np.argmax(error))
+        if not error[worst] <= self._config.stand_tolerance_rad:
+            return (
+                f"joint '{self._spec.joint_names[worst]}' is {error[worst]:.2f} rad from the standing pose, "
+                f"allowed are {self._config.stand_tolerance_rad} rad."
+            )
+        return None
+
+    def begin_brake(self, tick: Tick) -> None:
+        """Hold an arm where it is, or at what was sent last, a good target then, where its state is old or none.
+
+        An arm that was never commanded is left alone, and one that is braked already stays where it is held.
+        """
+        if self._is_arm and (self._brake is None or tick.last_role is not Role.BRAKE):
+            self._brake = None if tick.last is None else JointCommand.position(self._spec, self._held(tick, tick.last))
+
+    def brake(self, tick: Tick) -> JointCommand | None:
+        """Damping, or an arm's pose."""
+        return self._brake
 
     def _keep(self, state: RobotState, last: JointCommand | None) -> NDArray[np.float64]:
         """Target of a gripper, (n,): its last command, so that it drops nothing. Where it has had no command
@@ -79,97 +162,10 @@ class Stand:
         share = (state.joint_pos_rad - closed) / (opened - closed)
         return np.where(share > WIDE_OPEN, state.joint_pos_rad, closed)
 
-    def command(self, now_s: float) -> JointCommand:
-        """The pose of now, along a cosine ramp that starts and ends at rest."""
-        share = min(1.0, max(0.0, (now_s - self._start_s) / self.duration_s))
-        blend = 0.5 - 0.5 * math.cos(math.pi * share)
-        return self._goal.with_pos(self._from + blend * (self._goal.pos_rad - self._from))
-
-    def refusal(self, state: RobotState | None, now_s: float) -> str | None:
-        """Reason for which the policy may not take over yet, or None."""
-        # A stand that was granted but not ticked yet has another count than the last one that began.
-        begun = self._entry == self._safety.entries
-        left_s = self._start_s + self.duration_s - now_s if begun else self.duration_s
-        if left_s > 1e-6 or state is None:
-            return f"the robot is still standing up, {left_s:.1f} s to go."
-        error = np.abs(state.joint_pos_rad - self._goal.pos_rad)
-        worst = int(np.argmax(error))
-        if not error[worst] <= self._safety.config.stand_tolerance_rad:
-            return (
-                f"joint '{self._spec.joint_names[worst]}' is {error[worst]:.2f} rad from the standing pose, "
-                f"allowed are {self._safety.config.stand_tolerance_rad} rad."
-            )
-        return None
-
-
-class Postures:
-    """The command of every mode but POLICY.
-
-    Args:
-        spec: The robot.
-        runner: The policy that will take over, if there is one.
-        safety: The judge; its settings and its count of modes entered.
-    """
-
-    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
-        self.stand = Stand(spec, runner, safety)
-        """The way to the default pose."""
-        self._spec, self._safety = spec, safety
-        self._is_arm = is_arm(spec)
-        self._passive = None if self._is_arm else JointCommand.passive(spec)
-        self._damping = JointCommand.damping(spec)
-        self._hold: JointCommand | None = None
-
-    def begin(self, mode: Mode, state: RobotState | None, last: JointCommand | None, now_s: float, entry: int) -> None:
-        """A mode is entered.
-
-        Args:
-            mode: The new one.
-            state: The newest reading.
-            last: What was sent last.
-            now_s: On the robot's clock.
-            entry: The safety machine's count.
-        """
-        if mode is Mode.STAND and state is not None:
-            self.stand.begin(state, last, now_s, entry)
-
-    def command(self, mode: Mode, state: RobotState | None, now_s: float) -> JointCommand | None:
-        """Command of STAND and PASSIVE; None for nothing. Legs and arms stand up whatever ``state`` says."""
-        self.release()
-        return self.stand.command(now_s) if mode is Mode.STAND else self._passive
-
-    def release(self) -> None:
-        """The robot does something else than braking: the next brake holds it where it is then."""
-        self._hold = None
-
-    def brake(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """Command of DAMP: damping, or an arm held where it was when it was first asked to brake.
-
-        Where an arm's state is old or no state, it is held at what was sent last, which was a good target then. An
-        arm that was never commanded is left alone.
-
-        Args:
-            state: The newest reading.
-            last: What was sent last, None for nothing.
-            now_s: On the robot's clock.
-        """
-        if not self._is_arm:
-            return self._damping
-        if self._hold is None and last is not None:
-            self._hold = JointCommand.position(self._spec, self._held(state, last, now_s))
-        return self._hold
-
-    def last_word(self, state: RobotState | None, last: JointCommand | None, now_s: float) -> JointCommand | None:
-        """Command that DAMP would send, where nothing may follow it."""
-        return self.brake(state, last, now_s)
-
-    def braking(self, now_s: float) -> bool:
-        """Whether the robot has to be told more than once to come to rest; damping and holding do by themselves."""
-        return False
-
-    def _held(self, state: RobotState | None, last: JointCommand, now_s: float) -> NDArray[np.float64]:
+    def _held(self, tick: Tick, last: JointCommand) -> NDArray[np.float64]:
         """The pose to hold, (n,)."""
-        fresh = state is not None and abs(now_s - state.stamp_s) <= self._safety.config.state_timeout_s
+        state = tick.state
+        fresh = state is not None and abs(tick.now_s - state.stamp_s) <= self._config.state_timeout_s
         if state is None or not fresh or not np.isfinite(state.joint_pos_rad).all():
             return last.pos_rad
         # An arm that presses on something stops pressing; a gripper goes on, or it would drop what it holds.

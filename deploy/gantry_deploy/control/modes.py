@@ -1,12 +1,13 @@
-"""The modes of a robot that is being run, and the one table of what leads from one to another."""
+"""Modes of a robot that is being run, and two tables: transitions between modes, and the sources that act in each."""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 
 class Mode(enum.StrEnum):
-    """Mode of the controller, which decides what is sent."""
+    """Mode of the controller, which decides which command sources may act."""
 
     PASSIVE = "PASSIVE"
     STAND = "STAND"
@@ -25,6 +26,14 @@ class Event(enum.StrEnum):
     FAULT = "fault"
 
 
+class Role(enum.StrEnum):
+    """Role of a command source."""
+
+    IDLE = "idle"
+    TASK = "task"
+    BRAKE = "brake"
+
+
 TRANSITIONS: dict[tuple[Mode, Event], Mode] = {
     (Mode.PASSIVE, Event.STAND): Mode.STAND,
     (Mode.STAND, Event.START): Mode.POLICY,
@@ -40,3 +49,23 @@ TRANSITIONS: dict[tuple[Mode, Event], Mode] = {
     (Mode.DAMP, Event.FAULT): Mode.DAMP,
 }
 """All there is. A fault in PASSIVE changes nothing, because nothing is powered; it keeps STAND from being granted."""
+
+ACTING: dict[Mode, Role] = {
+    Mode.PASSIVE: Role.IDLE,
+    Mode.STAND: Role.IDLE,
+    Mode.POLICY: Role.TASK,
+    Mode.DAMP: Role.BRAKE,
+}
+"""Role of the sources that may act in each mode; among those the willing one with the highest priority does."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """Entry into a mode."""
+
+    number: int
+    """Count of the changes of mode; tells a mode that was left and entered again from one that lasted."""
+    before: Mode
+    """Mode that was left."""
+    mode: Mode
+    """Mode that was entered."""

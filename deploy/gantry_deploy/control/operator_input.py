@@ -18,7 +18,7 @@ MAX_COMMAND = 1e6
 """Largest number of a command or goal, in any unit."""
 
 
-class Asked:
+class CommandBuffer:
     """The newest command or goal; may be set from any thread.
 
     Args:

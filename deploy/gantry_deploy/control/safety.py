@@ -1,27 +1,31 @@
-"""Safety machine: permission to move the robot, and faults at which it must stop: a table of transitions and a judge.
+"""Safety machine: permission to move the robot, and the choice of the command source that moves it.
 
-PASSIVE sends no torque, STAND moves to the default pose, POLICY runs the network, DAMP brakes every joint and stays
-until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered. An arm is left alone
-in PASSIVE and held in DAMP, see ``control.idle_commands``; a car is left alone likewise and brakes in DAMP, see
-:mod:`gantry_deploy.control.car_idle_commands`.
+PASSIVE sends no torque, STAND moves to the default pose, POLICY lets a task source act, mostly the network, DAMP brakes
+every joint and stays until an operator resets it. Any fault leads to DAMP from any mode in which the robot is powered.
+An arm is left alone in PASSIVE and held in DAMP, see ``control.idle_commands``; a car is left alone likewise and brakes
+in DAMP, see :mod:`gantry_deploy.control.car_idle_commands`.
 """
 
 from __future__ import annotations
 
-import enum
-import math
+import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gantry_deploy.control.modes import TRANSITIONS, Event, Mode
-from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
-from gantry_deploy.errors import SafetyError
-from gantry_hardware.errors import unknown_name_text
+from gantry_deploy.control.judge import POLICY_SOURCE, Fault, FaultCode, Judge, is_arm, is_car
+from gantry_deploy.control.modes import ACTING, TRANSITIONS, Event, Mode, Role, Transition
+from gantry_deploy.control.safety_config import SafetyConfig
+from gantry_deploy.control.ticks import SourceCommand, Tick
+from gantry_deploy.errors import SafetyError, SurroundingsError
+from gantry_hardware.errors import GantryError, unknown_name_text
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import JointCommand
+
+if TYPE_CHECKING:  # Modules that only ask for the mode load no network runtime.
+    from gantry_deploy.control.sources import CommandSource
+    from gantry_deploy.policy.runner import PolicyStep
 
 __all__ = [
     "TRANSITIONS",
@@ -29,61 +33,39 @@ __all__ = [
     "Fault",
     "FaultCode",
     "Mode",
+    "Role",
     "SafetyConfig",
     "SafetyMachine",
     "is_arm",
     "is_car",
 ]
 
-
-class FaultCode(enum.StrEnum):
-    """Reason for damping a robot."""
-
-    NO_STATE = "no_state"
-    STALE_STATE = "stale_state"
-    NAN_STATE = "nan_state"
-    TILT = "tilt"
-    IMU = "imu"
-    JOINT_POSITION = "joint_position"
-    JOINT_VELOCITY = "joint_velocity"
-    JOINT_TORQUE = "joint_torque"
-    NAN_COMMAND = "nan_command"
-    POLICY = "policy"
-    WRITE = "write"
-    MISSED_DEADLINES = "missed_deadlines"
-    HEARTBEAT = "heartbeat"
-    OPERATOR_STOP = "operator_stop"
-    SURROUNDINGS = "surroundings"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One reason to damp."""
-
-    code: FaultCode
-    """Kind of fault, for programs."""
-    text: str
-    """One sentence with the value and its limit, for people."""
-    time_s: float
-    """Time at which it was found, on the robot's clock."""
-
-
-GRAVITY_M_S2 = 9.81
-"""Reading of an accelerometer at rest."""
-REST_ACCELERATION_SHARE = 0.15
-"""At rest the accelerometer is within this share of gravity."""
-REST_ANG_VEL_RAD_S = 0.3
-"""At rest the gyroscope reads less than this."""
-
-SHORT_RANGE_SHARE = 0.25
-"""A joint may be beyond its limit by no more than this share of its range."""
+_LOG = logging.getLogger("gantry.safety")
 
 Guard = Callable[[], str | None]
 """Check of an event: the reason for refusing it now, or None."""
+Listener = Callable[[Transition], None]
+"""Receiver of changes of the mode."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The source that acts in a tick, and its command."""
+
+    mode: Mode
+    """Mode that decided."""
+    source: str
+    """Name of the source."""
+    command: JointCommand | None
+    """Command to send; None for nothing."""
+    step: PolicyStep | None
+    """Step of the policy in this tick, even if the brake overruled it."""
 
 
 class SafetyMachine:
-    """The mode, its table of transitions, and the judge. Requests may come from any thread.
+    """The mode, its table of transitions, the judge, and the choice among command sources.
+
+    Requests may come from any thread; the judge and the choice belong to the control loop.
 
     Args:
         spec: The robot whose limits count.
@@ -93,27 +75,26 @@ class SafetyMachine:
     def __init__(self, spec: RobotSpec, config: SafetyConfig | None = None) -> None:
         self.spec = spec
         self.config = config or SafetyConfig()
-        lower, upper = spec.array("lower_rad"), spec.array("upper_rad")
-        # A gripper slides, over less than the margin of a joint that turns.
-        margin = np.minimum(self.config.joint_pos_margin_rad, SHORT_RANGE_SHARE * (upper - lower))
-        self._lower, self._upper = lower - margin, upper + margin
-        self._speed = spec.array("velocity_limit_rad_s") * self.config.joint_vel_factor
-        self._effort = spec.array("effort_limit_nm") * self.config.joint_effort_factor
-        self._min_cos_tilt = math.cos(self.config.max_tilt_rad)
-        self._is_car = is_car(spec)
-        self._stands = not (is_arm(spec) or self._is_car)
-        self._tilts = not is_arm(spec)
-        self._beyond = 0
-        self._mode = Mode.PASSIVE
+        self.judge = Judge(spec, self.config)
+        """Finds faults; :meth:`report` takes notice of them."""
+        self._transition = Transition(0, Mode.PASSIVE, Mode.PASSIVE)
         self._fault: Fault | None = None
-        self._entries = 0
+        self._sources: list[CommandSource] = []
+        self._acting: CommandSource | None = None
+        self._begun = self._transition
         self._guards: dict[Event, Guard] = {}
+        self._listeners: list[Listener] = []
         self._lock = threading.RLock()
 
     @property
     def mode(self) -> Mode:
         """The present mode."""
-        return self._mode
+        return self._transition.mode
+
+    @property
+    def transition(self) -> Transition:
+        """The newest change of the mode."""
+        return self._transition
 
     @property
     def fault(self) -> Fault | None:
@@ -121,18 +102,18 @@ class SafetyMachine:
         return self._fault
 
     @property
-    def entries(self) -> int:
-        """Number of mode entries; tells a mode that was left and entered again from one that lasted."""
-        return self._entries
+    def acting(self) -> str:
+        """Name of the source that acted last, empty before the first tick."""
+        return "" if self._acting is None else self._acting.name
 
-    def snapshot(self) -> tuple[Mode, int]:
-        """Mode and entries of the same instant."""
-        with self._lock:
-            return self._mode, self._entries
+    @property
+    def is_powered(self) -> bool:
+        """Whether the robot was commanded anything else than what PASSIVE sends, or will be."""
+        return not (self._begun.mode is Mode.PASSIVE and self.mode is Mode.PASSIVE)
 
     def allowed_events(self) -> list[str]:
         """Requests that the table knows in the present mode."""
-        return [event.value for (mode, event) in TRANSITIONS if mode is self._mode and event is not Event.FAULT]
+        return [event.value for (mode, event) in TRANSITIONS if mode is self.mode and event is not Event.FAULT]
 
     def add_guard(self, event: Event, guard: Guard) -> None:
         """Grant ``event`` only while ``guard()`` returns None; what it returns otherwise is told to the operator.
@@ -140,6 +121,49 @@ class SafetyMachine:
         It is asked without the machine being locked, and may wait; a mode that changes meanwhile refuses the request.
         """
         self._guards[event] = guard
+
+    def add_listener(self, listener: Listener) -> None:
+        """Tell ``listener`` of every change of the mode, from the thread that caused it; it must not block or raise."""
+        self._listeners.append(listener)
+
+    def add_source(self, source: CommandSource) -> None:
+        """Let ``source`` act in the modes of its role. Call it before the loop runs.
+
+        Raises:
+            SafetyError: If another source has the same name, or the same role and priority.
+        """
+        for other in self._sources:
+            if other.name == source.name or (other.role, other.priority) == (source.role, source.priority):
+                has = f"role '{source.role}' and priority {source.priority}"
+                raise SafetyError(f"Command source '{source.name}' of {has} clashes with '{other.name}'.")
+        self._sources.append(source)
+        self._sources.sort(key=lambda item: -item.priority)
+
+    def sources(self, role: Role) -> list[str]:
+        """Names of the sources of a role, the highest priority first."""
+        return [source.name for source in self._sources if source.role is role]
+
+    def choose(self, tick: Tick, role: Role | None = None) -> Choice:
+        """Command of the willing source with the highest priority among those that the mode permits.
+
+        A source that fails, gives numbers that are not finite, or a mode in which none is willing, is a fault, and the
+        brake acts in the same tick; so it does after an emergency stop that came in while a source was busy. Other
+        requests of that time take effect in the next tick. A source is told once that it takes over or that its mode
+        was entered.
+
+        Args:
+            tick: Inputs of the sources; the machine fills in the transition and the last role.
+            role: Role whose turn it is whatever the mode; None for the mode's own.
+        """
+        step = None
+        while True:
+            entered = self._transition
+            turn = role or ACTING[entered.mode]
+            last_role = None if self._acting is None else self._acting.role
+            given = self._ask(replace(tick, transition=entered, last_role=last_role), turn)
+            step = given.step or step
+            if turn is Role.BRAKE or self.mode is not Mode.DAMP:
+                return Choice(entered.mode, self.acting, given.command, step)
 
     def request(self, event: str, time_s: float = 0.0) -> None:
         """An operator's request.
@@ -158,88 +182,57 @@ class SafetyMachine:
         guard = self._guards.get(asked)
         with self._lock:
             self._target(asked)
-            entries = self._entries
+            entered = self._transition
         # A guard may wait for others to answer; an emergency stop and the judge must not wait with it.
         refusal = None if guard is None else guard()
         with self._lock:
             target = self._target(asked)
-            if refusal is None and guard is not None and entries != self._entries:
+            if refusal is None and guard is not None and entered != self._transition:
                 refusal = "the mode changed while it was looked whether it is possible; ask again."
             if refusal is not None:
-                raise SafetyError(f"'{event}' is refused in {self._mode}: {refusal}")
+                raise SafetyError(f"'{event}' is refused in {self.mode}: {refusal}")
             if asked is Event.ESTOP and self._fault is None:
                 self._fault = Fault(FaultCode.OPERATOR_STOP, "The operator pressed the emergency stop.", time_s)
             if asked is Event.RESET:
                 self._fault = None
-            self._beyond = 0
-            self._go(target)
+            self.judge.forget()
+            self._enter(target)
 
     def report(self, fault: Fault) -> Mode:
         """Take notice of a fault: DAMP from any powered mode. The first cause is kept. Returns the mode."""
         with self._lock:
-            target = TRANSITIONS.get((self._mode, Event.FAULT))
+            target = TRANSITIONS.get((self.mode, Event.FAULT))
             if target is not None:
-                self._go(target)
-                if self._fault is None:
-                    self._fault = fault
-            return self._mode
+                self._fault = self._fault or fault
+                self._enter(target)
+            return self.mode
 
-    def judge(
-        self,
-        state: RobotState | None,
-        now_s: float,
-        *,
-        missed_deadlines: int = 0,
-        heartbeat_s: float | None = None,
-        requested_command: np.ndarray | None = None,
-    ) -> Fault | None:
-        """The first thing that is wrong, most fundamental first; changes no mode.
-
-        Args:
-            state: The newest reading; None if there is none.
-            now_s: On the robot's clock.
-            missed_deadlines: Control periods in a row in which no tick began.
-            heartbeat_s: Stamp of the operator's newest heartbeat, None if none ever came.
-            requested_command: Shape (c,), what the operator asks for.
-        """
-        config = self.config
-        if state is None:
-            return Fault(FaultCode.NO_STATE, "The robot reports no state.", now_s)
-        age = now_s - state.stamp_s
-        # A stamp from the future would hide a lost robot, one that is not a number too; both count as stale.
-        if not abs(age) <= config.state_timeout_s:
-            text = f"The robot's state is {age_text(age, 'state_timeout_s', config.state_timeout_s)}."
-            return Fault(FaultCode.STALE_STATE, text, now_s)
-        if not state.is_finite():
-            return Fault(FaultCode.NAN_STATE, f"The robot's state is not finite: {_nan_text(self.spec, state)}.", now_s)
-        if self._is_car and (fault := _odometry(state, now_s)) is not None:
-            return fault
-        if requested_command is not None and not np.isfinite(requested_command).all():
-            text = f"The requested command {np.asarray(requested_command).tolist()} is not finite."
-            return Fault(FaultCode.NAN_COMMAND, text, now_s)
-        if config.require_heartbeat:
-            age = math.inf if heartbeat_s is None else now_s - heartbeat_s
-            if not age <= config.heartbeat_timeout_s:
-                seen = f"never came ({SETTINGS}.require_heartbeat)"
-                if heartbeat_s is not None:
-                    seen = f"is {age_text(age, 'heartbeat_timeout_s', config.heartbeat_timeout_s)}"
-                return Fault(FaultCode.HEARTBEAT, f"The operator's heartbeat {seen}.", now_s)
-        if missed_deadlines > config.max_missed_deadlines:
-            text = (
-                f"{missed_deadlines} control periods in a row were missed, allowed are {config.max_missed_deadlines} "
-                f"({SETTINGS}.max_missed_deadlines)."
-            )
-            return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
-        fault = self._judge_limits(state, now_s)
-        # The accelerometer check runs only before STAND, because impacts saturate it.
-        looks = fault is None and self._stands and self._mode is Mode.PASSIVE
-        return self._imu(state, now_s) if looks else fault
-
-    def judge_target(self, target: JointCommand, now_s: float) -> Fault | None:
-        """Whether joint targets may be sent at all: a number that is not finite never may."""
-        if target.is_finite():
-            return None
-        return Fault(FaultCode.NAN_COMMAND, "The policy's joint targets are not finite.", now_s)
+    def _ask(self, tick: Tick, role: Role) -> SourceCommand:
+        """Command of the source whose turn it is; nothing from one that failed, which is reported."""
+        source: CommandSource
+        try:
+            for source in (item for item in self._sources if item.role is role):
+                if source.willing(tick):
+                    break
+            else:
+                asked = ", ".join(self.sources(role)) or "none"
+                text = f"No command source is willing to act in {tick.transition.mode}; asked: {asked}."
+                self.report(Fault(FaultCode.SOURCE, text, tick.now_s))
+                return SourceCommand(None)
+            if self._acting is not source or self._begun != tick.transition:
+                source.begin(tick)
+                self._acting, self._begun = source, tick.transition
+            given = source.command(tick)
+        except Exception as error:  # whatever it is, a damped robot is better off than one whose loop has died
+            if role is Role.BRAKE:
+                raise
+            self.report(_fault_of(source, error, tick.now_s))
+            return SourceCommand(None)
+        fault = None if given.command is None else self.judge.targets(given.command, tick.now_s, source.name)
+        if fault is None:
+            return given
+        self.report(fault)
+        return SourceCommand(None, given.step)
 
     def _target(self, asked: Event) -> Mode:
         """Target mode of a request in the present mode.
@@ -247,127 +240,28 @@ class SafetyMachine:
         Raises:
             SafetyError: If it is not possible.
         """
-        target = TRANSITIONS.get((self._mode, asked))
+        target = TRANSITIONS.get((self.mode, asked))
         if target is None:
+            because = "" if self._fault is None else f" ({self._fault.text})"
             raise SafetyError(
-                f"'{asked.value}' is not possible in {self._mode}{self._because()}. "
+                f"'{asked.value}' is not possible in {self.mode}{because}. "
                 f"Possible now: {', '.join(self.allowed_events())}."
             )
         return target
 
-    def _go(self, mode: Mode) -> None:
-        if mode is not self._mode:
-            self._mode = mode
-            self._entries += 1
-
-    def _judge_limits(self, state: RobotState, now_s: float) -> Fault | None:
-        """Tilt and joint limits, once they have been exceeded for long enough."""
-        fault = (self._tilt(state, now_s) if self._tilts else None) or self._joints(state, now_s)
-        self._beyond = 0 if fault is None else self._beyond + 1
-        enough = self.config.limit_ticks if self._mode in (Mode.STAND, Mode.POLICY) else 1
-        return fault if self._beyond >= enough else None
-
-    def _tilt(self, state: RobotState, now_s: float) -> Fault | None:
-        w, x, y, z = state.quat_base_to_world_wxyz.tolist()
-        norm2 = w * w + x * x + y * y + z * z
-        # An all-zero quaternion is what an IMU that never answered looks like.
-        cos_tilt = 1.0 - 2.0 * (x * x + y * y) / norm2 if norm2 > 1e-6 else -1.0
-        if cos_tilt >= self._min_cos_tilt:
-            return None
-        tilt = math.acos(max(-1.0, min(1.0, cos_tilt)))
-        text = f"The base is tilted by {tilt:.2f} rad, allowed are {self.config.max_tilt_rad:.2f} rad."
-        return Fault(FaultCode.TILT, text, now_s)
-
-    def _imu(self, state: RobotState, now_s: float) -> Fault | None:
-        """Orientation against accelerometer at rest: an IMU that is mounted or read wrongly shows a level robot."""
-        acceleration, limit_rad = state.lin_acc_base_in_base_m_s2, self.config.max_imu_error_rad
-        norm = float(np.linalg.norm(acceleration))
-        if norm == 0.0 or not math.isfinite(norm):
-            if not self.config.require_accelerometer:
-                return None
-            text = (
-                f"The accelerometer reads {_numbers(acceleration)} m/s^2, expected gravity: it has never been filled "
-                "in, or the robot has none (then set require_accelerometer to false)."
-            )
-            return Fault(FaultCode.IMU, text, now_s)
-        gyro = float(np.linalg.norm(state.ang_vel_base_in_base_rad_s))
-        if abs(norm / GRAVITY_M_S2 - 1.0) > REST_ACCELERATION_SHARE or gyro > REST_ANG_VEL_RAD_S:
-            return None
-        w, x, y, z = (state.quat_base_to_world_wxyz / np.linalg.norm(state.quat_base_to_world_wxyz)).tolist()
-        up = np.array([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)])
-        error = math.acos(float(np.clip(up @ acceleration / norm, -1.0, 1.0)))
-        if error <= limit_rad:
-            return None
-        text = (
-            f"At rest, up is {_numbers(up)} in the base by the IMU's orientation and {_numbers(acceleration / norm)} "
-            f"by its accelerometer, {error:.2f} rad apart, allowed are {limit_rad:.2f} rad: one of them is wrong "
-            "(mounting, order of the quaternion, sign of gravity)."
-        )
-        return Fault(FaultCode.IMU, text, now_s)
-
-    def _joints(self, state: RobotState, now_s: float) -> Fault | None:
-        pos, vel, effort = state.joint_pos_rad, state.joint_vel_rad_s, state.joint_effort_nm
-        bad = (pos < self._lower) | (pos > self._upper)
-        if bad.any():
-            i = int(np.argmax(bad))
-            limits = f"[{self._lower[i]:.3f}, {self._upper[i]:.3f}] rad"
-            return self._joint_fault(FaultCode.JOINT_POSITION, i, f"is at {pos[i]:.3f} rad", limits, now_s)
-        bad = np.abs(vel) > self._speed
-        if bad.any():
-            i = int(np.argmax(bad))
-            limit = f"{self._speed[i]:.2f} rad/s"
-            return self._joint_fault(FaultCode.JOINT_VELOCITY, i, f"turns at {vel[i]:.2f} rad/s", limit, now_s)
-        bad = np.abs(effort) > self._effort
-        if bad.any():
-            i = int(np.argmax(bad))
-            limit = f"{self._effort[i]:.2f} N m"
-            return self._joint_fault(FaultCode.JOINT_TORQUE, i, f"carries {effort[i]:.2f} N m", limit, now_s)
-        return None
-
-    def _joint_fault(self, code: FaultCode, index: int, what: str, limit: str, now_s: float) -> Fault:
-        return Fault(code, f"Joint '{self.spec.joint_names[index]}' {what}, allowed are {limit}.", now_s)
-
-    def _because(self) -> str:
-        return f" ({self._fault.text})" if self._fault is not None else ""
+    def _enter(self, mode: Mode) -> None:
+        if mode is not self.mode:
+            self._transition = Transition(self._transition.number + 1, self.mode, mode)
+            for listener in self._listeners:
+                listener(self._transition)
 
 
-def is_arm(spec: RobotSpec) -> bool:
-    """Whether a robot is an arm: screwed down, so that it cannot tilt, and held where others are damped."""
-    return spec.kind == "arm"
-
-
-def is_car(spec: RobotSpec) -> bool:
-    """Whether a robot is a car: it brakes where others are damped, and stands on its wheels whatever they do."""
-    return spec.kind == "car"
-
-
-def _odometry(state: RobotState, now_s: float) -> Fault | None:
-    """A car that does not know where it is or how fast it goes can neither follow a route nor stop as it should."""
-    velocity = state.lin_vel_base_in_base_m_s
-    if state.pose_in_world is None:
-        text = f"The car's place is {_told(state.pos_base_in_world_m)}, expected finite odometry."
-    elif velocity is None or not np.isfinite(velocity).all():
-        text = f"The car's velocity is {_told(velocity)}, expected finite odometry."
-    else:
-        return None
-    return Fault(FaultCode.NAN_STATE, text, now_s)
-
-
-def _told(values: np.ndarray | None) -> str:
-    return "not told" if values is None else str(values.tolist())
-
-
-def _numbers(values: np.ndarray) -> str:
-    return f"({', '.join(f'{value:.2f}' for value in values)})"
-
-
-def _nan_text(spec: RobotSpec, state: RobotState) -> str:
-    """Names of the values of a state that are not finite."""
-    for field in ("joint_pos_rad", "joint_vel_rad_s", "joint_effort_nm"):
-        bad = np.flatnonzero(~np.isfinite(getattr(state, field)))
-        if bad.size:
-            return f"{field} of {', '.join(spec.joint_names[i] for i in bad)}"
-    for field in ("quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s"):
-        if not np.isfinite(getattr(state, field)).all():
-            return f"{field} is {getattr(state, field).tolist()}"
-    return "unknown field"
+def _fault_of(source: CommandSource, error: Exception, now_s: float) -> Fault:
+    """Fault of a source that failed."""
+    code = FaultCode.POLICY if source.name == POLICY_SOURCE else FaultCode.SOURCE
+    if isinstance(error, SurroundingsError):
+        code = FaultCode.SURROUNDINGS
+    if not isinstance(error, GantryError):
+        _LOG.error("The %s broke", source.name, exc_info=error)
+        return Fault(code, f"The {source.name} broke: {type(error).__name__}: {error}", now_s)
+    return Fault(code, str(error) if code is not FaultCode.SOURCE else f"The {source.name}: {error}", now_s)

@@ -278,7 +278,7 @@ class EpisodeWatch:
         except SafetyError as error:
             self._end(str(error), report)
             return
-        self.controller.run(command_source=self._command, on_tick=self._on_tick)
+        self.controller.run(command_input=self._command, on_tick=self._on_tick)
 
     def _command(self, time_s: float) -> FloatArray | None:
         if self.controller.safety.mode is not Mode.POLICY:

@@ -49,8 +49,9 @@ class Recording:
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
-    ``/gantry/status``: mode, fault_code, fault (T,) strings; period_s, busy_s, observe_s, infer_s (T,); map (T,), what
-    the policy was shown of a map: ``seen``, ``blind:`` and why, or empty where it looked at none; and map_age_s (T,).
+    ``/gantry/status``: mode, source (of the command that was sent), fault_code, fault (T,) strings; period_s, busy_s,
+    observe_s, infer_s (T,); map (T,), what the policy was shown of a map: ``seen``, ``blind:`` and why, or empty where
+    it looked at none; and map_age_s (T,).
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
     """
 
@@ -301,7 +302,7 @@ def _elevation_map(message: Any) -> Row:
 
 def _status(message: Any) -> Row:
     values = {pair.key: pair.value for pair in message.status[0].values}
-    row: Row = {name: values.get(name, "") for name in ("mode", "fault_code", "fault", "map")}
+    row: Row = {name: values.get(name, "") for name in ("mode", "source", "fault_code", "fault", "map")}
     times = ("period_s", "busy_s", "observe_s", "infer_s", "map_age_s")
     return row | {name: float(values.get(name, "nan")) for name in times}
 

@@ -336,6 +336,7 @@ class Recorder:
         level = 2 if report.mode is Mode.DAMP else 0 if fault is None else 1
         values = {
             "mode": report.mode.value,
+            "source": report.source,
             "fault_code": "" if fault is None else fault.code.value,
             "fault": "" if fault is None else fault.text,
             "period_s": repr(report.period_s),

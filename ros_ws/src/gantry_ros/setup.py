@@ -25,7 +25,7 @@ setup(
             "mapping_node = gantry_ros.__main__:mapping_node",
             "sim_robot_node = gantry_ros.__main__:sim_robot_node",
             "sim_car_node = gantry_ros.__main__:sim_car_node",
-            "drive_node = gantry_ros.__main__:drive_node",
+            "operator_node = gantry_ros.__main__:operator_node",
             "episode_node = gantry_ros.__main__:episode_node",
         ]
     },

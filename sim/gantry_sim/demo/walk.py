@@ -42,7 +42,7 @@ ATTEMPTS = 2
 """Number of times that a walk is begun; a small machine that does other things as well can be too busy for the safety
 limits.
 """
-PATIENCE = {"policy_node": {"connect_timeout_s": 90.0}, "drive_node": {"wait_s": 90.0}}
+PATIENCE = {"policy_node": {"connect_timeout_s": 90.0}, "operator_node": {"wait_s": 90.0}}
 """Parameters of nodes that wait for one another while all of them load; no limit of the robot is among them."""
 BUSY = (FaultCode.NO_STATE.value, FaultCode.STALE_STATE.value, FaultCode.MISSED_DEADLINES.value)
 """Faults of the clock, which on a simulated robot tell of a busy machine and nothing of the policy."""

@@ -206,7 +206,7 @@ class LiveWalk:
             ) as viewer:
                 self._follow(viewer)
                 self.controller.run(
-                    command_source=lambda time_s: self.keyboard.command, on_tick=lambda tick: self.show(tick, viewer)
+                    command_input=lambda time_s: self.keyboard.command, on_tick=lambda tick: self.show(tick, viewer)
                 )
         finally:
             self.robot.close()

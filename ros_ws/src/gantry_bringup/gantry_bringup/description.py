@@ -182,7 +182,7 @@ def build_sim_walk(args: Mapping[str, str]) -> list[NodeSpec]:
         _policy(args),
     ]
     if flag(args, "drive"):
-        nodes.append(make_node("drive_node", args, given(args, "profile")))
+        nodes.append(make_node("operator_node", args, given(args, "profile")))
     return nodes
 
 
@@ -204,7 +204,7 @@ def build_sim_map_walk(args: Mapping[str, str]) -> list[NodeSpec]:
         _policy(args),
     ]
     if flag(args, "drive"):
-        nodes.append(make_node("drive_node", args, _goal(args)))
+        nodes.append(make_node("operator_node", args, _goal(args)))
     return nodes
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from gantry_deploy.process.interrupts import end_on_interrupt, remembering_interrupts
 from gantry_deploy.process.transports import use_udp
 
-EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "drive_node", "episode_node")
+EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "operator_node", "episode_node")
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
 
@@ -89,9 +89,9 @@ def sim_car_node() -> int:
     return _process("sim_car_node", sys.argv[1:])
 
 
-def drive_node() -> int:
-    """Entry point of ``ros2 run gantry_ros drive_node``."""
-    return _process("drive_node", sys.argv[1:])
+def operator_node() -> int:
+    """Entry point of ``ros2 run gantry_ros operator_node``."""
+    return _process("operator_node", sys.argv[1:])
 
 
 def episode_node() -> int:

@@ -108,7 +108,7 @@ class _Driver:
         self.judge: Judge | None = None
 
     def look(self, time_s: float) -> None:
-        """Tell the policy of the others; a command source, asked before every tick."""
+        """Tell the policy of the others; called before every tick."""
         now_s = self._scene.car.now_s()
         self._view.set_objects(self._scene.objects(), now_s)
         self._view.set_stop_line(np.inf, STOP_GO, now_s)
@@ -129,7 +129,7 @@ class _Driver:
         self.look(0.0)
         self.loop.tick()
         self.loop.request("stand")
-        self.loop.run(self.loop.stand_duration_s + STAND_MORE_S, command_source=self.look)
+        self.loop.run(self.loop.stand_duration_s + STAND_MORE_S, command_input=self.look)
         self.loop.request("start")
 
 
@@ -149,7 +149,7 @@ def ride(bundle: Bundle, scene: Scene) -> Ride:
     try:
         driver = _Driver(bundle, scene)
         driver.start()
-        driver.loop.run(command_source=driver.look, on_tick=driver.watch)
+        driver.loop.run(command_input=driver.look, on_tick=driver.watch)
     finally:
         scene.car.close()
     fault = driver.safety.fault

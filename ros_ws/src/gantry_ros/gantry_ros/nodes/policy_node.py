@@ -247,6 +247,7 @@ class PolicyNode:
     def _values(self, report: TickReport) -> dict[str, object]:
         values: dict[str, object] = {
             "mode": report.mode,
+            "source": report.source,
             "possible requests": ", ".join(self._controller.safety.allowed_events()),
             "fault": "" if report.fault is None else report.fault.text,
             "fault code": "" if report.fault is None else report.fault.code,
@@ -343,7 +344,7 @@ def _drive(host: NodeHost, controller: Controller, node: PolicyNode, robot: RosR
     # A thread that waits for the interpreter gets it after this time; the default of 5 ms shows in the loop's period.
     sys.setswitchinterval(0.0005)
     controller.run(on_tick=_Steps(host, controller, node, robot, values))
-    controller.last_words()
+    controller.send_final_damping()
     return 1 if controller.safety.mode is Mode.DAMP or host.failure is not None else 0
 
 

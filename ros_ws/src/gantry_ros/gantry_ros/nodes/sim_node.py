@@ -88,7 +88,7 @@ class Inputs(ABC):
 
     def torn(self, now_s: float) -> bool:
         """Whether two commanders are refused now; ``now_s`` is the local monotonic time."""
-        return self._refuse_two and self.commanders.two(now_s)
+        return self._refuse_two and self.commanders.has_two(now_s)
 
     def reset(self) -> None:
         """Forget every command."""

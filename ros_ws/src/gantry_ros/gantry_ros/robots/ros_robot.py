@@ -144,7 +144,7 @@ class RosRobot:
             self._told.wait(self._host, self._connect_timeout_s, f"Robot '{self.spec.name}'")
             self.read()
             self._guard.settle(self._discovery_s)
-            self._refuse_two_voices(node, DISCOVERY_S)
+            self._refuse_duplicate_publishers(node, DISCOVERY_S)
             self._introduce(node)
         except RobotError:
             self.close()
@@ -237,7 +237,7 @@ class RosRobot:
         if not self._guard.alone():
             self._guard.look()
             self._guard.refuse()
-        self._refuse_two_voices(self._host.node, 0.0)
+        self._refuse_duplicate_publishers(self._host.node, 0.0)
 
     def listen(self, kind: Any, topic: str, take: Callable[[Any], None], qos: QoSProfile) -> None:
         """Listen to what else a policy sees, of which one node may tell as of the robot's own state: two damp it.
@@ -276,7 +276,7 @@ class RosRobot:
         Raises:
             RobotError: If one is encoded in another way than is understood.
         """
-        self._refuse_second_voice()
+        self._refuse_second_publisher()
         newest = {name: self._told.newest(topics.PICTURE.format(name=name)) for name in self._cameras}
         found = {name: item for name, item in newest.items() if item is not None}
         return {name: Picture(received_s, convert_arm.picture(image)) for name, (image, received_s) in found.items()}
@@ -333,18 +333,18 @@ class RosRobot:
         Raises:
             RobotError: If one that is needed has not come, or two nodes speak for the robot.
         """
-        self._refuse_second_voice()
+        self._refuse_second_publisher()
         return self._told.complete()
 
     def _look_late(self) -> None:
         if self._late is not None:
             self._late.note(self._told.late_text())
 
-    def _refuse_second_voice(self) -> None:
+    def _refuse_second_publisher(self) -> None:
         if self._listener is not None:
             self._listener.refuse()
 
-    def _refuse_two_voices(self, node: Node, patience_s: float) -> None:
+    def _refuse_duplicate_publishers(self, node: Node, patience_s: float) -> None:
         for topic in (*self._told.required, *self._told.optional):
             refuse_two_publishers(node, topic, patience_s)
 

@@ -12,7 +12,7 @@ from rclpy.subscription import Subscription
 
 from gantry_hardware.errors import RobotError
 from gantry_hardware.text import names_text
-from gantry_ros.runtime.publishers import QUIET_S, Voice
+from gantry_ros.runtime.publishers import QUIET_S, DuplicateMonitor
 
 UNNAMED = "a node whose name is not known yet"
 """Stands for a name that has not been discovered; an endpoint may be known before its node is."""
@@ -29,7 +29,7 @@ class Listener:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._voices: dict[str, list[Voice]] = {}
+        self._monitors: dict[str, list[DuplicateMonitor]] = {}
         self._texts: dict[str, str] = {}
         self._silent: dict[str, str] = {}
 
@@ -45,14 +45,14 @@ class Listener:
             qos: More than one message deep, or a second publisher might hide behind the first.
             quiet_s: For how long a publisher must have been silent before another one is heard in its place.
         """
-        voice, resolved = Voice(quiet_s), self._node.resolve_topic_name(topic)
-        self._voices.setdefault(resolved, []).append(voice)
+        monitor, resolved = DuplicateMonitor(quiet_s), self._node.resolve_topic_name(topic)
+        self._monitors.setdefault(resolved, []).append(monitor)
 
         def callback(message: Any, info: Any) -> None:
             now_s = time.monotonic()
-            if voice.hear(info[NUMBER], now_s):
+            if monitor.hear(info[NUMBER], now_s):
                 take(message)
-            elif voice.two(now_s):
+            elif monitor.has_two(now_s):
                 self._say(resolved)
 
         hear: Any = callback
@@ -65,16 +65,16 @@ class Listener:
             RobotError: With the topic and the names of all that publish on it.
         """
         now_s = time.monotonic()
-        for topic, voices in self._voices.items():
-            if any(voice.two(now_s) for voice in voices):
+        for topic, monitors in self._monitors.items():
+            if any(monitor.has_two(now_s) for monitor in monitors):
                 raise RobotError(self._texts.get(topic) or self._text(topic))
 
     def look(self) -> None:
         """Look at the graph: say in the log where a second publisher is there and silent, and where two have become one
         again."""
         now_s, log = time.monotonic(), self._node.get_logger()
-        for topic, voices in self._voices.items():
-            if any(voice.two(now_s) for voice in voices):
+        for topic, monitors in self._monitors.items():
+            if any(monitor.has_two(now_s) for monitor in monitors):
                 text = self._text(topic)
                 if UNNAMED in self._texts.get(topic, UNNAMED) and UNNAMED not in text:  # A name has become known.
                     log.error(text)
@@ -94,8 +94,10 @@ class Listener:
     def values(self) -> dict[str, object]:
         """For diagnostics."""
         now_s = time.monotonic()
-        two = [topic for topic, voices in self._voices.items() if any(voice.two(now_s) for voice in voices)]
-        held = sum(voice.held for voices in self._voices.values() for voice in voices)
+        two = [
+            topic for topic, monitors in self._monitors.items() if any(monitor.has_two(now_s) for monitor in monitors)
+        ]
+        held = sum(monitor.held for monitors in self._monitors.values() for monitor in monitors)
         values: dict[str, object] = {
             "topics with two publishers": " ".join(self._texts.get(topic, topic) for topic in two),
             "foreign messages kept back": held,

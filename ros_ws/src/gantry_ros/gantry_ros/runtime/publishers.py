@@ -53,7 +53,7 @@ class _Stream:
         self.number, self.last_s = number, now_s
 
 
-class Voice:
+class DuplicateMonitor:
     """Listens to the numbers of one topic's messages.
 
     Args:
@@ -105,7 +105,7 @@ class Voice:
         self.held += 1
         return False
 
-    def two(self, now_s: float) -> bool:
+    def has_two(self, now_s: float) -> bool:
         """Whether two publishers are alive."""
         return now_s - self._proof_s < HOLD_S
 
@@ -115,7 +115,7 @@ class Voice:
             self._proof_s = now_s
 
     def _counts(self, now_s: float) -> bool:
-        counts = not self.two(now_s)
+        counts = not self.has_two(now_s)
         self.held += not counts
         return counts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gantry_ros.runtime.publishers import HOLD_S, QUIET_S, Voice
+from gantry_ros.runtime.publishers import HOLD_S, QUIET_S, DuplicateMonitor
 
 
 class Commanders:
@@ -15,7 +15,7 @@ class Commanders:
 
     def __init__(self, quiet_s: float = QUIET_S) -> None:
         self._quiet_s = quiet_s
-        self._voices: dict[str, Voice] = {}
+        self._monitors: dict[str, DuplicateMonitor] = {}
         self._way, self._way_s = "", -float("inf")
         self._other_s = -float("inf")
         self._proof_s = -float("inf")
@@ -30,17 +30,17 @@ class Commanders:
             number: Its publisher's own count of it.
             now_s: When it came, s, on a clock that never goes back.
         """
-        counts = self._voices.setdefault(topic, Voice(self._quiet_s)).hear(number, now_s)
-        return self._take_way(way, now_s) and counts and not self.two(now_s)
+        counts = self._monitors.setdefault(topic, DuplicateMonitor(self._quiet_s)).hear(number, now_s)
+        return self._take_way(way, now_s) and counts and not self.has_two(now_s)
 
-    def two(self, now_s: float) -> bool:
+    def has_two(self, now_s: float) -> bool:
         """Whether there are two."""
-        return now_s - self._proof_s < HOLD_S or any(voice.two(now_s) for voice in self._voices.values())
+        return now_s - self._proof_s < HOLD_S or any(monitor.has_two(now_s) for monitor in self._monitors.values())
 
     @property
     def second_s(self) -> float | None:
         """Time at which the newest second commander was first heard; None if there never was one."""
-        times = [self._second_way_s, *(voice.second_s for voice in self._voices.values())]
+        times = [self._second_way_s, *(monitor.second_s for monitor in self._monitors.values())]
         return max((time_s for time_s in times if time_s is not None), default=None)
 
     def _take_way(self, way: str, now_s: float) -> bool:

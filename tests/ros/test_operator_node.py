@@ -40,6 +40,6 @@ def test_a_policy_that_does_not_stop_when_asked_is_exit_code_1(own_rig, reason, 
         node.create_timer(0.05, report)
         node.create_service(Trigger, "~/stop", answer(stop))
         host.start()
-        with own_rig.process("drive_node", profile="0.3:0.5,0,0") as drive:
+        with own_rig.process("operator_node", profile="0.3:0.5,0,0") as drive:
             assert drive.wait() == code
             assert text in drive.output

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_ros.runtime.publishers import HOLD_S, QUIET_S, Voice  # noqa: E402
+from gantry_ros.runtime.publishers import HOLD_S, QUIET_S, DuplicateMonitor  # noqa: E402
 
 
 class Publisher:
@@ -27,11 +27,11 @@ class Publisher:
 
 def listen(*publishers, seed=0, late=lambda time_s: time_s):
     """Everything that is heard: time, whose, whether it counted, and whether two were known of then."""
-    rng, voice, heard = random.Random(seed), Voice(), []
+    rng, monitor, heard = random.Random(seed), DuplicateMonitor(), []
     for time_s, number, whose in sorted((m for p in publishers for m in p.messages(rng)), key=lambda m: m[0]):
         now_s = late(time_s)
-        counted = voice.hear(number, now_s)
-        heard.append((now_s, whose, counted, voice.two(now_s)))
+        counted = monitor.hear(number, now_s)
+        heard.append((now_s, whose, counted, monitor.has_two(now_s)))
     return heard
 
 
@@ -82,23 +82,23 @@ def queued(rng, publishers, depth=4, seconds=30.0):
 @pytest.mark.parametrize("rate_hz", [10.0, 50.0, 200.0, 1000.0])
 def test_one_publisher_is_never_taken_for_two_on_a_busy_machine(rate_hz):
     for seed in range(30):
-        rng, voice, held = random.Random(seed), Voice(), 0
+        rng, monitor, held = random.Random(seed), DuplicateMonitor(), 0
         for now_s, number, _ in queued(rng, [Publisher(rate_hz, 0.0, 30.0)]):
-            held += not voice.hear(number, now_s)
-            assert not voice.two(now_s), f"seed {seed}"
+            held += not monitor.hear(number, now_s)
+            assert not monitor.has_two(now_s), f"seed {seed}"
         assert held == 0, f"seed {seed}"
 
 
 @pytest.mark.parametrize("rate_hz", [50.0, 200.0, 500.0])
 def test_a_second_publisher_is_known_on_a_busy_machine_too(rate_hz):
     for seed in range(30):
-        rng, voice = random.Random(seed), Voice()
+        rng, monitor = random.Random(seed), DuplicateMonitor()
         own, second = Publisher(200.0, 0.0, 10.0, first=5000), Publisher(rate_hz, 3.0, 10.0)
         begin_s, known_s = None, None
         for now_s, number, whose in queued(rng, [own, second], seconds=10.0):
-            voice.hear(number, now_s)
+            monitor.hear(number, now_s)
             begin_s = now_s if begin_s is None and whose is second else begin_s
-            known_s = now_s if known_s is None and voice.two(now_s) else known_s
+            known_s = now_s if known_s is None and monitor.has_two(now_s) else known_s
         assert begin_s is not None, f"seed {seed}"
         assert known_s is not None, f"seed {seed}"
         assert 0.0 <= known_s - begin_s < 1.5, f"seed {seed}"
@@ -165,6 +165,6 @@ def test_three_publishers_are_more_than_one():
 
 
 def test_what_a_middleware_does_not_count_is_taken_as_it_comes():
-    voice = Voice()
-    assert all(voice.hear(2**64 - 1, 0.01 * i) for i in range(100))
-    assert not voice.two(1.0)
+    monitor = DuplicateMonitor()
+    assert all(monitor.hear(2**64 - 1, 0.01 * i) for i in range(100))
+    assert not monitor.has_two(1.0)

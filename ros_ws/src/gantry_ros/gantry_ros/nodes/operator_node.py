@@ -22,7 +22,7 @@ from gantry_ros.runtime import frames, topics
 from gantry_ros.runtime.frames import Frames
 from gantry_ros.runtime.host import NodeHost, Parameter, ask, positive, stop_on_signals
 
-NAME = "drive_node"
+NAME = "operator_node"
 
 PARAMETERS = (
     Parameter("profile", DEMO_PROFILE, "Segments 'seconds:vx,vy,yaw_rate; ...' in m/s and rad/s, base frame."),

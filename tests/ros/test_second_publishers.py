@@ -83,7 +83,7 @@ def crouch(stamp):
     return convert.CommandCodec(SPEC).message(JointCommand.position(SPEC, pose), stamp)
 
 
-VOICES = {
+TOPICS = {
     topics.JOINT_STATES: (JointState, joints),
     topics.IMU: (Imu, imu),
     topics.ODOM: (Odometry, odometry),
@@ -118,9 +118,9 @@ def calm(operator):
     operator.wait_for("policy_node", mode="PASSIVE", fault="")
 
 
-@pytest.mark.parametrize("topic", VOICES)
-def test_a_second_voice_damps_a_walking_robot_and_is_named(pair, walking, topic):
-    kind, make = VOICES[topic]
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_second_publisher_damps_a_walking_robot_and_is_named(pair, walking, topic):
+    kind, make = TOPICS[topic]
     with speaking(kind, topic, make):
         values = walking.wait_for("policy_node", mode="DAMP")
         assert f"Two publishers speak in turn on /{topic}" in values["damped because"]
@@ -134,7 +134,7 @@ def test_a_second_voice_damps_a_walking_robot_and_is_named(pair, walking, topic)
 
 
 @pytest.mark.parametrize("mode", ["PASSIVE", "STAND"])
-def test_a_second_voice_is_noticed_in_the_other_modes_too(pair, mode):
+def test_a_second_publisher_is_noticed_in_the_other_modes_too(pair, mode):
     operator = pair.operator
     operator.wait_for("policy_node", mode="PASSIVE")
     if mode == "STAND":
@@ -148,7 +148,7 @@ def test_a_second_voice_is_noticed_in_the_other_modes_too(pair, mode):
     calm(operator)
 
 
-def test_a_second_voice_that_is_silent_is_told_and_damps_nothing(walking, pair):
+def test_a_second_publisher_that_is_silent_is_told_and_damps_nothing(walking, pair):
     with NodeHost("mute") as mute:
         mute.node.create_publisher(JointState, topics.JOINT_STATES, 1)
         wait_until(lambda: "of which one speaks: /mute, /sim_robot_node" in pair.output(), "the warning")
@@ -205,7 +205,7 @@ def test_the_very_next_target_after_anothers_command_is_refused_and_braking_is_n
 
 @pytest.mark.slow
 def test_a_robot_that_was_killed_and_started_again_is_believed(own_rig, bundles):
-    """Its old publisher is remembered for 20 s, and is no second voice."""
+    """Its old publisher is remembered for 20 s, and is no second one."""
     operator = own_rig.operator
     with own_rig.policy(bundles / "good") as policy:
         with own_rig.robot() as first:
@@ -230,7 +230,7 @@ def test_two_ways_of_commanding_used_in_turn_are_two_commanders():
             assert not commanders.hear("/b", "controllers", step - 49, now_s + 0.01)
     assert all(obeyed[:51])
     assert not any(obeyed[51:])
-    assert commanders.two(2.0)
+    assert commanders.has_two(2.0)
     assert commanders.second_s is not None
     later = [commanders.hear("/b", "controllers", 100 + step, 2.0 + 0.02 * step) for step in range(200)]
     assert not any(later[: round(0.9 * HOLD_S / 0.02)])
@@ -241,7 +241,7 @@ def test_a_way_that_is_left_for_another_is_no_second_commander():
     commanders = Commanders(0.1)
     assert all(commanders.hear("/a", "gains", step + 1, 0.02 * step) for step in range(50))
     assert all(commanders.hear("/b", "controllers", step + 1, 1.5 + 0.02 * step) for step in range(50))
-    assert not commanders.two(2.5)
+    assert not commanders.has_two(2.5)
 
 
 @pytest.mark.slow
