@@ -16,8 +16,11 @@ import numpy as np
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_deploy.control.idle_commands import Postures
-from gantry_deploy.control.safety import Mode, SafetyMachine, is_car
+from gantry_deploy.control.safety import Mode, SafetyMachine
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.cars import CarSpec
+from gantry_hardware.plugins import load_named
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -38,7 +41,7 @@ def make_postures(
         safety: The judge.
         dt_s: Time between two commands.
     """
-    return CarPostures(spec, safety, dt_s) if is_car(spec) else Postures(spec, runner, safety)
+    return load_named(embodiment_of_robot(spec).idle_commands)(spec, runner, safety, dt_s)
 
 
 class _Stop:
@@ -119,14 +122,14 @@ class CarPostures:
 
     Args:
         spec: A car.
+        runner: The policy that will take over, which makes no difference to a car.
         safety: The judge; its settings and its count of modes entered.
         dt_s: Time between two commands.
     """
 
-    def __init__(self, spec: RobotSpec, safety: SafetyMachine, dt_s: float) -> None:
-        assert spec.car is not None
+    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine, dt_s: float) -> None:
         self._spec, self._safety, self._dt_s = spec, safety, dt_s
-        self._brake_m_s2 = spec.car.brake_limit_m_s2
+        self._brake_m_s2 = spec.body_as(CarSpec).brake_limit_m_s2
         self.stand = CarStand(safety)
         """The way to standing still with straight wheels."""
         self._stop: _Stop | None = None

@@ -14,7 +14,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.control.safety import Mode, SafetyMachine, is_arm
+from gantry_deploy.control.safety import Mode, SafetyMachine
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -39,8 +40,8 @@ class Stand:
         pose = spec.array("default_rad") if runner is None else np.array(runner.contract.default_pos_rad)
         self._default = JointCommand.position(spec, pose)
         self._goal = self._default
-        arm = None if runner is None else runner.contract.arm
-        self._grip = None if arm is None or not arm.gripper_joint else (arm.gripper_closed_m, arm.gripper_open_m)
+        self._holds = embodiment_of_robot(spec).holds_position
+        self._grip = None if runner is None else runner.embodiment.gripper_range_m(runner.contract)
         self.duration_s = safety.config.stand_duration_s
         """How long the newest stand takes."""
         self._from = self._goal.pos_rad
@@ -57,7 +58,7 @@ class Stand:
         if last is not None:
             share = last.stiffness_nm_rad / np.maximum(self._goal.stiffness_nm_rad, 1e-9)
             self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
-        if not is_arm(self._spec):
+        if not self._holds:
             return
         gripper = _of_gripper(self._spec)
         self._goal = self._default.with_pos(np.where(gripper, self._keep(state, last), self._default.pos_rad))
@@ -109,14 +110,15 @@ class Postures:
         spec: The robot.
         runner: The policy that will take over, if there is one.
         safety: The judge; its settings and its count of modes entered.
+        dt_s: Time between two commands.
     """
 
-    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine) -> None:
+    def __init__(self, spec: RobotSpec, runner: PolicyRunner | None, safety: SafetyMachine, dt_s: float) -> None:
         self.stand = Stand(spec, runner, safety)
         """The way to the default pose."""
         self._spec, self._safety = spec, safety
-        self._is_arm = is_arm(spec)
-        self._passive = None if self._is_arm else JointCommand.passive(spec)
+        self._holds = embodiment_of_robot(spec).holds_position
+        self._passive = None if self._holds else JointCommand.passive(spec)
         self._damping = JointCommand.damping(spec)
         self._hold: JointCommand | None = None
 
@@ -153,7 +155,7 @@ class Postures:
             last: What was sent last, None for nothing.
             now_s: On the robot's clock.
         """
-        if not self._is_arm:
+        if not self._holds:
             return self._damping
         if self._hold is None and last is not None:
             self._hold = JointCommand.position(self._spec, self._held(state, last, now_s))
@@ -177,6 +179,5 @@ class Postures:
 
 
 def _of_gripper(spec: RobotSpec) -> NDArray[np.bool_]:
-    """Shape (n,), the joints that no part of an arm's chain are."""
-    chain = () if spec.chain is None else spec.chain.joint_names
-    return np.array([name not in chain for name in spec.joint_names])
+    """Shape (n,), the joints that are a gripper's."""
+    return np.array([name in spec.gripper_joints for name in spec.joint_names])

@@ -24,7 +24,8 @@ from gantry_deploy.perception.images import make_picture_source
 from gantry_deploy.perception.maps import MapSource, require_source
 from gantry_deploy.perception.road import SurroundingsSource, require_surroundings
 from gantry_deploy.policy.runner import PolicyRunner, PolicyStep
-from gantry_hardware.backend import Robot, SharedRobot
+from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasExclusiveCommand, capability
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -377,9 +378,9 @@ class Controller:
             self._look()
         if self._finding is not None:
             return self._finding.text
-        if isinstance(self.robot, SharedRobot):
+        if (shared := capability(self.robot, HasExclusiveCommand)) is not None:
             try:
-                self.robot.refuse_other_commanders()
+                shared.refuse_other_commanders()
             except RobotError as error:
                 return str(error)
         # Looking takes time, in which the loop goes on judging.

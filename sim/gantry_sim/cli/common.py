@@ -32,7 +32,7 @@ def is_about_arms(path: Path) -> bool:
         return is_arm_task(trained_task(path))
     from gantry_deploy.bundle.bundle import load_bundle
 
-    return load_bundle(path).contract.arm is not None
+    return load_bundle(path).contract.embodiment == "arm"
 
 
 def add_task_argument(parser: argparse.ArgumentParser) -> None:

@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     from gantry_sim.viewing.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:
-        if bundle.contract.drive is not None:
+        if bundle.contract.embodiment == "car":
             return play_car.run(args, bundle)
         _not_a_car(args)
         if args.attention:

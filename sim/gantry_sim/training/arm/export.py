@@ -59,7 +59,7 @@ def export_arm_run(
     """
     run, where = trained.run, target or folder / BUNDLE_FOLDER
     contract = replace(_contract(trained), provenance=_provenance(folder, trained))
-    cameras = () if contract.arm is None else contract.arm.cameras
+    cameras = contract.cameras
     if cameras and trained.cloned is None:
         raise GantryError(
             f"Preset '{run.preset_name}' learned from images and has no base; bundles with cameras plan chunks, alone "
