@@ -61,16 +61,3 @@ class Robot(Protocol):
     def close(self) -> None:
         """Release the robot; may be called twice."""
         ...
-
-
-@runtime_checkable
-class SharedRobot(Protocol):
-    """Capability of a :class:`Robot` that other programs could command at the same time."""
-
-    def refuse_other_commanders(self) -> None:
-        """Look for other programs that command the robot, or publish its state.
-
-        Raises:
-            RobotError: If there is one, with the names.
-        """
-        ...

@@ -11,6 +11,7 @@ from typing import Any
 from gantry_hardware.backend import Robot
 from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.plugins import find_plugin, plugin_names
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.text import plain_text
 
@@ -20,7 +21,20 @@ GROUP = "gantry.backends"
 
 def backend_names() -> list[str]:
     """Names in the entry-point group ``gantry.backends``, sorted."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return plugin_names(GROUP)
+
+
+def backend_factory(name: str) -> Any:
+    """The callable ``(spec, **options) -> Robot`` of a backend, usually its class.
+
+    Args:
+        name: A name of :func:`backend_names`.
+
+    Raises:
+        UnknownNameError: If there is no such backend.
+        RobotError: If it cannot be loaded.
+    """
+    return _load(_entry(name))
 
 
 def moves_metal(name: str) -> bool:
@@ -33,7 +47,7 @@ def moves_metal(name: str) -> bool:
         UnknownNameError: If there is no such backend.
         RobotError: If it cannot be loaded.
     """
-    return getattr(_load(_entry(name)), "simulated", False) is not True
+    return getattr(backend_factory(name), "simulated", False) is not True
 
 
 def make_backend(name: str, spec: RobotSpec, **options: Any) -> Robot:
@@ -135,10 +149,7 @@ def _is_number(value: Any, types: tuple[type, ...]) -> bool:
 
 
 def _entry(name: str) -> EntryPoint:
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            return entry
-    raise UnknownNameError("robot backend", name, backend_names())
+    return find_plugin(GROUP, name, "robot backend")
 
 
 def _load(entry: EntryPoint) -> Any:

@@ -20,6 +20,8 @@ from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 COMMONROAD = "CommonRoad: Vehicle Models (Althoff and Würsching, 2020), parameter set"
+HEIGHT_SHARE = 0.35
+"""Height of a car's box per length: no published value exists, and only viewers use it."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,49 @@ class CarSpec:
                 f"Car '{self.name}': wheelbase_m is {self.wheelbase_m}, but the axles are "
                 f"{self.rear_axle_to_cog_m} + {self.front_axle_to_cog_m} = {axles_m} m apart."
             )
+
+    def check_joints(self, name: str, joint_names: tuple[str, ...]) -> None:
+        """Refuse a robot ``name`` whose joints are not a car's two.
+
+        Raises:
+            GantryError: With the joints.
+        """
+        if len(joint_names) != 2:
+            found = ", ".join(joint_names)
+            raise GantryError(f"Robot '{name}': a car has two joints, steering and drive, found {found}.")
+
+    def urdf(self, name: str, joint_names: tuple[str, ...]) -> str:
+        """The car as a box with a bar that shows the steering angle; ``base_link`` is the middle of the rear axle.
+
+        Args:
+            name: Of the robot.
+            joint_names: Steering and drive; the drive has no link of its own.
+        """
+        height, bar = HEIGHT_SHARE * self.length_m, 0.2 * self.width_m
+        limit, rate = self.steering_limit_rad, self.steering_rate_limit_rad_s
+        return f"""<?xml version="1.0"?>
+<robot name="{name}">
+  <link name="base_link">
+    <visual>
+      <origin xyz="{self.center_x_in_base_m!r} 0 {0.5 * height!r}" rpy="0 0 0"/>
+      <geometry><box size="{self.length_m!r} {self.width_m!r} {height!r}"/></geometry>
+    </visual>
+  </link>
+  <link name="front_axle">
+    <visual>
+      <origin xyz="0 0 {height!r}" rpy="0 0 0"/>
+      <geometry><box size="{3.0 * bar!r} {bar!r} {0.1 * height!r}"/></geometry>
+    </visual>
+  </link>
+  <joint name="{joint_names[0]}" type="revolute">
+    <parent link="base_link"/>
+    <child link="front_axle"/>
+    <origin xyz="{self.wheelbase_m!r} 0 0" rpy="0 0 0"/>
+    <axis xyz="0 0 1"/>
+    <limit lower="{-limit!r}" upper="{limit!r}" effort="0" velocity="{rate!r}"/>
+  </joint>
+</robot>
+"""
 
 
 _WHEEL_RANGES = {

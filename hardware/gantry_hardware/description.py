@@ -1,8 +1,8 @@
 """A robot's appearance as URDF, and the poses of its links: for viewers, tf and recordings.
 
 A robot of the registry has a file ``descriptions/NAME.urdf`` beside this module, made from its MuJoCo model by
-``gantry_sim.robots.urdf``; a car's is made here from its published dimensions. Frames are ROS's: the base is
-``base_link``, lengths in m, angles in rad.
+``gantry_sim.robots.urdf``, or its body makes one, as a car's does. Frames are ROS's: the base is ``base_link``, lengths
+in m, angles in rad.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
 
@@ -22,8 +21,6 @@ FloatArray = NDArray[np.float64]
 
 BASE_LINK = "base_link"
 """Root of every description."""
-CAR_HEIGHT_SHARE = 0.35
-"""Height of a car's box per length: no published value exists, and only viewers use it."""
 _FOLDER = Path(__file__).parent / "descriptions"
 _MOVING = ("revolute", "continuous", "prismatic")
 
@@ -91,39 +88,10 @@ class RobotDescription:
 
 def robot_description(spec: RobotSpec) -> RobotDescription | None:
     """The description of a robot; None for one that has none."""
-    if spec.car is not None:
-        return RobotDescription(car_urdf(spec.name, spec.car, spec.joint_names[0]), spec.joint_names)
+    if hasattr(spec.body, "urdf"):
+        return RobotDescription(spec.body.urdf(spec.name, spec.joint_names), spec.joint_names)
     path = _FOLDER / f"{spec.name}.urdf"
     return RobotDescription(path.read_text(encoding="utf-8"), spec.joint_names) if path.is_file() else None
-
-
-def car_urdf(name: str, car: CarSpec, steering_joint: str) -> str:
-    """A car as a box with a bar that shows the steering angle; ``base_link`` is the middle of the rear axle."""
-    height, bar = CAR_HEIGHT_SHARE * car.length_m, 0.2 * car.width_m
-    limit, rate = car.steering_limit_rad, car.steering_rate_limit_rad_s
-    return f"""<?xml version="1.0"?>
-<robot name="{name}">
-  <link name="{BASE_LINK}">
-    <visual>
-      <origin xyz="{car.center_x_in_base_m!r} 0 {0.5 * height!r}" rpy="0 0 0"/>
-      <geometry><box size="{car.length_m!r} {car.width_m!r} {height!r}"/></geometry>
-    </visual>
-  </link>
-  <link name="front_axle">
-    <visual>
-      <origin xyz="0 0 {height!r}" rpy="0 0 0"/>
-      <geometry><box size="{3.0 * bar!r} {bar!r} {0.1 * height!r}"/></geometry>
-    </visual>
-  </link>
-  <joint name="{steering_joint}" type="revolute">
-    <parent link="{BASE_LINK}"/>
-    <child link="front_axle"/>
-    <origin xyz="{car.wheelbase_m!r} 0 0" rpy="0 0 0"/>
-    <axis xyz="0 0 1"/>
-    <limit lower="{-limit!r}" upper="{limit!r}" effort="0" velocity="{rate!r}"/>
-  </joint>
-</robot>
-"""
 
 
 def quat_product(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -45,9 +45,7 @@ class CommandLimiter:
         self._lower = spec.array("lower_rad")
         self._upper = spec.array("upper_rad")
         self._speed = spec.array("velocity_limit_rad_s")
-        self._slowest = -self._speed
-        if spec.car is not None:  # Its second joint is the drive, which is slower backwards.
-            self._slowest[1] = -spec.car.reverse_limit_m_s
+        self._slowest = -spec.reverse_limit_rad_s
         self._effort = spec.array("effort_limit_nm")
         self._stiffness, self._damping = gain_limits(spec)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.bounds import Range, check_fields
-from gantry_hardware.cars import CarSpec
-from gantry_hardware.chain import Chain
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 
 FloatArray = NDArray[np.float64]
+B = TypeVar("B")
 
 FALL_TILT_RAD = math.radians(60.0)
 """A robot whose base's up axis is further than this from the vertical has fallen, whatever its height: in training, in
@@ -44,6 +43,8 @@ class JointSpec:
     """Derivative gain of the position loop."""
     armature_kg_m2: float
     """Rotor inertia seen at the joint, that is rotor inertia times gear ratio squared."""
+    reverse_limit_rad_s: float | None = None
+    """Largest speed towards smaller positions, where it is not ``velocity_limit_rad_s``, as of a car's drive."""
 
     def __post_init__(self) -> None:
         check_fields(self, _JOINT_RANGES, f"Joint '{self.name}': ")
@@ -64,6 +65,7 @@ _JOINT_RANGES = {
     "stiffness_nm_rad": Range(0.0, 1e6),
     "damping_nm_s_rad": Range(0.0, 1e6),
     "armature_kg_m2": Range(0.0, 1e6),
+    "reverse_limit_rad_s": Range(0.0, 1e4),
 }
 
 
@@ -73,8 +75,9 @@ class RobotSpec:
 
     name: str
     """Registry name, for example ``go2``."""
-    kind: Literal["quadruped", "humanoid", "arm", "car"]
-    """Family, which decides the gait and the evaluation."""
+    embodiment: str
+    """Name in the entry-point group ``gantry.embodiments``, for example ``legs``, ``arm`` or ``car``: what kind of body
+    it is, which decides how it is run, judged and evaluated."""
     joints: tuple[JointSpec, ...]
     """Actuated joints in canonical order."""
     feet: tuple[str, ...]
@@ -95,14 +98,13 @@ class RobotSpec:
     damp_gains_nm_s_rad: tuple[float, ...] = ()
     """Derivative gain of every joint for letting the robot down without a policy, position gains zero. Empty: the
     joints' own, which belong to a position loop and let a legged robot drop onto its trunk."""
-    chain: Chain | None = None
-    """An arm's geometry from its base to its end effector; None for robots that are no arms."""
+    body: Any = None
+    """What the embodiment knows of a robot beside its joints: a :class:`gantry_hardware.chain.Chain` of an arm, a
+    :class:`gantry_hardware.cars.CarSpec` of a car, None of a robot with legs. Its method ``check_joints``, if it has
+    one, is called with the joints' names, and ``urdf`` with name and joints' names."""
     mjcf: str = ""
     """The robot's MuJoCo model, as ``package:path/inside/it.xml`` or as an absolute path; the package is not
     imported to find it. Empty for a robot that no simulator knows. docs/robots.md says what the model must hold."""
-    car: CarSpec | None = None
-    """A car's dimensions and limits; its joints are steering and drive, see :mod:`gantry_hardware.robots.cars`. None
-    for robots that are no cars."""
     mirrored_joints: tuple[tuple[str, float], ...] = ()
     """For every joint its partner on the other side (itself in the plane of symmetry) and the factor on its angle in
     the mirror image, 1 or -1. Empty: both are told from the joints' names."""
@@ -124,15 +126,8 @@ class RobotSpec:
             raise GantryError(f"Robot '{self.name}': {found}, expected {len(self.joints)} or none.")
         self._check_mirror()
         check_fields(self, _ROBOT_RANGES, f"Robot '{self.name}': ")
-        if (self.kind == "car") != (self.car is not None):
-            has = "a CarSpec" if self.car is not None else "no CarSpec"
-            raise GantryError(
-                f"Robot '{self.name}' is of kind '{self.kind}' and has {has}; cars have one, others none."
-            )
-        if self.car is not None and len(self.joints) != 2:
-            raise GantryError(
-                f"Robot '{self.name}': a car has two joints, steering and drive, found {', '.join(self.joint_names)}."
-            )
+        if hasattr(self.body, "check_joints"):
+            self.body.check_joints(self.name, self.joint_names)
 
     def _check_mirror(self) -> None:
         mirrored_joints = tuple(name for name, _ in self.mirrored_joints)
@@ -151,10 +146,26 @@ class RobotSpec:
         if any(sign not in (1.0, -1.0) for _, sign in self.mirrored_joints):
             raise GantryError(f"Robot '{self.name}': the signs of mirrored_joints are 1 or -1.")
 
+    def body_as(self, kind: type[B]) -> B:
+        """The body, which must be of a type.
+
+        Raises:
+            RobotError: If the robot has another body, or none.
+        """
+        if isinstance(self.body, kind):
+            return self.body
+        raise RobotError(f"Robot '{self.name}' is of embodiment '{self.embodiment}' and has no {kind.__name__}.")
+
     @cached_property
     def joint_names(self) -> tuple[str, ...]:
         """Joint names in canonical order."""
         return tuple(joint.name for joint in self.joints)
+
+    @property
+    def gripper_joints(self) -> tuple[str, ...]:
+        """Joints that the body's chain leaves out, as that of an arm does its gripper; none without a chain."""
+        chain = getattr(self.body, "joint_names", self.joint_names)
+        return tuple(name for name in self.joint_names if name not in chain)
 
     @property
     def num_joints(self) -> int:
@@ -188,12 +199,18 @@ class RobotSpec:
         Raises:
             UnknownNameError: If there is no such field.
         """
-        fields = [name for name in JointSpec.__dataclass_fields__ if name != "name"]
+        fields = [name for name in JointSpec.__dataclass_fields__ if name not in ("name", "reverse_limit_rad_s")]
         if field not in fields:
             raise UnknownNameError("joint field", field, fields)
         values = np.array([getattr(joint, field) for joint in self.joints], dtype=np.float64)
         values.setflags(write=False)
         return values
+
+    @property
+    def reverse_limit_rad_s(self) -> FloatArray:
+        """Shape (num_joints,), largest speed of every joint towards smaller positions, rad/s."""
+        limits = [(joint.reverse_limit_rad_s, joint.velocity_limit_rad_s) for joint in self.joints]
+        return np.array([usual if own is None else own for own, usual in limits])
 
     def numbers(self, field: str) -> tuple[float, ...]:
         """:meth:`array` as plain numbers, as contracts hold them."""

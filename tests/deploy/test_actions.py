@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from gantry_deploy.actions.commands import shape_command
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.contract.policy_contract import BalanceSpec, CommandSpec, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
-from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_deploy.testing.legs import contract_for, signals_for, tiny_robot
 
 CONTRACT = contract_for(tiny_robot())
 GAIT = CONTRACT.gait
@@ -32,8 +32,9 @@ def make(request):
 
 
 def decode(make, contract, action, time_s=0.0, command=(0.0, 0.0, 0.0)):
-    decoder = ActionDecoder(contract, make([[0.0]]))
-    return np.asarray(decoder(make([action]), make([time_s]), make([command])))[0]
+    action = make([action])
+    signals = signals_for(contract, action, time_s=make([time_s]), command=make([command]))
+    return np.asarray(JointDecoder(contract, action)(action, signals).pos_rad)[0]
 
 
 def test_offset_plus_scale_times_action(make):
@@ -51,7 +52,7 @@ def test_actions_are_clipped_and_targets_kept_within_the_limits(make):
     np.testing.assert_allclose(decode(make, contract, [9, -9, 1, -1]), [0.75, 0.0, 0.5, 0.25], atol=1e-7)
     wide = replace(contract, action=replace(contract.action, scale=(2.0,) * 4))
     np.testing.assert_allclose(decode(make, wide, [9, -9, 1, -1]), [2.0, -1.0, 2.0, -1.0], atol=1e-7)
-    decoder = ActionDecoder(contract, make([[0.0]]))
+    decoder = JointDecoder(contract, make([[0.0]]))
     np.testing.assert_array_equal(np.asarray(decoder.clip(make([[9, -9, 1, -1]]))), [[2, -2, 1, -1]])
 
 
@@ -115,28 +116,21 @@ BALANCE = BalanceSpec(
 def test_balance_answers_tilt_and_rate_as_the_foot_stands_or_swings(make):
     """Roll 0.1 rad and pitch -0.2 rad, by hand; at 0.125 s the left foot stands and the right one swings."""
     contract = replace(CONTRACT_NO_LEAD, gait=replace(CONTRACT_NO_LEAD.gait, balance=BALANCE))
-    decoder = ActionDecoder(contract, make([[0.0]]))
+    decoder = JointDecoder(contract, make([[0.0]]))
     roll, pitch = [math.cos(0.05), math.sin(0.05), 0.0, 0.0], [math.cos(0.1), 0.0, -math.sin(0.1), 0.0]
     ang_vel = make([[0.3, -0.4, 9.0]])
 
     def answer(quat, command):
         action, time_s, command = make([[0.0] * 4]), make([0.125]), make([command])
-        still = ActionDecoder(CONTRACT_NO_LEAD, make([[0.0]]))(action, time_s, command)
-        return np.asarray(decoder(action, time_s, command, make([quat]), ang_vel) - still)[0]
+        signals = signals_for(contract, action, time_s=time_s, command=command)
+        still = JointDecoder(CONTRACT_NO_LEAD, action)(action, signals).pos_rad
+        signals.quat_base_to_world_wxyz, signals.ang_vel_base_in_base_rad_s = make([quat]), ang_vel
+        return np.asarray(decoder(action, signals).pos_rad - still)[0]
 
     s1, s2, walk, rest = math.sin(0.1), math.sin(-0.2), (0.5, 0.0, 0.0), (0.0, 0.0, 0.0)
     np.testing.assert_allclose(answer(roll, walk), [s1, -0.04, -s1 - 0.06, 0.0], atol=1e-6)
     np.testing.assert_allclose(answer(pitch, walk), [0.0, 0.5 * s2 - 0.04, -0.06, 0.0], atol=1e-6)
     np.testing.assert_allclose(answer(pitch, rest), [0.0, 0.5 * s2 - 0.04, 0.0, 0.5 * s2 - 0.04], atol=1e-6)
-
-
-def test_balance_refuses_to_guess_how_the_base_leans(make):
-    contract = replace(CONTRACT, gait=replace(GAIT, balance=BALANCE))
-    with pytest.raises(ContractError, match="needs the base's attitude"):
-        decode(make, contract, [0.0] * 4)
-    assert PolicyContract.from_json(contract.to_json()) == contract
-    with pytest.raises(ContractError, match=r"gait.balance.swing_tilt has 3 entries, expected 4"):
-        replace(CONTRACT, gait=replace(GAIT, balance=replace(BALANCE, swing_tilt=(1.0,) * 3)))
 
 
 def test_foot_phase_and_swing(make):
@@ -170,3 +164,10 @@ def test_commands_change_no_faster_than_their_rate(make):
     np.testing.assert_allclose(found, [[0.2, 0.4, -1.0], [0.4, 0.4, -1.0], [0.6, 0.4, -1.0]], atol=1e-6)
     command = shape_command(spec, make([[0.0, 0.0, 0.0]]), command, 0.1)
     np.testing.assert_allclose(np.asarray(command), [[0.4, 0.0, 0.0]], atol=1e-6)
+
+
+def test_a_contract_with_a_balance_survives_its_file_and_has_as_many_gains_as_joints():
+    contract = replace(CONTRACT, gait=replace(GAIT, balance=BALANCE))
+    assert PolicyContract.from_json(contract.to_json()) == contract
+    with pytest.raises(ContractError, match=r"gait.balance.swing_tilt has 3 entries, expected 4"):
+        replace(CONTRACT, gait=replace(GAIT, balance=replace(BALANCE, swing_tilt=(1.0,) * 3)))

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gantry_deploy.actions.arm import BOUND_TOLERANCE_M, ArmDecoder
-from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec
+from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
+from gantry_deploy.contract.parts import OBJECT_GOAL, OBJECT_GOAL_NAMES
 from gantry_deploy.contract.policy_contract import ActionSpec, CommandSpec, PolicyContract, check_numbers
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
@@ -23,9 +24,9 @@ YAM = robot_spec("yam")
 HOME = YAM.array("default_rad")
 TILTED = (0.3420201, 0.0, 0.9396926, 0.0)
 """Fingers 40 degrees from straight down."""
-assert YAM.chain is not None
+assert YAM.body is not None
 ARM = ArmSpec(
-    chain=YAM.chain,
+    chain=YAM.body,
     lower_ee_in_base_m=(0.2, -0.2, 0.015),
     upper_ee_in_base_m=(0.45, 0.2, 0.25),
     quat_ee_to_base_wxyz=TILTED,
@@ -44,7 +45,7 @@ def arm_contract(arm=ARM, turn_rad=0.0, **changes) -> PolicyContract:
         **{
             "rate_hz": 20.0,
             "gait": None,
-            "arm": replace(arm, max_turn_rad=turn_rad),
+            "body": replace(arm, max_turn_rad=turn_rad),
             "action": ActionSpec(
                 BODY_TARGET, (STEP_M,) * 3 + turns + (HALF,), (0.0,) * (3 + len(turns)) + (MIDDLE,), clip=1.0
             ),
@@ -73,7 +74,7 @@ def place(decoder, joints):
 def test_a_step_moves_the_target_that_far_and_turns_nothing():
     decoder, home = decoder_at_home(arm_contract())
     before, orientation = decoder.ee_pose(home)
-    targets = decoder(np.array([[1.0, -0.5, 0.25, 1.0]]), home)
+    targets = decoder.follow(np.array([[1.0, -0.5, 0.25, 1.0]]), home)
     after, turned = decoder.ee_pose(targets)
     np.testing.assert_allclose(after - before, [[STEP_M, -STEP_M / 2, STEP_M / 4]], atol=2e-4)
     np.testing.assert_allclose(turned, orientation, atol=5e-3)
@@ -82,18 +83,18 @@ def test_a_step_moves_the_target_that_far_and_turns_nothing():
 
 def test_larger_actions_are_clipped():
     decoder, home = decoder_at_home(arm_contract())
-    one = decoder(np.array([[1.0, 0.0, 0.0, 1.0]]), home)
+    one = decoder.follow(np.array([[1.0, 0.0, 0.0, 1.0]]), home)
     decoder.reset(home)
-    np.testing.assert_allclose(decoder(np.array([[9.0, 0.0, 0.0, 9.0]]), home), one)
+    np.testing.assert_allclose(decoder.follow(np.array([[9.0, 0.0, 0.0, 9.0]]), home), one)
     np.testing.assert_array_equal(decoder.clip(np.array([[9.0, -9.0, 0.5, 0.0]])), [[1.0, -1.0, 0.5, 0.0]])
 
 
 def test_the_gripper_goes_where_it_is_told_and_no_faster_than_it_may():
     decoder, home = decoder_at_home(arm_contract())
-    travel = [float(decoder(np.array([[0.0, 0.0, 0.0, -1.0]]), home)[0, 6]) for _ in range(3)]
+    travel = [float(decoder.follow(np.array([[0.0, 0.0, 0.0, -1.0]]), home)[0, 6]) for _ in range(3)]
     np.testing.assert_allclose(travel, [GRIPPER_OPEN_M - 0.02, GRIPPER_CLOSED_M, GRIPPER_CLOSED_M], atol=1e-9)
     decoder.reset(home)
-    assert decoder(np.array([[0.0, 0.0, 0.0, 0.2]]), home)[0, 6] == pytest.approx(MIDDLE + 0.2 * HALF)
+    assert decoder.follow(np.array([[0.0, 0.0, 0.0, 0.2]]), home)[0, 6] == pytest.approx(MIDDLE + 0.2 * HALF)
 
 
 def test_the_target_runs_no_farther_ahead_than_it_may():
@@ -101,9 +102,9 @@ def test_the_target_runs_no_farther_ahead_than_it_may():
     decoder, home = decoder_at_home(arm_contract())
     start = place(decoder, home)
     for _ in range(10):
-        targets = decoder(np.array([[0.0, 1.0, 0.0, 1.0]]), home)
+        targets = decoder.follow(np.array([[0.0, 1.0, 0.0, 1.0]]), home)
     np.testing.assert_allclose(place(decoder, targets) - start, [0.0, ARM.max_lead_m, 0.0], atol=2e-3)
-    back = decoder(np.array([[0.0, -1.0, 0.0, 1.0]]), home)
+    back = decoder.follow(np.array([[0.0, -1.0, 0.0, 1.0]]), home)
     assert place(decoder, back)[1] - start[1] == pytest.approx(ARM.max_lead_m - STEP_M, abs=2e-3)
 
 
@@ -119,7 +120,7 @@ def test_no_action_leaves_the_workspace_or_the_joints_limits(contract):
     for step in range(120):
         if step % 6 == 0:  # long enough in one direction to get to the walls
             held = rng.uniform(-1.5, 1.5, held.shape)
-        joints = decoder(held, joints)
+        joints = decoder.follow(held, joints)
         position = decoder.ee_pose(joints)[0]
         assert (position >= lower - BOUND_TOLERANCE_M).all()
         assert (position <= upper + BOUND_TOLERANCE_M).all()
@@ -137,7 +138,7 @@ def test_an_arm_outside_its_workspace_may_only_come_back():
     decoder.reset(outside[None])
     joints, far = outside[None], []
     for _ in range(30):
-        joints = decoder(np.zeros((1, 4)), joints)
+        joints = decoder.follow(np.zeros((1, 4)), joints)
         far.append(place(decoder, joints)[1])
     assert all(later <= earlier + 1e-6 for earlier, later in itertools.pairwise(far))
     assert far[-1] <= 0.2 + BOUND_TOLERANCE_M
@@ -147,7 +148,7 @@ def test_an_end_effector_that_turns_stops_at_its_largest_turn():
     decoder, joints = decoder_at_home(arm_contract(turn_rad=0.3))
     middle, rest = place(decoder, joints), decoder.ee_pose(joints)[1][0]
     for _ in range(10):
-        joints = decoder(np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]]), joints)
+        joints = decoder.follow(np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]]), joints)
     position, rotation = decoder.ee_pose(joints)
     between = rotation[0] @ rest.T
     assert np.arctan2(between[1, 0], between[0, 0]) == pytest.approx(0.3, abs=5e-3)
@@ -157,13 +158,14 @@ def test_an_end_effector_that_turns_stops_at_its_largest_turn():
 def test_actions_of_the_joints():
     decoder, home = decoder_at_home(joint_contract())
     action = np.array([[0.5, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
-    np.testing.assert_allclose(decoder(action, home)[0, :2], [HOME[0] + 0.05, HOME[1] - 0.1])
+    np.testing.assert_allclose(decoder.follow(action, home)[0, :2], [HOME[0] + 0.05, HOME[1] - 0.1])
     for _ in range(9):
-        targets = decoder(action, home)  # the arm does not move
+        targets = decoder.follow(action, home)  # the arm does not move
     assert targets[0, 0] == pytest.approx(HOME[0] + ARM.max_lead_rad)
     absolute, home = decoder_at_home(joint_contract(relative=False))
-    np.testing.assert_allclose(absolute(action, home)[0, :2], [HOME[0] + 0.2, HOME[1] - 0.2])  # no faster than a step
-    assert absolute(action, home)[0, 0] == pytest.approx(HOME[0] + 0.25)
+    once = absolute.follow(action, home)[0, :2]
+    np.testing.assert_allclose(once, [HOME[0] + 0.2, HOME[1] - 0.2])  # no faster than a step
+    assert absolute.follow(action, home)[0, 0] == pytest.approx(HOME[0] + 0.25)
 
 
 def test_numpy_and_torch_agree_and_rows_are_reset_apart():
@@ -172,8 +174,9 @@ def test_numpy_and_torch_agree_and_rows_are_reset_apart():
     theirs, _ = decoder_at_home(contract, torch.zeros(1, 1, dtype=torch.float64))
     theirs.reset(torch.as_tensor(np.repeat(HOME[None], 2, axis=0)))
     for action in np.random.default_rng(1).uniform(-1, 1, (20, 1, 7)):
-        joints = ours(action, joints)
-        both = theirs(torch.as_tensor(np.repeat(action, 2, axis=0)), torch.as_tensor(np.repeat(joints, 2, axis=0)))
+        joints = ours.follow(action, joints)
+        twice = (torch.as_tensor(np.repeat(values, 2, axis=0)) for values in (action, joints))
+        both = theirs.follow(*twice)
         np.testing.assert_allclose(both.numpy(), np.repeat(joints, 2, axis=0), atol=1e-9)
     theirs.reset(torch.as_tensor(np.repeat(HOME[None], 2, axis=0)), torch.tensor([True, False]))
     np.testing.assert_allclose(theirs.targets.numpy(), np.stack([HOME, joints[0]]), atol=1e-9)
@@ -190,13 +193,13 @@ def test_a_contract_with_an_arm_comes_back_from_json_and_knows_its_robot():
         arm_contract(longer).check_robot(YAM)
     with pytest.raises(ContractError, match=r"action\.scale has 4 entries, expected 7"):
         replace(contract, action=replace(contract.action, kind=JOINT_TARGET))
-    with pytest.raises(ContractError, match="no action 'target/body/velocity'"):
+    with pytest.raises(ContractError, match=r"action\.kind of an arm 'target/body/velocity'"):
         replace(contract, action=replace(contract.action, kind="target/body/velocity"))
     with pytest.raises(ContractError, match="'thumb' is none of the contract's: joint1"):
         arm_contract(replace(ARM, gripper_joint="thumb"))
     with pytest.raises(ContractError, match="workspace is"):
         replace(ARM, lower_ee_in_base_m=(0.5, -0.2, 0.0))
-    with pytest.raises(ContractError, match="describes no arm"):
+    with pytest.raises(ContractError, match="of embodiment 'legs', and its body is no ArmSpec"):
         ArmDecoder(contract_for(robot_spec("go2")), np.zeros((1, 1)))
 
 
@@ -251,7 +254,6 @@ def test_what_an_arm_observes_by_hand():
         np.testing.assert_allclose(ours, theirs, atol=1e-3, err_msg=name)
     with pytest.raises(ContractError, match="'object_pos' needs an object's pose"):
         ObservationBuilder(contract, np.zeros((1, 1)))(replace(signals, object_pose_in_base=None))
-    with pytest.raises(ContractError, match="needs an arm in the contract"):
-        ObservationBuilder(
-            replace(joint_contract(), arm=None, observations=(make_term("ee_pos", 3),)), np.zeros((1, 1))
-        )(replace(signals, ee_pose_in_base=None))
+    legs = contract_for(robot_spec("go2"), observations=(make_term("ee_pos", 3),))
+    with pytest.raises(ContractError, match="its body is no ArmSpec"):
+        ObservationBuilder(legs, np.zeros((1, 1)))(replace(signals, ee_pose_in_base=None))

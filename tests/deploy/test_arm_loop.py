@@ -198,7 +198,7 @@ def test_the_wildest_actions_stay_within_workspace_step_and_joint_limits(tmp_pat
     loop = bring_to_policy(controller(PolicyRunner(bundle, YAM), simulated()))
     reports = run(loop, 10.0)
     assert {report.mode for report in reports} == {Mode.POLICY}
-    arm, decoder = contract.arm, ArmDecoder(contract, np.zeros((1, 1)))
+    arm, decoder = contract.body, ArmDecoder(contract, np.zeros((1, 1)))
     sent = np.array([report.sent.pos_rad for report in reports])
     assert (sent >= YAM.array("lower_rad")).all()
     assert (sent <= YAM.array("upper_rad")).all()

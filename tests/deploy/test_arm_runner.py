@@ -11,12 +11,13 @@ import torch
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.bundle.bundle import BASE, load_bundle, seal_bundle, write_bundle
 from gantry_deploy.contract.policy_contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, ChunkSpec, CommandSpec
+from gantry_deploy.embodiments.arm import ARM
 from gantry_deploy.errors import BundleError, ContractError, PolicyError
 from gantry_deploy.evaluation.gate import check_static
 from gantry_deploy.observations.builder import ObservationBuilder, make_term
 from gantry_deploy.policy.golden import DifferenceError
 from gantry_deploy.policy.onnx_policy import OnnxBase, OnnxPolicy
-from gantry_deploy.policy.runner import PolicyRunner, rest_state
+from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
 
@@ -31,7 +32,7 @@ STEPS = np.arange(4 * N, dtype=np.float32).reshape(4, N) / 40
 
 def still(**fields):
     """The arm at rest in its default pose."""
-    return replace(rest_state(PLAIN), **fields)
+    return replace(ARM.rest_state(PLAIN), **fields)
 
 
 def planned_runner(folder, contract=PLANNED, **model):
@@ -215,7 +216,7 @@ def test_torch_in_training_and_numpy_on_the_robot_decode_an_episode_alike(tmp_pa
         seen = builder(signals)
         plan = plan or [torch.from_numpy(row) for row in policy(seen.numpy())[0][:3]]
         raw = plan.pop(0)[None]
-        action, targets = decoder.clip(raw), decoder(raw, joints)
+        action, targets = decoder.clip(raw), decoder.follow(raw, joints)
         np.testing.assert_allclose(step.observation, seen[0], atol=1e-5)
         np.testing.assert_allclose(step.action, raw[0], atol=1e-5)
         np.testing.assert_allclose(step.target.pos_rad, targets[0], atol=1e-5)

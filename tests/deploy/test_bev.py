@@ -273,10 +273,10 @@ def test_colours_tell_road_others_and_the_car_apart():
 def bev_contract(**changes):
     """A small car's contract with a raster as its only term."""
     base = drive_contract_for(robot_spec("bmw_320i"))
-    assert base.drive is not None
+    assert base.body is not None
     layout = replace(SMALL, **changes)
     term = make_term("bev", layout.size, scale=1.0 / 255.0)
-    return replace(base, drive=replace(base.drive, bev=layout), observations=(term,))
+    return replace(base, body=replace(base.body, bev=layout), observations=(term,))
 
 
 def test_layouts_survive_json_and_refuse_what_makes_no_sense():

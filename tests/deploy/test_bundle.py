@@ -248,7 +248,7 @@ def test_a_contract_of_a_newer_version_is_refused(folder):
     data = json.loads((folder / "contract.json").read_text())
     data["version"] = CONTRACT_VERSION + 1
     reseal(folder, contract_json=json.dumps(data).encode())
-    with pytest.raises(ContractError, match="Update Gantry"):
+    with pytest.raises(ContractError, match="update Gantry"):
         load_bundle(folder)
 
 

@@ -12,7 +12,9 @@ from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.evaluation.gate import check_static
-from gantry_deploy.evaluation.rollout import RolloutConfig, draw_commands, run_episodes
+from gantry_deploy.evaluation.rollout import run_episodes
+from gantry_deploy.evaluation.scenario import RolloutConfig
+from gantry_deploy.evaluation.walking import draw_commands
 from gantry_deploy.policy.golden import DifferenceError, golden_arrays, observation_labels, recorded_state
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_bundle, with_actions
@@ -276,7 +278,7 @@ def test_a_fall_ends_the_episode_and_is_counted(tmp_path):
         assert episode.failed
         assert episode.reason
         assert 0.0 < episode.seconds < 5.0
-        assert math.isfinite(episode.lin_vel_error_m_s)
+        assert math.isfinite(episode.scores["lin_vel_error_m_s"])
 
 
 def test_standing_still_errs_by_what_is_asked(tmp_path):
@@ -288,7 +290,7 @@ def test_standing_still_errs_by_what_is_asked(tmp_path):
         rng = np.random.default_rng((0, index))
         rng.uniform(), rng.uniform(), rng.integers(2)
         asked = draw_commands(STILL.command, rng, 2.0, config.resample_s)[0][1]
-        assert episode.lin_vel_error_m_s == pytest.approx(np.hypot(*asked[:2]), abs=0.02)
-        assert episode.yaw_rate_error_rad_s == pytest.approx(abs(asked[2]), abs=0.02)
+        assert episode.scores["lin_vel_error_m_s"] == pytest.approx(np.hypot(*asked[:2]), abs=0.02)
+        assert episode.scores["yaw_rate_error_rad_s"] == pytest.approx(abs(asked[2]), abs=0.02)
     assert result.faults == {}
     assert run_episodes(runner, config) == result

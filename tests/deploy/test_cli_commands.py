@@ -17,7 +17,7 @@ from gantry_deploy.bundle.bundle import seal_bundle, update_card
 from gantry_deploy.cli import main as cli
 from gantry_deploy.contract.parts import Acceptance
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.recording.reader import read_recording
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
@@ -60,7 +60,7 @@ def test_inspect_shows_every_part(bundle, contract, capsys):
     assert ["max_fall_rate", "0.02"] in words
     assert "min_success_rate" not in out
     assert ["speed.mean_m_s", "0.5"] in words
-    assert "go2, 50 Hz, fits the one installed here" in out
+    assert "go2 (legs), 50 Hz, fits the one installed here" in out
     assert "4 files, every SHA-256 verified; not signed" in out
 
 

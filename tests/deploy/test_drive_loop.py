@@ -19,9 +19,11 @@ from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.control.ticks import Tick
 from gantry_deploy.errors import ContractError, PolicyError, SafetyError, SurroundingsError
-from gantry_deploy.evaluation.gate import check_static, run_rollout
-from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.evaluation.gate import check_static
+from gantry_deploy.evaluation.rollout import run_episodes
+from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.perception.road import RoadView, Route
+from gantry_deploy.policy.golden import TARGET_ARRAY
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
@@ -33,7 +35,7 @@ from gantry_hardware.testing import check_backend
 BMW, SMALL = robot_spec("bmw_320i"), robot_spec("f1tenth")
 CONTRACT = drive_contract_for(BMW)
 OBS = CONTRACT.observation_size
-BRAKE = BMW.car.brake_limit_m_s2
+BRAKE = BMW.body.brake_limit_m_s2
 SPEED = 8.0
 
 
@@ -287,7 +289,7 @@ def test_the_wildest_actions_stay_within_the_limits(tmp_path):
     ).start()
     reports = drive.run(3.0)
     assert {report.mode for report in reports} == {Mode.POLICY}
-    car = SMALL.car
+    car = SMALL.body
     np.testing.assert_allclose([report.sent.pos_rad[0] for report in reports], car.steering_limit_rad, rtol=1e-6)
     asked = set_points(reports)
     assert asked.max() == pytest.approx(car.speed_limit_m_s)
@@ -394,19 +396,20 @@ def test_a_route_or_goal_that_makes_no_sense_is_refused():
 
 def test_a_bundle_runs_on_its_kind_of_robot_alone(tmp_path):
     drives = drive_bundle(tmp_path / "a", CONTRACT)
-    with pytest.raises(ContractError, match=r"drives a car .* robot 'go2' is of kind 'quadruped'"):
+    with pytest.raises(ContractError, match=r"is of embodiment 'car', robot 'go2' is of 'legs'"):
         PolicyRunner(drives, robot_spec("go2"))
     walks = replace(
         CONTRACT,
-        drive=None,
+        embodiment="legs",
+        body=None,
         observations=CONTRACT.observations[:3],
         action=ActionSpec("target/joint/position", (1.0, 1.0), (0.0, 0.0), 1.0),
     )
     write_bundle(tmp_path / "b", contract=walks, model_bytes=linear_model(walks), golden={})
     bundle = load_bundle(tmp_path / "b")
-    with pytest.raises(ContractError, match=r"describes no car .* robot 'bmw_320i' is of kind 'car'"):
+    with pytest.raises(ContractError, match=r"is of embodiment 'legs', robot 'bmw_320i' is of 'car'"):
         PolicyRunner(bundle, BMW)
-    with pytest.raises(ContractError, match="describes no car"):
+    with pytest.raises(ContractError, match="is of embodiment 'legs', robot 'bmw_320i'"):
         PolicyRunner(tiny_bundle(tmp_path / "c"), BMW)
 
 
@@ -418,13 +421,13 @@ def test_a_bundle_repeats_what_training_recorded(tmp_path):
     assert list(found) == ["manifest", "contract", "network", "observation", "joint targets", "episodes"]
     assert max(found[name] for name in ("network", "observation", "joint targets", "episodes")) <= 1e-5
     with pytest.raises(ContractError, match="backend 'mujoco' tells of no road"):
-        run_rollout(runner, RolloutConfig())
+        run_episodes(runner, RolloutConfig())
 
 
 def test_what_was_recorded_otherwise_is_refused(tmp_path):
     bundle = drive_bundle(tmp_path / "bundle", CONTRACT)
-    nudged = {**bundle.golden, "drive_target": bundle.golden["drive_target"] + np.float32(0.01)}
-    with pytest.raises(PolicyError, match=r"drive target differ by 0\.01"):
+    nudged = {**bundle.golden, TARGET_ARRAY: bundle.golden[TARGET_ARRAY] + np.float32(0.01)}
+    with pytest.raises(PolicyError, match=r"joint target differ by 0\.01"):
         check_static(lambda: replace(bundle, golden=nudged), lambda stage: None)
     strange = {**bundle.golden, "around/objects": np.zeros((24, 3, 6))}
     with pytest.raises(PolicyError, match=r"'around/objects' has shape \(24, 3, 6\)"):
@@ -445,7 +448,7 @@ def test_a_car_that_still_speeds_up_is_not_told_to_go_faster_once_it_brakes():
     """The tick of a fault brakes; the next one enters DAMP, and the car's answer may be later than both."""
     car = MockCar(BMW, speed_m_s=8.0)
     car.connect()
-    idle = CarIdleCommands(BMW, SafetyConfig(), 0.1)
+    idle = CarIdleCommands(BMW, None, SafetyConfig(), 0.1)
     tick = Tick(0.0, Transition(1, Mode.POLICY, Mode.DAMP), car.read(), np.zeros(0), None, Role.TASK)
     idle.begin_brake(tick)
     first = idle.brake(tick)

@@ -27,9 +27,9 @@ from gantry_hardware.robots import robot_spec
 BMW = robot_spec("bmw_320i")
 BASE = drive_contract_for(BMW)
 DRIVE = replace(
-    BASE.drive, lookahead_m=(5.0, 10.0, 20.0), max_objects=2, object_range_m=30.0, bev=BevLayout(48, behind_m=12.0)
+    BASE.body, lookahead_m=(5.0, 10.0, 20.0), max_objects=2, object_range_m=30.0, bev=BevLayout(48, behind_m=12.0)
 )
-CONTRACT = replace(BASE, drive=DRIVE)
+CONTRACT = replace(BASE, body=DRIVE)
 SIZES = term_sizes(DRIVE)
 MAKE = {
     "numpy": lambda values: np.asarray(values, np.float32),
@@ -58,7 +58,7 @@ def signals(make, rows=1, speed=0.0, pose=(0.0, 0.0, 0.0), around=None, **fields
 
 
 def observe(make, name, contract=CONTRACT, **given):
-    contract = replace(contract, observations=(make_term(name, term_sizes(contract.drive)[name]),))
+    contract = replace(contract, observations=(make_term(name, term_sizes(contract.body)[name]),))
     return np.asarray(ObservationBuilder(contract, make(np.zeros((1, 1))))(signals(make, **given)))
 
 
@@ -261,7 +261,7 @@ def test_own_motion(make):
 
 def test_a_scan_is_pooled_to_its_nearest_returns_and_to_shares(make):
     layout = LidarLayout(3, -1.5, 1.5, 10.0)
-    contract = replace(CONTRACT, drive=replace(DRIVE, lidar=layout))
+    contract = replace(CONTRACT, body=replace(DRIVE, lidar=layout))
     scan = [[10.0, 4.0, 9.0, 9.0, 12.0, 10.0]]
     np.testing.assert_allclose(observe(make, "lidar", contract, around={"scan_ranges_m": scan}), [[0.4, 0.9, 1.0]])
     with pytest.raises(ContractError, match="5 beams, expected 3 or a whole multiple"):
@@ -402,31 +402,39 @@ def test_projection_equals_a_search_over_finely_sampled_points():
         assert distance == pytest.approx(np.hypot(*view.points_in_car(np.zeros((1, 1)))[row, 0]), abs=1e-5)
 
 
+def drive(make, decoder, action, speed_m_s):
+    """Targets of cars whose odometry has counted 7 m."""
+    rows = len(action)
+    fields = {"joint_pos_rad": [[0.0, 7.0]] * rows, "lin_vel_base_in_base_m_s": [[v, 0.0, 0.0] for v in speed_m_s]}
+    return decoder(make(action), signals(make, rows, **fields))
+
+
 def test_steering_and_acceleration_are_shares_of_the_limits(make):
-    decoder = DriveDecoder(CONTRACT, make([0.0]), BMW.car)
-    told = decoder(make([[0.5, 0.5], [-1.0, -0.2], [3.0, 9.0], [0.0, -1.0]]), make([4.0, 4.0, 50.5, 0.3]))
-    np.testing.assert_allclose(np.asarray(told.steering_rad), [0.533, -1.066, 1.066, 0.0], rtol=1e-6)
-    np.testing.assert_allclose(np.asarray(told.accel_m_s2), [5.75, -2.3, 11.5, -11.5], rtol=1e-6)
+    decoder = DriveDecoder(CONTRACT, make([0.0]), BMW)
+    told = drive(make, decoder, [[0.5, 0.5], [-1.0, -0.2], [3.0, 9.0], [0.0, -1.0]], [4.0, 4.0, 50.5, 0.3])
+    np.testing.assert_allclose(told.pos_rad, [[0.533, 7.0], [-1.066, 7.0], [1.066, 7.0], [0.0, 7.0]], rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(told.acc_rad_s2)[:, 1], [5.75, -2.3, 11.5, -11.5], rtol=1e-6)
     # By hand at 10 Hz: 4 + 0.575, 4 - 0.23; the last two are beyond 50.8 and below 0.
-    np.testing.assert_allclose(np.asarray(told.speed_m_s), [4.575, 3.77, 50.8, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(told.vel_rad_s, [[0, 4.575], [0, 3.77], [0, 50.8], [0, 0]], rtol=1e-6)
     np.testing.assert_array_equal(np.asarray(decoder.clip(make([[3.0, -9.0]]))), [[1.0, -1.0]])
 
 
 def test_only_a_contract_that_allows_it_reverses_and_no_faster_than_the_car(make):
-    backwards = replace(CONTRACT, drive=replace(DRIVE, allow_reverse=True, reverse_limit_m_s=3.0))
-    slow = replace(BMW.car, reverse_limit_m_s=2.0)
+    backwards = replace(CONTRACT, body=replace(DRIVE, allow_reverse=True, reverse_limit_m_s=3.0))
+    slow = replace(BMW, body=replace(BMW.body, reverse_limit_m_s=2.0))
     for contract, car, slowest in ((CONTRACT, None, 0.0), (backwards, None, -3.0), (backwards, slow, -2.0)):
         decoder = DriveDecoder(contract, make([0.0]), car)
-        assert np.asarray(decoder(make([[0.0, -1.0]]), make([-2.9])).speed_m_s)[0] == pytest.approx(slowest)
+        assert np.asarray(drive(make, decoder, [[0.0, -1.0]], [-2.9]).vel_rad_s)[0, 1] == pytest.approx(slowest)
 
 
 def test_of_two_limits_the_smaller_one_counts(make):
-    car = replace(BMW.car, steering_limit_rad=0.3, accel_limit_m_s2=2.0, brake_limit_m_s2=3.0, speed_limit_m_s=5.0)
-    told = DriveDecoder(CONTRACT, make([0.0]), car)(make([[0.2, 1.0], [1.0, -1.0], [0.0, 1.0]]), make([1.0, 4.0, 4.9]))
+    limits = {"steering_limit_rad": 0.3, "accel_limit_m_s2": 2.0, "brake_limit_m_s2": 3.0, "speed_limit_m_s": 5.0}
+    decoder = DriveDecoder(CONTRACT, make([0.0]), replace(BMW, body=replace(BMW.body, **limits)))
+    told = drive(make, decoder, [[0.2, 1.0], [1.0, -1.0], [0.0, 1.0]], [1.0, 4.0, 4.9])
     # A share of the contract's limit first, so that small actions mean what they meant in training.
-    np.testing.assert_allclose(np.asarray(told.steering_rad), [0.2132, 0.3, 0.0], rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(told.accel_m_s2), [2.0, -3.0, 2.0], rtol=1e-6)
-    np.testing.assert_allclose(np.asarray(told.speed_m_s), [1.2, 3.7, 5.0], rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(told.pos_rad)[:, 0], [0.2132, 0.3, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(told.acc_rad_s2)[:, 1], [2.0, -3.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(told.vel_rad_s)[:, 1], [1.2, 3.7, 5.0], rtol=1e-6)
 
 
 def test_the_contract_of_a_car_survives_json():
@@ -441,10 +449,10 @@ def test_the_contract_of_a_car_survives_json():
     [
         ({"action": ActionSpec("target/joint/position", (1.0, 1.0), (0.0, 0.0), 1.0)}, "target/body/acceleration"),
         ({"action": replace(CONTRACT.action, scale=(2.0, 1.0))}, r"scale is \(2.0, 1.0\), expected \(1.0, 1.0\)"),
-        ({"drive": lambda: replace(DRIVE, steering_limit_rad=1.2)}, "steering_limit_rad is 1.2, expected at most"),
-        ({"drive": lambda: replace(DRIVE, brake_limit_m_s2=float("nan"))}, "brake_limit_m_s2 is nan"),
-        ({"drive": lambda: replace(DRIVE, lookahead_m=(5.0, 5.0))}, "ascending"),
-        ({"drive": lambda: replace(DRIVE, lidar=LidarLayout(4, 1.0, -1.0, 9.0))}, "from right to left"),
+        ({"body": lambda: replace(DRIVE, steering_limit_rad=1.2)}, "steering_limit_rad is 1.2, expected at most"),
+        ({"body": lambda: replace(DRIVE, brake_limit_m_s2=float("nan"))}, "brake_limit_m_s2 is nan"),
+        ({"body": lambda: replace(DRIVE, lookahead_m=(5.0, 5.0))}, "ascending"),
+        ({"body": lambda: replace(DRIVE, lidar=LidarLayout(4, 1.0, -1.0, 9.0))}, "from right to left"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(changes, text):
@@ -454,17 +462,18 @@ def test_numbers_that_make_no_sense_are_refused(changes, text):
 
 def test_a_contract_fits_its_car_alone_and_says_both_sides():
     CONTRACT.check_robot(BMW)
-    longer = replace(BMW, car=replace(BMW.car, length_m=5.0))
+    longer = replace(BMW, body=replace(BMW.body, length_m=5.0))
     with pytest.raises(ContractError, match=r"has length_m 4\.508, robot 'bmw_320i' has 5"):
         CONTRACT.check_robot(longer)
     go2 = robot_spec("go2")
-    with pytest.raises(ContractError, match=r"'bmw_320i' drives a car .* robot 'go2' is of kind 'quadruped'"):
+    with pytest.raises(ContractError, match=r"'bmw_320i' is of embodiment 'car', robot 'go2' is of 'legs'"):
         CONTRACT.check_robot(go2)
-    blind = replace(
-        CONTRACT, drive=None, observations=(), action=ActionSpec("target/joint/position", (1.0,) * 2, (0.0,) * 2, 1.0)
-    )
-    with pytest.raises(GantryError, match=r"describes no car .* robot 'bmw_320i' is of kind 'car'"):
+    action = ActionSpec("target/joint/position", (1.0,) * 2, (0.0,) * 2, 1.0)
+    blind = replace(CONTRACT, embodiment="legs", body=None, observations=(), action=action)
+    with pytest.raises(GantryError, match=r"is of embodiment 'legs', robot 'bmw_320i' is of 'car'"):
         blind.check_robot(BMW)
+    with pytest.raises(ContractError, match="body is a NoneType, expected a DriveSpec for a car"):
+        replace(CONTRACT, body=None)
 
 
 def test_terms_say_what_is_missing():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
 from gantry_deploy.contract.policy_contract import GroundSpec, MapWindow, PolicyContract
 from gantry_deploy.errors import ContractError, PolicyError
@@ -17,6 +17,7 @@ from gantry_deploy.testing.legs import (
     golden_data,
     linear_model,
     map_contract_for,
+    signals_for,
     tiny_robot,
     with_actions,
 )
@@ -129,19 +130,13 @@ def test_the_decoder_raises_the_joints_of_a_foot_by_its_gain():
     assert window is not None
     elevation = np.zeros((1, window.rows, window.cols, 2))
     elevation[:, 3:, :, 0] = 0.1  # beyond 0.04 m ahead, under the front foot alone
-    inputs = {
-        "time_s": np.zeros(1),
-        "command": np.zeros((1, 4)),
-        "quat_base_to_world_wxyz": np.array([[1.0, 0.0, 0.0, 0.0]]),
-        "ang_vel_base_in_base_rad_s": np.zeros((1, 3)),
-        "elevation_map": elevation,
-    }
-    assert decoder_inputs(contract) == tuple(inputs)
-    decoder = ActionDecoder(contract, np.zeros((1, 1)))
-    moved = decoder(np.zeros((1, 4)), *inputs.values())[0] - contract.action.offset_rad
+    action = np.zeros((1, 4))
+    signals = signals_for(contract, action, elevation_map=elevation)
+    decoder = JointDecoder(contract, action)
+    moved = decoder(action, signals).pos_rad[0] - contract.action.offset_rad
     assert moved == pytest.approx([0.0, 0.05, 0.0, -0.05])
     with pytest.raises(ContractError, match="needs the elevation map"):
-        decoder(np.zeros((1, 4)), *list(inputs.values())[:-1])
+        decoder(action, replace(signals, elevation_map=None))
 
 
 def test_a_ground_that_no_window_shows_is_refused():

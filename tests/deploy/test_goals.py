@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gantry_deploy.actions.commands import GOAL_REACH_M, goal_command, heading, shorten_goal
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
@@ -26,7 +26,7 @@ from gantry_deploy.evaluation.metrics import goal_errors, goal_reached, goal_sco
 from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
+from gantry_deploy.testing.legs import contract_for, signals_for, tiny_bundle, tiny_robot
 from gantry_hardware.mock import MockRobot
 
 NAMESPACES = {
@@ -216,8 +216,10 @@ def test_the_gait_of_a_goal_is_the_gait_of_its_velocity(make):
         make([0.33, 0.33]),
         make(np.zeros((2, 4))),
     )
-    found = ActionDecoder(walks, action)(action, time_s, command)
-    expected = ActionDecoder(velocity, action)(action, time_s, drive_command(POSE, command))
+    signals = signals_for(walks, action, 2, time_s=time_s, command=command)
+    found = JointDecoder(walks, action)(action, signals).pos_rad
+    asked = replace(signals, command=drive_command(POSE, command))
+    expected = JointDecoder(velocity, action)(action, asked).pos_rad
     np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
     np.testing.assert_allclose(np.asarray(found)[1], CONTRACT.action.offset_rad)  # there: feet down
 

@@ -44,7 +44,7 @@ def test_an_arm_of_two_joints_by_hand(make):
 
 
 def test_the_jacobian_is_the_derivative_of_the_pose():
-    arm = ArmKinematics(YAM.chain, np.zeros((1, 1)))
+    arm = ArmKinematics(YAM.body, np.zeros((1, 1)))
     joints, step = poses(), 1e-6
     _, _, jacobian = arm.jacobian(joints)
     for joint in range(6):
@@ -57,8 +57,8 @@ def test_the_jacobian_is_the_derivative_of_the_pose():
 
 def test_numpy_and_torch_agree():
     joints = poses(20)
-    ours = ArmKinematics(YAM.chain, np.zeros((1, 1))).jacobian(joints)
-    theirs = ArmKinematics(YAM.chain, torch.zeros(1, 1, dtype=torch.float64)).jacobian(torch.from_numpy(joints))
+    ours = ArmKinematics(YAM.body, np.zeros((1, 1))).jacobian(joints)
+    theirs = ArmKinematics(YAM.body, torch.zeros(1, 1, dtype=torch.float64)).jacobian(torch.from_numpy(joints))
     for one, two in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, two.numpy(), atol=1e-12)
 
@@ -73,7 +73,7 @@ def test_rotation_vectors_come_back(make, vector):
 
 
 def test_damped_steps_solve_where_the_arm_can_and_stay_small_where_it_cannot():
-    arm = ArmKinematics(YAM.chain, np.zeros((1, 1)))
+    arm = ArmKinematics(YAM.body, np.zeros((1, 1)))
     home = YAM.array("default_rad")[None, :6]
     _, _, jacobian = arm.jacobian(home)
     error = np.array([[0.01, -0.01, 0.005, 0.0, 0.0, 0.0]])
@@ -85,7 +85,7 @@ def test_damped_steps_solve_where_the_arm_can_and_stay_small_where_it_cannot():
 
 
 def test_an_arm_at_its_default_pose_is_where_its_spec_says():
-    position, rotation = ArmKinematics(YAM.chain, np.zeros((1, 1))).forward(YAM.array("default_rad")[None, :6])
+    position, rotation = ArmKinematics(YAM.body, np.zeros((1, 1))).forward(YAM.array("default_rad")[None, :6])
     np.testing.assert_allclose(position, [[0.30, 0.0, 0.17]], atol=1e-3)
     # Fingers down and forward, 40 degrees from the vertical; they close along y.
     tilt = math.radians(40.0)

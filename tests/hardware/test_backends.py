@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.testing.legs import tiny_robot
-from gantry_hardware import JointCommand, RobotError, UnknownNameError, backends
+from gantry_hardware import JointCommand, RobotError, UnknownNameError, backends, plugins
 from gantry_hardware.backends import backend_names, check_options, make_backend, moves_metal, require_options
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.testing import ConformanceError, check_backend
@@ -191,7 +191,7 @@ def test_a_backend_says_itself_whether_it_moves_metal(monkeypatch, robot, metal)
     """Any package's simulator runs without --yes; what says nothing is taken for a robot of metal."""
     monkeypatch.setitem(sys.modules, "elsewhere", types.SimpleNamespace(Robot=robot))
     entry = EntryPoint("elsewhere", "elsewhere:Robot", backends.GROUP)
-    monkeypatch.setattr(backends, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
     assert moves_metal("elsewhere") is metal
     with pytest.raises(UnknownNameError, match="Did you mean 'elsewhere'"):
         moves_metal("elsewher")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_hardware.cars import car_spec
-from gantry_hardware.errors import GantryError
+from gantry_hardware.cars import CarSpec, car_spec
+from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import clamp_command
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
@@ -22,7 +22,7 @@ CARS = ("f1tenth", "f1tenth_vesc", "bmw_320i")
 @pytest.mark.parametrize("name", CARS)
 def test_a_registered_car_has_the_limits_of_its_numbers(name):
     spec, car = robot_spec(name), car_spec(name)
-    assert (spec.kind, spec.joint_names, spec.car) == ("car", ("steering", "drive"), car)
+    assert (spec.embodiment, spec.joint_names, spec.body) == ("car", ("steering", "drive"), car)
     np.testing.assert_array_equal(spec.array("upper_rad")[0], car.steering_limit_rad)
     np.testing.assert_array_equal(
         spec.array("velocity_limit_rad_s"), (car.steering_rate_limit_rad_s, car.speed_limit_m_s)
@@ -48,9 +48,8 @@ def test_speed_is_limited_backwards_as_well_as_forwards():
 def test_a_car_has_numbers_and_others_have_none():
     spec = car_robot(car_spec("f1tenth_vesc"), "mine")
     assert spec.name == "mine"
-    with pytest.raises(GantryError, match="kind 'car' and has no CarSpec"):
-        replace(spec, car=None)
-    with pytest.raises(GantryError, match="kind 'arm' and has a CarSpec"):
-        replace(spec, kind="arm")
+    with pytest.raises(RobotError, match="'go2' is of embodiment 'legs' and has no CarSpec"):
+        robot_spec("go2").body_as(CarSpec)
+    assert spec.body_as(CarSpec) is spec.body
     with pytest.raises(GantryError, match="two joints, steering and drive"):
         replace(spec, joints=spec.joints[:1])

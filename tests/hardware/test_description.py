@@ -64,9 +64,9 @@ def test_a_car_is_its_box_and_shows_where_it_steers():
     spec = robot_spec("bmw_320i")
     found = robot_description(spec).moving([0.2, 100.0])
     assert found.children == ("front_axle",)
-    np.testing.assert_allclose(found.pos_m, [[spec.car.wheelbase_m, 0, 0]])
+    np.testing.assert_allclose(found.pos_m, [[spec.body.wheelbase_m, 0, 0]])
     np.testing.assert_allclose(found.quat_wxyz, [[math.cos(0.1), 0, 0, math.sin(0.1)]])
-    assert f'<box size="{spec.car.length_m!r} {spec.car.width_m!r} ' in robot_description(spec).urdf
+    assert f'<box size="{spec.body.length_m!r} {spec.body.width_m!r} ' in robot_description(spec).urdf
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,9 @@ def test_hold_gains_of_another_number_of_joints_are_refused():
 def test_holding_the_weight_needs_less_than_the_motors_have(name):
     """A quarter of a quadruped on each calf, with the lever of its default pose; a humanoid's knees, both together."""
     spec = robot_spec(name)
-    joint = spec.joints[spec.joint_index("FL_calf_joint" if spec.kind == "quadruped" else "left_knee_joint")]
-    share = 4 if spec.kind == "quadruped" else 2
-    lever_m = 0.213 * math.sin(0.9) if spec.kind == "quadruped" else 0.3 * math.sin(0.669)
+    joint = spec.joints[spec.joint_index("FL_calf_joint" if len(spec.feet) == 4 else "left_knee_joint")]
+    share = 4 if len(spec.feet) == 4 else 2
+    lever_m = 0.213 * math.sin(0.9) if len(spec.feet) == 4 else 0.3 * math.sin(0.669)
     assert spec.mass_kg * 9.81 / share * lever_m < 0.5 * joint.effort_limit_nm
 
 

@@ -30,10 +30,10 @@ TINY = BevNetCfg(first_channels=2, most_channels=4, rest=(8,), both=(16,))
 def contract(pixels=8, channels=("road",)):
     """Speed, the raster, and the last action."""
     base = drive_contract_for(robot_spec("bmw_320i"))
-    assert base.drive is not None
+    assert base.body is not None
     bev = BevLayout(pixels, behind_m=2.0, channels=channels)
     terms = (make_term("speed", 1), make_term("bev", bev.size, scale=1.0 / 255.0), make_term("last_action", 2))
-    return replace(base, drive=replace(base.drive, bev=bev), observations=terms)
+    return replace(base, body=replace(base.body, bev=bev), observations=terms)
 
 
 def layout(pixels=8, channels=("road",)):

@@ -32,7 +32,7 @@ from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 BMW = robot_spec("bmw_320i")
-BRAKE = BMW.car.brake_limit_m_s2
+BRAKE = BMW.body.brake_limit_m_s2
 ROAD = {"map_count": 1, "scan_beams": 18, "scan_range_m": 10.0}
 SPEED_M_S, FAST_M_S = 8.0, 7.0
 """Speed limit of routes, and what the car has reached when something is lost."""
@@ -276,7 +276,7 @@ def refused(rig, bundle, **parameters):
 def test_what_the_contract_forbids_is_refused(own_rig, bundle, bundles, tmp_path):
     """Before anything listens or speaks, one sentence each."""
     longer = drive_contract_for(BMW)
-    longer = replace(longer, drive=replace(longer.drive, wheelbase_m=2.0 * BMW.car.wheelbase_m))
+    longer = replace(longer, body=replace(longer.body, wheelbase_m=2.0 * BMW.body.wheelbase_m))
     network = (bundle / "policy.onnx").read_bytes()
     golden = dict(np.load(bundle / "golden.npz"))
     write_bundle(tmp_path / "longer", contract=longer, model_bytes=network, golden=golden)

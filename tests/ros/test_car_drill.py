@@ -29,7 +29,7 @@ from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 
 BMW = robot_spec("bmw_320i")
-BRAKE = BMW.car.brake_limit_m_s2
+BRAKE = BMW.body.brake_limit_m_s2
 SCAN = LidarLayout(61, -0.5 * math.pi, 0.5 * math.pi, 40.0, 3.0)
 SLOWER_M_S = 8.0
 """By how much the policy wants to be slower where something stands right ahead of its scanner."""
@@ -47,7 +47,7 @@ def seeing_bundle(folder):
     """Follows its route by pure pursuit, slower the nearer its scan sees something ahead; needs objects, too."""
     contract = drive_contract_for(BMW)
     terms = tuple(make_term("lidar", SCAN.beams) if term.name == "lidar" else term for term in contract.observations)
-    contract = replace(contract, observations=terms, drive=replace(contract.drive, lidar=SCAN))
+    contract = replace(contract, observations=terms, body=replace(contract.body, lidar=SCAN))
     assert terms[-1].name == "lidar"
     weight, bias = pursuit_weight(contract), np.zeros(2)
     ahead = contract.observation_size - SCAN.beams + SCAN.beams // 2

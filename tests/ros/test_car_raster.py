@@ -38,7 +38,7 @@ OLD_S = 60.0
 def contract():
     base = drive_contract_for(BMW)
     term = make_term("bev", LAYOUT.size, scale=1.0 / 255.0)
-    return replace(base, drive=replace(base.drive, bev=LAYOUT), observations=(term,))
+    return replace(base, body=replace(base.body, bev=LAYOUT), observations=(term,))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Fault, FaultCode, Mode
 from gantry_deploy.evaluation.gate import Stage
 from gantry_deploy.evaluation.metrics import tracking_scores
-from gantry_deploy.evaluation.rollout import RolloutConfig, RolloutResult
+from gantry_deploy.evaluation.scenario import RolloutConfig, RolloutResult
 from gantry_deploy.policy.runner import PolicyStep
 from gantry_deploy.process.domains import DOMAINS, free_domain
 from gantry_deploy.recording.recorder import Recorder

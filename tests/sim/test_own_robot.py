@@ -74,7 +74,7 @@ JOINTS = tuple(
     )
 )
 MYDOG = RobotSpec(
-    name="mydog", kind="quadruped", joints=JOINTS, feet=("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"),
+    name="mydog", embodiment="legs", joints=JOINTS, feet=("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"),
     base_height_m=2 * {LINK_M} * math.cos(0.7) + 0.03, fall_height_m=0.2, mass_kg=23.2, source="made up",
     mjcf=str(Path(__file__).with_name("mydog.xml")),
 )
@@ -185,12 +185,10 @@ def test_what_does_not_fit_is_refused(installed, tmp_path):
         model_file("f1tenth")
     joints = tuple(JointSpec(f"j{i}", -1, 1, 1, 1, 0, 1, 1, 0) for i in range(4))
     with pytest.raises(GantryError, match="kind 'humanoid' with 0 feet"):
-        derived.derived_quadruped(RobotSpec("x", "humanoid", joints, (), 0.3, 0.1, 1.0, "made up"))
+        derived.derived_quadruped(RobotSpec("x", "legs", joints, (), 0.3, 0.1, 1.0, "made up"))
     model = mujoco.MjSpec.from_string(MJCF)
     with pytest.raises(UnknownNameError, match="Did you mean 'LF_FOOT'"):
-        model_conventions.meet_conventions(
-            model, RobotSpec("x", "quadruped", joints, ("LF_FOT",), 0.3, 0.1, 1.0, "made up")
-        )
+        model_conventions.meet_conventions(model, RobotSpec("x", "legs", joints, ("LF_FOT",), 0.3, 0.1, 1.0, "made up"))
 
 
 @pytest.mark.slow

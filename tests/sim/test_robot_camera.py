@@ -5,9 +5,9 @@ import math
 import mujoco
 import numpy as np
 import pytest
-
 from gantry_deploy.evaluation.goal_rollout import draw_goal, run_goal_episodes
-from gantry_deploy.evaluation.rollout import RolloutConfig
+
+from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.perception.maps import MapLimits, OwnMap, default_cfg
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import map_contract_for, tiny_bundle

@@ -6,10 +6,12 @@ from typing import Any
 
 from array_api_compat import device
 
+from gantry_deploy.actions.decoder import JointTargets
 from gantry_deploy.actions.kinematics import ArmKinematics, damped_step, rotation_error, rotation_of_vector
-from gantry_deploy.contract.arm_spec import BODY_TARGET
+from gantry_deploy.contract.arm_spec import BODY_TARGET, ArmSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.signals import Signals
+from gantry_hardware.spec import RobotSpec
 from gantry_mapping.frames import rotation_matrix
 from gantry_mapping.ops import namespace
 
@@ -30,15 +32,14 @@ class ArmDecoder:
     Args:
         contract: Scales, limits and arm.
         like: Any floating array of the namespace, dtype and device to work on.
+        spec: Not looked at: the contract's limits are never beyond a robot's.
 
     Raises:
         ContractError: If the contract has no arm.
     """
 
-    def __init__(self, contract: PolicyContract, like: Array) -> None:
-        arm = contract.arm
-        if arm is None:
-            raise ContractError(f"The contract for '{contract.robot}' describes no arm.")
+    def __init__(self, contract: PolicyContract, like: Array, spec: RobotSpec | None = None) -> None:
+        arm = contract.body_as(ArmSpec)
         xp = namespace(like)
 
         def asarray(values: Any, dtype: Any = like.dtype) -> Array:
@@ -97,11 +98,15 @@ class ArmDecoder:
         """Position (N, 3), m, and rotation (N, 3, 3) of the end effector in the base frame, of joints (N, n)."""
         return self.kinematics.forward(self._xp.take(joint_pos_rad, self._ids, axis=1))
 
-    def __call__(self, action: Array, joint_pos_rad: Array) -> Array:
-        """Joint position targets for the next control step.
+    def __call__(self, action: Array, signals: Signals) -> JointTargets:
+        """Joint positions for the next control step, from an action (N, a), dimensionless: see :meth:`follow`."""
+        return JointTargets(self.follow(action, signals.joint_pos_rad))
+
+    def follow(self, action: Array, joint_pos_rad: Array) -> Array:
+        """Joint position targets for the next control step, which the ones after continue from.
 
         Args:
-            action: Shape (N, a), the network's output.
+            action: Shape (N, a), the network's output, dimensionless.
             joint_pos_rad: Shape (N, n), measured now.
 
         Returns:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from gantry_deploy.actions.decoder import JointTargets
+from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.signals import Signals
 from gantry_hardware.cars import CarSpec
+from gantry_hardware.spec import RobotSpec
 from gantry_mapping.ops import namespace
 
 Array = Any
-
-
-class DriveTarget(NamedTuple):
-    """Targets of a car for the next step, each of shape (N,)."""
-
-    steering_rad: Array
-    """Target of the steering angle, left positive."""
-    accel_m_s2: Array
-    """Signed acceleration that was asked for, within the limits."""
-    speed_m_s: Array
-    """Speed set-point at the end of the step, for cars that take speeds."""
 
 
 class DriveDecoder:
@@ -32,18 +25,19 @@ class DriveDecoder:
     would be a step later, within the speeds that contract and car allow. Of two limits the smaller one counts.
 
     Args:
-        contract: Has a drive.
+        contract: Of a car.
         like: Any floating array of the namespace that is worked in.
-        car: The car that obeys; if not given, the contract's limits count alone.
+        spec: The car that obeys; if not given, the contract's limits count alone.
 
     Raises:
         ContractError: If the contract drives no car.
     """
 
-    def __init__(self, contract: PolicyContract, like: Array, car: CarSpec | None = None) -> None:
-        drive = contract.drive
-        if drive is None:
-            raise ContractError(f"The contract for '{contract.robot}' drives no car.")
+    targets = None
+
+    def __init__(self, contract: PolicyContract, like: Array, spec: RobotSpec | None = None) -> None:
+        drive = contract.body_as(DriveSpec)
+        car = None if spec is None else spec.body_as(CarSpec)
         self._xp = namespace(like)
         self._drive = drive
         self._bound = contract.action.clip
@@ -66,20 +60,30 @@ class DriveDecoder:
         """The action (N, 2) within the contract's bounds; this is what ``last_action`` observes."""
         return self._xp.clip(action, -self._bound, self._bound)
 
-    def __call__(self, action: Array, speed_m_s: Array) -> DriveTarget:
-        """Targets for the next control step.
+    def reset(self, joint_pos_rad: Array, rows: Array | None = None) -> None:
+        """See :meth:`gantry_deploy.actions.decoder.ActionDecoder.reset`; nothing continues from earlier targets."""
+
+    def __call__(self, action: Array, signals: Signals) -> JointTargets:
+        """Targets of steering (rad) and drive (m, m/s) for the next control step, and the acceleration asked for.
 
         Args:
-            action: Shape (N, 2), the network's output.
-            speed_m_s: Shape (N,), measured now, negative backwards.
+            action: Shape (N, 2), the network's output, dimensionless.
+            signals: With the car's velocity, negative backwards; the drive stays where it is measured.
+
+        Raises:
+            ContractError: If there is no velocity.
         """
+        if signals.lin_vel_base_in_base_m_s is None:
+            raise ContractError("A car's speed set-point needs its velocity; there is none.")
         xp, drive, action = self._xp, self._drive, self.clip(action)
-        steering = action[:, 0] * drive.steering_limit_rad
+        steering = xp.clip(action[:, 0] * drive.steering_limit_rad, -self.steering_limit_rad, self.steering_limit_rad)
         push = action[:, 1]
         accel = xp.where(push > 0.0, push * drive.accel_limit_m_s2, push * drive.brake_limit_m_s2)
         accel = xp.clip(accel, -self.brake_limit_m_s2, self.accel_limit_m_s2)
-        return DriveTarget(
-            steering_rad=xp.clip(steering, -self.steering_limit_rad, self.steering_limit_rad),
-            accel_m_s2=accel,
-            speed_m_s=xp.clip(speed_m_s + accel * self._dt_s, *self.speed_range_m_s),
+        speed = xp.clip(signals.lin_vel_base_in_base_m_s[:, 0] + accel * self._dt_s, *self.speed_range_m_s)
+        still = xp.zeros_like(speed)
+        return JointTargets(
+            pos_rad=xp.stack((steering, signals.joint_pos_rad[:, 1]), axis=-1),
+            vel_rad_s=xp.stack((still, speed), axis=-1),
+            acc_rad_s2=xp.stack((still, accel), axis=-1),
         )

@@ -6,38 +6,31 @@ from typing import Any
 
 from array_api_compat import device
 
+from gantry_deploy.actions.decoder import JointTargets
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.footsteps import terrain_lookup as footing
 from gantry_deploy.footsteps.controller import Stepper
+from gantry_deploy.observations.signals import Signals
+from gantry_hardware.spec import RobotSpec
 from gantry_mapping.ops import namespace
 
 Array = Any
 
-DECODER_INPUTS = ("time_s", "command", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
-"""Names of what :class:`ActionDecoder` takes beside the action, in order, in signals and recordings."""
 
-
-def decoder_inputs(contract: PolicyContract) -> tuple[str, ...]:
-    """:data:`DECODER_INPUTS` of a contract: the map as well, where the gait follows the ground, and the joints, where
-    the policy says where to step."""
-    gait = contract.gait
-    if gait is not None and gait.steps is not None:
-        return (*DECODER_INPUTS, "elevation_map", "joint_pos_rad", "joint_vel_rad_s")
-    ground = gait is not None and gait.ground is not None
-    return (*DECODER_INPUTS, "elevation_map") if ground else DECODER_INPUTS
-
-
-class ActionDecoder:
-    """Turns actions into joint position targets as the contract says.
+class JointDecoder:
+    """Turns actions into joint position targets as the contract and its gait say; remembers nothing.
 
     Args:
         contract: Scales, offsets, limits and gait.
         like: Any floating array of the namespace, dtype and device to work on.
+        spec: Not looked at: the contract's limits are never beyond a robot's.
     """
 
-    def __init__(self, contract: PolicyContract, like: Array) -> None:
+    targets = None
+
+    def __init__(self, contract: PolicyContract, like: Array, spec: RobotSpec | None = None) -> None:
         self._contract = contract
         xp = namespace(like)
 
@@ -75,39 +68,25 @@ class ActionDecoder:
         # The namespace's own clip costs ten times as much on a single row, and this runs in every tick of the robot.
         return self._xp.minimum(self._xp.maximum(action, -self._bound), self._bound)
 
-    def __call__(
-        self,
-        action: Array,
-        time_s: Array,
-        command: Array,
-        quat_base_to_world_wxyz: Array | None = None,
-        ang_vel_base_in_base_rad_s: Array | None = None,
-        elevation_map: Array | None = None,
-        joint_pos_rad: Array | None = None,
-        joint_vel_rad_s: Array | None = None,
-    ) -> Array:
-        """Joint position targets; vectors are in the base frame.
+    def reset(self, joint_pos_rad: Array, rows: Array | None = None) -> None:
+        """See :meth:`gantry_deploy.actions.decoder.ActionDecoder.reset`; nothing continues from earlier targets."""
+
+    def __call__(self, action: Array, signals: Signals) -> JointTargets:
+        """Joint positions for the next control step, rad, within the contract's joint limits.
 
         Args:
-            action: Shape (N, a), network output.
-            time_s: Shape (N,), since the policy started.
-            command: Shape (N, c), shaped command; the gait clock rests when what it asks of the gait is small.
-            quat_base_to_world_wxyz: Shape (N, 4), as the observation saw it; a gait that balances needs it.
-            ang_vel_base_in_base_rad_s: Shape (N, 3), likewise.
-            elevation_map: Shape (N, rows, cols, channels), likewise; a gait that follows the ground needs it.
-            joint_pos_rad: Shape (N, n), likewise; a policy that says where to step needs them.
-            joint_vel_rad_s: Shape (N, n).
-
-        Returns:
-            Shape (N, n), rad, within the contract's joint limits.
+            action: Shape (N, a), network output, dimensionless.
+            signals: As the observation saw them: time and command of the gait clock, which rests when what the command
+                asks of the gait is small; attitude and turning rate; the map, where the gait follows the ground.
 
         Raises:
-            ContractError: If the gait needs what it is not told: how the base leans, the ground, or the joints.
+            ContractError: If the gait follows the ground and there is no map.
         """
-        xp, gait = self._xp, self._contract.gait
+        xp, gait, time_s, command = self._xp, self._contract.gait, signals.time_s, signals.command
+        quat, ang_vel = signals.quat_base_to_world_wxyz, signals.ang_vel_base_in_base_rad_s
         target = self._offset + self._scale * self.clip(action)
         if self._stepper is not None:
-            seen = (quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s, joint_pos_rad, joint_vel_rad_s, elevation_map)
+            seen = (quat, ang_vel, signals.joint_pos_rad, signals.joint_vel_rad_s, signals.elevation_map)
             target = self._stepper(target, self._stepper.sense(time_s, command, *seen))
         elif gait is not None:
             phase = gait_clock.foot_phase(gait, time_s + gait.lead_s, self._foot_offset)
@@ -120,9 +99,7 @@ class ActionDecoder:
                 target = target + xp.take(ahead, self._joint_foot, axis=1) * self._stride_x
                 target = target + xp.take(aside, self._joint_foot, axis=1) * self._stride_y
             if self._lift is not None:
-                rise = self._rise(
-                    phase, drive * runs, elevation_map, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s
-                )
+                rise = self._rise(phase, drive * runs, signals.elevation_map, quat, ang_vel)
                 target = target + xp.take(rise, self._joint_foot, axis=1) * self._lift
             if self._sway is not None:
                 target = target + (gait_clock.sway(gait, time_s + gait.lead_s)[:, None] * runs) * self._sway
@@ -130,19 +107,15 @@ class ActionDecoder:
                 turn = gait_clock.foot_turn(gait, phase, drive * runs)
                 target = target + xp.take(turn, self._joint_foot, axis=1) * self._stride_yaw
             if gait.balance is not None:
-                if quat_base_to_world_wxyz is None or ang_vel_base_in_base_rad_s is None:
-                    raise ContractError("A gait that balances needs the base's attitude and turning rate.")
                 swings = (phase >= gait.duty) & (runs > 0.0)
-                target = target + self._balance(swings, quat_base_to_world_wxyz, ang_vel_base_in_base_rad_s)
-        return xp.minimum(xp.maximum(target, self._lower), self._upper)
+                target = target + self._balance(swings, quat, ang_vel)
+        return JointTargets(xp.minimum(xp.maximum(target, self._lower), self._upper))
 
-    def _rise(
-        self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array | None, ang_vel: Array | None
-    ) -> Array:
+    def _rise(self, phase: Array, drive: Array, elevation_map: Array | None, quat: Array, ang_vel: Array) -> Array:
         """Height by which each foot is raised to follow the ground, (N, feet), m."""
         gait, window = self._contract.gait, self._contract.map_window
-        if gait is None or window is None or elevation_map is None or quat is None or ang_vel is None:
-            raise ContractError("A gait that follows the ground needs the elevation map and how the base leans.")
+        if gait is None or window is None or elevation_map is None:
+            raise ContractError("A gait that follows the ground needs the elevation map.")
         feet = self._foot_x, self._foot_y
         return footing.foot_lift(gait, window, phase, drive, *feet, elevation_map, gait_clock.tilt(quat), ang_vel)
 

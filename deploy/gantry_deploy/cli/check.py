@@ -22,35 +22,30 @@ from gantry_deploy.cli.command import (
     seed_number,
 )
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.evaluation.arm_rollout import ARM_OPTIONS, WORKBENCH, ArmEpisode
-from gantry_deploy.evaluation.car_rollout import CAR_OPTIONS, CAR_SECONDS, CarEpisode, CarRolloutResult
+from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.evaluation.gate import (
-    AnyResult,
     Report,
     Stage,
     check_static,
     judge_rollout,
     make_card,
     make_report,
-    run_rollout,
 )
-from gantry_deploy.evaluation.goal_rollout import GoalEpisode
-from gantry_deploy.evaluation.rollout import DRAWN_OPTIONS, ROLLOUT_RANGES, Episode, RolloutConfig
-from gantry_deploy.perception.simulated_road import ROAD
+from gantry_deploy.evaluation.rollout import run_episodes
+from gantry_deploy.evaluation.scenario import ROLLOUT_RANGES, Episode, RolloutConfig, RolloutResult, scenario_class
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends import backend_names, check_options, require_options
 from gantry_hardware.bounds import finite
 from gantry_hardware.errors import GantryError
 from gantry_hardware.text import path_text, printable
 
-AnyEpisode = Episode | GoalEpisode | ArmEpisode | CarEpisode
 _WORD = 28
 """Width of the column with a stage's name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    defaults = RolloutConfig()
+    defaults, usual = RolloutConfig(), simulated_backends()
     add_bundle_arguments(parser)
     parser.add_argument("--episodes", type=int, default=defaults.episodes, metavar="N", help="episodes to run")
     parser.add_argument(
@@ -66,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend",
         metavar="NAME",
-        help=f"simulated robot, {defaults.backend}, for an arm {WORKBENCH} or for a car {ROAD} if not given; its "
-        f"backend draws noise, friction and payload, so it takes the options {', '.join(DRAWN_OPTIONS)}, or of an arm "
-        f"{', '.join(ARM_OPTIONS)}, or of a car {', '.join(CAR_OPTIONS)}",
+        help=f"simulated robot that knows its ground truth; if not given {usual}",
     )
     parser.add_argument(
         "--noise", type=float, default=defaults.noise, metavar="X", help="sensor noise in units of the usual one"
@@ -109,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
     report = make_report(bundle.contract, stages, config, result)
     print(report["verdict"].upper())
-    if isinstance(result, CarRolloutResult) and result.short_of_s is not None:
+    if result.short_of_s is not None:
         print(
             f"card not written: episodes of {config.seconds:g} s are too short; the task's are {result.short_of_s:g} s"
         )
@@ -154,25 +147,19 @@ def _contract(name: str) -> PolicyContract | None:
 def _usual(contract: PolicyContract | None) -> tuple[str, tuple[str, ...], float]:
     """The backend for episodes of a policy, the options that it must take, and how long an episode is, s."""
     defaults = RolloutConfig()
-    if contract is not None and contract.arm is not None:
-        return WORKBENCH, ARM_OPTIONS, defaults.seconds
-    if contract is not None and contract.drive is not None:
-        return ROAD, CAR_OPTIONS, CAR_SECONDS
-    return defaults.backend, DRAWN_OPTIONS, defaults.seconds
+    if contract is None:
+        return defaults.backend, (), defaults.seconds
+    scenario = scenario_class(contract)
+    return embodiment_of(contract).simulated_backend, scenario.drawn, scenario.seconds
 
 
-def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
-    conditions = "with sensor noise, friction and payload drawn for each"
-    if runner.contract.arm is not None:
-        conditions = "at most, and no longer than in training; where things lie, what they weigh and noise are drawn"
-    if runner.contract.drive is not None:
-        conditions = (
-            "at most, and no longer than in training, from standstill on held-out maps; car and noise are drawn"
-        )
-    print(f"{counted(config.episodes, 'episode')} of {config.seconds:g} s on '{config.backend}', {conditions}:")
+def _rollout(runner: PolicyRunner, config: RolloutConfig) -> RolloutResult:
+    scenario = scenario_class(runner.contract)
+    episodes = counted(config.episodes, "episode")
+    print(f"{episodes} of {config.seconds:g} s on '{config.backend}', {scenario.conditions}:")
     begin = time.monotonic()
-    with _episode_display(config) as show:
-        result = run_rollout(runner, config, show)
+    with _episode_display(config, scenario.line) as show:
+        result = run_episodes(runner, config, show)
     simulated_s = sum(episode.seconds for episode in result.episodes)
     wall_s = time.monotonic() - begin
     print(f"{simulated_s:.0f} s under the policy in {wall_s:.0f} s")
@@ -180,10 +167,18 @@ def _rollout(runner: PolicyRunner, config: RolloutConfig) -> AnyResult:
 
 
 @contextlib.contextmanager
-def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, AnyEpisode], None]]:
+def _episode_display(
+    config: RolloutConfig, words: Callable[[Episode], str]
+) -> Iterator[Callable[[int, Episode], None]]:
     """Shows each episode as a line, below them a bar where someone watches."""
+    width = len(str(config.episodes))
+
+    def line(index: int, episode: Episode) -> str:
+        after = f"  after {episode.seconds:.1f} s: {episode.reason}" if episode.failed else ""
+        return f"  {index + 1:>{width}}/{config.episodes}  {words(episode)}{after}"
+
     if not sys.stdout.isatty():
-        yield lambda index, episode: print(_episode_line(index, config.episodes, episode), flush=True)
+        yield lambda index, episode: print(line(index, episode), flush=True)
         return
     from rich import progress as bars  # Not needed for a refusal.
     from rich.console import Console
@@ -198,31 +193,11 @@ def _episode_display(config: RolloutConfig) -> Iterator[Callable[[int, AnyEpisod
     with bars.Progress(*columns, console=Console(file=sys.stdout), transient=True) as progress:
         task = progress.add_task("episodes", total=config.episodes)
 
-        def show(index: int, episode: AnyEpisode) -> None:
-            progress.console.print(_episode_line(index, config.episodes, episode), markup=False, highlight=False)
+        def show(index: int, episode: Episode) -> None:
+            progress.console.print(line(index, episode), markup=False, highlight=False)
             progress.advance(task)
 
         yield show
-
-
-def _episode_line(index: int, total: int, episode: AnyEpisode) -> str:
-    width = len(str(total))
-    if isinstance(episode, ArmEpisode):
-        word = f"done after {episode.seconds:.1f} s" if episode.done else f"not done in {episode.seconds:.1f} s"
-        return f"  {index + 1:>{width}}/{total}  {word}" + (f": {episode.reason}" if episode.failed else "")
-    if isinstance(episode, CarEpisode):
-        word = f"{100.0 * episode.completion:3.0f} % in {episode.seconds:.1f} s, {episode.lateral_rmse_m:.2f} m off"
-        return f"  {index + 1:>{width}}/{total}  {word}" + (f": {episode.reason}" if episode.failed else "")
-    if isinstance(episode, GoalEpisode):
-        word = "reached" if episode.reached else "missed "
-        scores = f"{word}  {episode.distance_m:.2f} m  {episode.heading_error_rad:.2f} rad"
-    else:
-        scores = f"{episode.lin_vel_error_m_s:.3f} m/s  {episode.yaw_rate_error_rad_s:.3f} rad/s"
-    line = (
-        f"  {index + 1:>{width}}/{total}  {scores}"
-        f"  friction {episode.friction:.2f}  payload {episode.added_mass_kg:+.2f} kg"
-    )
-    return line + (f"  after {episode.seconds:.1f} s: {episode.reason}" if episode.failed else "")
 
 
 def _line(stage: Stage) -> str:

@@ -15,7 +15,7 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.bundles import add_bundle_arguments, open_bundle
 from gantry_deploy.cli.command import add_json_option
 from gantry_deploy.contract.parts import Acceptance
-from gantry_deploy.contract.policy_contract import BODY_POSE, PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.text import LINE_LIMIT, NAME_LIMIT, printable
@@ -103,13 +103,14 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
 
 def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
     """Rows of a card's record of a check that mean nothing for the policy, with dotted names: thresholds that are
-    not set, and what differs between episodes of robots with legs where a car drives or an arm reaches."""
+    not set, and conditions that its episodes do not have."""
     from gantry_deploy.evaluation.gate import CARD_KEY
+    from gantry_deploy.evaluation.scenario import scenario_class
 
-    goals = contract.drive is not None or contract.arm is not None or contract.command.kind == BODY_POSE
+    scenario = scenario_class(contract)
+    goals = scenario.counts_success
     rows = [f"acceptance.{item.name}" for item in fields(Acceptance) if (item.name == SUCCESS) != goals]
-    if contract.drive is not None or contract.arm is not None:
-        rows += ["conditions.friction", "conditions.added_mass_share", "conditions.resample_s"]
+    rows += [f"conditions.{name}" for name in scenario.unused]
     return tuple(f"{CARD_KEY}.{row}" for row in rows)
 
 
@@ -135,7 +136,8 @@ def _overview(bundle: Bundle, result: dict[str, Any]) -> Table:
     return _pairs(
         {
             "bundle": result["path"],
-            "robot": f"{contract.robot}, {contract.rate_hz:g} Hz" + (", fits the one installed here" if fits else ""),
+            "robot": f"{contract.robot} ({contract.embodiment}), {contract.rate_hz:g} Hz"
+            + (", fits the one installed here" if fits else ""),
             "network": f"{contract.observation_size} -> {contract.action_size}, {size_kib:.0f} KiB of ONNX"
             + (f", recurrent: {', '.join(contract.recurrent)}" if contract.recurrent else ""),
             "network input": "scale * clip(value) of each term below; further normalisation is "

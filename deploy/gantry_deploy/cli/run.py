@@ -29,16 +29,15 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.control.safety_config import safety_config
-from gantry_deploy.evaluation.arm_rollout import WORKBENCH, TaskRobot, workbench_options
-from gantry_deploy.evaluation.rollout import perception_options
+from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
-from gantry_deploy.perception.simulated_road import ROAD, RoadTeller, make_road_view, refuse_roadless, road_options
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backend import Robot
 from gantry_hardware.backends import backend_names, make_backend, moves_metal
 from gantry_hardware.bounds import finite
+from gantry_hardware.capabilities import HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
@@ -51,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle_arguments(parser)
     parser.add_argument(
         "--backend",
-        help=f"robot to run on: {', '.join(backend_names())}; "
-        f"if not given mujoco, for an arm {WORKBENCH}, for a car {ROAD}",
+        help=f"robot to run on: {', '.join(backend_names())}; if not given {simulated_backends()}",
     )
     parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="seconds under the policy")
     parser.add_argument(
@@ -97,22 +95,24 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     bundle = open_bundle(args)
     contract = bundle.contract
-    args.backend = args.backend or _usual_backend(contract)
+    embodiment = embodiment_of(contract)
+    args.backend = args.backend or embodiment.simulated_backend
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
-    options = _options(args, contract)
+    options = {**embodiment.backend_options(contract, args.backend), **dict(args.option)}
+    options |= {"realtime": True} if args.real_time else {}
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
-    refuse_roadless(contract, backend)
+    embodiment.check_backend(contract, backend)
     if not args.yes and moves_metal(backend):
-        raise _asks_for_yes(backend, contract, args.duration)
+        raise _asks_for_yes(backend, embodiment.start_words, args.duration)
     mapping = None if args.mapping is None else _mapping(args.mapping, contract)
     robot = make_backend(backend, spec, **options)
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     watch_scene(contract, robot)
-    road = make_road_view(contract, robot, backend)
+    around = embodiment.surroundings_source(contract, robot)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
         command = _place_of_task(contract, robot, args.command, command)
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
             stack.callback(recorder.close)
         robot.connect()
         controller = Controller(
-            robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=road
+            robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
         )
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
@@ -145,8 +145,8 @@ def run(args: argparse.Namespace) -> int:
     lost = None if recorder is None else recorder.failure
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
-    result["road"] = robot.outcome if isinstance(robot, RoadTeller) else None
-    if isinstance(robot, TaskRobot):
+    result["road"] = getattr(robot, "outcome", None)
+    if capability(robot, HasTask) is not None:
         result |= {"task_done": session.done_after_s is not None, "task_done_after_s": session.done_after_s}
     _print_summary(result)
     emit_result(args, result)
@@ -160,8 +160,7 @@ def _check(args: argparse.Namespace) -> None:
     finite("--duration", args.duration, MIN_DURATION_S, MAX_DURATION_S, UsageError)
 
 
-def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> UsageError:
-    moves = "stand up and walk" if contract.arm is None else "move to its start and act for"
+def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
     return UsageError(
         f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
         "Give --yes if it has room and an operator is at the emergency stop."
@@ -170,23 +169,8 @@ def _asks_for_yes(backend: str, contract: PolicyContract, duration_s: float) -> 
 
 def _done(robot: Robot) -> Callable[[], bool] | None:
     """Whether a simulated task is done, where there is one."""
-    return (lambda: robot.task_done) if isinstance(robot, TaskRobot) else None
-
-
-def _usual_backend(contract: PolicyContract) -> str:
-    """Backend of a policy if none is named."""
-    if contract.drive is not None:
-        return ROAD
-    return "mujoco" if contract.arm is None else WORKBENCH
-
-
-def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, Any]:
-    """Options of the backend: what the policy needs, and what was given."""
-    options = perception_options(contract, args.backend)
-    options |= workbench_options(contract) if args.backend == WORKBENCH else {}
-    options |= road_options(contract) if args.backend == ROAD else {}
-    options |= dict(args.option)
-    return options | ({"realtime": True} if args.real_time else {})
+    task = capability(robot, HasTask)
+    return None if task is None else (lambda: task.task_done)
 
 
 def _mapping(path: str, contract: PolicyContract) -> MappingCfg:
@@ -213,7 +197,8 @@ def _place_of_task(
     """The command, or where a simulated task wants its object if none was given."""
     if contract.command.kind != OBJECT_GOAL or given is not None:
         return command
-    place = robot.goal_in_base_m if isinstance(robot, TaskRobot) else None
+    task = capability(robot, HasTask)
+    place = None if task is None else task.goal_in_base_m
     if place is None:
         raise UsageError(f"--command is missing: where the object belongs, {', '.join(contract.command.names)}.")
     return place

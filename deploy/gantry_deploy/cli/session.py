@@ -65,7 +65,7 @@ class WalkSession:
         self._error_sums, self._error_count = np.zeros(2), 0
         self._last_state: RobotState | None = None
         runner = controller.runner
-        self._walks = runner is None or (runner.contract.arm is None and runner.contract.drive is None)
+        self._walks = runner is None or runner.embodiment.walks
 
     def run(self) -> None:
         """Run to the end or to a fault; the robot is damped when this returns, and when Ctrl-C leaves it.

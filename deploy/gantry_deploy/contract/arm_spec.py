@@ -11,22 +11,6 @@ JOINT_TARGET = "target/joint/position"
 """Semantic kind of an action that moves joints."""
 BODY_TARGET = "target/body/pose"
 """Semantic kind of an action that moves the end effector."""
-OBJECT_GOAL = "command/body/position"
-"""Semantic kind of a command that says where an object belongs."""
-OBJECT_GOAL_NAMES = ("goal_x_base_m", "goal_y_base_m", "goal_z_base_m")
-"""The only names and order of such a command: the place of the object's origin in the arm's base frame."""
-
-
-@dataclass(frozen=True)
-class CameraInput:
-    """A colour image that the policy sees, uint8, channels first."""
-
-    name: str
-    """Name of the camera, for example ``wrist``; the network's input is ``image/<name>``."""
-    height: int
-    """Rows."""
-    width: int
-    """Columns."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +51,6 @@ class ArmSpec:
     """Largest change of the gripper's target in one step."""
     relative: bool = True
     """An action of the joints is added to the last target; otherwise it is the target's distance from the offset."""
-    cameras: tuple[CameraInput, ...] = ()
-    """Images that the policy sees, in order."""
 
     def __post_init__(self) -> None:
         for axis, lower, upper in zip("xyz", self.lower_ee_in_base_m, self.upper_ee_in_base_m, strict=True):
@@ -78,23 +60,7 @@ class ArmSpec:
                 )
         for name in ("max_lead_m", "max_lead_rad", "max_step_rad", "damping", "gripper_step_m"):
             if not getattr(self, name) > 0.0:
-                raise ContractError(f"arm.{name} is {getattr(self, name)}, expected more than 0.")
-
-    def action_size(self, kind: str, num_joints: int) -> int:
-        """Numbers of an action.
-
-        Args:
-            kind: Semantic kind of the action.
-            num_joints: Joints of the robot, gripper included.
-
-        Raises:
-            ContractError: If an arm has no action of that kind.
-        """
-        if kind == JOINT_TARGET:
-            return num_joints
-        if kind == BODY_TARGET:
-            return 3 + (3 if self.max_turn_rad > 0.0 else 0) + (1 if self.gripper_joint else 0)
-        raise ContractError(f"An arm has no action '{kind}', expected '{BODY_TARGET}' or '{JOINT_TARGET}'.")
+                raise ContractError(f"body.{name} is {getattr(self, name)}, expected more than 0.")
 
     def check_joints(self, joint_names: tuple[str, ...]) -> None:
         """Refuse a chain or gripper whose joints are not among the contract's.

@@ -8,11 +8,11 @@ allows, and how numbers must fit each other, is checked elsewhere (:mod:`gantry_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from gantry_deploy.contract.arm_spec import OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
+from gantry_deploy.contract.arm_spec import ArmSpec
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.contract.drive_spec import DriveSpec, LidarLayout
 from gantry_deploy.contract.footstep_spec import (
@@ -29,9 +29,12 @@ from gantry_deploy.contract.parts import (
     BODY_POSE_NAMES,
     BODY_VELOCITY,
     BODY_VELOCITY_NAMES,
+    OBJECT_GOAL,
+    OBJECT_GOAL_NAMES,
     Acceptance,
     ActionSpec,
     BalanceSpec,
+    CameraInput,
     CarrotSpec,
     ChunkSpec,
     CommandSpec,
@@ -49,8 +52,8 @@ LEAST = 1e-6
 """Smallest number that counts as more than 0."""
 MIN_RATE_HZ, MAX_RATE_HZ = 10.0, 1000.0
 """Slower, a robot would be looked at too seldom; faster, no loop keeps up."""
-MIN_CAR_RATE_HZ = 5.0
-"""The same of a car, which falls over nothing and brakes along its way: parking is done at this rate."""
+SLOWEST_RATE_HZ = 5.0
+"""The same of an embodiment that says so, as cars do: they fall over nothing, and parking is done at this rate."""
 
 _SHARE = Range(0.0, 1.0)
 _PLACE_M = Range(-10.0, 10.0)
@@ -61,7 +64,7 @@ _NOT_NEGATIVE = Range(0.0, 100.0)
 _POSITIVE = Range(LEAST, 100.0)
 
 CONTRACT_RANGES: dict[str, Range] = {
-    "rate_hz": Range(MIN_CAR_RATE_HZ, MAX_RATE_HZ),
+    "rate_hz": Range(SLOWEST_RATE_HZ, MAX_RATE_HZ),
     # A car's drive turns for ever.
     "joint_lower_rad": _TRAVEL,
     "joint_upper_rad": _TRAVEL,
@@ -287,12 +290,12 @@ def check_ranges(part: Any, where: str = "", ranges: dict[str, Range] | None = N
     Args:
         part: A dataclass of :data:`RANGES`.
         where: The part's name and a dot, for messages: ``"gait."``.
-        ranges: Of a dataclass that is not in the table, its own.
+        ranges: Of a dataclass that is not in the table, its own; if not given, its class attribute ``RANGES``.
 
     Raises:
         ContractError: With the field, the value, and the range.
     """
-    own = RANGES.get(type(part), {}) if ranges is None else ranges
+    own = RANGES.get(type(part), getattr(type(part), "RANGES", {})) if ranges is None else ranges
     check_fields(part, own, f"The contract's {where}", ContractError)
     for item in fields(part):
         value = getattr(part, item.name)
@@ -345,3 +348,23 @@ def check_command(command: CommandSpec, *, has_gait: bool) -> None:
             raise ContractError(
                 f"The contract's command '{name}' is {lower} to {upper}, expected a range with 0 in it."
             )
+
+
+def require(holds: bool, what: str, value: object, expected: str) -> None:
+    """Refuse a part of a contract unless a condition holds.
+
+    Raises:
+        ContractError: With the part, its value, and what was expected.
+    """
+    if not holds:
+        raise ContractError(f"The contract's {what} is {value}, expected {expected}.")
+
+
+def require_length(name: str, values: Sequence[object], expected: int) -> None:
+    """Refuse a list of another length.
+
+    Raises:
+        ContractError: With both lengths.
+    """
+    if len(values) != expected:
+        raise ContractError(f"{name} has {len(values)} entries, expected {expected}.")

@@ -49,14 +49,14 @@ class LidarLayout:
 
     def __post_init__(self) -> None:
         if self.beams < 1:
-            raise ContractError(f"drive.lidar.beams is {self.beams}, expected 1 or more.")
+            raise ContractError(f"body.lidar.beams is {self.beams}, expected 1 or more.")
         if not 0.0 < self.angle_max_rad - self.angle_min_rad <= 2.0 * math.pi + 1e-6:
             raise ContractError(
-                f"drive.lidar covers {self.angle_min_rad} to {self.angle_max_rad} rad, expected up to one turn, "
+                f"body.lidar covers {self.angle_min_rad} to {self.angle_max_rad} rad, expected up to one turn, "
                 "from right to left."
             )
         if not self.range_max_m > 0.0:
-            raise ContractError(f"drive.lidar.range_max_m is {self.range_max_m}, expected more than 0.")
+            raise ContractError(f"body.lidar.range_max_m is {self.range_max_m}, expected more than 0.")
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,14 @@ class DriveSpec:
     def __post_init__(self) -> None:
         for name in ("wheelbase_m", "length_m", "width_m", *_LIMITS, "curvature_reach_m", "object_range_m"):
             if not getattr(self, name) > 0.0:
-                raise ContractError(f"drive.{name} is {getattr(self, name)}, expected more than 0.")
+                raise ContractError(f"body.{name} is {getattr(self, name)}, expected more than 0.")
         for name in ("reverse_limit_m_s", "max_objects", "stop_line_range_m"):
             if not getattr(self, name) >= 0.0:
-                raise ContractError(f"drive.{name} is {getattr(self, name)}, expected 0 or more.")
+                raise ContractError(f"body.{name} is {getattr(self, name)}, expected 0 or more.")
         if self.steering_limit_rad >= math.pi / 2:
-            raise ContractError(
-                f"drive.steering_limit_rad is {self.steering_limit_rad}, expected below a quarter turn."
-            )
+            raise ContractError(f"body.steering_limit_rad is {self.steering_limit_rad}, expected below a quarter turn.")
         if any(b <= a for a, b in zip(self.lookahead_m, self.lookahead_m[1:], strict=False)):
-            raise ContractError(f"drive.lookahead_m is {self.lookahead_m}, expected ascending distances.")
+            raise ContractError(f"body.lookahead_m is {self.lookahead_m}, expected ascending distances.")
 
     @property
     def slowest_m_s(self) -> float:

@@ -17,6 +17,22 @@ BODY_POSE = "command/body/pose"
 BODY_POSE_NAMES = ("goal_x_base_yaw_m", "goal_y_base_yaw_m", "sin_heading_error", "cos_heading_error")
 """The only names and order of such a command: the goal's place in the base's yaw frame, and goal minus base heading.
 Zeros ask to stay, with any heading."""
+OBJECT_GOAL = "command/body/position"
+"""Semantic kind of a command that says where an object belongs."""
+OBJECT_GOAL_NAMES = ("goal_x_base_m", "goal_y_base_m", "goal_z_base_m")
+"""The only names and order of such a command: the place of the object's origin in the arm's base frame."""
+
+
+@dataclass(frozen=True)
+class CameraInput:
+    """A colour image that the policy sees, uint8, channels first."""
+
+    name: str
+    """Name of the camera, for example ``wrist``; the network's input is ``image/<name>``."""
+    height: int
+    """Rows."""
+    width: int
+    """Columns."""
 
 
 @dataclass(frozen=True)

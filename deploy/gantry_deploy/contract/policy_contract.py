@@ -10,27 +10,28 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
-from gantry_deploy.contract.arm_spec import JOINT_TARGET, OBJECT_GOAL, OBJECT_GOAL_NAMES, ArmSpec, CameraInput
 from gantry_deploy.contract.bounds import (
     CONTRACT_RANGES,
     MAX_RATE_HZ,
-    MIN_RATE_HZ,
     check_command,
-    check_joint_action,
     check_ranges,
+    require,
+    require_length,
 )
-from gantry_deploy.contract.drive_spec import DRIVE_TARGET, DriveSpec, LidarLayout
-from gantry_deploy.contract.footstep_check import check_steps
-from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET, StepsSpec
+from gantry_deploy.contract.embodiments import load_embodiment
 from gantry_deploy.contract.parts import (
     BODY_POSE,
     BODY_POSE_NAMES,
     BODY_VELOCITY,
     BODY_VELOCITY_NAMES,
+    OBJECT_GOAL,
+    OBJECT_GOAL_NAMES,
     Acceptance,
     ActionSpec,
     BalanceSpec,
+    CameraInput,
     CarrotSpec,
     ChunkSpec,
     CommandSpec,
@@ -42,7 +43,7 @@ from gantry_deploy.contract.parts import (
 )
 from gantry_deploy.errors import ContractError
 from gantry_hardware.bounds import finite
-from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.errors import UnknownNameError, unknown_name_text
 from gantry_hardware.json_file import parse_json_object
 from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
 from gantry_hardware.spec import RobotSpec
@@ -61,16 +62,13 @@ __all__ = [
     "OBJECT_GOAL_NAMES",
     "Acceptance",
     "ActionSpec",
-    "ArmSpec",
     "BalanceSpec",
     "CameraInput",
     "CarrotSpec",
     "ChunkSpec",
     "CommandSpec",
-    "DriveSpec",
     "GaitSpec",
     "GroundSpec",
-    "LidarLayout",
     "MapWindow",
     "ObservationTerm",
     "PolicyContract",
@@ -79,8 +77,10 @@ __all__ = [
     "check_numbers",
 ]
 
-CONTRACT_VERSION = 1
-"""Newest version that this runtime understands."""
+B = TypeVar("B")
+
+CONTRACT_VERSION = 2
+"""The version that this runtime writes and understands."""
 
 METADATA_KEY = "gantry_contract"
 """Key of the contract in the ONNX file's ``metadata_props``."""
@@ -98,6 +98,8 @@ class PolicyContract:
 
     robot: str
     """Robot that the policy was trained for."""
+    embodiment: str
+    """The robot's, a name in the entry-point group ``gantry.embodiments``."""
     rate_hz: float
     """Rate at which the policy must be called."""
     joint_names: tuple[str, ...]
@@ -126,10 +128,11 @@ class PolicyContract:
     """Gait clock, if the policy has one."""
     map_window: MapWindow | None = None
     """Elevation window, if the policy sees one."""
-    arm: ArmSpec | None = None
-    """Geometry and limits of an arm; None for robots that are none."""
-    drive: DriveSpec | None = None
-    """Dimensions and limits of a car, and what it sees; None for robots that are none."""
+    body: Any = None
+    """What the embodiment adds, of its ``body_type``: an :class:`gantry_deploy.contract.arm_spec.ArmSpec`, a
+    :class:`gantry_deploy.contract.drive_spec.DriveSpec`; None where it adds nothing."""
+    cameras: tuple[CameraInput, ...] = ()
+    """Images that the policy sees, in order."""
     chunk: ChunkSpec | None = None
     """Planning of several actions at once; None for a policy that is asked in every step."""
     recurrent: tuple[str, ...] = ()
@@ -153,77 +156,30 @@ class PolicyContract:
             "damping_nm_s_rad",
             "effort_limit_nm",
         ):
-            _require_length(name, getattr(self, name), n)
-        actions = n if self.arm is None else self.arm.action_size(self.action.kind, n)
-        steps = self.gait is not None and self.gait.steps is not None
-        if (self.action.kind == STEP_TARGET) != steps:
-            raise ContractError(
-                f"The contract's action.kind is '{self.action.kind}' {'with' if steps else 'without'} 'gait.steps', "
-                f"expected '{STEP_TARGET}' with them and another kind without."
-            )
-        if self.drive is not None:
-            actions = self._drive_actions(self.drive)
-        _require_length("action.scale", self.action.scale, actions)
-        _require_length("action.offset_rad", self.action.offset_rad, actions)
-        if self.arm is not None:
-            self.arm.check_joints(self.joint_names)
+            require_length(name, getattr(self, name), n)
         for name in ("lower", "upper", "max_rate"):
-            _require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
-        if self.gait is not None:
-            _require_length("gait.joint_foot", self.gait.joint_foot, n)
-            _require_length("gait.joint_gain", self.gait.joint_gain, n)
-            if self.gait.foot_x_m:
-                feet = len(self.gait.foot_offset)
-                _require_length("gait.foot_x_m", self.gait.foot_x_m, feet)
-                _require_length("gait.foot_y_m", self.gait.foot_y_m, feet)
-                _require_length("gait.stride_x_rad_m", self.gait.stride_x_rad_m, n)
-                _require_length("gait.stride_y_rad_m", self.gait.stride_y_rad_m, n)
-            for name in ("sway_rad", "stride_yaw"):
-                if getattr(self.gait, name):
-                    _require_length(f"gait.{name}", getattr(self.gait, name), n)
-            if self.gait.balance is not None:
-                for name, values in vars(self.gait.balance).items():
-                    _require_length(f"gait.balance.{name}", values, n)
-            if self.gait.steps is not None:
-                self._check_steps(self.gait.steps, self.gait)
-            if self.gait.ground is not None:
-                _require_length("gait.ground.lift_rad_m", self.gait.ground.lift_rad_m, n)
-                if self.map_window is None or not self.gait.foot_x_m:
-                    raise ContractError("A gait that follows the ground needs 'map_window' and 'gait.foot_x_m'.")
+            require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
+        _embodiment(self.embodiment).check_contract(self)
 
-    def _check_steps(self, steps: StepsSpec, gait: GaitSpec) -> None:
-        """Legs that are told where to step: of three joints each, with a map to step on and no gait of another kind."""
-        _require_length("gait.steps.legs", steps.legs, len(gait.foot_offset))
-        _require_length("joint_names", self.joint_names, 3 * len(steps.legs))
-        _require_length("action.scale", self.action.scale, len(STEP_NAMES))
-        _require(not any(self.action.offset_rad), "action.offset_rad", self.action.offset_rad, "zeros for steps")
-        order = tuple(i // 3 for i in range(len(self.joint_names)))
-        _require(gait.joint_foot == order, "gait.joint_foot", gait.joint_foot, f"{order} for steps")
-        for name in ("amplitude_rad", "lead_s", "foot_x_m", "sway_rad", "stride_yaw", "balance", "ground"):
-            _require(not getattr(gait, name), f"gait.{name}", getattr(gait, name), "none beside 'gait.steps'")
-        if self.map_window is None:
-            raise ContractError("Legs that are told where to step need 'map_window'.")
+    def body_as(self, kind: type[B]) -> B:
+        """The body, which must be of a type.
 
-    def _drive_actions(self, drive: DriveSpec) -> int:
-        """Numbers of an action of a car, after its parts have been found to fit each other."""
-        for name in ("arm", "gait", "map_window"):
-            _require(getattr(self, name) is None, name, "given", "none beside 'drive'")
-        _require(len(self.joint_names) == 2, "joint_names", self.joint_names, "two for a car, steering and drive")
-        _require(self.action.kind == DRIVE_TARGET, "action.kind", self.action.kind, f"'{DRIVE_TARGET}' for a car")
-        # The decoder scales by the car's limits; a second scale could contradict them.
-        _require(self.action.scale == (1.0, 1.0), "action.scale", self.action.scale, "(1.0, 1.0) for a car")
-        _require(self.action.offset_rad == (0.0, 0.0), "action.offset_rad", self.action.offset_rad, "zeros for a car")
-        _require(self.action.clip <= 1.0, "action.clip", self.action.clip, "at most 1 for a car")
-        limit = min(-self.joint_lower_rad[0], self.joint_upper_rad[0])
-        _require(
-            drive.steering_limit_rad <= limit + 1e-9,
-            "drive.steering_limit_rad",
-            drive.steering_limit_rad,
-            f"at most the joint's {limit:g} rad",
+        Raises:
+            ContractError: If the contract has another body, or none.
+        """
+        if isinstance(self.body, kind):
+            return self.body
+        raise ContractError(
+            f"The contract for '{self.robot}' is of embodiment '{self.embodiment}', and its body is no {kind.__name__}."
         )
-        return 2
+
+    @property
+    def joint_limits(self) -> dict[str, tuple[float, float]]:
+        """Joint to its lower and upper limit, rad."""
+        limits = zip(self.joint_lower_rad, self.joint_upper_rad, strict=True)
+        return dict(zip(self.joint_names, limits, strict=True))
 
     @property
     def dt_s(self) -> float:
@@ -249,17 +205,22 @@ class PolicyContract:
         """Read a contract.
 
         Raises:
-            ContractError: If it is no JSON, is of a newer version, or has unknown, missing or ill-typed fields.
+            ContractError: If it is no JSON, is of another version, or has unknown, missing or ill-typed fields.
         """
         data = parse_json_object(text, "The contract", max_text=MAX_TEXT, error=ContractError)
         version = data.get("version")
         if type(version) is not int or version < 1:
             raise ContractError(f"The contract's version is {plain_text(version)}, expected an integer from 1.")
-        if version > CONTRACT_VERSION:
+        if version != CONTRACT_VERSION:
+            way = "export the policy again with this one" if version < CONTRACT_VERSION else "update Gantry here"
             raise ContractError(
-                f"The contract has version {version}, this runtime understands up to {CONTRACT_VERSION}. "
-                "Update Gantry on this machine, or export the policy again with the older one."
+                f"The contract has version {version}, this runtime understands version {CONTRACT_VERSION}: {way}."
             )
+        if isinstance(name := data.get("embodiment"), str) and data.get("body") is not None:
+            kind = _embodiment(name).body_type
+            if kind is None:
+                raise ContractError(f"The contract has a 'body', expected none for embodiment '{name}'.")
+            data = data | {"body": from_plain(kind, data["body"], "contract.body", ContractError)}
         return from_plain(cls, data, "contract", ContractError)
 
     def check_robot(self, spec: RobotSpec) -> None:
@@ -269,10 +230,10 @@ class PolicyContract:
             ContractError: With both sides of the first difference, or the number that makes no sense.
         """
         check_numbers(self)
-        if (self.drive is None) != (spec.car is None):
-            mine = "describes no car ('drive' is null)" if self.drive is None else "drives a car ('drive' is given)"
+        if self.embodiment != spec.embodiment:
             raise ContractError(
-                f"The contract for '{self.robot}' {mine}, robot '{spec.name}' is of kind '{spec.kind}'."
+                f"The contract for '{self.robot}' is of embodiment '{self.embodiment}', robot '{spec.name}' is of "
+                f"'{spec.embodiment}'."
             )
         if self.robot != spec.name:
             raise ContractError(f"The policy was trained for robot '{self.robot}', this robot is '{spec.name}'.")
@@ -288,12 +249,7 @@ class PolicyContract:
                     raise ContractError(
                         f"Joint '{joint}': the contract's {mine} is {asked}, beyond the robot's {theirs} {allowed}."
                     )
-        if self.arm is not None and self.arm.chain != spec.chain:
-            raise ContractError(
-                f"The contract's arm has another geometry: {self.arm.chain}, '{spec.name}': {spec.chain}."
-            )
-        if self.drive is not None and spec.car is not None:
-            self.drive.check_car(spec.car, spec.name)
+        _embodiment(self.embodiment).check_robot(self, spec)
         self._check_gains(spec)
 
     def _check_gains(self, spec: RobotSpec) -> None:
@@ -321,33 +277,14 @@ def check_numbers(contract: PolicyContract) -> None:
     Raises:
         ContractError: With the field, the value, and what was expected.
     """
-    if contract.drive is None:
-        finite("The contract's rate_hz", contract.rate_hz, MIN_RATE_HZ, MAX_RATE_HZ, ContractError)
+    embodiment = _embodiment(contract.embodiment)
+    finite("The contract's rate_hz", contract.rate_hz, embodiment.min_rate_hz, MAX_RATE_HZ, ContractError)
     check_ranges(contract, ranges=CONTRACT_RANGES)
     _require_finite("contract", asdict(contract))
-    joint_limits = list(zip(contract.joint_names, contract.joint_lower_rad, contract.joint_upper_rad, strict=True))
-    for (joint, lower, upper), default in zip(joint_limits, contract.default_pos_rad, strict=True):
-        _require(lower <= default <= upper, f"default_pos_rad of '{joint}'", default, f"{lower} to {upper}")
-    if contract.action.kind == JOINT_TARGET:
-        limits = {name: (lower, upper) for name, lower, upper in joint_limits}
-        check_joint_action(contract.action, limits, relative=contract.arm is not None and contract.arm.relative)
+    for (joint, (lower, upper)), default in zip(contract.joint_limits.items(), contract.default_pos_rad, strict=True):
+        require(lower <= default <= upper, f"default_pos_rad of '{joint}'", default, f"{lower} to {upper}")
     check_command(contract.command, has_gait=contract.gait is not None)
-    if contract.gait is not None:
-        _check_gait(contract, contract.gait)
-
-
-def _check_gait(contract: PolicyContract, gait: GaitSpec) -> None:
-    """Refuse a gait whose feet do not exist, or whose swing moves a joint by more than its range."""
-    if gait.steps is not None and contract.map_window is not None:
-        check_steps(gait.steps, gait, contract.action, contract.map_window, contract.stiffness_nm_rad)
-    feet = len(gait.foot_offset)
-    limits = zip(contract.joint_lower_rad, contract.joint_upper_rad, strict=True)
-    numbers = zip(contract.joint_names, gait.joint_foot, gait.joint_gain, limits, strict=True)
-    for joint, foot, gain, (lower, upper) in numbers:
-        _require(0 <= foot < feet, f"gait.joint_foot of '{joint}'", foot, f"0 to {feet - 1}")
-        swing = abs(gait.amplitude_rad * gain)
-        what = f"gait.amplitude_rad times joint_gain of '{joint}'"
-        _require(swing <= upper - lower, what, swing, f"at most {upper - lower:g}, its range")
+    embodiment.check_numbers(contract)
 
 
 def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by: str, found_in: str) -> None:
@@ -368,11 +305,6 @@ def check_joint_names(expected: Sequence[str], found: Sequence[str], expected_by
     raise ContractError(f"{found_in} has joints that {expected_by} does not know: {names_text(extra)}.{sides}")
 
 
-def _require(holds: bool, what: str, value: object, expected: str) -> None:
-    if not holds:
-        raise ContractError(f"The contract's {what} is {value}, expected {expected}.")
-
-
 def _require_finite(where: str, value: object) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
@@ -384,6 +316,8 @@ def _require_finite(where: str, value: object) -> None:
         raise ContractError(f"{where} is {value}, expected a finite number.")
 
 
-def _require_length(name: str, values: Sequence[object], expected: int) -> None:
-    if len(values) != expected:
-        raise ContractError(f"{name} has {len(values)} entries, expected {expected}.")
+def _embodiment(name: str) -> Any:
+    try:
+        return load_embodiment(name)
+    except UnknownNameError as error:
+        raise ContractError(f"The contract: {error}") from error

@@ -16,11 +16,11 @@ import numpy as np
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.control.idle_commands import IdleCommands, JointIdleCommands
-from gantry_deploy.control.judge import is_car
+from gantry_deploy.control.idle_commands import IdleCommands
 from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import Tick
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -28,20 +28,6 @@ STANDSTILL_M_S = 0.05
 """A car that is slower stands."""
 STRAIGHT_RAD = 0.1
 """Wheels that are turned by less are straight enough for a policy to take over."""
-
-
-def make_idle_commands(
-    spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float
-) -> IdleCommands:
-    """Make the idle commands for the kind of robot.
-
-    Args:
-        spec: The robot.
-        contract: That of the policy that will take over, if there is one.
-        config: Durations and tolerances.
-        dt_s: Time between two commands.
-    """
-    return CarIdleCommands(spec, config, dt_s) if is_car(spec) else JointIdleCommands(spec, contract, config)
 
 
 @dataclass(frozen=True)
@@ -80,10 +66,10 @@ class CarIdleCommands(IdleCommands):
         dt_s: Time between two commands.
     """
 
-    def __init__(self, spec: RobotSpec, config: SafetyConfig, dt_s: float) -> None:
-        assert spec.car is not None
+    def __init__(self, spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float) -> None:
+        del contract  # A car stops alike before any policy.
         self._spec, self._config, self._dt_s = spec, config, dt_s
-        self._brake_m_s2 = spec.car.brake_limit_m_s2
+        self._brake_m_s2 = spec.body_as(CarSpec).brake_limit_m_s2
         self.duration_s = config.stand_duration_s
         self._begun: Transition | None = None
         self._stop = _Stop(0.0, 0.0, self._brake_m_s2, dt_s)

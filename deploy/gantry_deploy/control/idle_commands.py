@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.control.judge import is_arm
 from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import Tick
+from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robot
+from gantry_hardware.plugins import load_named
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -70,6 +71,20 @@ class IdleCommands(Protocol):
         return False
 
 
+def make_idle_commands(
+    spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float
+) -> IdleCommands:
+    """Make the idle commands for the kind of robot.
+
+    Args:
+        spec: The robot.
+        contract: That of the policy that will take over, if there is one.
+        config: Durations and tolerances.
+        dt_s: Time between two commands.
+    """
+    return load_named(embodiment_of_robot(spec).idle_commands)(spec, contract, config, dt_s)
+
+
 class JointIdleCommands(IdleCommands):
     """Idle commands of legs and arms: a way to the default pose, then damping, or an arm held where it was.
 
@@ -77,20 +92,21 @@ class JointIdleCommands(IdleCommands):
         spec: The robot.
         contract: That of the policy that will take over, if there is one.
         config: Duration, speed and tolerance of standing up.
+        dt_s: Time between two commands.
     """
 
-    def __init__(self, spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig) -> None:
-        self._spec, self._config, self._is_arm = spec, config, is_arm(spec)
+    def __init__(self, spec: RobotSpec, contract: PolicyContract | None, config: SafetyConfig, dt_s: float) -> None:
+        del dt_s  # Damping and holding do not depend on it.
+        self._spec, self._config, self._holds = spec, config, embodiment_of_robot(spec).holds_position
         # The policy's own pose, so that nothing jumps when it takes over, with the robot's holding gains.
         pose = spec.array("default_rad") if contract is None else np.array(contract.default_pos_rad)
         self._goal = self._default = JointCommand.position(spec, pose)
-        arm = None if contract is None else contract.arm
-        self._grip = None if arm is None or not arm.gripper_joint else (arm.gripper_closed_m, arm.gripper_open_m)
+        self._grip = None if contract is None else embodiment_of(contract).gripper_range_m(contract)
         self.duration_s = config.stand_duration_s
         self._from, self._start_s = pose, 0.0
         self._begun: Transition | None = None
-        self._passive = None if self._is_arm else JointCommand.passive(spec)
-        self._brake = None if self._is_arm else JointCommand.damping(spec)
+        self._passive = None if self._holds else JointCommand.passive(spec)
+        self._brake = None if self._holds else JointCommand.damping(spec)
 
     def begin_stand(self, tick: Tick) -> None:
         """Start with the torque that the last command asks for at the measured pose.
@@ -105,7 +121,7 @@ class JointIdleCommands(IdleCommands):
         if last is not None:
             share = last.stiffness_nm_rad / np.maximum(self._goal.stiffness_nm_rad, 1e-9)
             self._from += np.minimum(share, 1.0) * (last.pos_rad - state.joint_pos_rad)
-        if not self._is_arm:
+        if not self._holds:
             return
         gripper = _of_gripper(self._spec)
         self._goal = self._default.with_pos(np.where(gripper, self._keep(state, last), self._default.pos_rad))
@@ -144,7 +160,7 @@ class JointIdleCommands(IdleCommands):
 
         An arm that was never commanded is left alone, and one that is braked already stays where it is held.
         """
-        if self._is_arm and (self._brake is None or tick.last_role is not Role.BRAKE):
+        if self._holds and (self._brake is None or tick.last_role is not Role.BRAKE):
             self._brake = None if tick.last is None else JointCommand.position(self._spec, self._held(tick, tick.last))
 
     def brake(self, tick: Tick) -> JointCommand | None:
@@ -173,6 +189,5 @@ class JointIdleCommands(IdleCommands):
 
 
 def _of_gripper(spec: RobotSpec) -> NDArray[np.bool_]:
-    """Shape (n,), the joints that no part of an arm's chain are."""
-    chain = () if spec.chain is None else spec.chain.joint_names
-    return np.array([name not in chain for name in spec.joint_names])
+    """Shape (n,), the joints that are a gripper's."""
+    return np.array([name in spec.gripper_joints for name in spec.joint_names])

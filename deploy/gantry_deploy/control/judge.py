@@ -10,6 +10,7 @@ import numpy as np
 
 from gantry_deploy.control.modes import Mode
 from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -79,9 +80,7 @@ class Judge:
         self._speed = spec.array("velocity_limit_rad_s") * self.config.joint_vel_factor
         self._effort = spec.array("effort_limit_nm") * self.config.joint_effort_factor
         self._min_cos_tilt = math.cos(self.config.max_tilt_rad)
-        self._is_car = is_car(spec)
-        self._stands = not (is_arm(spec) or self._is_car)
-        self._tilts = not is_arm(spec)
+        self._embodiment = embodiment_of_robot(spec)
         self._beyond = 0
 
     def forget(self) -> None:
@@ -118,7 +117,7 @@ class Judge:
             return Fault(FaultCode.STALE_STATE, text, now_s)
         if not state.is_finite():
             return Fault(FaultCode.NAN_STATE, f"The robot's state is not finite: {_nan_text(self.spec, state)}.", now_s)
-        if self._is_car and (fault := _odometry(state, now_s)) is not None:
+        if self._embodiment.needs_odometry and (fault := _odometry(state, now_s)) is not None:
             return fault
         if requested_command is not None and not np.isfinite(requested_command).all():
             text = f"The requested command {np.asarray(requested_command).tolist()} is not finite."
@@ -138,7 +137,7 @@ class Judge:
             return Fault(FaultCode.MISSED_DEADLINES, text, now_s)
         fault = self._limits(state, now_s, mode)
         # The accelerometer check runs only before STAND, because impacts saturate it.
-        looks = fault is None and self._stands and mode is Mode.PASSIVE
+        looks = fault is None and self._embodiment.has_accelerometer_check and mode is Mode.PASSIVE
         return self._imu(state, now_s) if looks else fault
 
     def targets(self, command: JointCommand, now_s: float, source: str) -> Fault | None:
@@ -149,7 +148,7 @@ class Judge:
 
     def _limits(self, state: RobotState, now_s: float, mode: Mode) -> Fault | None:
         """Tilt and joint limits, once they have been exceeded for long enough."""
-        fault = (self._tilt(state, now_s) if self._tilts else None) or self._joints(state, now_s)
+        fault = (self._tilt(state, now_s) if self._embodiment.base_moves else None) or self._joints(state, now_s)
         self._beyond = 0 if fault is None else self._beyond + 1
         enough = self.config.limit_ticks if mode in (Mode.STAND, Mode.POLICY) else 1
         return fault if self._beyond >= enough else None
@@ -213,16 +212,6 @@ class Judge:
 
     def _joint_fault(self, code: FaultCode, index: int, what: str, limit: str, now_s: float) -> Fault:
         return Fault(code, f"Joint '{self.spec.joint_names[index]}' {what}, allowed are {limit}.", now_s)
-
-
-def is_arm(spec: RobotSpec) -> bool:
-    """Whether a robot is an arm: screwed down, so that it cannot tilt, and held where others are damped."""
-    return spec.kind == "arm"
-
-
-def is_car(spec: RobotSpec) -> bool:
-    """Whether a robot is a car: it brakes where others are damped, and stands on its wheels whatever they do."""
-    return spec.kind == "car"
 
 
 def _odometry(state: RobotState, now_s: float) -> Fault | None:

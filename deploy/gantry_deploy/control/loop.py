@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gantry_deploy.actions.target_steps import TargetSteps
-from gantry_deploy.control.car_idle_commands import make_idle_commands
 from gantry_deploy.control.goals import Goal
+from gantry_deploy.control.idle_commands import make_idle_commands
 from gantry_deploy.control.modes import Transition
 from gantry_deploy.control.operator_input import CommandBuffer
 from gantry_deploy.control.safety import Choice, Event, Fault, FaultCode, Mode, Role, SafetyMachine
@@ -24,7 +24,8 @@ from gantry_deploy.control.timing import LoopTiming
 from gantry_deploy.perception.maps import MapSource
 from gantry_deploy.perception.road import SurroundingsSource
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot, SharedRobot
+from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasExclusiveCommand, capability
 from gantry_hardware.errors import RobotError
 from gantry_hardware.state import JointCommand, RobotState
 
@@ -319,9 +320,9 @@ class Controller:
             self._look()
         if self._finding is not None:
             return self._finding.text
-        if isinstance(self.robot, SharedRobot):
+        if (shared := capability(self.robot, HasExclusiveCommand)) is not None:
             try:
-                self.robot.refuse_other_commanders()
+                shared.refuse_other_commanders()
             except RobotError as error:
                 return str(error)
         # Looking takes time, in which the loop goes on judging.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gantry_deploy.control.judge import POLICY_SOURCE, Fault, FaultCode, Judge, is_arm, is_car
+from gantry_deploy.control.judge import POLICY_SOURCE, Fault, FaultCode, Judge
 from gantry_deploy.control.modes import ACTING, TRANSITIONS, Event, Mode, Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import SourceCommand, Tick
@@ -36,8 +36,6 @@ __all__ = [
     "Role",
     "SafetyConfig",
     "SafetyMachine",
-    "is_arm",
-    "is_car",
 ]
 
 _LOG = logging.getLogger("gantry.safety")

@@ -128,7 +128,7 @@ class ArmMotion:
     def target(self, frame: int, joint_pos_rad: FloatArray) -> FloatArray:
         """See :meth:`Motion.target`; the frame's step from the target before."""
         joints = joint_pos_rad.astype(np.float32)[None]
-        return self._decoder(self._actions[frame : frame + 1], joints)[0].astype(np.float64)
+        return self._decoder.follow(self._actions[frame : frame + 1], joints)[0].astype(np.float64)
 
 
 def joint_targets(dataset: Dataset, episode: int, spec: RobotSpec, key: str = ACTION) -> FloatArray:
@@ -169,7 +169,7 @@ def _require_robot(dataset: Dataset, spec: RobotSpec) -> None:
 
 def _joint_names(feature: Feature, spec: RobotSpec) -> list[str]:
     """The robot's names of the joints, which LeRobot writes as ``joint1.pos`` and ``gripper.pos``."""
-    others = [] if spec.chain is None else [name for name in spec.joint_names if name not in spec.chain.joint_names]
+    others = spec.gripper_joints
     plain = [name.removesuffix(".pos") for name in feature.names or ()]
     return [
         others[0] if name == GRIPPER and len(others) == 1 and name not in spec.joint_names else name for name in plain

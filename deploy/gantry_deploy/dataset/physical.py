@@ -28,6 +28,7 @@ from gantry_deploy.dataset.features import (
     scalar,
     vector,
 )
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import DatasetError
 
 VELOCITY, JOINT_LEAD, EE_POSE = "observation.velocity", "observation.joint_lead", "observation.ee_pose"
@@ -107,14 +108,13 @@ def action_numbers(contract: PolicyContract) -> Numbers:
     """The action of a policy of an arm."""
     names = joint_labels(contract, "pos")
     units = joint_units(contract)
-    relative = contract.arm is None or contract.arm.relative
-    grips = contract.arm is not None and bool(contract.arm.gripper_joint)
+    grips = bool(_gripper(contract))
     if contract.action.kind == BODY_TARGET:
         count = contract.action_size - grips
         turns = tuple(f"delta_r{axis}" for axis in _XYZ)
         names = (*(f"delta_{axis}" for axis in _XYZ), *turns)[:count] + ((f"{GRIPPER}.pos",) if grips else ())
         units = ("m",) * 3 + ("rad",) * (count - 3) + (("m",) if grips else ())
-    elif relative:
+    elif embodiment_of(contract).is_relative(contract):
         names = tuple(name if name == f"{GRIPPER}.pos" else name.removesuffix(".pos") + ".delta" for name in names)
     scale = tuple(float(value) for value in contract.action.scale)
     offset = tuple(float(value) for value in contract.action.offset_rad)
@@ -125,7 +125,7 @@ def action_kind(contract: PolicyContract) -> str:
     """Kind of the physical action, for a dataset's ``info.json``."""
     if contract.action.kind == BODY_TARGET:
         return BODY_STEP
-    return JOINT_STEP if contract.arm is not None and contract.arm.relative else JOINT_POSITION_TARGET
+    return JOINT_STEP if embodiment_of(contract).is_relative(contract) else JOINT_POSITION_TARGET
 
 
 def demo_features(contract: PolicyContract) -> dict[str, Feature]:
@@ -134,7 +134,6 @@ def demo_features(contract: PolicyContract) -> dict[str, Feature]:
     for numbers in observation_numbers(contract):
         parts.setdefault(numbers.feature, []).append(numbers)
     action = action_numbers(contract)
-    cameras = () if contract.arm is None else contract.arm.cameras
     return {
         **{
             name: vector(
@@ -144,7 +143,7 @@ def demo_features(contract: PolicyContract) -> dict[str, Feature]:
             for name, inside in parts.items()
         },
         ACTION: vector(action.names, dtype="float64", kind=action_kind(contract), unit=action.units),
-        **{IMAGES + item.name: camera(item.height, item.width) for item in cameras},
+        **{IMAGES + item.name: camera(item.height, item.width) for item in contract.cameras},
         **rl_features(),
         IS_DEMO: scalar("bool"),
     }
@@ -204,14 +203,18 @@ def out_of_range(part: Numbers, values: NDArray[Any]) -> tuple[int, int] | None:
 
 def joint_labels(contract: PolicyContract, ending: str) -> tuple[str, ...]:
     """Names of the joints as LeRobot writes them: ``joint1.pos``, and ``gripper.pos`` for a gripper's joint."""
-    gripper = "" if contract.arm is None else contract.arm.gripper_joint
+    gripper = _gripper(contract)
     return tuple(f"{GRIPPER if name == gripper else name}.{ending}" for name in contract.joint_names)
 
 
 def joint_units(contract: PolicyContract, ending: str = "") -> tuple[str, ...]:
     """Units of the joints: m for a gripper, rad for all others."""
-    gripper = "" if contract.arm is None else contract.arm.gripper_joint
+    gripper = _gripper(contract)
     return tuple(("m" if name == gripper else "rad") + ending for name in contract.joint_names)
+
+
+def _gripper(contract: PolicyContract) -> str:
+    return embodiment_of(contract).gripper_joint(contract)
 
 
 def _numbers_of(contract: PolicyContract, term: ObservationTerm) -> Numbers:

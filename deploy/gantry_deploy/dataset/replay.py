@@ -14,6 +14,7 @@ from gantry_deploy.dataset.features import ACTION
 from gantry_deploy.dataset.motion import motion_of
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.storage.checksums import require_checksums
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import RobotError
 from gantry_hardware.state import JointCommand, RobotState
@@ -95,7 +96,7 @@ def replay_episode(
 
 def _end(robot: Robot, last_rad: FloatArray) -> None:
     """Damp a robot that stands, and let an arm hold its last target: without stiffness it would fall."""
-    hold = robot.spec.chain is not None
+    hold = embodiment_of_robot(robot.spec).holds_position
     robot.write((JointCommand.position if hold else JointCommand.damping)(robot.spec, last_rad))
 
 

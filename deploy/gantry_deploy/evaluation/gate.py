@@ -12,39 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from gantry_deploy.actions.arm import ArmDecoder
-from gantry_deploy.actions.drive import DriveDecoder
-from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
+from gantry_deploy.actions.decoder import MAX_DIFFERENCE
 from gantry_deploy.bundle.bundle import GOLDEN, Bundle
-from gantry_deploy.contract.drive_spec import DRIVE, STEERING
-from gantry_deploy.contract.policy_contract import BODY_POSE, PolicyContract
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
-from gantry_deploy.evaluation.arm_rollout import ArmRolloutResult, run_arm_episodes
-from gantry_deploy.evaluation.car_rollout import CarRolloutResult, run_car_episodes
-from gantry_deploy.evaluation.goal_rollout import GoalRolloutResult, run_goal_episodes
-from gantry_deploy.evaluation.rollout import RolloutConfig, RolloutResult, run_episodes
+from gantry_deploy.evaluation.scenario import RolloutConfig, RolloutResult
 from gantry_deploy.observations.builder import ObservationBuilder
-from gantry_deploy.policy.chunked import ChunkedPolicy
 from gantry_deploy.policy.golden import (
-    DRIVE_ARRAY,
     MAP_ARRAY,
-    MAX_DIFFERENCE,
     MAX_EPISODE_DIFFERENCE,
-    VELOCITY_ARRAY,
-    Arrays,
+    TARGET_ARRAY,
+    TARGET_VELOCITY_ARRAY,
     DifferenceError,
     action_labels,
-    allowed_target_difference,
     compare,
     golden_arrays,
-    last_targets,
+    has_whole_episodes,
     observation_labels,
     recorded_images,
     recorded_signals,
     recorded_state,
     recorded_surroundings,
 )
-from gantry_deploy.policy.onnx_policy import BASE_ACTION, OnnxPolicy
+from gantry_deploy.policy.onnx_policy import BASE_ACTION
+from gantry_deploy.policy.policy import open_policy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -55,7 +47,6 @@ CARD_KEY = "check"
 """Key of the gate's scores in a bundle's card; what else the card holds is left alone."""
 
 Report = Mapping[str, Any]
-AnyResult = RolloutResult | GoalRolloutResult | ArmRolloutResult | CarRolloutResult
 
 
 @dataclass(frozen=True)
@@ -106,9 +97,9 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     runner = stage("contract", lambda: _contract(bundle))
     stage("network", lambda: _network(bundle))
     stage("observation", lambda: _observation(bundle))
-    contract = bundle.contract
-    stage("joint targets", lambda: _joint_targets(bundle), allowed_target_difference(contract))
-    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
+    kind = embodiment_of(bundle.contract).action_kind(bundle.contract.action.kind)
+    stage("joint targets", lambda: _joint_targets(bundle, kind.tolerance_rad), kind.tolerance_rad)
+    if has_whole_episodes(bundle.contract):
         stage("episodes", lambda: _episodes(bundle, runner), MAX_EPISODE_DIFFERENCE)
     elif "episode_start" in bundle.golden:
         stage("memory", lambda: _memory(bundle))
@@ -118,19 +109,7 @@ def check_static(load: Callable[[], Bundle], on_stage: OnStage) -> tuple[Bundle,
     return bundle, runner
 
 
-def run_rollout(
-    runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Any], None] | None = None
-) -> AnyResult:
-    """The episodes that suit the policy: roads for a car, a task for an arm, velocities to follow, goals to reach."""
-    if runner.contract.drive is not None:
-        return run_car_episodes(runner, config, on_episode)
-    if runner.contract.arm is not None:
-        return run_arm_episodes(runner, config, on_episode)
-    run = run_goal_episodes if runner.contract.command.kind == BODY_POSE else run_episodes
-    return run(runner, config, on_episode)
-
-
-def judge_rollout(contract: PolicyContract, result: AnyResult) -> list[Stage]:
+def judge_rollout(contract: PolicyContract, result: RolloutResult) -> list[Stage]:
     """The thresholds of the contract against the scores of the episodes."""
     verdicts = result.scores.verdicts(contract.acceptance)
     if not verdicts:
@@ -140,7 +119,7 @@ def judge_rollout(contract: PolicyContract, result: AnyResult) -> list[Stage]:
     ]
 
 
-def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: AnyResult) -> Report:
+def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: RolloutResult) -> Report:
     """The whole outcome of a check that was not refused; plain data and dataclasses."""
     return {
         "verdict": "passed" if all(stage.passed for stage in stages) else "failed",
@@ -179,24 +158,17 @@ def _network(bundle: Bundle) -> tuple[None, str, float]:
     golden, contract = golden_arrays(bundle), bundle.contract
     _require_mapper(bundle)
     rows, labels = golden["observation"].astype(np.float32), action_labels(contract)
-    if contract.chunk is None:
-        policy = OnnxPolicy(bundle.model_bytes, contract)
-        found = np.concatenate([policy(row[None], recorded_images(golden, i)) for i, row in enumerate(rows)])
-        difference = compare("action", found, golden["action"], labels)
-        return None, f"onnxruntime repeats {len(found)} recorded actions to within {difference:.1e}", difference
-    planner, pairs = ChunkedPolicy(bundle), []
+    policy, steps = open_policy(bundle), []
     for i, row in enumerate(rows):
-        if golden["episode_start"][i]:
-            planner.reset()
-        pairs.append(planner(row[None], recorded_images(golden, i)))
-    difference, text = 0.0, "actions"
-    if contract.chunk.residual:
-        base = np.concatenate([part for _, part in pairs if part is not None])
-        difference, text = compare("base action", base, golden[BASE_ACTION], labels), "actions and those of their base"
-    difference = max(
-        difference, compare("action", np.concatenate([part for part, _ in pairs]), golden["action"], labels)
-    )
-    return None, f"onnxruntime and queue repeat {len(rows)} recorded {text} to within {difference:.1e}", difference
+        if "episode_start" in golden and golden["episode_start"][i]:
+            policy.reset()
+        steps.append(policy(row[None], recorded_images(golden, i)))
+    difference, text = compare("action", np.concatenate([step.action for step in steps]), golden["action"], labels), ""
+    base = [step.base_action for step in steps if step.base_action is not None]
+    if base:
+        found = compare("base action", np.concatenate(base), golden[BASE_ACTION], labels)
+        difference, text = max(difference, found), " and those of their base"
+    return None, f"onnxruntime repeats {len(rows)} recorded actions{text} to within {difference:.1e}", difference
 
 
 def _require_mapper(bundle: Bundle) -> None:
@@ -230,42 +202,23 @@ def _observation(bundle: Bundle) -> tuple[None, str, float]:
     return None, f"this runtime repeats {len(rows)} recorded observations to within {difference:.1e}", difference
 
 
-def _joint_targets(bundle: Bundle) -> tuple[None, str, float]:
+def _joint_targets(bundle: Bundle, allowed_rad: float) -> tuple[None, str, float]:
+    """Compare the runtime's joint targets of the recorded actions, each after the targets recorded before it."""
     golden, contract = golden_arrays(bundle), bundle.contract
-    if contract.arm is not None:
-        return None, *_arm_targets(contract, golden)
-    if contract.drive is not None:
-        return None, *_drive_targets(contract, golden)
-    decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
-    inputs = [golden[name].astype(np.float32) for name in ("action", *decoder_inputs(contract))]
-    rows = [decoder(*(values[i : i + 1] for values in inputs)) for i in range(len(inputs[0]))]
-    expected = golden["joint_target_rad"]
-    labels, allowed = list(contract.joint_names), allowed_target_difference(contract)
-    difference = compare("joint target", np.concatenate(rows), expected, labels, allowed)
-    return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
-
-
-def _arm_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
-    decoder, rows = ArmDecoder(contract, np.zeros((1, 1), np.float32)), []
-    action, joints = (golden[name].astype(np.float32) for name in ("action", "joint_pos_rad"))
+    decoder, rows = embodiment_of(contract).make_decoder(contract, np.zeros((1, 1), np.float32)), []
+    action = golden["action"].astype(np.float32)
     for i in range(len(action)):
-        decoder.reset(last_targets(golden, i))
-        rows.append(decoder(action[i : i + 1], joints[i : i + 1]))
-    difference = compare("joint target", np.concatenate(rows), golden["joint_target_rad"], list(contract.joint_names))
-    return f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
-
-
-def _drive_targets(contract: PolicyContract, golden: Arrays) -> tuple[str, float]:
-    decoder, rows = DriveDecoder(contract, np.zeros((1, 1), np.float32)), []
-    action, velocity = (golden[name].astype(np.float32) for name in ("action", VELOCITY_ARRAY))
-    for i in range(len(action)):
-        told = decoder(action[i : i + 1], velocity[i : i + 1, 0])
-        rows.append((told.steering_rad[0], told.speed_m_s[0]))
-    difference = compare("drive target", np.array(rows), golden[DRIVE_ARRAY], list(contract.joint_names))
-    return (
-        f"this runtime repeats {len(rows)} recorded steering angles and speeds to within {difference:.1e}",
-        difference,
+        signals = recorded_signals(contract, golden, i)
+        if signals.joint_target_rad is not None:
+            decoder.reset(signals.joint_target_rad)
+        rows.append(decoder(action[i : i + 1], signals))
+    found = [row.pos_rad for row in rows], [row.vel_rad_s for row in rows if row.vel_rad_s is not None]
+    difference = max(
+        compare("joint target", np.concatenate(values), golden[name], list(contract.joint_names), allowed_rad)
+        for name, values in zip((TARGET_ARRAY, TARGET_VELOCITY_ARRAY), found, strict=True)
+        if values
     )
+    return None, f"this runtime repeats {len(rows)} recorded joint targets to within {difference:.1e} rad", difference
 
 
 def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
@@ -278,25 +231,22 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
         images = recorded_images(golden, i)
         around = recorded_surroundings(contract, golden, i)
         steps.append(runner.step(recorded_state(golden, i), golden["command"][i], window, images, around))
-        if contract.drive is None:
-            runner.follow(golden["joint_target_rad"][i])
+        runner.follow(golden[TARGET_ARRAY][i])
     runner.reset()
+    joints = list(contract.joint_names)
     tables = [
         ("observation", [step.observation for step in steps], observation_labels(contract)),
         ("action", [step.action for step in steps], action_labels(contract)),
+        (TARGET_ARRAY, [step.target.pos_rad for step in steps], joints),
     ]
-    if contract.drive is not None:
-        told = [(step.target.pos_rad[STEERING], step.target.vel_rad_s[DRIVE]) for step in steps]
-        tables.append((DRIVE_ARRAY, told, list(contract.joint_names)))
-    else:
-        targets = [step.target.pos_rad for step in steps]
-        tables.append(("joint target", targets, list(contract.joint_names)))
+    if TARGET_VELOCITY_ARRAY in golden:
+        tables.append((TARGET_VELOCITY_ARRAY, [step.target.vel_rad_s for step in steps], joints))
     if BASE_ACTION in golden:
-        tables.append(("base action", [step.base_action for step in steps], action_labels(contract)))
-    keys = {"joint target": "joint_target_rad", "base action": BASE_ACTION}
+        tables.append((BASE_ACTION, [step.base_action for step in steps], action_labels(contract)))
+    words = {TARGET_ARRAY: "joint target", TARGET_VELOCITY_ARRAY: "joint target", BASE_ACTION: "base action"}
     difference = max(
-        compare(what, np.array(rows), golden[keys.get(what, what)], labels, MAX_EPISODE_DIFFERENCE)
-        for what, rows, labels in tables
+        compare(words.get(name, name), np.array(rows), golden[name], labels, MAX_EPISODE_DIFFERENCE)
+        for name, rows, labels in tables
     )
     episodes = int(np.count_nonzero(golden["episode_start"]))
     return (
@@ -309,13 +259,12 @@ def _episodes(bundle: Bundle, runner: PolicyRunner) -> tuple[None, str, float]:
 def _memory(bundle: Bundle) -> tuple[None, str, float]:
     """Compare a policy's memory from one step to the next: its last action and its time."""
     golden, contract = golden_arrays(bundle), bundle.contract
-    decoder = ActionDecoder(contract, np.zeros((1, 1), np.float32))
+    decoder = embodiment_of(contract).make_decoder(contract, np.zeros((1, 1), np.float32))
     follows = ~golden["episode_start"][1:].astype(bool)
     carried = decoder.clip(golden["action"].astype(np.float32))[:-1][follows]
     time_s = golden["time_s"].astype(np.float64)
     late_s = np.abs(np.diff(time_s) - contract.dt_s)[follows]
-    labels = list(contract.joint_names)
-    difference = compare("last action", carried, golden["last_action"][1:][follows], labels)
+    difference = compare("last action", carried, golden["last_action"][1:][follows], action_labels(contract))
     if late_s.size and not late_s.max() <= MAX_DIFFERENCE:
         raise DifferenceError(
             f"Two recorded steps are {contract.dt_s + late_s.max():.6f} s apart or less than they should be, expected "

@@ -11,7 +11,6 @@ from typing import Any
 from array_api_compat import device
 
 from gantry_deploy.actions.commands import shorten_goal
-from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.contract.policy_contract import ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
@@ -154,11 +153,9 @@ def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
 
 def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
     if signals.ee_pose_in_base is None:
-        if constants.kinematics is None:
-            raise ContractError("The pose of an end effector needs an arm in the contract; it has none.")
-        xp = namespace(signals.joint_pos_rad)
-        joints = xp.take(signals.joint_pos_rad, constants.chain_joints, axis=1)
-        signals.ee_pose_in_base = constants.kinematics.forward(joints)
+        kinematics, ids = constants.kinematics
+        joints = namespace(signals.joint_pos_rad).take(signals.joint_pos_rad, ids, axis=1)
+        signals.ee_pose_in_base = kinematics.forward(joints)
     return signals.ee_pose_in_base
 
 
@@ -244,7 +241,7 @@ class ObservationBuilder:
         for term in contract.observations:
             check_term(term)
         self._functions = [term_info(term.name).function for term in contract.observations]
-        self._constants = self._make_constants()
+        self._constants = TermConstants(contract, self._asarray([contract.default_pos_rad]))
         sizes = [term.size for term in contract.observations]
         scales = [term.scale for term in contract.observations for _ in range(term.size)]
         bounds = [term.clip for term in contract.observations for _ in range(term.size)]
@@ -322,17 +319,6 @@ class ObservationBuilder:
             columns[i] = xp.reshape(block, (frame.shape[0], terms[i].history * terms[i].size))
             start += terms[i].size
         return xp.concat(columns, axis=-1)
-
-    def _make_constants(self) -> TermConstants:
-        contract, arm = self.contract, self.contract.arm
-        default = self._asarray([contract.default_pos_rad])
-        if contract.drive is not None:
-            return TermConstants(contract, default, lookahead_m=self._asarray([contract.drive.lookahead_m]))
-        if arm is None:
-            return TermConstants(contract, default)
-        ids = [contract.joint_names.index(name) for name in arm.chain.joint_names]
-        joints = self._xp.asarray(ids, dtype=self._xp.int64, device=device(self._like))
-        return TermConstants(contract, default, ArmKinematics(arm.chain, self._like), joints)
 
     def _asarray(self, values: list[Any]) -> Array:
         return self._xp.asarray(values, dtype=self._like.dtype, device=device(self._like))

@@ -253,14 +253,11 @@ def pose_in_goal(signals: Signals, constants: TermConstants) -> Array:
 
 
 def _drive(constants: TermConstants) -> DriveSpec:
-    drive = constants.contract.drive
-    if drive is None:
-        raise ContractError("Observations of a road need 'drive' in the contract; it has none.")
-    return drive
+    return constants.contract.body_as(DriveSpec)
 
 
 def _lookahead(constants: TermConstants, term: str) -> Array:
-    if constants.lookahead_m is None or constants.lookahead_m.shape[-1] == 0:
+    if constants.lookahead_m.shape[-1] == 0:
         raise ContractError(f"The observation '{term}' needs lookahead distances in the contract; there are none.")
     return constants.lookahead_m
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from array_api_compat import device
+
 from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_deploy.contract.arm_spec import ArmSpec
+from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.route import OnRoute, RouteView
 from gantry_deploy.observations.surroundings import Surroundings
+from gantry_mapping.ops import namespace
 
 Array = Any
 
@@ -61,12 +67,27 @@ class TermConstants:
     """The contract that is being obeyed."""
     default_pos_rad: Array
     """Shape (1, n)."""
-    kinematics: ArmKinematics | None = None
-    """Of the contract's arm."""
-    chain_joints: Array | None = None
-    """Shape (joints of the chain,), their places among the contract's joints."""
-    lookahead_m: Array | None = None
-    """Shape (1, L), the distances at which a car looks at its route."""
+
+    @cached_property
+    def kinematics(self) -> tuple[ArmKinematics, Array]:
+        """The arm's geometry, and the places (joints of the chain,) of its joints among the contract's.
+
+        Raises:
+            ContractError: If the contract's body is no arm.
+        """
+        like, chain, names = self.default_pos_rad, self.contract.body_as(ArmSpec).chain, self.contract.joint_names
+        xp, ids = namespace(like), [names.index(name) for name in chain.joint_names]
+        return ArmKinematics(chain, like), xp.asarray(ids, dtype=xp.int64, device=device(like))
+
+    @cached_property
+    def lookahead_m(self) -> Array:
+        """Shape (1, L), the distances at which a car looks at its route.
+
+        Raises:
+            ContractError: If the contract's body is no car.
+        """
+        like, ahead = self.default_pos_rad, self.contract.body_as(DriveSpec).lookahead_m
+        return namespace(like).asarray([ahead], dtype=like.dtype, device=device(like))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Camera images of an arm's policy: their sources, and the age from which one is too old to act on."""
+"""Camera images of a policy: their sources, and the age from which one is too old to act on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.policy.onnx_policy import Images
 from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import FollowsScene, HasImages, capability
 
 OBJECT_TERMS = ("object_pos", "object_rotation", "object_from_ee", "goal_from_object")
 """Observations that need the object's pose."""
@@ -30,36 +30,15 @@ class Picture:
     """Shape (3, height, width), red, green and blue, rows from above."""
 
 
-@runtime_checkable
-class PicturedRobot(Protocol):
-    """Capability of a :class:`gantry_hardware.backend.Robot` with colour cameras."""
-
-    def read_pictures(self) -> Mapping[str, Picture]:
-        """The newest picture of each camera that has taken one."""
-        ...
-
-
-@runtime_checkable
-class WatchfulRobot(Protocol):
-    """Capability of a robot whose object and pictures come from other nodes."""
-
-    def follow_object(self) -> None:
-        """Ask for the object's pose; call it before :meth:`gantry_hardware.backend.Robot.connect`."""
-        ...
-
-    def follow_pictures(self, cameras: tuple[str, ...]) -> None:
-        """Ask for the pictures of these cameras, likewise."""
-        ...
-
-
 def watch_scene(contract: PolicyContract, robot: Robot) -> None:
-    """Have a robot's connection wait for what an arm's policy sees beside the joints, where others see it."""
-    if contract.arm is None or not isinstance(robot, WatchfulRobot):
+    """Have a robot's connection wait for what a policy sees beside the joints, where others see it."""
+    following = capability(robot, FollowsScene)
+    if following is None:
         return
     if {term.name for term in contract.observations} & set(OBJECT_TERMS):
-        robot.follow_object()
-    if contract.arm.cameras:
-        robot.follow_pictures(tuple(camera.name for camera in contract.arm.cameras))
+        following.follow_object()
+    if contract.cameras:
+        following.follow_pictures(tuple(camera.name for camera in contract.cameras))
 
 
 class PictureSource:
@@ -70,9 +49,8 @@ class PictureSource:
         robot: Takes the pictures.
     """
 
-    def __init__(self, contract: PolicyContract, robot: PicturedRobot) -> None:
-        assert contract.arm is not None
-        self._names = tuple(camera.name for camera in contract.arm.cameras)
+    def __init__(self, contract: PolicyContract, robot: HasImages) -> None:
+        self._names = tuple(camera.name for camera in contract.cameras)
         self._robot = robot
 
     def newest(self, now_s: float) -> Images:
@@ -99,12 +77,13 @@ def make_picture_source(contract: PolicyContract, robot: Robot) -> PictureSource
     Raises:
         ContractError: If the policy has cameras and the robot has none.
     """
-    if contract.arm is None or not contract.arm.cameras:
+    if not contract.cameras:
         return None
-    if not isinstance(robot, PicturedRobot):
-        names = ", ".join(camera.name for camera in contract.arm.cameras)
+    pictured = capability(robot, HasImages)
+    if pictured is None:
+        names = ", ".join(camera.name for camera in contract.cameras)
         raise ContractError(f"The policy sees the cameras {names}; a {type(robot).__name__} takes no pictures.")
-    return PictureSource(contract, robot)
+    return PictureSource(contract, pictured)
 
 
 def _listed(pictures: Mapping[str, Picture]) -> str:

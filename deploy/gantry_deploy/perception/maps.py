@@ -9,19 +9,19 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.actions.joints import decoder_inputs
 from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.repeated_log import Repeated
 from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasDepthCameras, HasElevationMap, capability
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.state import RobotState
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.live import LiveMapping, Outcome
@@ -57,31 +57,6 @@ class DepthFrame:
     """Shape (4,)."""
     camera: int = 0
     """Index of the robot's camera that took it."""
-
-
-@runtime_checkable
-class SeeingRobot(Protocol):
-    """Capability of a :class:`gantry_hardware.backend.Robot` with depth cameras."""
-
-    depth_cameras: tuple[DepthCamera, ...]
-    """The cameras; none where they are switched off."""
-
-    def read_depth(self) -> list[DepthFrame]:
-        """The images that have become available since the last call, oldest first."""
-        ...
-
-
-@runtime_checkable
-class MappedRobot(Protocol):
-    """Capability of a robot for which another node maps."""
-
-    def follow_map(self) -> None:
-        """Ask for the map; call it before :meth:`gantry_hardware.backend.Robot.connect`."""
-        ...
-
-    def read_map(self) -> tuple[MapSnapshot, float] | None:
-        """The newest map and when its newest frame became known, on the robot's clock; None before the first."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -136,7 +111,8 @@ class MapSource(Protocol):
 
 def needs_map(contract: PolicyContract) -> bool:
     """Whether the policy looks at an elevation map, or its legs do."""
-    return TERM in decoder_inputs(contract) or any(term.name == TERM for term in contract.observations)
+    kind = embodiment_of(contract).action_kind(contract.action.kind)
+    return kind.needs_map(contract) or any(term.name == TERM for term in contract.observations)
 
 
 def make_map_source(
@@ -165,13 +141,14 @@ def make_map_source(
     require_map(contract, robot)
     limits = limits or MapLimits()
     trained = contract.map_window.mapping if contract.map_window else None
-    if isinstance(robot, SeeingRobot):
+    if (seeing := capability(robot, HasDepthCameras)) is not None:
         mapper = None if mapper_model is None else OnnxMapper(mapper_model)
-        cfg = replace(cfg or trained or default_cfg(mapper), cameras=robot.depth_cameras)
-        return OwnMap(contract, robot, cfg, mapper, limits)
-    assert isinstance(robot, MappedRobot)
-    robot.follow_map()
-    return ReceivedMap(contract, robot, cfg or trained or MappingCfg(), limits)
+        cfg = replace(cfg or trained or default_cfg(mapper), cameras=seeing.depth_cameras)
+        return OwnMap(contract, seeing, cfg, mapper, limits)
+    mapped = capability(robot, HasElevationMap)
+    assert mapped is not None
+    mapped.follow_map()
+    return ReceivedMap(contract, mapped, cfg or trained or MappingCfg(), limits)
 
 
 def require_map(contract: PolicyContract, robot: object) -> None:
@@ -180,7 +157,8 @@ def require_map(contract: PolicyContract, robot: object) -> None:
     Raises:
         ContractError: With what the policy needs and what would give it.
     """
-    if (isinstance(robot, SeeingRobot) and robot.depth_cameras) or isinstance(robot, MappedRobot):
+    seeing = capability(robot, HasDepthCameras)
+    if (seeing is not None and seeing.depth_cameras) or capability(robot, HasElevationMap) is not None:
         return
     what = describe_window(contract)
     raise ContractError(
@@ -270,7 +248,12 @@ class OwnMap:
     """A map made in this process from the robot's own depth cameras."""
 
     def __init__(
-        self, contract: PolicyContract, robot: SeeingRobot, cfg: MappingCfg, mapper: Mapper | None, limits: MapLimits
+        self,
+        contract: PolicyContract,
+        robot: HasDepthCameras,
+        cfg: MappingCfg,
+        mapper: Mapper | None,
+        limits: MapLimits,
     ) -> None:
         self._cutter = WindowCutter(contract, limits)
         self._robot = robot
@@ -333,7 +316,7 @@ class ReceivedMap:
     window has to be of the tick's own pose. So the policy's rate does not depend on the map's.
     """
 
-    def __init__(self, contract: PolicyContract, robot: MappedRobot, cfg: MappingCfg, limits: MapLimits) -> None:
+    def __init__(self, contract: PolicyContract, robot: HasElevationMap, cfg: MappingCfg, limits: MapLimits) -> None:
         self._cutter = WindowCutter(contract, limits)
         self._robot = robot
         self.cfg = replace(cfg, cameras=(), nominal_base_height_m=self._cutter.nominal_base_height_m)

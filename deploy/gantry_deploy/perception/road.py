@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.safety_config import age_text
 from gantry_deploy.errors import ContractError, SurroundingsError
@@ -125,8 +126,8 @@ def needs(contract: PolicyContract) -> tuple[str, ...]:
     terms = {term.name for term in contract.observations}
     wanted = {needed for term, needed in _TERM_NEEDS.items() if term in terms}
     wanted |= {"route"} if terms & set(ROUTE_TERMS) else set()
-    if "bev" in terms and contract.drive is not None and contract.drive.bev is not None:
-        wanted |= {needed for channel in contract.drive.bev.channels for needed in _BEV_NEEDS[channel]}
+    if "bev" in terms and (layout := contract.body_as(DriveSpec).bev) is not None:
+        wanted |= {needed for channel in layout.channels for needed in _BEV_NEEDS[channel]}
     return tuple(name for name in INPUTS if name in wanted)
 
 
@@ -136,7 +137,7 @@ def require_surroundings(contract: PolicyContract, source: SurroundingsSource | 
     Raises:
         ContractError: With what the policy needs.
     """
-    if source is None and contract.drive is not None and (wanted := needs(contract)):
+    if source is None and (wanted := needs(contract)):
         raise ContractError(
             f"The policy sees {', '.join(wanted)}, and this control loop has no source of them; "
             "gantry_deploy.perception.road.RoadView takes them from perception."
@@ -150,7 +151,7 @@ class RoadView:
     measured, on the robot's clock, and grow old.
 
     Args:
-        contract: Has a drive.
+        contract: Of a car.
         scan_gap_rad: A hole in the scan up to this wide takes the nearer of its edges.
 
     Raises:
@@ -158,9 +159,7 @@ class RoadView:
     """
 
     def __init__(self, contract: PolicyContract, scan_gap_rad: float = GAP_RAD) -> None:
-        if contract.drive is None:
-            raise ContractError(f"The contract for '{contract.robot}' drives no car.")
-        self._drive = contract.drive
+        self._drive = contract.body_as(DriveSpec)
         self._needs = needs(contract)
         self._lock = threading.Lock()
         self._dated: dict[str, tuple[FloatArray, float]] = {}
@@ -364,8 +363,7 @@ class RoadView:
 
 def rest_surroundings(contract: PolicyContract) -> Surroundings:
     """An empty straight road along x from the origin, for a first step before anything moves."""
-    assert contract.drive is not None
-    drive = contract.drive
+    drive = contract.body_as(DriveSpec)
     points = np.stack((np.arange(float(REST_POINTS)), np.zeros(REST_POINTS)), axis=-1)
     ones = np.ones((1, REST_POINTS))
     lidar = drive.lidar

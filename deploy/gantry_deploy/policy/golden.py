@@ -5,9 +5,9 @@ clip) and ``joint_target_rad``; one with a base that moves its attitude and turn
 together, ``episode_start`` says where an episode begins, and an arm, whose targets continue, must have it. The rest
 depends on what the policy sees: ``lin_vel_base_in_base_m_s``, ``elevation_map``, ``object_pose_in_base``, and
 ``image/<camera>`` as uint8 (M, 3, height, width). A residual policy's file has ``base_action``, what the queue of its
-base gave in each step. A car's has ``drive_target`` (steering in rad, speed set-point in m/s) instead of
-``joint_target_rad``, ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings.
-A raster's columns are not in ``observation`` but, before their scale, as uint8 in ``raster``.
+base gave in each step. Where targets have velocities, as a car's speed is one, there is ``joint_target_vel_rad_s``; a
+car's file has ``pos_base_in_world_m``, whole episodes, and ``around/<field>``, each field of its surroundings. A
+raster's columns are not in ``observation`` but, before their scale, as uint8 in ``raster``.
 """
 
 from __future__ import annotations
@@ -18,29 +18,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.actions.decoder import MAX_DIFFERENCE
 from gantry_deploy.bundle.bundle import GOLDEN, Bundle
-from gantry_deploy.contract.drive_spec import DRIVE_ACTIONS
-from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations.builder import Signals
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.images import OBJECT_TERMS
-from gantry_deploy.perception.road import rest_surroundings
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.policy.runner import signals_of
 from gantry_hardware.state import RobotState
 
-MAX_DIFFERENCE = 1e-5
-"""Largest absolute difference between what training recorded and what this machine computes."""
-MAX_STEP_DIFFERENCE = 1e-4
-"""The same of joint targets that follow from steps, rad: forces of a least-squares problem, in single precision."""
 MAX_EPISODE_DIFFERENCE = 1e-4
 """The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""
 VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation_map", "object_pose_in_base"
 """Recorded signals that only some policies see."""
-PLACE_ARRAY, DRIVE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "drive_target", "around/"
-"""Arrays that only a car's file has."""
+PLACE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "around/"
+"""Arrays of robots that need to know where they are, and what is around them."""
+TARGET_ARRAY, TARGET_VELOCITY_ARRAY = "joint_target_rad", "joint_target_vel_rad_s"
+"""Recorded joint targets, and their velocities where the action gives some."""
 RASTER_TERM, RASTER_ARRAY = "bev", "raster"
 """The observation term that is kept as bytes, and under which name."""
 
@@ -148,18 +145,19 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         "time_s": (),
         "observation": (size,),
         "action": (actions,),
-        "joint_target_rad": (joints,),
+        TARGET_ARRAY: (joints,),
     }
     terms = {term.name for term in contract.observations}
-    if contract.arm is None:
+    embodiment = embodiment_of(contract)
+    if embodiment.base_moves:
         widths |= {"quat_base_to_world_wxyz": (4,), "ang_vel_base_in_base_rad_s": (3,)}
-    else:
-        widths |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.arm.cameras}
-    if contract.arm is not None or contract.chunk is not None or contract.drive is not None:
+    widths |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.cameras}
+    if has_whole_episodes(contract):
         widths["episode_start"] = ()
-    if contract.drive is not None:
-        del widths["joint_target_rad"]
-        widths |= {DRIVE_ARRAY: (2,), PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
+    if embodiment.needs_odometry:
+        widths |= {PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
+    if embodiment.action_kind(contract.action.kind).gives_velocity:
+        widths[TARGET_VELOCITY_ARRAY] = (joints,)
     if terms & set(OBJECT_TERMS):
         widths[OBJECT_ARRAY] = (7,)
     if contract.chunk is not None and contract.chunk.residual:
@@ -172,11 +170,14 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
     return widths
 
 
+def has_whole_episodes(contract: PolicyContract) -> bool:
+    """Whether recordings hold whole episodes, to be repeated through the runner: of what continues between steps."""
+    return embodiment_of(contract).repeats_episodes or contract.chunk is not None
+
+
 def _around_width(contract: PolicyContract, name: str, values: NDArray[Any]) -> tuple[int, ...]:
     """Shape of one row of a car's surroundings: as many points, objects or beams as were recorded."""
-    expected = (
-        None if contract.drive is None else getattr(rest_surroundings(contract), name[len(AROUND_PREFIX) :], None)
-    )
+    expected = getattr(embodiment_of(contract).rest_surroundings(contract), name[len(AROUND_PREFIX) :], None)
     if expected is None:
         raise PolicyError(f"{GOLDEN}: '{name}' is nothing that this policy could have seen.")
     free = expected.ndim if name == AROUND_PREFIX + "road_cells" else 2
@@ -196,20 +197,9 @@ def observation_labels(contract: PolicyContract) -> list[str]:
     ]
 
 
-def allowed_target_difference(contract: PolicyContract) -> float:
-    """By how much joint targets may differ that follow from recorded actions, rad."""
-    return MAX_STEP_DIFFERENCE if contract.action.kind == STEP_TARGET else MAX_DIFFERENCE
-
-
 def action_labels(contract: PolicyContract) -> list[str]:
-    """A name for each number of the action: its joint's, or its place where it moves an end effector."""
-    if contract.drive is not None:
-        return list(DRIVE_ACTIONS)
-    if contract.action.kind == STEP_TARGET:
-        return list(STEP_NAMES)
-    if contract.action_size == len(contract.joint_names):
-        return list(contract.joint_names)
-    return [f"action[{i}]" for i in range(contract.action_size)]
+    """A name for each number of the action."""
+    return list(embodiment_of(contract).action_kind(contract.action.kind).labels(contract))
 
 
 def recorded_state(golden: Arrays, row: int) -> RobotState:
@@ -246,14 +236,14 @@ def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Sign
     signals = signals_of(
         recorded_state(golden, row), command, last_action, float(golden["time_s"][row]), window, around
     )
-    if contract.arm is not None:
-        signals.joint_target_rad = last_targets(golden, row)
+    if "episode_start" in golden:
+        signals.joint_target_rad = _last_targets(golden, row)
     return signals
 
 
 def recorded_surroundings(contract: PolicyContract, golden: Arrays, row: int) -> Surroundings | None:
-    """Surroundings of a car in a recorded row; None for other robots."""
-    if contract.drive is None:
+    """Surroundings in a recorded row; None for robots that see none."""
+    if embodiment_of(contract).rest_surroundings(contract) is None:
         return None
     seen = {
         name.removeprefix(AROUND_PREFIX): values[row : row + 1]
@@ -263,10 +253,10 @@ def recorded_surroundings(contract: PolicyContract, golden: Arrays, row: int) ->
     return Surroundings(**seen)
 
 
-def last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:
-    """Joint targets (1, n) before a recorded step of an arm: where its joints were, at the start of an episode."""
+def _last_targets(golden: Arrays, row: int) -> NDArray[np.float32]:
+    """Joint targets (1, n) before a recorded step: where the joints were, at the start of an episode."""
     begins = bool(golden["episode_start"][row])
-    name, source = ("joint_pos_rad", row) if begins else ("joint_target_rad", row - 1)
+    name, source = ("joint_pos_rad", row) if begins else (TARGET_ARRAY, row - 1)
     return golden[name][source : source + 1].astype(np.float32)
 
 

@@ -51,9 +51,9 @@ class OnnxPolicy:
             )
         self._network = Network(model_bytes, self.FILE, PolicyError)
         self._check_metadata()
-        chunk, cameras = contract.chunk, () if contract.arm is None else contract.arm.cameras
+        chunk = contract.chunk
         self._image_shapes: dict[str, tuple[int, ...]] = {
-            IMAGE_PREFIX + item.name: (1, 3, item.height, item.width) for item in cameras
+            IMAGE_PREFIX + item.name: (1, 3, item.height, item.width) for item in contract.cameras
         }
         self._takes_base_action = self._is_residual()
         self._has_more = bool(self._image_shapes) or self._takes_base_action

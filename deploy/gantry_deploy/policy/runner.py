@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.actions.commands import shape_command
-from gantry_deploy.actions.drive import DriveDecoder
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.decoder import JointTargets
 from gantry_deploy.bundle.bundle import Bundle
-from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET
-from gantry_deploy.contract.drive_spec import DRIVE, DRIVE_TARGET
-from gantry_deploy.contract.footstep_spec import STEP_TARGET
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.errors import ContractError, PolicyError, SurroundingsError
+from gantry_deploy.embodiments.registry import embodiment_of
+from gantry_deploy.errors import PolicyError, SurroundingsError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
-from gantry_deploy.perception.road import rest_surroundings
-from gantry_deploy.policy.chunked import ChunkedPolicy
-from gantry_deploy.policy.onnx_policy import Images, OnnxPolicy
+from gantry_deploy.policy.onnx_policy import Images
+from gantry_deploy.policy.policy import open_policy
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.frames import yaw_of
@@ -69,22 +63,16 @@ class PolicyRunner:
     def __init__(self, bundle: Bundle, spec: RobotSpec) -> None:
         contract = bundle.contract
         contract.check_robot(spec)
-        kinds = (JOINT_TARGET, STEP_TARGET) if contract.arm is None else (JOINT_TARGET, BODY_TARGET)
-        kinds = kinds if contract.drive is None else (DRIVE_TARGET,)
-        if contract.action.kind not in kinds:
-            raise PolicyError(f"The policy's output is '{contract.action.kind}', expected {' or '.join(kinds)}.")
         self.contract = contract
         self.spec = spec
+        self.embodiment = embodiment_of(contract)
+        """What differs between kinds of robots."""
         self.mapper_model = bundle.mapper_bytes
         """The bundle's mapping network, ONNX; None without one."""
         like = np.zeros((1, 1), dtype=np.float32)
-        # A policy is asked in every step or plans ahead, and moves legs, an arm or a car; None for what it does not.
-        self._planner = None if contract.chunk is None else ChunkedPolicy(bundle)
-        self._policy = OnnxPolicy(bundle.model_bytes, contract) if self._planner is None else self._planner.policy
+        self._policy = open_policy(bundle)
         self._builder = ObservationBuilder(contract, like)
-        self._arm = None if contract.arm is None else ArmDecoder(contract, like)
-        self._car = None if contract.drive is None else DriveDecoder(contract, like, spec.car)
-        self._decoder = ActionDecoder(contract, like) if self._arm is None and self._car is None else None
+        self._decoder = self.embodiment.make_decoder(contract, like, spec)
         self._stiffness = _constant(contract.stiffness_nm_rad)
         self._damping = _constant(contract.damping_nm_s_rad)
         self._zeros = _constant((0.0,) * len(contract.joint_names))
@@ -95,24 +83,22 @@ class PolicyRunner:
     def reset(self) -> None:
         """Start over: time zero, no history, no last action, nothing planned, command at rest.
 
-        An arm's targets begin where its joints are in the next step.
+        Targets that continue, as an arm's do, begin where the joints are in the next step.
         """
         self._builder.reset()
-        if self._planner is not None:
-            self._planner.reset()
+        self._policy.reset()
         self._ticks = 0
         self._last_action = np.zeros((1, self.contract.action_size), dtype=np.float32)
         self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
 
     def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
-        """Take these joint targets (n,) [rad, of a gripper m] for an arm's last ones, where a recording is repeated
-        step by step.
+        """Take these joint targets (n,) [rad, of a gripper m] for the last ones, where a recording is repeated step by
+        step.
 
-        An arm's targets continue, and its policy may well answer a difference in them with a larger one: what rounds
-        otherwise here than where it was recorded must not grow over a whole episode.
+        Where targets continue, a policy may well answer a difference in them with a larger one: what rounds otherwise
+        here than where it was recorded must not grow over a whole episode.
         """
-        if self._arm is not None:
-            self._arm.reset(_row(joint_target_rad))
+        self._decoder.reset(_row(joint_target_rad))
 
     @property
     def time_s(self) -> float:
@@ -120,18 +106,14 @@ class PolicyRunner:
         return self._ticks / self.contract.rate_hz % self._wrap_s
 
     def _rehearse(self) -> None:
-        """A tick at rest before the robot moves, and a step of legs that are told where to step: nonsense in network or
-        contract shows, and first calls allocate."""
-        window, gait = self.contract.map_window, self.contract.gait
+        """The embodiment's first steps before the robot moves: nonsense in network or contract shows, and first calls
+        allocate."""
+        contract, window, kind = self.contract, self.contract.map_window, self.embodiment
         flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
-        around = None if self.contract.drive is None else rest_surroundings(self.contract)
-        rest, blank = np.zeros(len(self.contract.command.names)), blank_images(self.contract)
-        ahead = np.array([1.0, 0.0, 0.0, 1.0])  # of which only legs that are told where to step are asked
-        ticks = 0 if gait is None or gait.steps is None else math.ceil(self.contract.rate_hz / gait.frequency_hz)
+        seen = (flat, blank_images(contract), kind.rest_surroundings(contract))
         try:
-            for command in (rest, *[ahead] * ticks):
-                target = self.step(rest_state(self.contract), command, flat, blank, around).target
-                if not target.is_finite():
+            for command in kind.rehearsal(contract):
+                if not self.step(kind.rest_state(contract), command, *seen).target.is_finite():
                     raise PolicyError("The contract holds numbers that are not finite: first steps give no targets.")
         except (IndexError, TypeError, ValueError) as error:
             raise PolicyError(f"The contract contradicts itself, first steps fail: {error}.") from error
@@ -170,81 +152,37 @@ class PolicyRunner:
             )
         self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
         signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
-        if self._arm is not None:
-            if self._ticks == 0:
-                self._arm.reset(signals.joint_pos_rad)
-            signals.joint_target_rad = self._arm.targets
+        if self._ticks == 0:
+            self._decoder.reset(signals.joint_pos_rad)
+        signals.joint_target_rad = self._decoder.targets
         observation = self._builder(signals)
         observed = time.perf_counter()
-        base_action = None
-        if self._planner is not None:
-            action, base_action = self._planner(observation, images)
-        else:
-            action = self._policy(observation) if images is None else self._policy(observation, images)
-        command = self._drive(action, signals) if self._car is not None else self._move(action, signals)
+        action, base = self._policy(observation, images)
+        self._last_action = self._decoder.clip(action)
+        target = self._command_of(self._decoder(action, signals))
         self._ticks += 1
         done = time.perf_counter()
-        base = None if base_action is None else base_action[0]
-        return PolicyStep(observation[0], action[0], self._command[0], command, observed - start, done - observed, base)
-
-    def _move(self, action: FloatArray, signals: Signals) -> JointCommand:
-        """Joint command of legs or an arm."""
-        target = self._decode(action, signals)[0].astype(np.float64)
-        return JointCommand(target, self._zeros, self._zeros, self._stiffness, self._damping)
-
-    def _drive(self, action: FloatArray, signals: Signals) -> JointCommand:
-        """Steering and speed of a car of an action (1, 2), which is remembered after the clip."""
-        assert self._car is not None
-        if signals.lin_vel_base_in_base_m_s is None:
-            raise ContractError("A car's speed set-point needs its velocity; there is none.")
-        self._last_action = self._car.clip(action)
-        told = self._car(action, signals.lin_vel_base_in_base_m_s[:, 0])
-        place = np.array([told.steering_rad[0], signals.joint_pos_rad[0, DRIVE]], dtype=np.float64)
-        speed = np.array([0.0, told.speed_m_s[0]], dtype=np.float64)
-        return JointCommand(place, speed, self._zeros, self._stiffness, self._damping)
-
-    def _decode(self, action: FloatArray, signals: Signals) -> FloatArray:
-        """Joint targets (1, n) of an action (1, a), which is remembered after the clip."""
-        if self._decoder is None:
-            assert self._arm is not None
-            self._last_action = self._arm.clip(action)
-            return self._arm(action, signals.joint_pos_rad)
-        self._last_action = self._decoder.clip(action)
-        return self._decoder(
-            action,
-            signals.time_s,
-            self._command,
-            signals.quat_base_to_world_wxyz,
-            signals.ang_vel_base_in_base_rad_s,
-            signals.elevation_map,
-            signals.joint_pos_rad,
-            signals.joint_vel_rad_s,
+        return PolicyStep(
+            observation[0],
+            action[0],
+            self._command[0],
+            target,
+            observed - start,
+            done - observed,
+            None if base is None else base[0],
         )
 
-
-def rest_state(contract: PolicyContract) -> RobotState:
-    """A robot at rest in the contract's default pose; before an arm lies something to handle."""
-    n = len(contract.joint_names)
-    ahead = None if contract.arm is None else np.array([0.3, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
-    return RobotState(
-        stamp_s=0.0,
-        joint_pos_rad=np.array(contract.default_pos_rad),
-        joint_vel_rad_s=np.zeros(n),
-        joint_effort_nm=np.zeros(n),
-        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
-        ang_vel_base_in_base_rad_s=np.zeros(3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
-        pos_base_in_world_m=None if contract.drive is None else np.zeros(3),
-        lin_vel_base_in_base_m_s=np.zeros(3),
-        object_pose_in_base=ahead,
-    )
+    def _command_of(self, targets: JointTargets) -> JointCommand:
+        """Joint command of one row of targets, with the contract's gains."""
+        speed = self._zeros if targets.vel_rad_s is None else targets.vel_rad_s[0].astype(np.float64)
+        place = targets.pos_rad[0].astype(np.float64)
+        return JointCommand(place, speed, self._zeros, self._stiffness, self._damping)
 
 
 def blank_images(contract: PolicyContract) -> Images | None:
     """A black picture of each of the contract's cameras; None without any."""
-    if contract.arm is None or not contract.arm.cameras:
-        return None
-    return {item.name: np.zeros((3, item.height, item.width), np.uint8) for item in contract.arm.cameras}
+    images = {item.name: np.zeros((3, item.height, item.width), np.uint8) for item in contract.cameras}
+    return images or None
 
 
 def signals_of(

@@ -14,13 +14,14 @@ import numpy as np
 
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
-from gantry_deploy.contract.arm_spec import BODY_TARGET, ArmSpec, CameraInput
+from gantry_deploy.contract.arm_spec import BODY_TARGET, ArmSpec
+from gantry_deploy.contract.parts import CameraInput
 from gantry_deploy.contract.policy_contract import METADATA_KEY, ActionSpec, ChunkSpec, CommandSpec, PolicyContract
-from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.golden import OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
-from gantry_deploy.testing.legs import contract_for
+from gantry_deploy.testing.legs import contract_for, signals_for
+from gantry_hardware.chain import Chain
 from gantry_hardware.spec import RobotSpec
 
 STEP_M = 0.02
@@ -35,14 +36,12 @@ def arm_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
         changes: Fields of the contract to replace.
 
     Raises:
-        ContractError: If the robot has no chain.
+        RobotError: If the robot is no arm.
     """
-    if spec.chain is None:
-        raise ContractError(f"Robot '{spec.name}' is no arm: it has no chain.")
     n, gripper = spec.num_joints, spec.joints[-1]
     middle, half = 0.5 * (gripper.upper_rad + gripper.lower_rad), 0.5 * (gripper.upper_rad - gripper.lower_rad)
     arm = ArmSpec(
-        chain=spec.chain,
+        chain=spec.body_as(Chain),
         lower_ee_in_base_m=(0.2, -0.2, 0.015),
         upper_ee_in_base_m=(0.45, 0.2, 0.25),
         quat_ee_to_base_wxyz=(0.3420201, 0.0, 0.9396926, 0.0),
@@ -58,7 +57,7 @@ def arm_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
             "action": ActionSpec(BODY_TARGET, (STEP_M,) * 3 + (half,), (0.0, 0.0, 0.0, middle), clip=1.0),
             "command": CommandSpec("", (), (), (), ()),
             "gait": None,
-            "arm": arm,
+            "body": arm,
             **changes,
         },
     )
@@ -66,9 +65,7 @@ def arm_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
 
 def with_cameras(contract: PolicyContract, *names: str, size_px: int = 4) -> PolicyContract:
     """The same contract with square pictures of these cameras."""
-    assert contract.arm is not None
-    cameras = tuple(CameraInput(name, size_px, size_px) for name in names)
-    return replace(contract, arm=replace(contract.arm, cameras=cameras))
+    return replace(contract, cameras=tuple(CameraInput(name, size_px, size_px) for name in names))
 
 
 def arm_model(
@@ -133,7 +130,7 @@ def _picture_nodes(contract: PolicyContract, last: str) -> tuple[list[Any], list
     from onnx import TensorProto, helper
 
     inputs, nodes = [], []
-    for camera in () if contract.arm is None else contract.arm.cameras:
+    for camera in contract.cameras:
         name, shape = IMAGE_PREFIX + camera.name, [1, 3, camera.height, camera.width]
         inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
         nodes += [
@@ -197,8 +194,7 @@ def arm_golden(
             builder.reset()
         signals = _signals(contract, joints, action, i % steps * contract.dt_s, rng)
         signals.joint_target_rad = decoder.targets
-        cameras = () if contract.arm is None else contract.arm.cameras
-        images = {c.name: rng.integers(0, 256, (3, c.height, c.width), dtype=np.uint8) for c in cameras}
+        images = {c.name: rng.integers(0, 256, (3, c.height, c.width), dtype=np.uint8) for c in contract.cameras}
         row: dict[str, np.ndarray] = {IMAGE_PREFIX + name: picture[None] for name, picture in images.items()}
         row["observation"] = builder(signals)
         if contract.chunk is None:
@@ -209,7 +205,7 @@ def arm_golden(
         if contract.chunk is not None and contract.chunk.residual:
             row[BASE_ACTION] = row["action"]
             row["action"] = policy(row["observation"], images, row[BASE_ACTION])
-        row["joint_target_rad"], action = decoder(row["action"], joints), decoder.clip(row["action"])
+        row["joint_target_rad"], action = decoder.follow(row["action"], joints), decoder.clip(row["action"])
         row["episode_start"] = np.array([i % steps == 0])
         names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s", OBJECT_ARRAY)
         for name, values in {**{name: getattr(signals, name) for name in names}, **row}.items():
@@ -223,11 +219,11 @@ def _signals(
 ) -> Signals:
     command = rng.uniform(contract.command.lower, contract.command.upper)
     place = np.concatenate((rng.uniform(0.2, 0.4, 3), (1.0, 0.0, 0.0, 0.0)))
-    return Signals(
+    return signals_for(
+        contract,
+        joints,
         joint_pos_rad=joints,
         joint_vel_rad_s=rng.normal(0.0, 0.1, joints.shape).astype(np.float32),
-        quat_base_to_world_wxyz=np.array([[1.0, 0.0, 0.0, 0.0]], np.float32),
-        ang_vel_base_in_base_rad_s=np.zeros((1, 3), np.float32),
         command=np.asarray(command, np.float32)[None],
         last_action=last_action,
         time_s=np.array([time_s], np.float32),

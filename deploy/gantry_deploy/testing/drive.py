@@ -14,15 +14,16 @@ import numpy as np
 
 from gantry_deploy.actions.drive import DriveDecoder
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
-from gantry_deploy.contract.drive_spec import DRIVE, DRIVE_TARGET, STEERING, LidarLayout, drive_spec_of
+from gantry_deploy.contract.drive_spec import DRIVE, DRIVE_TARGET, STEERING, DriveSpec, LidarLayout, drive_spec_of
 from gantry_deploy.contract.policy_contract import ActionSpec, CommandSpec, PolicyContract
-from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.observations.road import term_sizes
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.road import RoadView, Route, rest_surroundings
+from gantry_deploy.policy.golden import TARGET_ARRAY, TARGET_VELOCITY_ARRAY
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, linear_model
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -55,13 +56,12 @@ def drive_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
         changes: Fields of the contract to replace.
 
     Raises:
-        ContractError: If the robot is no car.
+        RobotError: If the robot is no car.
     """
-    if spec.car is None:
-        raise ContractError(f"Robot '{spec.name}' is no car.")
-    near = PURSUIT_WHEELBASES * spec.car.wheelbase_m
+    car = spec.body_as(CarSpec)
+    near = PURSUIT_WHEELBASES * car.wheelbase_m
     drive = drive_spec_of(
-        spec.car,
+        car,
         lookahead_m=(near, 2.0 * near),
         curvature_reach_m=0.5 * near,
         max_objects=3,
@@ -78,7 +78,7 @@ def drive_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
             "action": ActionSpec(DRIVE_TARGET, (1.0, 1.0), (0.0, 0.0), clip=1.0),
             "command": CommandSpec("", (), (), (), ()),
             "gait": None,
-            "drive": drive,
+            "body": drive,
             **changes,
         },
     )
@@ -91,9 +91,7 @@ def pursuit_weight(contract: PolicyContract) -> np.ndarray:
     the rear axle and a point at distance d, y to the left, has curvature 2 y / d^2, which takes the steering angle
     wheelbase times that. Acceleration is in proportion to the speed limit there minus the speed.
     """
-    drive = contract.drive
-    if drive is None:
-        raise ContractError("A pursuit needs a contract that drives a car.")
+    drive = contract.body_as(DriveSpec)
     starts, start = {}, 0
     for term in contract.observations:
         starts[term.name] = start
@@ -128,7 +126,6 @@ def drive_golden(contract: PolicyContract, model_bytes: bytes, steps: int = 12, 
 
     The cars do not move as they are told; what follows from one step is only the last action.
     """
-    assert contract.drive is not None
     rng, like = np.random.default_rng(seed), np.zeros((1, 1), np.float32)
     policy, builder = OnnxPolicy(model_bytes, contract), ObservationBuilder(contract, like)
     decoder = DriveDecoder(contract, like)
@@ -141,11 +138,10 @@ def drive_golden(contract: PolicyContract, model_bytes: bytes, steps: int = 12, 
         signals = _drawn_signals(contract, action, i % steps * contract.dt_s, rng)
         assert signals.pose_in_world is not None
         assert signals.surroundings is not None
-        assert signals.lin_vel_base_in_base_m_s is not None
         observation = builder(signals)
         row = {"observation": observation, "action": policy(observation)}
-        told = decoder(row["action"], signals.lin_vel_base_in_base_m_s[:, 0])
-        row["drive_target"] = np.stack((told.steering_rad, told.speed_m_s), axis=-1)
+        targets = decoder(row["action"], signals)
+        row |= {TARGET_ARRAY: targets.pos_rad, TARGET_VELOCITY_ARRAY: targets.vel_rad_s}
         row["episode_start"] = np.array([i % steps == 0])
         row["pos_base_in_world_m"] = np.pad(signals.pose_in_world[:, :2], ((0, 0), (0, 1)))
         names = ("joint_pos_rad", "joint_vel_rad_s", "quat_base_to_world_wxyz", "ang_vel_base_in_base_rad_s")
@@ -162,8 +158,7 @@ def _drawn_signals(
     contract: PolicyContract, last_action: np.ndarray, time_s: float, rng: np.random.Generator
 ) -> Signals:
     """A car beside a straight road with some objects around it, everything drawn at random."""
-    assert contract.drive is not None
-    drive, rest = contract.drive, rest_surroundings(contract)
+    drive, rest = contract.body_as(DriveSpec), rest_surroundings(contract)
     # In single precision from the beginning, so that a replay finds the same heading.
     x, y, yaw = (rng.uniform(-50.0, 50.0, 3) * (1.0, 1.0, 0.02)).astype(np.float32).tolist()
     points = (x, y - 0.5) + (np.arange(60.0)[:, None] - 10.0) * (math.cos(yaw), math.sin(yaw))
@@ -232,9 +227,7 @@ class MockCar(MockRobot):
     def __init__(
         self, spec: RobotSpec, pose: tuple[float, float, float] = (0.0, 0.0, 0.0), speed_m_s: float = 0.0
     ) -> None:
-        if spec.car is None:
-            raise ContractError(f"Robot '{spec.name}' is no car.")
-        self.car = spec.car
+        self.car = spec.body_as(CarSpec)
         self._begin = (*pose, speed_m_s)
         super().__init__(spec)
 

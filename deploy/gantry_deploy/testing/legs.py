@@ -5,14 +5,14 @@ Building a network needs the ``onnx`` package, which the runtime itself does not
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
-from gantry_deploy.actions.joints import ActionDecoder, decoder_inputs
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
@@ -25,10 +25,12 @@ from gantry_deploy.contract.policy_contract import (
     MapWindow,
     PolicyContract,
 )
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_mapping.ops import namespace
 
 
 def tiny_robot() -> RobotSpec:
@@ -48,7 +50,7 @@ def tiny_robot() -> RobotSpec:
         for leg in ("left", "right")
         for part, default in (("hip", 0.25), ("knee", 0.5))
     )
-    return RobotSpec("tiny", "quadruped", joints, ("left", "right"), 0.3, 0.1, 5.0, "made up for tests")
+    return RobotSpec("tiny", "legs", joints, ("left", "right"), 0.3, 0.1, 5.0, "made up for tests")
 
 
 def contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
@@ -70,8 +72,9 @@ def contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
         joint_gain=tuple(float(i % 2) for i in range(n)),
         stand_below=0.1,
     )
-    contract = PolicyContract(
+    usual: dict[str, Any] = dict(
         robot=spec.name,
+        embodiment=spec.embodiment,
         rate_hz=50.0,
         joint_names=spec.joint_names,
         joint_lower_rad=tuple(spec.array("lower_rad").tolist()),
@@ -99,7 +102,7 @@ def contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
         ),
         gait=gait,
     )
-    return replace(contract, **changes)
+    return PolicyContract(**{**usual, **changes})
 
 
 def map_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
@@ -243,6 +246,34 @@ def with_actions(contract: PolicyContract, model_bytes: bytes, golden: dict[str,
     """Golden data with the network's actions and the joint targets that follow from them, as an export records them."""
     policy = OnnxPolicy(model_bytes, contract)
     action = np.concatenate([policy(row[None]) for row in golden["observation"]])
-    decoder = ActionDecoder(contract, action)
-    inputs = (golden[name] for name in decoder_inputs(contract))
-    return {**golden, "action": action, "joint_target_rad": decoder(action, *inputs)}
+    decoder = embodiment_of(contract).make_decoder(contract, action)
+    names = {item.name for item in fields(Signals)}
+    given: dict[str, Any] = {name: values for name, values in golden.items() if name in names}
+    return {**golden, "action": action, "joint_target_rad": decoder(action, Signals(**given)).pos_rad}
+
+
+def signals_for(contract: PolicyContract, like: Any, rows: int = 1, **changes: Any) -> Signals:
+    """Signals of robots that stand still in the contract's default pose, as arrays of N rows.
+
+    Args:
+        contract: Sizes and pose.
+        like: Any floating array of the namespace, dtype and device of the signals.
+        rows: N.
+        changes: Fields of the signals, arrays.
+    """
+    xp = namespace(like)
+    n = len(contract.joint_names)
+
+    def row(values: list[float]) -> Any:
+        return xp.asarray([values] * rows, dtype=like.dtype, device=device(like))
+
+    still = {
+        "joint_pos_rad": row(list(contract.default_pos_rad)),
+        "joint_vel_rad_s": row([0.0] * n),
+        "quat_base_to_world_wxyz": row([1.0, 0.0, 0.0, 0.0]),
+        "ang_vel_base_in_base_rad_s": row([0.0] * 3),
+        "command": row([0.0] * len(contract.command.names)),
+        "last_action": row([0.0] * contract.action_size),
+        "time_s": row([0.0])[:, 0],
+    }
+    return Signals(**{**still, **changes})

@@ -55,17 +55,18 @@ def car_robot(car: CarSpec, name: str | None = None) -> RobotSpec:
         stiffness_nm_rad=0.0,
         damping_nm_s_rad=car.mass_kg / SPEED_TIME_S,
         armature_kg_m2=car.mass_kg,
+        reverse_limit_rad_s=car.reverse_limit_m_s,
     )
     return RobotSpec(
         name=name or car.name,
-        kind="car",
+        embodiment="car",
         joints=(steering, drive),
         feet=(),
         base_height_m=0.0,
         fall_height_m=-1.0,
         mass_kg=car.mass_kg,
         source=car.source,
-        car=car,
+        body=car,
     )
 
 

@@ -143,7 +143,7 @@ def _hold_gains(joint: JointSpec) -> tuple[float, float]:
 
 SPEC = RobotSpec(
     name="g1",
-    kind="humanoid",
+    embodiment="legs",
     joints=JOINTS,
     feet=("left_foot", "right_foot"),
     base_height_m=0.757,

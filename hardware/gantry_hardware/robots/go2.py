@@ -62,7 +62,7 @@ def _leg(leg: str) -> tuple[JointSpec, JointSpec, JointSpec]:
 
 SPEC = RobotSpec(
     name="go2",
-    kind="quadruped",
+    embodiment="legs",
     joints=_leg("FR") + _leg("FL") + _leg("RR") + _leg("RL"),
     feet=("FR", "FL", "RR", "RL"),
     base_height_m=LEG_HEIGHT_M + FOOT_RADIUS_M,

@@ -84,7 +84,7 @@ def _small(name: str, reach: float, default: float, stiffness: float) -> JointSp
 
 SPEC = RobotSpec(
     name="yam",
-    kind="arm",
+    embodiment="arm",
     joints=(
         _strong("joint1", -2.61799, 3.05433, _HOME_RAD[0]),
         _strong("joint2", 0.0, 3.66519, _HOME_RAD[1]),
@@ -109,6 +109,6 @@ SPEC = RobotSpec(
     fall_height_m=-1.0,
     mass_kg=4.006152,
     source="MuJoCo Menagerie i2rt_yam (MIT) via mjlab, and I2RT's published motor and controller figures",
-    chain=CHAIN,
+    body=CHAIN,
     mjcf="mjlab:asset_zoo/robots/i2rt_yam/xmls/yam.xml",
 )

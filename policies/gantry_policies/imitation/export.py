@@ -1,6 +1,6 @@
 """Policies that plan chunks as bundles: stateless graphs, compared number by number before anything is written.
 
-The queue of a plan stays outside of the graphs, in the runtime (``policy.chunked``). A residual on top of a
+The queue of a plan stays outside of the graphs, in the runtime (``policy.policy``). A residual on top of a
 cloned base is a second graph, which takes the base's action of the step as an input.
 """
 
@@ -136,9 +136,8 @@ def _check(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | Non
         raise PolicyError(
             f"The contract's chunk is {chunk}, expected {policy.cfg.chunk_steps} steps and {residual_text}, as trained."
         )
-    cameras = () if contract.arm is None else contract.arm.cameras
     shapes = {STATE: (contract.observation_size,)}
-    shapes |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in cameras}
+    shapes |= {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.cameras}
     if shapes != policy.obs_shapes or contract.action_size != policy.action_size:
         raise PolicyError(
             f"The contract observes {shapes} and acts with {contract.action_size} numbers; the policy was trained on "
@@ -148,7 +147,7 @@ def _check(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | Non
 
 def _recorded(contract: PolicyContract, golden: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """Recorded inputs ``(M, ...)`` by their names in the graph, the observation first."""
-    cameras = () if contract.arm is None else contract.arm.cameras
+    cameras = contract.cameras
     names = [OBSERVATION, *(IMAGE_PREFIX + item.name for item in cameras)]
     missing = [name for name in (*names, "episode_start") if name not in golden]
     if missing:

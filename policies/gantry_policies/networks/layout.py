@@ -63,8 +63,7 @@ class ObservationLayout:
         for term in contract.observations:
             terms.append(TermSlice(term.name, start, term.size, term.history))
             start = terms[-1].stop
-        drive = contract.drive
-        return cls(tuple(terms), contract.map_window, None if drive is None else drive.bev)
+        return cls(tuple(terms), contract.map_window, getattr(contract.body, "bev", None))
 
     def __post_init__(self) -> None:
         for term in self.terms:

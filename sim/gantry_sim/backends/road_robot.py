@@ -16,10 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gantry_deploy.contract.bev_layout import BevLayout
-from gantry_deploy.contract.drive_spec import DRIVE, STEERING, LidarLayout
+from gantry_deploy.contract.drive_spec import DRIVE, STEERING, DriveSpec, LidarLayout
 from gantry_deploy.observations.surroundings import OBJECT_FIELDS, Surroundings
 from gantry_deploy.perception.road import Route
-from gantry_deploy.perception.simulated_road import RoadListener
+from gantry_hardware.capabilities import RoadListener
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
@@ -103,10 +104,9 @@ class RoadRobot:
         road_cell_m: float = 0.0,
         realtime: bool = False,
     ) -> None:
-        if spec.car is None:
-            raise GantryError(f"Robot '{spec.name}' is no car: there is no road for it.")
+        car = spec.body_as(CarSpec)
         check_options(locals())
-        self.spec, self._car, self._task, self._seed = spec, spec.car, task, seed
+        self.spec, self._car, self._task, self._seed = spec, car, task, seed
         changes = {"map_split": split, "map_count": map_count, "robot": spec.name} | ({"model": model} if model else {})
         self.cfg = _one_car(task, changes, traffic, route_m, road_cell_m)
         self._noise, self._rng = (self.cfg.noise or DriveNoise(), noise), np.random.default_rng(seed)
@@ -116,7 +116,7 @@ class RoadRobot:
         self._dt_s = self.cfg.dt_s / self._looks_every
         chances = self.cfg.randomization if vary else CarRandomization()
         cars = CarsCfg(self.cfg.model, dt_s=self._dt_s, substeps=2, reverse=self.cfg.reverse, randomization=chances)
-        self.cars = BatchedCars(spec.car, 1, cars, seed=seed)
+        self.cars = BatchedCars(car, 1, cars, seed=seed)
         self.scene = make_scene(self.cfg, self.cars, "cpu", torch.Generator().manual_seed(seed + 1), seed + 2)
         self._scanner: LidarConfig | None = None
         if scan_beams:
@@ -205,7 +205,7 @@ class RoadRobot:
         return limited
 
     def obey(self, steering_rad: float, speed_m_s: float, accel_m_s2: float | None = None) -> None:
-        """See :class:`gantry_deploy.perception.simulated_road.RoadTeller`."""
+        """See :class:`gantry_hardware.capabilities.HasRoad`."""
         car = self._car
         steering = float(np.clip(steering_rad, -car.steering_limit_rad, car.steering_limit_rad))
         speed = float(np.clip(speed_m_s, -car.reverse_limit_m_s, car.speed_limit_m_s))
@@ -213,7 +213,7 @@ class RoadRobot:
         self._told = (steering, speed, size)
 
     def tell_road(self, listener: RoadListener) -> None:
-        """See :class:`gantry_deploy.perception.simulated_road.RoadTeller`."""
+        """See :class:`gantry_hardware.capabilities.HasRoad`."""
         self._listener = listener
         self._tell(whole=True)
 
@@ -306,9 +306,9 @@ class RoadRobot:
     @property
     def scanner_x_in_base_m(self) -> float | None:
         """Distance of the scanner ahead of ``base_link``; None without one."""
-        drive = drive_contract(self.cfg).drive
-        if drive is not None and drive.lidar is not None:
-            return drive.lidar.pos_x_in_base_m
+        lidar = drive_contract(self.cfg).body_as(DriveSpec).lidar
+        if lidar is not None:
+            return lidar.pos_x_in_base_m
         return None if self._scanner is None else self._scanner.mount_m[0]
 
     def _blurred(self, objects: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -323,18 +323,18 @@ class RoadRobot:
     def _scan(self, seen: Surroundings) -> tuple[ArrayLike, float, float] | None:
         """Ranges, the first beam's angle and the step between two."""
         if seen.scan_ranges_m is not None:
-            layout = drive_contract(self.cfg).drive
-            if layout is None or layout.lidar is None:
+            lidar = drive_contract(self.cfg).body_as(DriveSpec).lidar
+            if lidar is None:
                 return None
-            width = (layout.lidar.angle_max_rad - layout.lidar.angle_min_rad) / layout.lidar.beams
+            width = (lidar.angle_max_rad - lidar.angle_min_rad) / lidar.beams
             kinds, scale = self._noise
             scanner = LidarConfig(
-                range_max_m=layout.lidar.range_max_m,
+                range_max_m=lidar.range_max_m,
                 noise_std_m=scale * kinds.scan_m,
                 dropout=scale * kinds.scan_dropout,
             )
             ranges = finish(scanner, seen.scan_ranges_m, self._scan_noise)
-            return _row(ranges), layout.lidar.angle_min_rad + 0.5 * width, width
+            return _row(ranges), lidar.angle_min_rad + 0.5 * width, width
         if self._scanner is None:
             return None
         config = self._scanner

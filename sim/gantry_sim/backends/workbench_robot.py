@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.perception.images import Picture
 from gantry_hardware.chain import Chain
-from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.backends.mujoco_robot import MujocoRobot
@@ -197,11 +196,9 @@ class BenchRobot(MujocoRobot):
         realtime: bool = False,
         visuals: bool = False,
     ) -> None:
-        if spec.chain is None:
-            raise GantryError(f"'{spec.name}' is no arm: nothing can be laid before it.")
         self.task = task
-        self._bench = Bench(task, spec.chain, seed, vary)
-        self._gripper = next(name for name in spec.joint_names if name not in spec.chain.joint_names)
+        self._bench = Bench(task, spec.body_as(Chain), seed, vary)
+        self._gripper = spec.gripper_joints[0]
         self._object_noise_m = OBJECT_NOISE_M * noise
         self._pictures_px, self._meshes = pictures_px, meshes
         self._eyes: SceneCameras | None = None

@@ -103,20 +103,20 @@ def measure_training(task: Any, preset: Any, iterations: int, seed: int) -> dict
         min and max over the iterations.
     """
     from gantry_sim.training.run_config import RunCfg
-    from gantry_sim.training.train import build_runner
+    from gantry_sim.training.train import build_trainer
 
     per_iteration = preset.env.num_envs * preset.learner.steps_per_env
     total = per_iteration * (iterations + WARM_UP_ITERATIONS)
     preset = replace(preset, learner=replace(preset.learner, total_steps=total))
-    runner = build_runner(RunCfg(task, "cpu", preset, "cpu", seed), None)
+    trainer = build_trainer(RunCfg(task, "cpu", preset, "cpu", seed), None)
     rows: list[Any] = []
-    runner.train(rows.append)
+    trainer.train(rows.append)
     counted = rows[WARM_UP_ITERATIONS:]
     return {
         "iterations": len(counted),
         "steps_per_iteration": per_iteration,
-        "collect_steps_per_s": _spread([row.collect_steps_per_s for row in counted]),
-        "train_steps_per_s": _spread([row.steps_per_s for row in counted]),
+        "collect_steps_per_s": _spread([row.metrics["collect_steps_per_s"] for row in counted]),
+        "train_steps_per_s": _spread([row.metrics["steps_per_s"] for row in counted]),
     }
 
 

@@ -114,7 +114,7 @@ def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
 
     check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
     task = find_task(args.task or TASK)
-    if robot_spec(task.robot).car is not None:
+    if robot_spec(task.robot).embodiment == "car":
         raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
     run = RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
     return DemoConfig(

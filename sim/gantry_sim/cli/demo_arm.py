@@ -69,7 +69,7 @@ def _is_arms(source: str | None) -> bool:
     from gantry_deploy.bundle.bundle import load_bundle
 
     try:
-        return load_bundle(find_bundle(bundle_in(find_source(source)))).contract.arm is not None
+        return load_bundle(find_bundle(bundle_in(find_source(source)))).contract.embodiment == "arm"
     except GantryError:
         return False
 

@@ -74,7 +74,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
             "Write a film instead: --video FILE.mp4."
         )
     contract = contract_of(source)
-    if contract is None or contract.arm is not None:
+    if contract is None or contract.embodiment == "arm":
         _not_a_car(args)
         return _film_arm(args, source)
     from gantry_deploy.cli.run import command_array
@@ -82,7 +82,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     from gantry_sim.viewing.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:
-        if bundle.contract.drive is not None:
+        if bundle.contract.embodiment == "car":
             return play_car.run(args, bundle)
         _not_a_car(args)
         if args.attention:

@@ -11,7 +11,7 @@ from typing import Any
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.command import counted
 from gantry_deploy.evaluation.gate import Stage
-from gantry_deploy.evaluation.rollout import RolloutConfig, RolloutResult
+from gantry_deploy.evaluation.scenario import RolloutConfig, RolloutResult
 from gantry_deploy.report import Score
 from gantry_sim.demo.measured import MeasuredWalk
 from gantry_sim.demo.profile import Profile, total_s

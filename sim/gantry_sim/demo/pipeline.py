@@ -14,7 +14,8 @@ from gantry_deploy.bundle.bundle import Bundle, copy_bundle, load_bundle, update
 from gantry_deploy.bundle.locate import bundle_in
 from gantry_deploy.cli.command import counted, jsonable
 from gantry_deploy.evaluation.gate import Stage, check_static, judge_rollout, make_card, make_report
-from gantry_deploy.evaluation.rollout import RolloutConfig, run_episodes
+from gantry_deploy.evaluation.rollout import run_episodes
+from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.report import encode_mp4
 from gantry_hardware.errors import GantryError
 from gantry_hardware.whole_files import write_whole

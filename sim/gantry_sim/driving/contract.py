@@ -65,6 +65,7 @@ def task_contract(cfg: CarTaskCfg, drive: DriveSpec, scales: Mapping[str, float]
     )
     return PolicyContract(
         robot=spec.name,
+        embodiment=spec.embodiment,
         rate_hz=cfg.rate_hz,
         joint_names=spec.joint_names,
         joint_lower_rad=spec.numbers("lower_rad"),
@@ -76,7 +77,7 @@ def task_contract(cfg: CarTaskCfg, drive: DriveSpec, scales: Mapping[str, float]
         observations=terms,
         action=ActionSpec(DRIVE_TARGET, (1.0, 1.0), (0.0, 0.0), clip=1.0),
         command=CommandSpec("", (), (), (), ()),
-        drive=drive,
+        body=drive,
         acceptance=cfg.acceptance,
     )
 

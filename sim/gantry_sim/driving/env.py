@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_deploy.actions.drive import DriveDecoder
+from gantry_deploy.contract.drive_spec import DRIVE, STEERING, DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_hardware.cars import car_spec
 from gantry_policies.common.batched_env import STATE, EnvStep, Observation
@@ -71,7 +72,7 @@ class DriveEnv:
         self.max_episode_steps = max(1, round(cfg.episode_s * cfg.rate_hz))
         self.contract: PolicyContract = drive_contract(cfg)
         like = torch.zeros(cfg.num_envs, 1, device=device)
-        self.decoder = DriveDecoder(self.contract, like)
+        self.decoder = embodiment_of(self.contract).make_decoder(self.contract, like)
         self._builder = ObservationBuilder(self.contract, like)
         self._layout = ObservationLayout.from_contract(self.contract)
         cars = CarsCfg(
@@ -122,8 +123,9 @@ class DriveEnv:
             actions: ``(N, 2)``, clipped to [-1, 1].
         """
         action = self.decoder.clip(actions.to(self.device))
-        target = self.decoder(action, self.cars.speed_m_s)
-        self.cars.step(target.steering_rad, target.accel_m_s2)
+        target = self.decoder(action, self.own_signals())
+        assert target.acc_rad_s2 is not None
+        self.cars.step(target.pos_rad[:, STEERING], target.acc_rad_s2[:, DRIVE])
         self.episode_length_buf += 1
         outcome = self.scene.moved(self.episode_length_buf * self.dt_s)
         ends = self._ends(outcome)
@@ -281,6 +283,10 @@ class DriveEnv:
 
     def exact_signals(self) -> Signals:
         """Signals of the actor without noise."""
+        return replace(self.own_signals(), surroundings=self.scene.surroundings())
+
+    def own_signals(self) -> Signals:
+        """Signals of the cars' own motion without noise."""
         cars, zeros = self.cars, torch.zeros(self.num_envs, device=self.device)
         pose = cars.pose
         half_yaw = 0.5 * pose[:, 2]
@@ -294,7 +300,6 @@ class DriveEnv:
             time_s=self.episode_length_buf * self.dt_s,
             lin_vel_base_in_base_m_s=torch.cat((cars.velocity_in_base_m_s, zeros[:, None]), dim=1),
             pose_in_world=pose,
-            surroundings=self.scene.surroundings(),
         )
 
     def _noisy(self, exact: Signals) -> Signals:
@@ -313,7 +318,7 @@ class DriveEnv:
         if around.objects is not None:
             std = (noise.object_pos_m, noise.object_pos_m, noise.object_yaw_rad, noise.object_speed_m_s, 0.0, 0.0, 0.0)
             around = replace(around, objects=white(around.objects, std))
-        layout = self.contract.drive and self.contract.drive.lidar
+        layout = self.contract.body_as(DriveSpec).lidar
         if around.scan_ranges_m is not None and layout is not None:
             scanner = LidarConfig(range_max_m=layout.range_max_m, noise_std_m=noise.scan_m, dropout=noise.scan_dropout)
             around = replace(around, scan_ranges_m=finish(scanner, around.scan_ranges_m, self.generator))

@@ -12,7 +12,7 @@ import torch
 from gantry_deploy.evaluation.drive_metrics import DriveEpisodes, drive_scores
 from gantry_deploy.evaluation.metrics import bootstrap_mean
 from gantry_deploy.observations.builder import Signals
-from gantry_deploy.policy.golden import AROUND_PREFIX, DRIVE_ARRAY, PLACE_ARRAY
+from gantry_deploy.policy.golden import AROUND_PREFIX, PLACE_ARRAY, TARGET_ARRAY, TARGET_VELOCITY_ARRAY
 from gantry_policies.common.batched_env import STATE
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
@@ -157,9 +157,9 @@ def record_drive(
             assert signals is not None
             action = policy(obs[STATE])
             step = _told(signals) | {"observation": obs[STATE].clone(), "episode_start": start.clone()}
-            assert signals.lin_vel_base_in_base_m_s is not None
-            target = env.decoder(env.decoder.clip(action), signals.lin_vel_base_in_base_m_s[:, 0])
-            step[DRIVE_ARRAY] = torch.stack((target.steering_rad, target.speed_m_s), dim=1)
+            target = env.decoder(action, signals)
+            assert target.vel_rad_s is not None
+            step |= {TARGET_ARRAY: target.pos_rad, TARGET_VELOCITY_ARRAY: target.vel_rad_s}
             taken = env.step(action)
             obs = taken.obs
             for name, value in step.items():

@@ -48,7 +48,7 @@ def check_robot(name: str) -> list[Finding]:
         RobotError: If what is registered is no robot.
     """
     spec = robot_spec(name)
-    text = f"{spec.kind}, {spec.num_joints} joints, {len(spec.feet)} feet, {spec.mass_kg:.4g} kg; {spec.source}"
+    text = f"{spec.embodiment}, {spec.num_joints} joints, {len(spec.feet)} feet, {spec.mass_kg:.4g} kg; {spec.source}"
     findings = [Finding(Level.PASS, "numbers", text), *_marked(name)]
     if not spec.mjcf:
         findings.append(Finding(Level.NOTE, "model", "none; the mock is checked instead of a simulator"))
@@ -191,7 +191,7 @@ def _standing(spec: RobotSpec) -> list[Finding]:
     text = f"base {height:.3f} m above the ground and tilted {np.degrees(tilt):.0f} deg after {STAND_S:g} s"
     if height > spec.fall_height_m and tilt < FALL_TILT_RAD:
         return [Finding(Level.PASS, "standing", text)]
-    level = Level.FAIL if spec.kind == "quadruped" else Level.OPEN
+    level = Level.FAIL if len(spec.feet) == 4 else Level.OPEN
     text += (
         f"; expected more than {spec.fall_height_m:g} m. Raise the gains, or bend the legs otherwise in default_rad."
     )

@@ -33,8 +33,6 @@ class Study:
 
     prepared: Prepared
     """The model."""
-    kind: str
-    """Family of :class:`gantry_hardware.spec.RobotSpec`; empty if it is neither of two nor of four legs."""
     joints: tuple[JointNumbers, ...]
     """In the order of the model."""
     feet: tuple[Foot, ...]
@@ -78,7 +76,6 @@ def study(source: SourceModel, prepared: Prepared) -> Study:
         findings.append(Finding(Level.OPEN, "gait", text))
     return Study(
         prepared=prepared,
-        kind={2: "humanoid", 4: "quadruped"}.get(len(feet), ""),
         walks=walks,
         joints=joints,
         feet=tuple(feet),

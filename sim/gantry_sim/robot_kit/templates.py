@@ -123,7 +123,7 @@ JOINTS = (
 
 SPEC = RobotSpec(
     name="{name}",
-    kind="{study.kind}",
+    embodiment="legs",
     joints=JOINTS,
     feet={_words(foot.name for foot in study.feet)},
     base_height_m={study.base_height_m!r},  # from model: above the lowest point of the feet in the default pose

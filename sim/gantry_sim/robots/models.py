@@ -82,8 +82,8 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
         if found is None:
             raise UnknownNameError(f"joint in the model of {name}", joint.name, actuated_joint_names(model))
         found.armature = joint.armature_kg_m2
-    if spec.chain is not None:
-        _make_arm(model, spec.chain)
+    if isinstance(spec.body, Chain):
+        _make_arm(model, spec.body)
     else:
         meet_conventions(model, spec)
     if not visuals:

@@ -65,7 +65,7 @@ def _marks(model: mujoco.MjModel, spec: RobotSpec) -> dict[str, str]:
     sites = [model.site(i).name for i in range(model.nsite)]
     if EE_SITE in sites:
         marks[EE_SITE] = EE_SITE
-    return marks | {site: "imu_link" for site in ("imu", "imu_in_pelvis") if site in sites and not spec.chain}
+    return marks | {site: "imu_link" for site in ("imu", "imu_in_pelvis") if site in sites and spec.feet}
 
 
 def _body_joint(model: mujoco.MjModel, body: int, names: dict[int, str], spec: RobotSpec) -> list[str]:

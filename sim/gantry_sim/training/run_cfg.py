@@ -27,8 +27,7 @@ class Spaces:
 
 
 def _spaces_of(contract: PolicyContract) -> Spaces:
-    cameras = () if contract.arm is None else contract.arm.cameras
-    images = {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in cameras}
+    images = {IMAGE_PREFIX + item.name: (3, item.height, item.width) for item in contract.cameras}
     return Spaces({STATE: (contract.observation_size,), **images}, contract.action_size, contract.rate_hz)
 
 

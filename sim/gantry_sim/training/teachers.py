@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences
+from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest
@@ -59,7 +60,7 @@ def load_teacher(cfg: RunCfg) -> Teacher | None:
 
 def _seen_by(run: Path, found: PolicyContract, expected: PolicyContract) -> dict[str, Any]:
     """Group and columns of the student's observation that a teacher reads; empty for a group of its own."""
-    if expected.drive is None:
+    if not isinstance(expected.body, DriveSpec):
         _check_same(run, found, expected)
         return {}
     return {"group": "actor", "columns": _columns(run, found, expected)}
@@ -91,7 +92,6 @@ def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tens
 
     So a policy that learned to follow a road alone can teach one that sees more.
     """
-    assert found.drive is not None or expected.drive is not None
     mine = {term.name: (term, place) for term, place in zip(expected.observations, _places(expected), strict=True)}
     columns: list[int] = []
     for term in found.observations:
@@ -103,14 +103,13 @@ def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tens
         # Frames are stacked oldest first.
         start = place.stop - place.size * term.history
         columns += range(start, place.stop)
-    drive = expected.drive
-    if found.drive is not None and drive is not None:
-        drive = replace(drive, max_objects=found.drive.max_objects)
-        seen = {term.name for term in found.observations}
-        drive = replace(drive, **{name: getattr(found.drive, name) for name in ("lidar", "bev") if name not in seen})
-    if found.drive != drive:
-        raise _other(run, "drive", found.drive, drive)
-    shared = replace(expected, observations=found.observations, drive=found.drive)
+    theirs = found.body_as(DriveSpec)
+    drive = replace(expected.body_as(DriveSpec), max_objects=theirs.max_objects)
+    seen = {term.name for term in found.observations}
+    drive = replace(drive, **{name: getattr(theirs, name) for name in ("lidar", "bev") if name not in seen})
+    if theirs != drive:
+        raise _other(run, "body", theirs, drive)
+    shared = replace(expected, observations=found.observations, body=theirs)
     _check_same(run, found, shared)
     return torch.tensor(columns)
 

@@ -92,9 +92,9 @@ def test_physical_actions_are_steps_in_metres_and_come_back_to_the_bit():
 def test_joint_actions_have_the_joints_names_and_units():
     scale, offset = (0.1,) * (N - 1) + (0.02,), (0.0,) * (N - 1) + (0.02,)
     joint = replace(CONTRACT, action=ActionSpec("target/joint/position", scale, offset, clip=1.0))
-    assert joint.arm is not None
+    assert joint.body is not None
     assert action_numbers(joint).names == (*(f"joint{i}.delta" for i in range(1, N)), "gripper.pos")
-    absolute = replace(joint, arm=replace(joint.arm, relative=False))
+    absolute = replace(joint, body=replace(joint.body, relative=False))
     assert action_numbers(absolute).names == (*(f"joint{i}.pos" for i in range(1, N)), "gripper.pos")
     assert action_numbers(absolute).units == ("rad",) * (N - 1) + ("m",)
 
@@ -142,8 +142,8 @@ OTHER = {
         "action.clip is 0.5 there, 1.0 here",
     ),
     "workspace": (
-        {"contract": replace(CONTRACT, arm=replace(CONTRACT.arm, max_lead_m=0.1))},
-        "arm.max_lead_m is 0.1 there, 0.05 here",
+        {"contract": replace(CONTRACT, body=replace(CONTRACT.body, max_lead_m=0.1))},
+        "body.max_lead_m is 0.1 there, 0.05 here",
     ),
 }
 

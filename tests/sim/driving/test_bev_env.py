@@ -38,9 +38,9 @@ def _one_thread(one_thread):
 
 
 def layout_of(contract):
-    assert contract.drive is not None
-    assert contract.drive.bev is not None
-    return contract.drive.bev
+    assert contract.body is not None
+    assert contract.body.bev is not None
+    return contract.body.bev
 
 
 def codes_at(tiles, number, points):

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gantry_deploy.evaluation.car_rollout import CarEpisode, car_scores, run_car_episodes
 
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.errors import ContractError
-from gantry_deploy.evaluation.car_rollout import CarEpisode, car_scores, run_car_episodes
-from gantry_deploy.evaluation.rollout import RolloutConfig
+from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for, pursuit_weight
 from gantry_deploy.testing.legs import contract_for, tiny_bundle

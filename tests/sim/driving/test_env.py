@@ -25,7 +25,7 @@ def _one_thread(one_thread):
 
 def pursue(env, share=0.4, point_m=10.0):
     """Pure pursuit of a point ahead, at a share of the speed limit, from what the actor sees."""
-    drive, around = env.contract.drive, env.exact_signals().surroundings
+    drive, around = env.contract.body, env.exact_signals().surroundings
     place = env.cars.pose
     gap = around.route_points_in_world_m - place[:, None, :2]
     cos, sin = torch.cos(place[:, 2:]), torch.sin(place[:, 2:])

@@ -130,7 +130,7 @@ def test_the_last_moment_shows_the_crash_and_not_the_next_episode():
     for episode in env.episodes():
         assert episode.ended == "static"
         assert episode.seen["action"][-1].tolist() == pytest.approx([0.0, 0.6])
-        view = View(episode, scenery_of(env.scene, episode.place), env.cfg.driver, lidar=env.contract.drive.lidar)
+        view = View(episode, scenery_of(env.scene, episode.place), env.cfg.driver, lidar=env.contract.body.lidar)
         hits = []
         for index in (episode.steps - 1, episode.steps):
             box = torch.tensor(view.own_box(index), dtype=torch.float32)[None]
@@ -148,7 +148,7 @@ def test_lots_show_their_slot_and_walls():
     env = WatchedEnv(LOT, seed=2)
     env.reset()
     episode = env.episode(0)
-    view = View(episode, scenery_of(env.scene, episode.place), env.cfg.driver, lidar=env.contract.drive.lidar)
+    view = View(episode, scenery_of(env.scene, episode.place), env.cfg.driver, lidar=env.contract.body.lidar)
     picture, camera = frame(view.draw(0)), view.camera(0)
     x, y, yaw, length, _ = view.scenery.slot
     assert colour(picture, camera, (x + 0.1 * length * math.cos(yaw), y + 0.1 * length * math.sin(yaw))) == SLOT
@@ -203,7 +203,7 @@ def test_runners_see_what_the_training_sees(tmp_path):
     assert float(env.episode(0).seen["action"][-1].sum()) != 0.0
     other = car_spec("f1tenth")
     assert other.wheelbase_m < 1.0
-    wrong = replace(env.contract, drive=replace(env.contract.drive, wheelbase_m=2.0))
+    wrong = replace(env.contract, body=replace(env.contract.body, wheelbase_m=2.0))
     with pytest.raises(GantryError, match="wheelbase"):
         RunnerDriver(drive_bundle(tmp_path / "wrong", wrong), 1)
 

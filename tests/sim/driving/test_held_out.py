@@ -192,7 +192,7 @@ def blind(**changes):
     """The contract of the pursuit that sees its route and objects, and no scan."""
     contract = drive_contract_for(BMW, **changes)
     seen = tuple(term for term in contract.observations if term.name != "lidar")
-    return replace(contract, observations=seen, drive=replace(contract.drive, lidar=None))
+    return replace(contract, observations=seen, body=replace(contract.body, lidar=None))
 
 
 def scene(car, route, finish_m, outcome=lambda: (None, {})):
@@ -257,7 +257,7 @@ def test_a_meter_reads_a_straight_ride():
         car.now = Motion(x, y, 0.0, 5.0, 0.0, 0.0)
         return car.read()
 
-    meter = RideMeter(route, BMW.car, at(10.0, 0.0), 110.0, DT_S)
+    meter = RideMeter(route, BMW.body, at(10.0, 0.0), 110.0, DT_S)
     for step in range(1, 101):
         meter(at(10.0 + 0.5 * step, 0.5 if step > 50 else 0.0), strict=step >= 80)
     done = meter.ride("late", {})

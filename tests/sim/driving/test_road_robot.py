@@ -69,12 +69,12 @@ def test_a_given_acceleration_is_kept_within_the_limits():
     robot.obey(0.0, 3.0, 1.0)
     np.testing.assert_allclose(drive(robot, 0.5), [0.1, 0.2, 0.3, 0.4, 0.5], atol=1e-3)
     robot.obey(0.0, 8.0, 1e3)
-    assert np.diff(drive(robot, 0.5)).max() <= 0.1 * BMW.car.accel_limit_m_s2 + 1e-3
+    assert np.diff(drive(robot, 0.5)).max() <= 0.1 * BMW.body.accel_limit_m_s2 + 1e-3
     robot.obey(0.0, 0.0, 1e3)
     speeds = drive(robot, 1.0)
-    assert np.diff(speeds).min() >= -0.1 * BMW.car.brake_limit_m_s2 - 1e-3
+    assert np.diff(speeds).min() >= -0.1 * BMW.body.brake_limit_m_s2 - 1e-3
     assert speeds[-1] == 0.0
-    assert robot.outcome["hardest_braking_m_s2"] == pytest.approx(BMW.car.brake_limit_m_s2, rel=0.01)
+    assert robot.outcome["hardest_braking_m_s2"] == pytest.approx(BMW.body.brake_limit_m_s2, rel=0.01)
     assert robot.outcome["stands"]
 
 
@@ -230,7 +230,7 @@ def test_a_car_that_parks_begins_in_the_aisle_as_where_scores_are_counted():
     for _ in range(12):
         robot.reset()
         x, y, yaw = robot.scene.cars.pose[0].tolist()
-        ahead = robot.spec.car.center_x_in_base_m
+        ahead = robot.spec.body.center_x_in_base_m
         gap = np.array([x + ahead * math.cos(yaw), y + ahead * math.sin(yaw)]) - aisle[:2]
         apart.append(abs(math.cos(aisle[2]) * gap[1] - math.sin(aisle[2]) * gap[0]))
         turn = yaw - aisle[2]

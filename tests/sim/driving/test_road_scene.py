@@ -147,7 +147,7 @@ def test_a_scan_sees_the_nearest_of_the_others_in_each_share_of_its_angles():
 def test_a_policy_that_asks_for_a_scan_sees_it_last_as_shares_of_its_range():
     env = DriveEnv(replace(PLAIN, num_envs=2, lidar=SCAN), seed=1)
     term = env.contract.observations[-1]
-    assert (term.name, term.size, env.contract.drive.lidar) == ("lidar", 9, SCAN)
+    assert (term.name, term.size, env.contract.body.lidar) == ("lidar", 9, SCAN)
     expected = env.scene.surroundings().scan_ranges_m / SCAN.range_max_m
     torch.testing.assert_close(env.reset()["state"][:, -9:], expected)
     with pytest.raises(GantryError, match=r"env\.lidar sees other road users alone"):

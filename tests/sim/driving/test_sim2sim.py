@@ -31,7 +31,7 @@ def pursuit(tmp_path_factory):
     """Pure pursuit of the route, at its speed limits; it sees nobody."""
     contract = drive_contract_for(BMW)
     seen = tuple(term for term in contract.observations if term.name != "lidar")
-    contract = replace(contract, observations=seen, drive=replace(contract.drive, lidar=None))
+    contract = replace(contract, observations=seen, body=replace(contract.body, lidar=None))
     return drive_bundle(tmp_path_factory.mktemp("pursuit") / "bundle", contract)
 
 
@@ -56,9 +56,9 @@ def test_metadrives_car_has_our_dimensions_and_keeps_a_backends_promises(world):
     car = world().scene(0).car
     vehicle = car._vehicle
     sizes = vehicle.LENGTH, vehicle.WIDTH, vehicle.MASS, math.radians(vehicle.max_steering)
-    assert sizes == pytest.approx((4.508, 1.61, BMW.mass_kg, BMW.car.steering_limit_rad))
+    assert sizes == pytest.approx((4.508, 1.61, BMW.mass_kg, BMW.body.steering_limit_rad))
     axles = vehicle.FRONT_WHEELBASE, vehicle.REAR_WHEELBASE
-    assert axles == pytest.approx((BMW.car.front_axle_to_cog_m, BMW.car.rear_axle_to_cog_m))
+    assert axles == pytest.approx((BMW.body.front_axle_to_cog_m, BMW.body.rear_axle_to_cog_m))
     check_backend(car, rate_hz=10.0, max_age_s=0.01)
 
 
@@ -88,7 +88,7 @@ def test_metadrives_car_turns_as_a_bicycle_at_low_speed(world):
     for _ in range(10):
         car.advance(0.1, 4.0)
     now = car.motion()
-    assert now.yaw_rate_rad_s == pytest.approx(now.forward_m_s * math.tan(0.1) / BMW.car.wheelbase_m, rel=0.05)
+    assert now.yaw_rate_rad_s == pytest.approx(now.forward_m_s * math.tan(0.1) / BMW.body.wheelbase_m, rel=0.05)
     assert abs(now.left_m_s) < 0.05
 
 
@@ -159,5 +159,5 @@ def test_highway_envs_car_turns_as_ours():
     car.advance(0.1, 4.0)
     now = car.motion()
     assert now.forward_m_s == pytest.approx(4.0, abs=0.01)
-    assert (now.yaw_rad - begin.yaw_rad) / DT_S == pytest.approx(4.0 * math.tan(0.1) / BMW.car.wheelbase_m, rel=0.01)
+    assert (now.yaw_rad - begin.yaw_rad) / DT_S == pytest.approx(4.0 * math.tan(0.1) / BMW.body.wheelbase_m, rel=0.01)
     check_backend(race_track("bmw_320i", DT_S, others=0).car, rate_hz=10.0, max_age_s=0.01)

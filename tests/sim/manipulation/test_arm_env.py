@@ -217,7 +217,7 @@ def test_the_runtime_decodes_and_observes_as_training_does(action):
         act = torch.rand(2, env.action_size, generator=generator) * 3.0 - 1.5
         decoder.reset(targets)
         seen = env.step(act).next_obs
-        mine = decoder(act[:1].numpy(), joints)
+        mine = decoder.follow(act[:1].numpy(), joints)
         np.testing.assert_allclose(mine, env.env.action_manager.get_term("arm").targets[:1].numpy(), atol=1e-5)
 
 
@@ -227,10 +227,8 @@ def test_contracts_and_observations_have_the_same_size():
             cfg = replace(task.usual_env(), observer=observer)
             contract = arm_contract(cfg)
             assert contract.action_size == 4
-            assert contract.arm is not None
-            assert [camera.name for camera in contract.arm.cameras] == (
-                ["wrist", "front"] if observer == "camera" else []
-            )
+            assert contract.body is not None
+            assert [camera.name for camera in contract.cameras] == (["wrist", "front"] if observer == "camera" else [])
             names = [term.name for term in contract.observations]
             assert ("object_pos" in names) == (observer == "state")
             assert ("object_goal" in names) == (cfg.task != "lift")

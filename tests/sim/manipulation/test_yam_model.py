@@ -23,7 +23,7 @@ def model():
 
 
 def test_kinematics_and_jacobian_are_those_of_mujoco(model):
-    data, arm = mujoco.MjData(model), ArmKinematics(YAM.chain, np.zeros((1, 1)))
+    data, arm = mujoco.MjData(model), ArmKinematics(YAM.body, np.zeros((1, 1)))
     rng, site = np.random.default_rng(0), model.site(EE_SITE).id
     linear, angular = np.zeros((3, model.nv)), np.zeros((3, model.nv))
     for _ in range(20):

@@ -22,7 +22,7 @@ from gantry_deploy.errors import DatasetError
 from gantry_hardware.json_file import as_plain
 
 _LOG = logging.getLogger("gantry.dataset")
-_COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "arm")
+_COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "body")
 """Parts of a recorded contract that give physical values their meaning; scales of observations do not."""
 MOST_DIFFERENCES, MOST_TEXT = 6, 200
 """Differences in one message, and characters of what a dataset says in each."""
@@ -50,14 +50,13 @@ class Expected:
     @classmethod
     def of(cls, task: str, contract: PolicyContract) -> Expected:
         """Requirements of a task with a contract."""
-        cameras = () if contract.arm is None else contract.arm.cameras
         return cls(
             task,
             contract.robot,
             contract.rate_hz,
             observation_numbers(contract),
             action_numbers(contract),
-            {item.name: (item.height, item.width) for item in cameras},
+            {item.name: (item.height, item.width) for item in contract.cameras},
             contract,
         )
 
@@ -165,9 +164,7 @@ def _compare_notes(dataset: Dataset, expected: Expected, differences: list[str],
 def _meaning(contract: PolicyContract) -> dict[str, Any]:
     """Parts of a contract that are compared, as plain data; cameras are compared by the pictures themselves."""
     data = as_plain(asdict(contract))
-    if isinstance(data.get("arm"), dict):
-        data["arm"].pop("cameras", None)
-    return {name: data.get(name) for name in _COMPARED}
+    return {name: data[name] for name in _COMPARED}
 
 
 def _locate(

@@ -26,11 +26,11 @@ from gantry_bringup.parts import (
     schedule,
 )
 from gantry_deploy.bundle.locate import WHERE
+from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_deploy.control.safety import is_car
-from gantry_deploy.evaluation.arm_rollout import WORKBENCH, workbench_options
+from gantry_deploy.embodiments.embodiment import Embodiment
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.road import needs
-from gantry_deploy.perception.simulated_road import ROAD, road_options
 from gantry_hardware.backends import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -215,16 +215,14 @@ def build_sim_arm(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If the bundle is missing, not intact or no arm's, its task is not known, or a value does not fit.
     """
     contract = contract_of(bundle_of(args))
-    if contract.arm is None:
-        fitting = "sim_walk" if contract.drive is None else "sim_drive"
-        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no arm; start {fitting}.")
-    world: dict[str, ParameterValue] = {**workbench_options(contract), **given(args, "task")}
+    embodiment = _launched_by("sim_arm", contract.robot)
+    world: dict[str, ParameterValue] = {**embodiment.simulated_options(contract), **given(args, "task")}
     if "task" not in world:
         raise GantryError(
             "The bundle does not say what it was trained on; name it with task:=..., for example yam-lift."
         )
     nodes = [
-        make_node("sim_robot_node", args, _simulated(args, contract.robot, WORKBENCH, world)),
+        make_node("sim_robot_node", args, _simulated(args, contract.robot, embodiment.simulated_backend, world)),
         _policy(args, given(args, "command_message", "gripper_message")),
     ]
     if args["episodes"]:
@@ -239,17 +237,19 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If the bundle is missing, not intact or no car's, its task is not known, or a value does not fit.
     """
     contract = contract_of(bundle_of(args))
-    if contract.drive is None:
-        fitting = "sim_walk" if contract.arm is None else "sim_arm"
-        raise GantryError(f"The bundle is of robot '{contract.robot}', which is no car; start {fitting}.")
+    embodiment = _launched_by("sim_drive", contract.robot)
     if args["split"] and args["split"] not in SPLITS:
         raise UnknownNameError("split", args["split"], SPLITS)
-    world: dict[str, ParameterValue] = {**road_options(contract), **given(args, "task", "split", "model")}
+    world: dict[str, ParameterValue] = {
+        **embodiment.simulated_options(contract),
+        **given(args, "task", "split", "model"),
+    }
     if args["traffic"]:
         world["traffic"] = flag(args, "traffic")
-    simulated = _simulated(args, contract.robot, ROAD, world)
-    if contract.drive.lidar is not None:
-        simulated["scan_range_m"] = contract.drive.lidar.range_max_m
+    simulated = _simulated(args, contract.robot, embodiment.simulated_backend, world)
+    lidar = contract.body_as(DriveSpec).lidar
+    if lidar is not None:
+        simulated["scan_range_m"] = lidar.range_max_m
     policy = {**given(args, "command_message", "route_end"), "route_message": "lanes", "steering": "joint_states"}
     if args["route_end_m"]:
         policy["route_end_m"] = number(args, "route_end_m")
@@ -338,12 +338,23 @@ def _walker(args: Mapping[str, str]) -> str:
     """The robot that is asked for, or the bundle's.
 
     Raises:
-        GantryError: If there is no such robot, or it is a car, which would wait for its route forever.
+        GantryError: If there is no such robot, or it does not walk: a car would wait for its route forever.
     """
     robot = args["robot"] or contract_of(bundle_of(args)).robot
-    if is_car(robot_spec(robot)):
-        raise GantryError(f"Robot '{robot}' is a car; start sim_drive.")
+    _launched_by("sim_walk", robot)
     return robot
+
+
+def _launched_by(launch: str, robot: str) -> Embodiment:
+    """The embodiment of a robot that a launch description simulates.
+
+    Raises:
+        GantryError: If there is no such robot, or another description simulates it.
+    """
+    embodiment = embodiment_of_robot(robot_spec(robot))
+    if embodiment.launch != launch:
+        raise GantryError(f"Robot '{robot}' is {embodiment.noun}; start {embodiment.launch}.")
+    return embodiment
 
 
 def _simulated(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.contract.arm_spec import BODY_TARGET
 from gantry_deploy.report import encode_mp4
+from gantry_hardware.chain import Chain
 from gantry_sim.backends.workbench_robot import OTHER_FINGER
 from gantry_sim.demo.arm.measured import MeasuredArm, RecordedEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
@@ -105,9 +106,9 @@ class _Arrows:
     """Beside the end effector: where the base wants it to go, and where the correction moves that."""
 
     def __init__(self, found: MeasuredArm) -> None:
-        chain = found.spec.chain
         self._kinematics = None
-        if chain is not None and found.contract.action.kind == BODY_TARGET:
+        if found.contract.action.kind == BODY_TARGET:
+            chain = found.spec.body_as(Chain)
             self._kinematics = ArmKinematics(chain, np.zeros((1, 1), np.float32))
             self._joints = [found.spec.joint_index(name) for name in chain.joint_names]
 

@@ -15,9 +15,8 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.contract.arm_spec import BODY_TARGET
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.safety import Mode
-from gantry_deploy.policy.chunked import ChunkedPolicy
 from gantry_deploy.policy.golden import action_labels
-from gantry_deploy.policy.onnx_policy import OnnxPolicy
+from gantry_deploy.policy.policy import open_policy
 from gantry_deploy.recording.reader import Recording, read_recording
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
@@ -139,18 +138,12 @@ def measure_arm(path: Path, trials: Sequence[Trial]) -> MeasuredArm:
 def rerun_difference(found: MeasuredArm, bundle: Bundle) -> float:
     """Largest difference of the recorded actions, and of those of their base, from what the bundle's networks and their
     queue answer to the recorded observations."""
-    planner = None if found.contract.chunk is None else ChunkedPolicy(bundle)
-    network = OnnxPolicy(bundle.model_bytes, found.contract) if planner is None else None
+    policy = open_policy(bundle)
     worst, clip = 0.0, found.contract.action.clip
     for episode in found.episodes:
-        if planner is not None:
-            planner.reset()
+        policy.reset()
         for row, observation in enumerate(episode.observation):
-            if planner is not None:
-                action, base = planner(observation[None])
-            else:
-                assert network is not None
-                action, base = network(observation[None]), None
+            action, base = policy(observation[None])
             worst = max(worst, float(np.abs(np.clip(action[0], -clip, clip) - episode.action[row]).max()))
             if base is not None and episode.base_action is not None:
                 worst = max(worst, float(np.abs(base[0] - episode.base_action[row]).max()))

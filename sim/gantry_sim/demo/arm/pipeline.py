@@ -231,9 +231,9 @@ def require_arm(bundle: Bundle) -> None:
         ContractError: With what it is.
     """
     contract = bundle.contract
-    if contract.arm is None:
+    if contract.embodiment != "arm":
         raise ContractError(f"{bundle.path} is a policy of robot '{contract.robot}', which is no arm.")
-    if contract.arm.cameras:
+    if contract.cameras:
         raise ContractError(f"{bundle.path} looks through cameras, whose pictures are not recorded; it can be played.")
 
 

@@ -11,8 +11,8 @@ from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import SafetyMachine
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import SafetyError
-from gantry_deploy.evaluation.rollout import perception_options
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder
@@ -78,7 +78,10 @@ def goal_walk_in_process(
     _clear(folder)
     loaded = load_bundle(bundle)
     spec, contract = robot_spec(loaded.contract.robot), loaded.contract
-    options = perception_options(contract, "mujoco") | {"terrain": terrain, "terrain_difficulty": difficulty}
+    options = embodiment_of(contract).backend_options(contract, "mujoco") | {
+        "terrain": terrain,
+        "terrain_difficulty": difficulty,
+    }
     refusal = ""
     with contextlib.ExitStack() as stack:
         runner = PolicyRunner(loaded, spec)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_hardware.cars import CarSpec
-from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.errors import RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -106,10 +106,8 @@ class HeldOutCar(ABC):
     """
 
     def __init__(self, spec: RobotSpec, dt_s: float) -> None:
-        if spec.car is None:
-            raise GantryError(f"Robot '{spec.name}' is no car.")
         self.spec, self.dt_s = spec, dt_s
-        self.car: CarSpec = spec.car
+        self.car = spec.body_as(CarSpec)
         self._limiter = CommandLimiter(spec)
         self._connected = False
         self._time_s, self._travel_m = 0.0, 0.0

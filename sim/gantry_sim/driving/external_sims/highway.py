@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
@@ -111,9 +112,7 @@ def race_track(
     import highway_env  # noqa: F401  (registers its environments)
 
     spec = robot_spec(robot)
-    if spec.car is None:
-        raise GantryError(f"Robot '{robot}' is no car.")
-    car, rate_hz = spec.car, round(1.0 / dt_s)
+    car, rate_hz = spec.body_as(CarSpec), round(1.0 / dt_s)
     action = {"type": "ContinuousAction", "longitudinal": True, "lateral": True}
     action |= {"steering_range": [-car.steering_limit_rad, car.steering_limit_rad]}
     action |= {"acceleration_range": [-car.brake_limit_m_s2, car.accel_limit_m_s2]}

@@ -179,8 +179,8 @@ class MetaDriveWorld:
     ) -> None:
         require_metadrive()
         self.spec = robot_spec(robot)
-        car = self.spec.car
-        if car is None or car.length_m < _SHORTEST_M:
+        car = self.spec.body_as(CarSpec)
+        if car.length_m < _SHORTEST_M:
             raise GantryError(f"'{robot}' is no car of at least {_SHORTEST_M} m; MetaDrive's roads are for such.")
         repeat = round(dt_s / PHYSICS_DT_S)
         if not math.isclose(repeat * PHYSICS_DT_S, dt_s, rel_tol=1e-6):

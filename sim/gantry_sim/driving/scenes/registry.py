@@ -52,7 +52,7 @@ def make_scene(cfg: CarTaskCfg, cars: BatchedCars, device: str, generator: torch
 
 def _with_scan(contract: PolicyContract, layout: LidarLayout | None) -> PolicyContract:
     """The same, seeing a scan beside all else."""
-    if layout is None or contract.drive is None:
+    if layout is None:
         return contract
     terms = (*contract.observations, make_term("lidar", layout.beams, clip=100.0))
-    return replace(contract, observations=terms, drive=replace(contract.drive, lidar=layout))
+    return replace(contract, observations=terms, body=replace(contract.body, lidar=layout))

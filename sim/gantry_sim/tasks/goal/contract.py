@@ -39,6 +39,7 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
 
     return PolicyContract(
         robot=spec.name,
+        embodiment=spec.embodiment,
         rate_hz=RATE_HZ,
         joint_names=spec.joint_names,
         joint_lower_rad=floats("lower_rad"),

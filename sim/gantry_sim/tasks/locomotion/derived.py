@@ -31,10 +31,10 @@ def derived_quadruped(spec: RobotSpec) -> Walker:
     Raises:
         GantryError: If the robot has other than four feet with three joints each, or a leg that is stretched.
     """
-    if spec.kind != "quadruped" or len(spec.feet) != 4:
+    if len(spec.feet) != 4:
         raise GantryError(
-            f"Robot '{spec.name}' is of kind '{spec.kind}' with {len(spec.feet)} feet; a gait is derived for "
-            "quadrupeds with four feet alone. Others need a Walker of their own, entry-point group gantry.walkers."
+            f"Robot '{spec.name}' has {len(spec.feet)} feet; a gait is derived for quadrupeds with four feet alone. "
+            "Others need a Walker of their own, entry-point group gantry.walkers."
         )
     model = robot_model(spec.name, visuals=False)
     base, shapes = base_body(model).name, tuple(_pattern(model, foot) for foot in spec.feet)

@@ -10,8 +10,8 @@ from mjlab.managers.action_manager import ActionTerm, ActionTermCfg
 from mjlab.managers.observation_manager import ObservationTermCfg
 from torch import Tensor
 
-from gantry_deploy.actions.joints import ActionDecoder
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.locomotion.state import LocomotionState
@@ -73,14 +73,14 @@ class ContractActionCfg(ActionTermCfg):
 
 
 class ContractAction(ActionTerm):
-    """Runs ``ActionDecoder``, the robot's own decoder, on all environments at once."""
+    """Runs the robot's own decoder on all environments at once."""
 
     cfg: ContractActionCfg
 
     def __init__(self, cfg: ContractActionCfg, env: Any) -> None:
         super().__init__(cfg, env)
         self._raw = torch.zeros(self.num_envs, cfg.contract.action_size, device=self.device)
-        self._decoder = ActionDecoder(cfg.contract, self._raw)
+        self._decoder = embodiment_of(cfg.contract).make_decoder(cfg.contract, self._raw)
         ids = [self._entity.find_joints(f"^{name}$")[0][0] for name in cfg.contract.joint_names]
         self._joint_ids = torch.tensor(ids, device=self.device)
         self._targets = torch.zeros_like(self._raw)
@@ -110,16 +110,7 @@ class ContractAction(ActionTerm):
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
         seen = state.measured or state.signals()
-        return self._decoder(
-            actions,
-            state.time_s,
-            state.command,
-            seen.quat_base_to_world_wxyz,
-            seen.ang_vel_base_in_base_rad_s,
-            seen.elevation_map,
-            seen.joint_pos_rad,
-            seen.joint_vel_rad_s,
-        )
+        return self._decoder(actions, replace(seen, time_s=state.time_s, command=state.command)).pos_rad
 
     def apply_actions(self) -> None:
         """Hand the targets to the actuators."""

@@ -130,6 +130,7 @@ def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
     n = spec.num_joints
     return PolicyContract(
         robot=spec.name,
+        embodiment=spec.embodiment,
         rate_hz=RATE_HZ,
         joint_names=spec.joint_names,
         joint_lower_rad=_floats(spec, "lower_rad"),

@@ -16,6 +16,7 @@ from gantry_deploy.contract.policy_contract import (
     PolicyContract,
 )
 from gantry_deploy.observations.builder import make_term
+from gantry_hardware.chain import Chain
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
@@ -35,13 +36,12 @@ def has_goal(cfg: ArmCfg) -> bool:
 def arm_contract(cfg: ArmCfg) -> PolicyContract:
     """The contract of a policy of the task."""
     spec = robot_spec(cfg.robot)
-    assert spec.chain is not None
-
     # A turn about y by half a circle less the tilt: fingers down and forward, x towards the base.
     half = 0.5 * (math.pi - TOOL_TILT_RAD)
     goal = has_goal(cfg)
     return PolicyContract(
         robot=spec.name,
+        embodiment=spec.embodiment,
         rate_hz=cfg.rate_hz,
         joint_names=spec.joint_names,
         joint_lower_rad=spec.numbers("lower_rad"),
@@ -59,8 +59,8 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
             upper=UPPER_EE_M if goal else (),
             max_rate=(0.0,) * 3 if goal else (),
         ),
-        arm=ArmSpec(
-            chain=spec.chain,
+        body=ArmSpec(
+            chain=spec.body_as(Chain),
             lower_ee_in_base_m=LOWER_EE_M,
             upper_ee_in_base_m=UPPER_EE_M,
             quat_ee_to_base_wxyz=(math.cos(half), 0.0, math.sin(half), 0.0),
@@ -70,8 +70,8 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
             gripper_closed_m=GRIPPER_CLOSED_M,
             gripper_open_m=GRIPPER_OPEN_M,
             relative=cfg.action != "joint-absolute",
-            cameras=tuple(CameraInput(name, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras),
         ),
+        cameras=tuple(CameraInput(name, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras),
         acceptance=Acceptance(min_success_rate=0.8),
     )
 

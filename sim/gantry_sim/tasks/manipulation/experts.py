@@ -147,7 +147,7 @@ class Expert:
         if kind == "ee-turn":
             return torch.cat((action[:, :3], torch.zeros_like(action[:, :3]), action[:, 3:]), dim=-1)
         self._decoder.reset(targets)
-        joints = self._decoder(action, self.state.joint_pos)
+        joints = self._decoder.follow(action, self.state.joint_pos)
         away = joints - (targets if kind == "joint" else self._offset)
         moved = (away / self._scale).clamp(-1.0, 1.0)
         moved[:, self.state.gripper] = action[:, -1]

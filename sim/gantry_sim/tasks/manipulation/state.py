@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -93,12 +95,16 @@ class ArmState:
 
     def signals(self, last_action: Tensor) -> Signals:
         """Signals of the policy's observation; ``last_action`` is (N, a), dimensionless."""
-        targets = self.decoder.targets
-        still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         seen = self.object_pose
         if self.cfg.object_noise_m > 0.0:
             noise = torch.rand(len(seen), 3, generator=self.noise, device=seen.device) * 2.0 - 1.0
             seen = torch.cat((seen[:, :3] + self.cfg.object_noise_m * noise, seen[:, 3:]), dim=-1)
+        return replace(self.own_signals(last_action), object_pose_in_base=seen)
+
+    def own_signals(self, last_action: Tensor) -> Signals:
+        """Signals without what is seen of the object; ``last_action`` is (N, a), dimensionless."""
+        targets = self.decoder.targets
+        still = self.joint_pos.new_zeros(len(self.joint_pos), 3)
         return Signals(
             joint_pos_rad=self.joint_pos,
             joint_vel_rad_s=self.joint_vel,
@@ -108,7 +114,6 @@ class ArmState:
             last_action=last_action,
             time_s=self._env.episode_length_buf * self._env.step_dt,
             joint_target_rad=self.joint_pos if targets is None else targets,
-            object_pose_in_base=seen,
             ee_pose_in_base=(self.ee_pos, self.ee_rotation),
         )
 

@@ -67,7 +67,7 @@ class ArmAction(ActionTerm):
         """Decode actions (N, a), dimensionless, once per control step."""
         state = ArmState.of(self._env)  # type: ignore[arg-type]
         self._raw[:] = state.decoder.clip(actions)
-        before, self._targets = self._targets, state.decoder(actions, state.joint_pos)
+        before, self._targets = self._targets, state.decoder(actions, state.own_signals(actions)).pos_rad
         self._obeyed = torch.where(self.late, before, self._targets)
 
     def apply_actions(self) -> None:

@@ -26,6 +26,7 @@ from gantry_deploy.perception.maps import MapLimits, MapSource, make_map_source,
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import prepare_thread
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_hardware.capabilities import capability
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
@@ -118,6 +119,7 @@ class PolicyNode:
         self._starts_itself = bool(values["auto_start"])
         self._auto = AutoStart(controller, self._starts_itself)
         self._recent = TimingLog(("period", "busy", "infer"), RECENT_TICKS)
+        self._ros = capability(controller.robot, RosRobot)
         self._report: TickReport | None = None
         self._state_s = 0.0
         self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
@@ -198,10 +200,8 @@ class PolicyNode:
             self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
 
     def _on_goal(self, message: PoseStamped) -> None:
-        robot = self._controller.robot
-        frame = (
-            robot.frames.told(message.header.frame_id, robot.odom_frame) if isinstance(robot, RosRobot) else ODOM_FRAME
-        )
+        robot, named = self._ros, message.header.frame_id
+        frame = ODOM_FRAME if robot is None else robot.frames.told(named, robot.odom_frame)
         try:
             goal, before = convert_map.goal(message, frame), self._controller.goal
             self._controller.set_goal(goal)
@@ -215,8 +215,8 @@ class PolicyNode:
 
     def _on_object_goal(self, message: PoseStamped) -> None:
         try:
-            robot, frame = self._controller.robot, BASE_FRAME
-            if isinstance(robot, RosRobot):
+            robot, frame = self._ros, BASE_FRAME
+            if robot is not None:
                 frame = robot.frames.told(message.header.frame_id, BASE_FRAME)
             place = convert_arm.place(message, frame)
         except GantryError as error:
@@ -259,9 +259,8 @@ class PolicyNode:
             for statistic in ("p50", "p99", "max"):
                 values[f"{name} {statistic} ms"] = timing[f"{statistic}_s"] * 1e3
         values.update(self._controller.counts())
-        robot = self._controller.robot
-        if isinstance(robot, RosRobot):
-            values.update(robot.statistics())
+        if self._ros is not None:
+            values.update(self._ros.statistics())
         if (goal := self._controller.goal) is not None:
             values["goal"] = f"{goal.x_in_world_m:.3f}, {goal.y_in_world_m:.3f}, {goal.yaw_in_world_rad:.3f}"
         values.update(map_values(self._controller.map_source))

@@ -17,13 +17,22 @@ from builtin_interfaces.msg import Time
 from nav_msgs.msg import Odometry
 from rclpy.publisher import Publisher
 
-from gantry_deploy.perception.simulated_road import ROAD, RoadTeller
+from gantry_deploy.perception.simulated_road import ROAD
 from gantry_hardware.backends import make_backend
+from gantry_hardware.capabilities import HasRoad, capability
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros.convert import robot as convert
-from gantry_ros.nodes.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
+from gantry_ros.nodes.sim_node import (
+    SHARED_PARAMETERS,
+    SimNode,
+    backend_options,
+    fault_parameter,
+    require_node,
+    run_node,
+)
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
 from gantry_ros.simulated.car_faults import FAULTS, LOST_INPUTS, Drill, drill_text, require_fault
@@ -68,24 +77,25 @@ class SimCarNode(SimNode):
 
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
         spec, node = robot_spec(values["robot"]), host.node
-        if spec.car is None:
-            raise GantryError(f"Robot '{spec.name}' is no car; start sim_robot_node.")
+        require_node(spec, NAME)
+        car = spec.body_as(CarSpec)
         fault, after_s = require_fault(values["fault"]), values["fault_after_s"]
         if not after_s >= 0.0:
             raise GantryError(f"Parameter 'fault_after_s' is {after_s:g}, expected 0 for at once, or more.")
-        self._drill = Drill(fault, after_s, spec.car.brake_limit_m_s2) if after_s > 0.0 else None
+        self._drill = Drill(fault, after_s, car.brake_limit_m_s2) if after_s > 0.0 else None
         robot = make_backend(values["backend"], spec, **backend_options(values["options"]))
-        if not isinstance(robot, RoadTeller):
+        teller = capability(robot, HasRoad)
+        if teller is None:
             raise GantryError(f"Backend '{values['backend']}' tells of no road; expected one like '{ROAD}'.")
-        self._teller: RoadTeller = robot
+        self._teller = teller
         refuse_two = values["refuse_two_commanders"]
-        self._orders = CarInputs(node, spec.car, positive(values, "watchdog_s"), values["drive_message"], refuse_two)
+        self._orders = CarInputs(node, car, positive(values, "watchdog_s"), values["drive_message"], refuse_two)
         super().__init__(host, values, robot, self._orders)
         host.network.hints[topics.DRIVE_TWIST] = "The parameter drive_message chooses between Twist and TwistStamped."
         self._road = RoadPublisher(node, robot, positive(values, "scan_range_m"))
         self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
         self._set_fault("" if self._drill is not None else fault)
-        robot.tell_road(self._road)
+        teller.tell_road(self._road)
 
     def run(self) -> None:
         """Step and publish in real time until the host is stopped; a drill that was not seen through is told."""

@@ -22,10 +22,12 @@ from rclpy.publisher import Publisher
 from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.process.realtime import prepare_thread
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.json_file import parse_json_object
+from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import RobotState
 from gantry_hardware.text import names_text
 from gantry_ros.convert import robot as convert
@@ -350,6 +352,17 @@ def fault_parameter(faults: Mapping[str, str]) -> Parameter:
     """The parameter ``fault``, which explains each."""
     texts = "; ".join(f"{name!r} {text}" for name, text in faults.items())
     return Parameter("fault", "", f"Injected fault: {texts}.", read_only=False)
+
+
+def require_node(spec: RobotSpec, name: str) -> None:
+    """Refuse a robot that another node simulates.
+
+    Raises:
+        GantryError: With that node.
+    """
+    embodiment = embodiment_of_robot(spec)
+    if embodiment.sim_node != name:
+        raise GantryError(f"Robot '{spec.name}' is {embodiment.noun}; start {embodiment.sim_node}.")
 
 
 def backend_options(text: str) -> dict[str, Any]:

@@ -19,15 +19,21 @@ from rclpy.publisher import Publisher
 from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float32MultiArray
 
-from gantry_deploy.control.safety import is_arm, is_car
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.backends import make_backend
-from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
 from gantry_ros.convert import robot as convert
-from gantry_ros.nodes.sim_node import SHARED_PARAMETERS, SimNode, backend_options, fault_parameter, run_node
+from gantry_ros.nodes.sim_node import (
+    SHARED_PARAMETERS,
+    SimNode,
+    backend_options,
+    fault_parameter,
+    require_node,
+    run_node,
+)
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
 from gantry_ros.simulated.command_inputs import CommandInputs
@@ -81,8 +87,7 @@ class SimRobotNode(SimNode):
 
     def __init__(self, host: NodeHost, values: dict[str, Any]) -> None:
         spec, node = robot_spec(values["robot"]), host.node
-        if is_car(spec):
-            raise GantryError(f"Robot '{spec.name}' is a car; start sim_car_node.")
+        require_node(spec, NAME)
         robot = make_backend(values["backend"], spec, **backend_options(values["options"]))
         self._commands = CommandInputs(node, spec, positive(values, "watchdog_s"), values["refuse_two_commanders"])
         self._second = SecondCommanderLog()
@@ -92,7 +97,7 @@ class SimRobotNode(SimNode):
         self._eyes = depth_publisher(node, robot)
         self._frames: list[tuple[DepthFrame, float]] = []
         self._imu: Publisher | None = None
-        if not is_arm(spec):
+        if embodiment_of_robot(spec).base_moves:
             self._imu = node.create_publisher(Imu, topics.IMU, topics.WRITER_QOS)
             self._odom = node.create_publisher(Odometry, topics.ODOM, topics.WRITER_QOS)
             self._contacts = node.create_publisher(Float32MultiArray, topics.FOOT_CONTACTS, topics.WRITER_QOS)

@@ -17,7 +17,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from gantry_deploy.control.safety import is_arm
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
@@ -42,6 +42,11 @@ KINDS = {TRAJECTORY: JointTrajectory, POSITIONS: Float64MultiArray}
 """Their classes, but for that of another package, see :func:`gripper_command_type`."""
 
 
+def takes_positions(spec: RobotSpec) -> bool:
+    """Whether positions alone may command a robot: one that is held, not damped, when nothing may move it."""
+    return embodiment_of_robot(spec).holds_position
+
+
 def chosen_message(spec: RobotSpec, message: str) -> str:
     """The message that a robot is commanded by: what was asked for, or what its kind takes if that is empty.
 
@@ -50,10 +55,10 @@ def chosen_message(spec: RobotSpec, message: str) -> str:
         RobotError: If positions are asked for and the robot is no arm.
     """
     if not message:
-        return TRAJECTORY if is_arm(spec) else JOINT_COMMAND
+        return TRAJECTORY if takes_positions(spec) else JOINT_COMMAND
     if message not in COMMAND_MESSAGES:
         raise UnknownNameError("command_message", message, COMMAND_MESSAGES)
-    if message != JOINT_COMMAND and not is_arm(spec):
+    if message != JOINT_COMMAND and not takes_positions(spec):
         raise RobotError(
             f"command_message '{message}' holds positions alone, with which '{spec.name}', which is no arm, cannot be "
             f"damped; expected '{JOINT_COMMAND}'."
@@ -63,13 +68,13 @@ def chosen_message(spec: RobotSpec, message: str) -> str:
 
 def command_topics(spec: RobotSpec) -> tuple[str, ...]:
     """Topics on which a robot of that kind can be told where to move its joints."""
-    return (topics.JOINT_COMMAND, *(ARM_TOPICS.values() if is_arm(spec) else ()))
+    return (topics.JOINT_COMMAND, *(ARM_TOPICS.values() if takes_positions(spec) else ()))
 
 
 def watched_topics(spec: RobotSpec) -> dict[str, Any]:
     """Every topic on which a message moves a joint of a robot of that kind, and its class."""
     watched: dict[str, Any] = {topics.JOINT_COMMAND: JointState}
-    if is_arm(spec):
+    if takes_positions(spec):
         for by_message in (ARM_TOPICS, GRIPPER_TOPICS):
             watched |= {topic: KINDS[message] for message, topic in by_message.items() if message in KINDS}
         with contextlib.suppress(RobotError):  # Where its package is not installed, no such message arrives.
@@ -78,9 +83,8 @@ def watched_topics(spec: RobotSpec) -> dict[str, Any]:
 
 
 def gripper_joints(spec: RobotSpec) -> list[int]:
-    """Places of the joints that no part of an arm's chain are."""
-    chain = () if spec.chain is None else spec.chain.joint_names
-    return [i for i, name in enumerate(spec.joint_names) if name not in chain]
+    """Places of a gripper's joints."""
+    return [spec.joint_index(name) for name in spec.gripper_joints]
 
 
 def gripper_command_type() -> Any:

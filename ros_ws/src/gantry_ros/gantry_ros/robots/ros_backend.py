@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gantry_deploy.control.safety import is_car
+from gantry_deploy.embodiments.registry import embodiment_of_robot
+from gantry_hardware.plugins import load_named
 from gantry_hardware.spec import RobotSpec
 from gantry_ros.robots import arm_commands, car_commands
-from gantry_ros.robots.ros_car import RosCar
 from gantry_ros.robots.ros_robot import RosRobot
 from gantry_ros.runtime import frames
 from gantry_ros.runtime.command_guard import DISCOVERY_S
@@ -37,7 +37,7 @@ PARAMETERS = (
 
 
 def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float) -> RosRobot:
-    """The backend for a robot, as its kind needs it; not connected yet.
+    """The backend for a robot, as its embodiment needs it; not connected yet.
 
     Args:
         spec: The robot.
@@ -48,16 +48,4 @@ def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_p
     Raises:
         GantryError: If a value does not fit the robot.
     """
-    names = ("connect_timeout_s", "discovery_s", "command_message", *(item.name for item in frames.PARAMETERS))
-    connecting = {name: values[name] for name in names}
-    if is_car(spec):
-        return RosCar(spec, host=host, steering=values["steering"], command_period_s=command_period_s, **connecting)
-    return RosRobot(
-        spec,
-        host=host,
-        joint_order=values["joint_order"],
-        gripper_message=values["gripper_message"],
-        map_max_latency_s=values["map_max_latency_s"],
-        command_period_s=command_period_s,
-        **connecting,
-    )
+    return load_named(embodiment_of_robot(spec).ros_robot).from_parameters(spec, host, values, command_period_s)

@@ -9,6 +9,7 @@ import numpy as np
 from rclpy.node import Node
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
+from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
@@ -21,7 +22,7 @@ from gantry_ros.robots.car_commands import (
     told_acceleration,
     watched_car_topics,
 )
-from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.robots.ros_robot import SHARED_PARAMETERS, RosRobot
 from gantry_ros.robots.state_topics import StateTopics
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import DISCOVERY_S, CommandGuard
@@ -55,8 +56,6 @@ class RosCar(RosRobot):
         RobotError: If the robot is no car, or the message is not installed.
     """
 
-    drives_cars = True
-
     def __init__(
         self,
         spec: RobotSpec,
@@ -70,8 +69,7 @@ class RosCar(RosRobot):
         same_frames: str = "",
         frame_poses: str = "",
     ) -> None:
-        if spec.car is None:
-            raise RobotError(f"Robot '{spec.name}' is no car.")
+        car = spec.body_as(CarSpec)
         if steering not in STEERING_SOURCES:
             raise UnknownNameError("steering", steering, STEERING_SOURCES)
         super().__init__(
@@ -84,11 +82,19 @@ class RosCar(RosRobot):
             frame_poses=frame_poses,
         )
         self._message = chosen_car_message(command_message)
-        self._car = spec.car
+        self._car = car
         self._measured = steering == MEASURED
         self._told = StateTopics([topics.ODOM, topics.JOINT_STATES] if self._measured else [topics.ODOM], [])
-        self._turned = _Turned(spec.car.steering_rate_limit_rad_s)
+        self._turned = _Turned(car.steering_rate_limit_rad_s)
         self._told_m_s = 0.0
+
+    @classmethod
+    def from_parameters(
+        cls, spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float
+    ) -> RosCar:
+        """The backend as a node's parameters say; see :func:`gantry_ros.robots.ros_backend.ros_robot`."""
+        names = ("steering", *SHARED_PARAMETERS)
+        return cls(spec, host=host, command_period_s=command_period_s, **{name: values[name] for name in names})
 
     def read(self) -> RobotState:
         """The newest state.

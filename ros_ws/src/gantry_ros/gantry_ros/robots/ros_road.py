@@ -21,12 +21,14 @@ from gantry_deploy.contract.drive_spec import DRIVE
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Mode
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError, SafetyError
 from gantry_deploy.observations.lidar_scan import GAP_RAD
 from gantry_deploy.observations.surroundings import STOP_GO
 from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.plugins import load_named
 from gantry_hardware.stamps import StampGate, StampVerdict
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import map as convert_map
@@ -256,5 +258,6 @@ class RouteEnd:
 
 
 def ros_road(contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> RosRoad | None:
-    """Make the source of a car's surroundings for its policy; None for a policy that drives no car."""
-    return None if contract.drive is None else RosRoad(contract, host, robot, values)
+    """Make the source of a policy's surroundings; None for an embodiment that sees none."""
+    made_by = embodiment_of(contract).ros_surroundings
+    return load_named(made_by)(contract, host, robot, values) if made_by else None

@@ -14,11 +14,12 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState, PointCloud2
 
-from gantry_deploy.control.safety import is_arm, is_car
+from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
+from gantry_hardware.plugins import load_named
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.snapshot import MapSnapshot
@@ -37,6 +38,8 @@ from gantry_ros.runtime.waiting import WaitReason
 
 OPTIONAL_TIMEOUT_S = 0.5
 """Odometry and foot contacts older than this are left out of the state."""
+SHARED_PARAMETERS = ("connect_timeout_s", "discovery_s", "command_message", "same_frames", "frame_poses")
+"""Parameters of a node that every backend behind topics takes."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
 
@@ -67,9 +70,6 @@ class RosRobot:
         RobotError: If a robot that is no arm shall be commanded by positions, which cannot damp it, or if it is a car.
     """
 
-    drives_cars = False
-    """Whether this is the class for cars."""
-
     def __init__(
         self,
         spec: RobotSpec,
@@ -87,18 +87,18 @@ class RosRobot:
     ) -> None:
         if joint_order not in JOINT_ORDERS:
             raise UnknownNameError("joint_order", joint_order, JOINT_ORDERS)
-        if is_car(spec) and not self.drives_cars:
+        embodiment = embodiment_of_robot(spec)
+        if not isinstance(self, load_named(embodiment.ros_robot)):
             raise RobotError(
-                f"Robot '{spec.name}' is a car, which is told of its road by topics: start policy_node, "
-                "for example by 'gantry launch robot'."
+                f"Robot '{spec.name}' is {embodiment.noun}, for which this backend is none: start policy_node, for "
+                "example by 'gantry launch robot'."
             )
         self.spec = spec
         self._message = arm_commands.chosen_message(spec, command_message)
         self._gripper_message, self._command_period_s = gripper_message, command_period_s
-        legs = not is_arm(spec)
-        self._told = StateTopics(
-            [topics.JOINT_STATES, *([topics.IMU] if legs else [])], [topics.ODOM, topics.FOOT_CONTACTS] if legs else []
-        )
+        self._base_moves = embodiment.base_moves
+        of_base = ([topics.IMU], [topics.ODOM, topics.FOOT_CONTACTS]) if self._base_moves else ([], [])
+        self._told = StateTopics([topics.JOINT_STATES, *of_base[0]], of_base[1])
         self._listener = None if host is None else Listener(host.node)
         self._late: WaitReason | None = None
         self._cameras: tuple[str, ...] = ()
@@ -117,6 +117,14 @@ class RosRobot:
         self._withholding = False
         self._publisher: Any = None
         self._entities: list[tuple[str, Any]] = []
+
+    @classmethod
+    def from_parameters(
+        cls, spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float
+    ) -> RosRobot:
+        """The backend as a node's parameters say; see :func:`gantry_ros.robots.ros_backend.ros_robot`."""
+        names = ("joint_order", "gripper_message", "map_max_latency_s", *SHARED_PARAMETERS)
+        return cls(spec, host=host, command_period_s=command_period_s, **{name: values[name] for name in names})
 
     def connect(self) -> None:
         """Subscribe, wait for a first state, and only then announce that commands will come.
@@ -170,7 +178,7 @@ class RosRobot:
         """
         newest = self._newest()
         joints, joints_s = newest[topics.JOINT_STATES]
-        if is_arm(self.spec):
+        if not self._base_moves:
             seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
             pose = None if seen is None else convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
             return convert_arm.arm_state(self._read_joints(joints), joints_s, pose)

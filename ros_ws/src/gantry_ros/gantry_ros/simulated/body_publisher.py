@@ -13,10 +13,10 @@ from builtin_interfaces.msg import Time
 from rclpy.node import Node
 from std_msgs.msg import String
 
-from gantry_deploy.perception.maps import SeeingRobot
 from gantry_deploy.recording.frames import RATE_HZ, base_frames, finite
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasDepthCameras, capability
 from gantry_hardware.description import Frames, robot_description
 from gantry_hardware.state import RobotState
 from gantry_ros.convert.frames import transforms
@@ -77,8 +77,9 @@ class BodyPublisher:
 def sensor_frames(robot: Robot) -> Frames:
     """Frames of the depth images and scans that a simulated robot takes, in its base's."""
     names, places, turns = [], [], []
-    if isinstance(robot, SeeingRobot) and robot.depth_cameras:
-        camera = robot.depth_cameras[0]
+    seeing = capability(robot, HasDepthCameras)
+    if seeing is not None and seeing.depth_cameras:
+        camera = seeing.depth_cameras[0]
         names.append(CAMERA_FRAME)
         places.append(camera.pos_camera_in_base_m)
         turns.append(camera.quat_camera_to_base_wxyz)

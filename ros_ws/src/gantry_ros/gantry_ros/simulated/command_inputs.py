@@ -16,7 +16,6 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from gantry_deploy.control.safety import is_arm
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand
 from gantry_ros.convert import arm as convert_arm
@@ -71,7 +70,8 @@ class CommandInputs(Inputs):
     """
 
     def __init__(self, node: Node, spec: RobotSpec, watchdog_s: float, refuse_two: bool = True) -> None:
-        super().__init__(node, watchdog_s, "joint command", "holding" if is_arm(spec) else "damping", refuse_two)
+        self._is_held = arm_commands.takes_positions(spec)
+        super().__init__(node, watchdog_s, "joint command", "holding" if self._is_held else "damping", refuse_two)
         self._spec = spec
         self._codec = convert.CommandCodec(spec)
         self._damping = JointCommand.damping(spec)
@@ -79,7 +79,7 @@ class CommandInputs(Inputs):
         self._follower: Follower | None = None
         self._pos_rad = spec.array("default_rad")
         self._listen(JointState, topics.JOINT_COMMAND, self._take_command, "joints with gains")
-        if is_arm(spec):
+        if self._is_held:
             self._listen_to_controllers()
 
     def choose(self, now_s: float, pos_rad: FloatArray | None) -> JointCommand | None:
@@ -96,7 +96,7 @@ class CommandInputs(Inputs):
             if received is None:
                 return None
             lost, torn = now_s - received.time_s > self._watchdog_s, self.torn(now_s)
-            held = is_arm(self._spec)
+            held = self._is_held
             farewell = "damp" if convert.is_braking(received.command) and not held else ""
             news = self._note(lost=lost, farewell=farewell, torn=torn)
             if torn and held and news:

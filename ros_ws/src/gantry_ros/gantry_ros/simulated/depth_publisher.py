@@ -6,8 +6,9 @@ import numpy as np
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image
 
-from gantry_deploy.perception.maps import DepthFrame, SeeingRobot
+from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasDepthCameras, capability
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
@@ -24,7 +25,7 @@ class DepthPublisher:
         robot: With cameras.
     """
 
-    def __init__(self, node: Node, robot: SeeingRobot) -> None:
+    def __init__(self, node: Node, robot: HasDepthCameras) -> None:
         self._node = node
         self._robot = robot
         self._infos = node.create_publisher(CameraInfo, topics.CAMERA_INFO, topics.WRITER_QOS)
@@ -45,4 +46,5 @@ class DepthPublisher:
 
 def depth_publisher(node: Node, robot: Robot) -> DepthPublisher | None:
     """A publisher for a robot's cameras; None for a robot without."""
-    return DepthPublisher(node, robot) if isinstance(robot, SeeingRobot) and robot.depth_cameras else None
+    seeing = capability(robot, HasDepthCameras)
+    return DepthPublisher(node, seeing) if seeing is not None and seeing.depth_cameras else None

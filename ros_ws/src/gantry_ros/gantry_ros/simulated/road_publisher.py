@@ -27,7 +27,7 @@ LATE_S = 1.0
 
 
 class RoadPublisher:
-    """Implements :class:`gantry_deploy.perception.simulated_road.RoadListener` on topics.
+    """Implements :class:`gantry_hardware.capabilities.RoadListener` on topics.
 
     Args:
         node: To publish with.

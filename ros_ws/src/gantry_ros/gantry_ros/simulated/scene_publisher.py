@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import Image
 
-from gantry_deploy.perception.images import Picture, PicturedRobot
+from gantry_deploy.perception.images import Picture
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backend import Robot
+from gantry_hardware.capabilities import HasImages, HasTask, capability
 from gantry_hardware.state import RobotState
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
@@ -24,21 +22,6 @@ GOAL_PERIOD_S = 0.5
 """Time between two goals, which are repeated for late subscribers."""
 
 
-@runtime_checkable
-class WorkingRobot(Protocol):
-    """Capability of a simulated robot with a task, beside its interface."""
-
-    @property
-    def goal_in_base_m(self) -> NDArray[np.float64] | None:
-        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
-        ...
-
-    @property
-    def task_done(self) -> bool:
-        """Whether the task is done now."""
-        ...
-
-
 class ScenePublisher:
     """Poses and pictures of one robot's surroundings.
 
@@ -48,7 +31,7 @@ class ScenePublisher:
         picture_rate_hz: Of its cameras, if it has some.
     """
 
-    def __init__(self, node: Node, robot: WorkingRobot, picture_rate_hz: float) -> None:
+    def __init__(self, node: Node, robot: HasTask, picture_rate_hz: float) -> None:
         self._node, self._robot = node, robot
         self._picture_period_s = 1.0 / picture_rate_hz
         self._object = node.create_publisher(PoseStamped, topics.OBJECT_POSE, topics.WRITER_QOS)
@@ -58,9 +41,10 @@ class ScenePublisher:
 
     def pictures(self, now_s: float) -> dict[str, Picture]:
         """Pictures that are due at a time of the robot's clock; takes them while nothing else moves the robot."""
-        if not isinstance(self._robot, PicturedRobot) or not self._due("pictures", now_s, self._picture_period_s):
+        seeing = capability(self._robot, HasImages)
+        if seeing is None or not self._due("pictures", now_s, self._picture_period_s):
             return {}
-        return dict(self._robot.read_pictures())
+        return dict(seeing.read_pictures())
 
     def publish(self, state: RobotState, now_s: float, pictures: dict[str, Picture], *, silent: bool) -> None:
         """Send what is due.
@@ -99,4 +83,5 @@ class ScenePublisher:
 
 def scene_publisher(node: Node, robot: Robot, picture_rate_hz: float) -> ScenePublisher | None:
     """A publisher for a robot's task; None for a robot without."""
-    return ScenePublisher(node, robot, picture_rate_hz) if isinstance(robot, WorkingRobot) else None
+    working = capability(robot, HasTask)
+    return None if working is None else ScenePublisher(node, working, picture_rate_hz)

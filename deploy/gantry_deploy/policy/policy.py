@@ -1,0 +1,119 @@
+"""One call for every policy, asked in each step or planning ahead: observation and images to this step's action."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.errors import PolicyError
+from gantry_deploy.policy.action_queue import ActionQueue
+from gantry_deploy.policy.onnx_policy import Images, OnnxBase, OnnxPolicy
+
+FloatArray = NDArray[np.float32]
+
+
+class PolicyAction(NamedTuple):
+    """What a policy does in one step."""
+
+    action: FloatArray
+    """Shape (1, contract.action_size), before the clip, dimensionless."""
+    base_action: FloatArray | None = None
+    """Of a residual policy the base's action that it corrected, the same shape."""
+
+
+class Policy(Protocol):
+    """A policy with what it remembers between steps."""
+
+    @property
+    def network(self) -> OnnxPolicy:
+        """What ``policy.onnx`` computes."""
+        ...
+
+    def reset(self) -> None:
+        """Forget what was planned: an episode begins, or something else was in control meanwhile."""
+        ...
+
+    def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
+        """The action of this step, which is thereby used up.
+
+        Args:
+            observation: Shape (1, contract.observation_size).
+            images: Picture (3, height, width) of each of the contract's cameras.
+
+        Raises:
+            PolicyError: If an input has another shape, or an action is not finite.
+        """
+        ...
+
+
+class StepPolicy:
+    """A network that is asked in every step.
+
+    Args:
+        bundle: Its contract has no chunk.
+
+    Raises:
+        PolicyError: If network and contract do not fit.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.network = OnnxPolicy(bundle.model_bytes, bundle.contract)
+
+    def reset(self) -> None:
+        """See :meth:`Policy.reset`; nothing is remembered."""
+
+    def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
+        """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
+        return PolicyAction(self.network(observation, images))
+
+
+class ChunkedPolicy:
+    """A network that plans several actions, and the queue between it and a loop.
+
+    A residual policy corrects the plan of a frozen base in every step (ResFiT, arXiv 2509.19301). It needs to know what
+    the base does in this very step, so the queue of the base's plan lives here and not in a graph.
+
+    Args:
+        bundle: Its contract has a chunk.
+
+    Raises:
+        PolicyError: If a network and the contract do not fit, or the contract has no chunk.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        chunk = bundle.contract.chunk
+        if chunk is None:
+            raise PolicyError("The contract plans no chunks of actions: its 'chunk' is empty.")
+        self.network = OnnxPolicy(bundle.model_bytes, bundle.contract)
+        self._base: OnnxBase | None = None
+        if chunk.residual:
+            if bundle.base_bytes is None:
+                raise PolicyError("A residual policy needs base.onnx; the bundle has none.")
+            self._base = OnnxBase(bundle.base_bytes, bundle.contract)
+        self._queue = ActionQueue(chunk.execute, chunk.ensemble_decay)
+
+    def reset(self) -> None:
+        """See :meth:`Policy.reset`."""
+        self._queue.reset()
+
+    def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
+        """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
+        if self._queue.wants_chunk:
+            planner = self.network if self._base is None else self._base
+            self._queue.push(planner(observation, images)[0])
+        planned = self._queue.pop()[None]
+        if self._base is None:
+            return PolicyAction(planned)
+        return PolicyAction(self.network(observation, images, planned), planned)
+
+
+def open_policy(bundle: Bundle) -> Policy:
+    """The policy of a bundle.
+
+    Raises:
+        PolicyError: If a network and the contract do not fit.
+    """
+    return StepPolicy(bundle) if bundle.contract.chunk is None else ChunkedPolicy(bundle)
