@@ -288,7 +288,7 @@ def test_errors_say_what_is_wrong():
         ActorCfg(kind="tdd3")
     with pytest.raises(GantryError, match=r"action_scale is 0\.5, expected 1 for an actor without a base"):
         ActorCfg(action_scale=0.5)
-    with pytest.raises(GantryError, match=r"learner\.gamma is 1\.5"):
+    with pytest.raises(GantryError, match=r"learner\.agent\.gamma is 1\.5"):
         LearnerCfg(gamma=1.5)
     with pytest.raises(GantryError, match=r"actor\.hidden is \[\]"):
         ActorCfg(hidden=())
