@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.cli.session import SETTLE_S
 from gantry_deploy.contract.policy_contract import Acceptance, ChunkSpec, Provenance
 from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError
@@ -74,7 +75,7 @@ def test_the_recording_tells_what_the_base_wanted_and_what_was_added(outcome):
         # Until the object lies 10 cm higher, and then the arm is held for a while.
         raised = episode.shown_object_pose_in_base[:, 2] - episode.shown_object_pose_in_base[0, 2]
         assert raised[: len(episode.time_s) - 1].max() < 0.1 <= raised[len(episode.time_s) - 1] + 1e-4
-        assert episode.shown_s[-1] - episode.time_s[-1] == pytest.approx(0.7, abs=0.11)
+        assert episode.shown_s[-1] - episode.time_s[-1] == pytest.approx(SETTLE_S, abs=0.11)
     first, second = (episode.shown_object_pose_in_base[0, :2] for episode in found.episodes)
     assert np.linalg.norm(first - second) > 0.01
 

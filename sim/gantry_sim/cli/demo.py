@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
-from gantry_deploy.cli.command import (
-    Command,
-    UsageError,
-    add_json_option,
-    choose,
-    emit_result,
-    parse_numbers,
-    seed_number,
-)
+from gantry_deploy.cli import command as cli
+from gantry_deploy.cli.command import Command, UsageError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed, steps, whole
 from gantry_sim.tasks.names import arm_task_names, require_task
@@ -61,7 +54,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_set_option(parser)
     add("--output", type=Path, metavar="FOLDER", help="where to write, new or empty (default: runs/demo-<time>)")
-    add("--seed", type=seed_number, default=1, help="of the training and of the gate")
+    add("--seed", type=cli.seed_number, default=1, help="of the training and of the gate")
     seconds = f"length of a recorded walk, its velocity error being judged from 12 s on (default: {SECONDS:g})"
     add("--seconds", type=float, metavar="S", help=seconds)
     add("--no-ros", action="store_true", help="run in this process, without ROS 2")
@@ -74,7 +67,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--terrain", action="append", default=[], metavar="T1,T2", help=terrain)
     add("--difficulty", type=float, metavar="D", help="of the terrain, 0 to 1 (default: 0.5)")
     goal = "from the start, in m and rad (default: the terrain's goal most ahead)"
-    add("--goal", type=parse_numbers, metavar="X,Y,YAW", help=goal)
+    add("--goal", type=cli.parse_numbers, metavar="X,Y,YAW", help=goal)
     add = parser.add_argument_group("with --arm, the task of an arm, or a bundle of one").add_argument
     add("--arm", action="store_true", help=f"show an arm; the task is {ARM_TASK} if none is named")
     add("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
@@ -82,7 +75,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
-    add_json_option(parser)
+    cli.add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -116,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     print(f"Report: {(output / REPORT).resolve()}")
     path = outcome.bundle.path
     print(f"Bundle: {path}\nNext:   gantry check {path}, or watch it: gantry play {path}")
-    emit_result(args, outcome.result())
+    cli.emit_result(args, outcome.result())
     return 0 if outcome.passed else 1
 
 
@@ -176,7 +169,7 @@ def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
 def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
     task = args.task or ARM_TASK
-    choose("manipulation task", task, arm_task_names())
+    cli.choose("manipulation task", task, arm_task_names())
     if args.badness is not None and not 0.0 <= args.badness <= 1.0:
         raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
     from gantry_sim.demo.scenarios.arm import Arm
@@ -239,8 +232,8 @@ def _print_scores(outcome: Outcome) -> None:
         sign = "at least" if score.above else "at most"
         limit = "" if score.limit is None else f"  ({sign} {score.text(score.limit)})"
         print(f"{verdict}  {score.name:<{width}}  {score.text(score.value)}{limit}")
-    if closing := outcome.scenario.closing(outcome):
-        print(closing)
+    _, tiles, _ = outcome.scenario.headline(outcome)
+    print(", ".join(f"{name}: {text}" for name, text in tiles.items()))
 
 
 COMMAND = Command(

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import queue
 import re
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
 from typing import IO
 
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.process.domains import free_domain
-from gantry_deploy.process.interrupts import starting_uninterrupted
-from gantry_deploy.process.with_parent import ending_with_this
+from gantry_deploy.process.launched import launched
 from gantry_deploy.recording.recorder import LOST_RECORDING
 from gantry_hardware.whole_files import write_whole_json
 from gantry_sim.demo.rollout import LOG, LOOP, PARAMETERS, RECORDING, Plan, Rollout, Say, clear, repeated
 
 START_TIMEOUT_S = 240.0
 """Time that the nodes may take beside the rollout itself."""
-STOP_TIMEOUT_S = 25.0
-"""Time that the nodes may take to end once they are asked to."""
 DAMPED = f"Mode {Mode.DAMP.value}"
 """Message of the policy's node when it gives up."""
 STOPPING = "stopping the rest"
@@ -67,17 +58,15 @@ def over_ros(plan: Plan, say: Say) -> Rollout:
     files = {"record": RECORDING, "statistics": LOOP, "config": PARAMETERS, **plan.outputs}
     arguments = {"bundle": plan.bundle.resolve(), **plan.arguments}
     arguments |= {name: (folder / file).resolve() for name, file in files.items()}
-    command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", plan.launch]
-    command += [f"{name}:={value}" for name, value in arguments.items()]
     domain = os.environ.get("ROS_DOMAIN_ID") or str(free_domain())
 
     def attempt(number: int) -> Rollout:
         clear(plan)
-        heard = _Heard(plan)
-        with (folder / LOG).open("w", encoding="utf-8") as log, _nodes(command, domain) as lines:
+        heard, nodes = _Heard(plan), launched(plan.launch, arguments, {**os.environ, "ROS_DOMAIN_ID": domain})
+        with (folder / LOG).open("w", encoding="utf-8") as log, nodes as lines:
             heard.listen(lines, log, say, START_TIMEOUT_S + plan.seconds)
         trouble = heard.trouble + ADVICE * (NOT_FOUND in heard.trouble)
-        return Rollout(True, folder / RECORDING, heard.completed, trouble, domain, timed_out=heard.timed_out)
+        return Rollout(True, folder / RECORDING, heard.completed, trouble, domain, late=heard.timed_out)
 
     return repeated(attempt, say)
 
@@ -124,58 +113,3 @@ class _Heard:
         # What follows the end of the profile is the stopping of the nodes, which is for the log alone.
         if told and (done or not self.completed) and not text.endswith(self._plan.routine):
             say(f"  {node.strip():<14} {text}")
-
-
-@contextlib.contextmanager
-def _nodes(command: list[str], domain: str) -> Iterator[queue.Queue[str | None]]:
-    """Run ``gantry launch`` and yield its lines, None at their end; whatever happens, it is gone afterwards."""
-    with starting_uninterrupted():
-        process = subprocess.Popen(
-            ending_with_this(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, "ROS_DOMAIN_ID": domain},
-            # Ctrl-C reaches this process alone, which then ends the launch, and that its nodes.
-            start_new_session=True,
-        )
-    lines: queue.Queue[str | None] = queue.Queue()
-    reader = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
-    reader.start()
-    try:
-        yield lines
-    finally:
-        with _uninterrupted():
-            _end(process)
-            reader.join(STOP_TIMEOUT_S)
-
-
-def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line.rstrip())
-    lines.put(None)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        process.send_signal(number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT_S)
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not interrupt the clearing up, or processes would stay behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

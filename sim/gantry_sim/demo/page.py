@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gantry_deploy.cli.command import counted
 from gantry_deploy.report import Report, figures
@@ -91,6 +92,34 @@ def scores(report: Report, outcome: Outcome) -> None:
     missed = outcome.missed
     caption = "Missed: " + "; ".join(missed) + "." if missed else "Nothing that was asked for was missed."
     report.section("Scores").scores(outcome.scores(), caption=caption)
+
+
+def table(report: Report, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]], caption: str = "") -> None:
+    """Numbers of rollouts or episodes, a row each.
+
+    Args:
+        report: Where to add them.
+        columns: Title to key.
+        rows: Numbers by key.
+        caption: Of the table.
+    """
+    cells = [[_cell(row[key]) for key in columns.values()] for row in rows]
+    report.table(cells, header=tuple(columns), caption=caption)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(f"{number:.2f}" for number in value)
+    return UNKNOWN if value is None or value == "" else value
+
+
+def processes(outcome: Outcome, what: str) -> str:
+    """Where policy and simulated robot ran, in words."""
+    if outcome.recorded[0].rollout.over_ros:
+        return f"a simulated {what}, the policy and an operator as ROS 2 nodes, each a process of its own"
+    return f"the simulated {what} and the policy in one process, without ROS 2"
 
 
 def nothing_recorded(report: Report, item: Recorded) -> None:

@@ -112,8 +112,7 @@ class Demo:
             alone = in_process(plan, say, realtime=False)
             earlier = (*rollout.earlier, rollout.trouble or reason, *alone.earlier)
             found = replace(self._read(name, plan, replace(alone, earlier=earlier)), note=note)
-        if found.rollout.trouble:
-            say(f"  not completed: {found.rollout.trouble}")
+        say(f"  missed: {missed}" if (missed := self._missed(found)) else "  nothing was missed")
         self._recorded.append(found)
 
     def _read(self, name: str, plan: Plan, rollout: Rollout) -> Recorded:

@@ -90,12 +90,11 @@ class Rollout:
     """DDS domain; empty without ROS."""
     earlier: tuple[str, ...] = ()
     """Reasons for which earlier attempts ended; empty if this was the first."""
-    timed_out: bool = False
-    """Whether the nodes were still at it when their time was over."""
+    late: bool = False
+    """Whether only the clock may be at fault: the nodes were still at it when their time was over, or robot or policy
+    was refused its start, as they are too when states come late."""
     paced: bool = True
     """Whether the loop followed the clock; its times between turns mean nothing where it did not."""
-    refused: bool = False
-    """Whether robot or policy was refused its start, as they are too when states come late."""
 
     @property
     def where(self) -> str:
@@ -137,7 +136,7 @@ def in_process(plan: Plan, say: Say, *, realtime: bool = True) -> Rollout:
         fault = controller.safety.fault
         trouble = "" if completed else refusal or (fault.text if fault is not None else "the policy stopped")
         trouble = trouble or recorder.failure or ""
-        return Rollout(False, path, not trouble, trouble, paced=paced, refused=bool(refusal))
+        return Rollout(False, path, not trouble, trouble, paced=paced, late=bool(refusal))
 
     return repeated(attempt, say)
 
@@ -175,7 +174,7 @@ def repeated(attempt: Callable[[int], Rollout], say: Say) -> Rollout:
     earlier: list[str] = []
     while True:
         found = attempt(len(earlier))
-        busy = found.paced and (found.refused or found.timed_out or _fault_code(found.recording) in BUSY)
+        busy = found.paced and (found.late or _fault_code(found.recording) in BUSY)
         if found.completed or len(earlier) + 1 == ATTEMPTS or not busy:
             return replace(found, earlier=tuple(earlier))
         earlier.append(found.trouble)
@@ -189,7 +188,7 @@ def kept_from_time(rollout: Rollout) -> bool:
     """
     if not rollout.over_ros:
         return False
-    if rollout.earlier or rollout.timed_out or _fault_code(rollout.recording) in BUSY:
+    if rollout.earlier or rollout.late or _fault_code(rollout.recording) in BUSY:
         return True
     loop = read_statistics(rollout.recording.parent / LOOP) or {}
     return loop.get("missed_deadlines", 0) > 0

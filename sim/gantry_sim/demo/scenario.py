@@ -117,8 +117,9 @@ class Recorded:
     """How it went."""
     note: str = ""
     """Reason for not using ROS 2; empty if it was used."""
-    episodes: tuple[Measured, ...] = ()
-    """Episodes in order, a walk being one; empty if there is nothing to read."""
+    episodes: tuple[Any, ...] = ()
+    """Episodes of the scenario's class of :mod:`gantry_sim.demo.measured`, a walk being one; empty if there is nothing
+    to read."""
     statistics: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
     """Numbers of :data:`STATISTICS`; None for those that nothing left."""
     rerun: float | None = None
@@ -129,6 +130,11 @@ class Recorded:
     """Reason for missing films; empty if there are some."""
     detail: Any = None
     """Scenario's own findings."""
+
+    @property
+    def walk(self) -> Any:
+        """The first episode; None if there is nothing to read."""
+        return next(iter(self.episodes), None)
 
     @property
     def real_time(self) -> float | None:
@@ -226,7 +232,6 @@ class Outcome:
             "gate": {"passed": self.gate.passed, "stages": [asdict(stage) for stage in self.gate.stages]},
             "rollouts": [self._rollout(item) for item in self.recorded],
             "stage_s": dict(self.stage_s),
-            **self.scenario.result(self),
         }
 
     def _rollout(self, item: Recorded) -> dict[str, Any]:
@@ -311,20 +316,12 @@ class Scenario(ABC):
         """Requirements on a rollout, and what came of it."""
 
     @abstractmethod
-    def closing(self, outcome: Outcome) -> str:
-        """Result in a line, beside the scores; empty for none."""
-
-    @abstractmethod
     def headline(self, outcome: Outcome) -> tuple[str, Mapping[str, str], str]:
-        """Title of the page, tiles beside the verdict, and what was done."""
+        """Title of the page, the most important numbers in words, and what was done."""
 
     @abstractmethod
     def sections(self, outcome: Outcome) -> Sequence[Section]:
         """Parts of the page below the headline, from top to bottom."""
-
-    def result(self, outcome: Outcome) -> dict[str, Any]:
-        """Further numbers of the outcome."""
-        return {}
 
     def rollout_result(self, recorded: Recorded) -> dict[str, Any]:
         """Further numbers of a rollout."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.command import counted
+from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.control.loop import Controller
-from gantry_deploy.control.safety import SafetyConfig
+from gantry_deploy.control.safety import Event, SafetyConfig
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import Score as Interval
 from gantry_deploy.evaluation.metrics import rate_interval
@@ -26,8 +27,7 @@ from gantry_sim.demo.measured import Measured, MeasuredEpisode, Trial, measure_e
 from gantry_sim.demo.rollout import ROBOT, TRIALS, Plan, Rollout, Say
 from gantry_sim.demo.scenario import VIDEO, DemoConfig, Display, Outcome, Policy, Recorded, Scenario, Section, Step
 from gantry_sim.demo.scenarios.arm_film import film_arm
-from gantry_sim.demo.scenarios.arm_operator import Operator
-from gantry_sim.demo.scenarios.arm_page import episodes_of, learning, percent, recorded_episodes, summary
+from gantry_sim.demo.scenarios.arm_page import learning, numbers_of, percent, recorded_episodes, summary
 from gantry_sim.demo.stages import Learned, Recipe, Scores
 from gantry_sim.training.run_files import EVALUATION_SEED
 
@@ -129,13 +129,13 @@ class Arm(Scenario):
 
         def operate(controller: Controller, robot: Robot, say: Say) -> bool:
             assert isinstance(robot, BenchRobot)
-            operator, trials, safety = Operator(controller, robot, episode_s), list[Trial](), controller.safety
-            while len(trials) < self.trials and safety.fault is None:
-                trials.append(operator.run())
+            trials: list[Trial] = []
+            while len(trials) < self.trials and controller.safety.fault is None:
+                trials.append(_episode(controller, robot, episode_s))
                 result = "done" if trials[-1].done else trials[-1].reason
                 say(f"Episode {len(trials)} of {self.trials}: {result}.")
             stages.write_json(folder / TRIALS, {"episodes": [asdict(trial) for trial in trials]})
-            return safety.fault is None
+            return controller.safety.fault is None
 
         return Plan(
             bundle=bundle.path,
@@ -164,7 +164,7 @@ class Arm(Scenario):
 
     def films(self, recorded: Recorded, bundle: Bundle, share: Callable[[float], None]) -> Iterator[tuple[str, bytes]]:
         """All episodes one after the other."""
-        yield VIDEO, film_arm(episodes_of(recorded), bundle.contract.provenance.task, share)
+        yield VIDEO, film_arm(recorded.episodes, bundle.contract.provenance.task, share)
 
     def held_out(self, outcome: Outcome) -> Sequence[Score]:
         """Success of clone and correction, gain, steps and sizes of actions."""
@@ -201,12 +201,7 @@ class Arm(Scenario):
         ]
 
     def _done(self, recorded: Recorded) -> list[MeasuredEpisode]:
-        return [episode for episode in episodes_of(recorded) if episode.trial.done]
-
-    def closing(self, outcome: Outcome) -> str:
-        """Number of episodes that did the task."""
-        done = len(self._done(outcome.recorded[0]))
-        return f"{done} of {counted(self.trials, 'recorded episode')} with success."
+        return [episode for episode in recorded.episodes if episode.trial.done]
 
     def headline(self, outcome: Outcome) -> tuple[str, Mapping[str, str], str]:
         """Title, tiles and summary."""
@@ -224,7 +219,7 @@ class Arm(Scenario):
 
     def sections(self, outcome: Outcome) -> Sequence[Section]:
         """Film, scores, learning, the episodes, the bundle, the origin."""
-        episodes = episodes_of(outcome.recorded[0])
+        episodes = outcome.recorded[0].episodes
         arrows = (
             " Orange arrow: where the base wants the hand to go; green, three times as long: what the correction adds."
         )
@@ -237,23 +232,34 @@ class Arm(Scenario):
         return {
             "asked": self.trials,
             "success": asdict(rate_interval(len(self._done(recorded)), self.trials)),
-            "episodes": [_numbers(episode) for episode in episodes_of(recorded)],
+            "episodes": [numbers_of(episode) for episode in recorded.episodes],
         }
 
 
-def _numbers(episode: MeasuredEpisode) -> dict[str, Any]:
-    base, added = episode.base_action, episode.correction
-    return {
-        "done": episode.trial.done,
-        "done_after_s": episode.done_after_s,
-        "reason": episode.trial.reason,
-        "object_start_in_base_m": episode.shown_object_pose_in_base[0, :3].tolist(),
-        "goal_in_base_m": None if episode.goal_in_base_m is None else episode.goal_in_base_m.tolist(),
-        "ticks": len(episode.time_s),
-        "mean_base_action": None if base is None else float(np.abs(base).mean()),
-        "mean_correction": None if added is None else float(np.abs(added).mean()),
-        "max_correction": None if added is None else float(np.abs(added).max()),
-    }
+def _episode(controller: Controller, robot: BenchRobot, seconds: float) -> Trial:
+    """Lay the object anew, and let the policy act until the task is done or lost, or time is over, in s.
+
+    Raises:
+        SafetyError: If the arm may not move.
+    """
+    ends: list[Trial] = []
+
+    def is_over() -> bool:
+        if robot.task_done:
+            ends.append(Trial(True, controller.robot.now_s()))
+        elif robot.task_lost:
+            ends.append(Trial(False, reason="the object is out of reach"))
+        return bool(ends)
+
+    robot.reset()
+    if robot.goal_in_base_m is not None:
+        controller.set_command(robot.goal_in_base_m, robot.now_s())
+    WalkSession(controller, None, seconds, lambda text: None, is_over).run()
+    fault = controller.safety.fault
+    if fault is None:
+        controller.request(Event.STOP)
+    late = f"not done within {seconds:g} s" if fault is None else fault.text.rstrip(".")
+    return ends[0] if ends else Trial(False, reason=late)
 
 
 def _share(name: str, scores: Scores, limit: float | None = None) -> Score:

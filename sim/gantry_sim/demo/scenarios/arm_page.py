@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from gantry_deploy.cli.command import counted
@@ -9,17 +12,22 @@ from gantry_deploy.contract.arm_spec import BODY_TARGET
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.evaluation.metrics import Score as Interval
 from gantry_deploy.policy.golden import action_labels
-from gantry_deploy.report import Report
+from gantry_deploy.report import Report, figures
 from gantry_sim.demo import page
 from gantry_sim.demo.measured import MeasuredEpisode
-from gantry_sim.demo.page import UNKNOWN
-from gantry_sim.demo.scenario import Outcome, Recorded
+from gantry_sim.demo.scenario import Outcome
 from gantry_sim.demo.scenarios import arm_figures
 
-
-def episodes_of(recorded: Recorded) -> list[MeasuredEpisode]:
-    """The recorded episodes of an arm."""
-    return [episode for episode in recorded.episodes if isinstance(episode, MeasuredEpisode)]
+COLUMNS = {
+    "Done": "done",
+    "Otherwise": "reason",
+    "After [s]": "done_after_s",
+    "Object ahead, left, up [m]": "object_start_in_base_m",
+    "Base action": "mean_base_action",
+    "Correction": "mean_correction",
+    "Its largest": "max_correction",
+}
+"""Titles of the table of episodes, and the numbers in it."""
 
 
 def percent(share: float) -> str:
@@ -49,14 +57,9 @@ def summary(outcome: Outcome) -> str:
             f"in {provenance.env_steps} environment steps and {provenance.train_wall_s:.0f} s, in which the clone "
             "plans and the correction moves every single step of the plan."
         )
-    where = (
-        "a simulated arm and the policy as two ROS 2 nodes, each a process of its own, and a third that plays the "
-        "operator"
-        if outcome.recorded[0].rollout.over_ros
-        else "the simulated arm and the policy in one process, without ROS 2"
-    )
     return (
-        f"{text} The policy was exported as an ONNX bundle, verified, and run as on a robot: {where}. For each episode "
+        f"{text} The policy was exported as an ONNX bundle, verified, and run "
+        f"as on a robot: {page.processes(outcome, 'arm')}. For each episode "
         "the object was laid anew; whether the task was done, the simulator says, whose physics here are finer than "
         "those of training. The film and the curves of the episodes come from their recording."
     )
@@ -85,8 +88,10 @@ def learning(report: Report, outcome: Outcome) -> None:
         )
     rows = learned.corrections
     if len(rows) > 1:
+        sizes = {"mean |correction|, in units of the scaled action": [row["own_action"] for row in rows]}
+        steps = [row["env_steps"] for row in rows]
         report.figure(
-            arm_figures.correction_size([row["env_steps"] for row in rows], [row["own_action"] for row in rows]),
+            figures.learning_curve(steps, sizes, progress_label="environment steps"),
             "The correction grows from zero as it learns what it is good for.",
         )
 
@@ -95,11 +100,11 @@ def recorded_episodes(report: Report, outcome: Outcome) -> None:
     """A row for each episode, actions of base and correction, joints, times."""
     item = outcome.recorded[0]
     report.section("The recorded episodes")
-    episodes = episodes_of(item)
-    if not episodes:
+    if not item.episodes:
         page.nothing_recorded(report, item)
         return
-    report.table([_row(number, episode) for number, episode in enumerate(episodes, start=1)], header=_HEADER)
+    episodes: Sequence[MeasuredEpisode] = item.episodes
+    page.table(report, COLUMNS, [numbers_of(episode) for episode in episodes])
     # The longest episode that was done, or the longest of all if none was.
     done = [episode for episode in episodes if episode.trial.done] or episodes
     shown = max(done, key=lambda episode: len(episode.time_s))
@@ -123,7 +128,7 @@ def recorded_episodes(report: Report, outcome: Outcome) -> None:
     report.table([*rows, *page.common_rows(item)], header=("Times", "Measured"))
 
 
-def _actions(report: Report, episodes: list[MeasuredEpisode], shown: MeasuredEpisode, number: int) -> None:
+def _actions(report: Report, episodes: Sequence[MeasuredEpisode], shown: MeasuredEpisode, number: int) -> None:
     parts = [(item, item.base_action, item.correction) for item in episodes]
     with_base = [(item, base, added) for item, base, added in parts if base is not None and added is not None]
     if not with_base or shown.base_action is None:
@@ -146,19 +151,17 @@ def _actions(report: Report, episodes: list[MeasuredEpisode], shown: MeasuredEpi
     )
 
 
-_HEADER = ("Episode", "Done", "After", "Object [cm]", "Base action", "Correction", "Its largest")
-
-
-def _row(number: int, episode: MeasuredEpisode) -> tuple[str, ...]:
-    x, y = episode.shown_object_pose_in_base[0, :2]
+def numbers_of(episode: MeasuredEpisode) -> dict[str, Any]:
+    """One episode in numbers; what was not measured is None."""
     base, added = episode.base_action, episode.correction
-    after = episode.done_after_s
-    return (
-        str(number),
-        "yes" if episode.trial.done else f"NO: {episode.trial.reason}",
-        UNKNOWN if after is None else f"{after:.1f} s",
-        f"{100 * x:.0f} ahead, {100 * abs(y):.0f} {'left' if y >= 0 else 'right'}",
-        UNKNOWN if base is None else f"{np.abs(base).mean():.2f}",
-        UNKNOWN if added is None else f"{np.abs(added).mean():.3f}",
-        UNKNOWN if added is None else f"{np.abs(added).max():.2f}",
-    )
+    return {
+        "done": episode.trial.done,
+        "done_after_s": episode.done_after_s,
+        "reason": episode.trial.reason,
+        "object_start_in_base_m": episode.shown_object_pose_in_base[0, :3].tolist(),
+        "goal_in_base_m": None if episode.goal_in_base_m is None else episode.goal_in_base_m.tolist(),
+        "ticks": len(episode.time_s),
+        "mean_base_action": None if base is None else float(np.abs(base).mean()),
+        "mean_correction": None if added is None else float(np.abs(added).mean()),
+        "max_correction": None if added is None else float(np.abs(added).max()),
+    }

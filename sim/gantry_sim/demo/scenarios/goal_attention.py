@@ -10,7 +10,7 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.recording.ros_messages import map_of_points
-from gantry_deploy.report.attention import GazeWalk, Moment
+from gantry_deploy.report.attention import AttentionWalk, ReportFrame
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.frames import yaw_of
 from gantry_mapping.pipeline import MappingPipeline
@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 def attention_of(
     found: MeasuredGoalWalk, bundle: Bundle, scene: mujoco.MjModel, title: str, fps: float, trouble: str = ""
-) -> GazeWalk:
+) -> AttentionWalk:
     """Map input and attention of the policy, from its recording: nothing is simulated again.
 
     The map is the recorded one, what the policy was given is in its recorded observation, and attention is what the
@@ -43,7 +43,7 @@ def attention_of(
     ground, heights = ground_of(scene, found.goal)
     frames = _Frames(found, bundle, window)
     every, last = max(1, round(found.contract.rate_hz / fps)), len(found.time_s) - 1
-    return GazeWalk(
+    return AttentionWalk(
         title=title,
         map_source="mapping node, " + ("learned" if bundle.mapper_bytes else "classical"),
         ground=ground,
@@ -72,13 +72,13 @@ class _Frames:
         self._loaded = -1
         self._pipeline: MappingPipeline | None = None
 
-    def at(self, row: int) -> Moment:
+    def at(self, row: int) -> ReportFrame:
         found, window = self._found, self._window
         pos, quat = found.pos_base_in_world_m[row], found.quat_base_to_world_wxyz[row]
         observation = found.observation[row][None]
         elevation, variance = self._map(float(found.time_s[row]), pos, quat)
         seen = observation[0, self._columns].reshape(window.rows, window.cols, len(window.channels)) / self._scale
-        return Moment(
+        return ReportFrame(
             time_s=float(found.time_s[row]),
             pos_base_in_world_m=pos,
             yaw_rad=float(yaw_of(quat[None])[0]),

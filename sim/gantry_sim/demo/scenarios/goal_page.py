@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report import Report
-from gantry_deploy.report.attention import add_gaze, seen_share
+from gantry_deploy.report.attention import add_attention, seen_share
 from gantry_sim.demo import page
 from gantry_sim.demo.measured import MeasuredGoalWalk
 from gantry_sim.demo.page import UNKNOWN
@@ -14,19 +17,31 @@ from gantry_sim.demo.scenario import VIDEO, Outcome, Recorded
 
 ATTENTION_VIDEO = "attention.mp4"
 """Film of map and attention, in a walk's folder."""
+COLUMNS = {
+    "Terrain": "name",
+    "Crossed": "crossed",
+    "Otherwise": "reason",
+    "From the goal [m]": "distance_m",
+    "Off its heading [rad]": "heading_error_rad",
+    "There after [s]": "arrived_s",
+    "Walked [s]": "seconds",
+    "Fall": "fell",
+    "Maps/s": "map_rate_hz",
+}
+"""Titles of the table of walks, and the numbers in it."""
 TIMES = {"mapping": "Mapping", "picture_to_map": "Picture to map", "tick": "Policy's tick", "network": "Network"}
 """Durations in the table, and their titles."""
 
 
 def crossed(recorded: Recorded) -> bool:
     """Whether the walk went to its end, and found the robot where it was sent."""
-    found = walk_of(recorded)
+    found = recorded.walk
     return recorded.rollout.completed and found is not None and found.crossed
 
 
 def in_words(recorded: Recorded) -> str:
     """Result of a walk in a line."""
-    found, why = walk_of(recorded), reason(recorded).rstrip(".")
+    found, why = recorded.walk, reason(recorded).rstrip(".")
     if found is None:
         return f"NOT crossed: {why}"
     return (
@@ -36,16 +51,9 @@ def in_words(recorded: Recorded) -> str:
     )
 
 
-def walk_of(recorded: Recorded) -> MeasuredGoalWalk | None:
-    """The recorded walk; None if there is nothing to read."""
-    found = recorded.episodes[0] if recorded.episodes else None
-    assert found is None or isinstance(found, MeasuredGoalWalk)
-    return found
-
-
 def reason(recorded: Recorded) -> str:
     """Reason for not crossing; empty if it was crossed."""
-    found = walk_of(recorded)
+    found = recorded.walk
     if crossed(recorded):
         return ""
     if found is not None and (found.fault or found.fell):
@@ -58,22 +66,33 @@ def blind_ticks(recorded: Recorded) -> int | None:
     return ((recorded.statistics.get("loop") or {}).get("map") or {}).get("blind steps")
 
 
+def numbers_of(recorded: Recorded) -> dict[str, Any]:
+    """One walk in numbers; what was not measured is None."""
+    found, told = recorded.walk, recorded.statistics.get("mapping") or {}
+    names = ("distance_m", "heading_error_rad", "arrived_s", "fell", "fault", "map_rate_hz")
+    windows = None if found is None else found.explained
+    return {
+        "crossed": crossed(recorded),
+        "reason": reason(recorded),
+        "goal": None if found is None else asdict(found.goal),
+        **{name: None if found is None else getattr(found, name) for name in names},
+        "seconds": None if found is None else float(found.time_s[-1]),
+        "maps": None if found is None else len(found.map_time_s),
+        "blind_ticks": blind_ticks(recorded),
+        "explained_windows": None if windows is None else len(windows.time_s),
+        "explained_difference": None if windows is None else windows.worst,
+        "mapping_frames": told.get("frames"),
+    }
+
+
 def terrains(report: Report, outcome: Outcome) -> None:
     """Results and times of all walks."""
     missed = [item.name for item in outcome.recorded if not crossed(item)]
-    header = (
-        "Terrain",
-        "Crossed",
-        "From the goal",
-        "Off its heading",
-        "There after",
-        "Walked",
-        "Falls, faults",
-        "Maps/s",
-    )
-    report.section("Terrains").table(
-        [_row(item) for item in outcome.recorded],
-        header=header,
+    report.section("Terrains")
+    page.table(
+        report,
+        COLUMNS,
+        [{"name": item.name} | numbers_of(item) for item in outcome.recorded],
         caption=f"Crossed, as in every evaluation: nearer than {GOAL_POS_M:g} m to the goal and less than "
         f"{GOAL_HEADING_RAD:g} rad off its heading at the end of the time, without a fall or a fault. "
         + (f"Not crossed: {', '.join(missed)}." if missed else "All were crossed."),
@@ -87,22 +106,6 @@ def terrains(report: Report, outcome: Outcome) -> None:
     )
 
 
-def _row(item: Recorded) -> tuple[str, ...]:
-    found, verdict = walk_of(item), "yes" if crossed(item) else "NO"
-    if found is None:
-        return (item.name, verdict, *[UNKNOWN] * 4, reason(item), UNKNOWN)
-    return (
-        item.name,
-        verdict,
-        f"{found.distance_m:.2f} m",
-        f"{found.heading_error_rad:.2f} rad",
-        UNKNOWN if found.arrived_s is None else f"{found.arrived_s:.1f} s",
-        f"{found.time_s[-1]:.1f} s",
-        found.fault or ("a fall" if found.fell else "none"),
-        f"{found.map_rate_hz:.1f}",
-    )
-
-
 def _time_row(item: Recorded) -> tuple[str, ...]:
     timing = item.timing()
     keys = ("p50_s", "p99_s")
@@ -113,7 +116,7 @@ def _time_row(item: Recorded) -> tuple[str, ...]:
 def walks(report: Report, outcome: Outcome) -> None:
     """Each walk: films, attention, times, and how the numbers agree."""
     for item in outcome.recorded:
-        found = walk_of(item)
+        found = item.walk
         if found is None or item.detail is None:
             report.section(item.name).text(f"{in_words(item)}.")
         else:
@@ -122,7 +125,7 @@ def walks(report: Report, outcome: Outcome) -> None:
 
 def _walk(report: Report, item: Recorded, found: MeasuredGoalWalk) -> None:
     attention = item.detail
-    add_gaze(report, attention, item.films.get(ATTENTION_VIDEO))
+    add_attention(report, attention, item.films.get(ATTENTION_VIDEO))
     if VIDEO in item.films:
         report.video(item.films[VIDEO], "The recorded walk in real time, drawn into the terrain it was walked on.")
     else:

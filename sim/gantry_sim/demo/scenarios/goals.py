@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.evaluation.rollout import perception_options
 from gantry_deploy.report import Score, encode_mp4
-from gantry_deploy.report.attention import GazeWalk, film_frames
+from gantry_deploy.report.attention import AttentionWalk, film_frames
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -32,12 +32,10 @@ from gantry_sim.demo.scenario import VIDEO, DemoConfig, Display, Outcome, Policy
 from gantry_sim.demo.scenarios.goal_attention import attention_of
 from gantry_sim.demo.scenarios.goal_page import (
     ATTENTION_VIDEO,
-    blind_ticks,
     crossed,
-    in_words,
+    numbers_of,
     reason,
     terrains,
-    walk_of,
     walks,
 )
 from gantry_sim.demo.scenarios.legs import FPS
@@ -148,17 +146,15 @@ class Goals(Scenario):
         """The walk."""
         return [measure_goal_walk(rollout.recording, self.goal_of(name, bundle), self._scene(name, bundle))]
 
-    def detail(self, recorded: Recorded, bundle: Bundle) -> GazeWalk:
+    def detail(self, recorded: Recorded, bundle: Bundle) -> AttentionWalk:
         """Map input and attention of the policy."""
-        found, scene = walk_of(recorded), self._scene(recorded.name, bundle)
-        assert found is not None
+        found, scene = recorded.walk, self._scene(recorded.name, bundle)
         title = f"{found.spec.name.capitalize()} on {recorded.name}"
         return attention_of(found, bundle, scene, title, ATTENTION_FPS, recorded.rollout.trouble)
 
     def films(self, recorded: Recorded, bundle: Bundle, share: Callable[[float], None]) -> Iterator[tuple[str, bytes]]:
         """The walk in its terrain, and its map and attention from above."""
-        found, attention, scene = walk_of(recorded), recorded.detail, self._scene(recorded.name, bundle)
-        assert found is not None
+        found, attention, scene = recorded.walk, recorded.detail, self._scene(recorded.name, bundle)
         still = found.pos_base_in_world_m * 0.0
         pose = (found.time_s, found.pos_base_in_world_m, found.quat_base_to_world_wxyz, found.joint_pos_rad)
         poses = Poses(*pose, command=still, velocity=still)
@@ -177,7 +173,7 @@ class Goals(Scenario):
 
     def judge(self, recorded: Recorded, bundle: Bundle) -> Sequence[Score]:
         """Distance from the goal and its heading at the end, falls and faults, and whether it walked to the end."""
-        found, name = walk_of(recorded), recorded.name
+        found, name = recorded.walk, recorded.name
         nan, damped = math.nan, float(found is None or found.fell or bool(found.fault))
         position = nan if found is None else found.distance_m
         heading = nan if found is None else found.heading_error_rad
@@ -187,11 +183,6 @@ class Goals(Scenario):
             Score(f"{name}: falls and faults", damped, 0.0, note=reason(recorded) if damped else ""),
             Score(f"{name}: walked to the end", float(recorded.rollout.completed), 1.0, above=True),
         ]
-
-    def closing(self, outcome: Outcome) -> str:
-        """A line for each terrain, and the number that was crossed."""
-        lines = [f"{item.name}: {in_words(item)}" for item in outcome.recorded]
-        return "\n".join([*lines, f"{sum(map(crossed, outcome.recorded))} of {len(outcome.recorded)} crossed."])
 
     def headline(self, outcome: Outcome) -> tuple[str, Mapping[str, str], str]:
         """Title, tiles and summary."""
@@ -222,32 +213,9 @@ class Goals(Scenario):
         """All terrains, scores, each walk, the bundle, the origin."""
         return [terrains, page.scores, walks, page.gate, page.origin]
 
-    def result(self, outcome: Outcome) -> dict[str, Any]:
-        """Number of terrains that were crossed, and what that means."""
-        return {
-            "crossed": sum(map(crossed, outcome.recorded)),
-            "definition": {"position_error_below_m": GOAL_POS_M, "heading_error_below_rad": GOAL_HEADING_RAD},
-            "seconds": self.seconds,
-            "difficulty": self.difficulty,
-        }
-
     def rollout_result(self, recorded: Recorded) -> dict[str, Any]:
-        """One walk in numbers; what was not measured is None."""
-        found, told = walk_of(recorded), recorded.statistics.get("mapping") or {}
-        names = ("distance_m", "heading_error_rad", "arrived_s", "fell", "fault", "map_rate_hz")
-        windows = None if found is None else found.explained
-        return {
-            "crossed": crossed(recorded),
-            "reason": reason(recorded),
-            "goal": None if found is None else asdict(found.goal),
-            **{name: None if found is None else getattr(found, name) for name in names},
-            "seconds": None if found is None else float(found.time_s[-1]),
-            "maps": None if found is None else len(found.map_time_s),
-            "blind_ticks": blind_ticks(recorded),
-            "explained_windows": None if windows is None else len(windows.time_s),
-            "explained_difference": None if windows is None else windows.worst,
-            "mapping_frames": told.get("frames"),
-        }
+        """One walk in numbers."""
+        return numbers_of(recorded) | {"difficulty": self.difficulty}
 
 
 def _kind(terrain: str) -> str:

@@ -119,8 +119,7 @@ class Legs(Scenario):
 
     def films(self, recorded: Recorded, bundle: Bundle, share: Callable[[float], None]) -> Iterator[tuple[str, bytes]]:
         """The walk with arrows for what was asked and what was done."""
-        found = _walk(recorded)
-        assert found is not None
+        found = recorded.walk
         poses = Poses(**{name: getattr(found, name) for name in Poses.__dataclass_fields__})
         total = len(frame_times(poses, FPS))
 
@@ -144,7 +143,7 @@ class Legs(Scenario):
 
     def judge(self, recorded: Recorded, bundle: Bundle) -> Sequence[Score]:
         """Errors of the walk, falls and faults, and whether all of it was driven."""
-        found, walk, profile = _walk(recorded), recorded.rollout, self.profile(bundle)
+        found, walk, profile = recorded.walk, recorded.rollout, self.profile(bundle)
         if found is None:
             return [Score(f"{walk.where}: velocity error", math.nan, MAX_WALK_ERROR_M_S, "m/s", note=walk.trouble)]
         length_s = float(found.time_s[-1])
@@ -165,11 +164,6 @@ class Legs(Scenario):
         """Whether the walk is long enough for a verdict on its velocity error."""
         return self.seconds >= LEAST_JUDGED_S - 1e-6
 
-    def closing(self, outcome: Outcome) -> str:
-        """Reason for a missing verdict."""
-        short = "The velocity error of so short a walk has no verdict: most of it is changes of command."
-        return "" if self.judges_velocity else short
-
     def headline(self, outcome: Outcome) -> tuple[str, Mapping[str, str], str]:
         """Title, tiles and summary."""
         robot, provenance = outcome.bundle.contract.robot.capitalize(), outcome.bundle.contract.provenance
@@ -188,22 +182,17 @@ class Legs(Scenario):
             f"{provenance.env_steps / 1e6:.2f} million control steps with noisy sensors, random friction and random "
             "mass."
         )  # fmt: skip
-        where = (
-            "a simulated robot and the policy as two ROS 2 nodes, each a process of its own, driven by a third that "
-            "plays the operator"
-            if over_ros
-            else "the simulated robot and the policy in one process, without ROS 2"
-        )
         text = (
             f"{source} It was scored on episodes that training never saw, exported as an ONNX bundle, verified and "
-            f"walked in a second simulator by the gate, and then run as on a robot: {where}. The film, the curves and "
+            f"walked in a second simulator by the gate, and then run as on a robot: "
+            f"{page.processes(outcome, 'robot')}. The film, the curves and "
             "the histograms below come from the recording of that walk."
         )
         return f"{start} {'over ROS 2' if over_ros else 'in MuJoCo'}", tiles, text
 
     def sections(self, outcome: Outcome) -> Sequence[Section]:
         """Film, scores, learning, the walk, the gate, the origin."""
-        found = _walk(outcome.recorded[0])
+        found = outcome.recorded[0].walk
         distance = "" if found is None else f", {found.distance_m:.1f} m long"
         caption = (
             f"The recorded walk in real time{distance}. Orange arrow: the velocity that is asked for; blue arrow: the "
@@ -213,14 +202,8 @@ class Legs(Scenario):
 
     def rollout_result(self, recorded: Recorded) -> dict[str, Any]:
         """Length of the walk."""
-        found = _walk(recorded)
+        found = recorded.walk
         return {"distance_m": None if found is None else found.distance_m}
-
-
-def _walk(recorded: Recorded) -> MeasuredWalk | None:
-    found = recorded.episodes[0] if recorded.episodes else None
-    assert found is None or isinstance(found, MeasuredWalk)
-    return found
 
 
 def _evaluate(config: DemoConfig, policy: Policy, display: Display) -> None:
@@ -303,7 +286,7 @@ def _learning(report: Report, outcome: Outcome) -> None:
 
 def _recorded_walk(report: Report, outcome: Outcome) -> None:
     item = outcome.recorded[0]
-    found = _walk(item)
+    found = item.walk
     report.section("The recorded walk")
     if found is None:
         page.nothing_recorded(report, item)
