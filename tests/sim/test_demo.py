@@ -179,7 +179,9 @@ def scores_of(error, falls=0):
 def outcome(tmp_path):
     """Of a demo in which everything went well."""
     bundle = tiny_bundle(tmp_path / "bundle", contract_for(GO2))
-    (tmp_path / "curve.csv").write_text("wall_s,reward,lin_vel_error_m_s\n1,0.1,0.5\n2,0.2,0.3\n3,0.2,0.12\n")
+    rows = [(1, 0.1, 0.5), (2, 0.2, 0.3), (3, 0.2, 0.12)]
+    lines = [{"kind": "train", "wall_s": w, "reward_per_s": r, "lin_vel_error_m_s": e} for w, r, e in rows]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = RolloutResult((), tracking_scores([0.1] * 3, [0.1] * 3, [False] * 3))
     recording = record(tmp_path, walking(), bundle)
     episodes = (measure_walk(recording),)

@@ -15,15 +15,15 @@ from gantry_deploy.contract.policy_contract import Acceptance, ChunkSpec, Proven
 from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.cli.arm_train import ArmDisplay
+from gantry_sim.cli.common import ProgressBar
 from gantry_sim.demo.measured import Trial, measure_episodes, read_trials
 from gantry_sim.demo.pipeline import Demo, write_outcome
 from gantry_sim.demo.rollout import TRIALS
 from gantry_sim.demo.scenario import DemoConfig, Display
 from gantry_sim.demo.scenarios.arm import Arm
 from gantry_sim.demo.scenarios.arm_page import labels
-from gantry_sim.demo.stages import BASE, RESIDUAL, corrections, looks
-from gantry_sim.training.arm.demos import load_demos
+from gantry_sim.demo.stages import BASE, RESIDUAL, metrics_of
+from gantry_sim.training.demos import load_demos
 
 YAM = robot_spec("yam")
 ADDED = (0.01, -0.02, 0.03, -0.04)
@@ -140,7 +140,7 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
         if progress.phase == "learn" and progress.env_steps >= 32:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ArmDisplay, "update", update)
+    monkeypatch.setattr(ProgressBar, "update", update)
     output = tmp_path / "out"
     words = ["--demos", "2", "--clone-updates", "5", "--steps", "96", "--episodes", "2", "--output", str(output)]
     assert main(["demo", "--arm", *words]) == 130
@@ -150,9 +150,9 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
     demos = load_demos(output / BASE)
     assert demos is not None
     assert len(demos.lengths) == 2
-    assert json.loads((output / BASE / "evaluation.json").read_text())["episodes"] == 2
-    assert [look["env_steps"] for look in looks(output / RESIDUAL)] == [0]
-    assert [row["env_steps"] for row in corrections(output / RESIDUAL)][-1] == 32
+    assert json.loads((output / BASE / "evaluation.json").read_text())["training_model"]["episodes"] == 2
+    assert [look["env_steps"] for look in metrics_of(output / RESIDUAL, "eval")] == [0]
+    assert [row["env_steps"] for row in metrics_of(output / RESIDUAL, "train")][-1] == 32
     assert not (output / "report.html").exists()
 
 
@@ -162,7 +162,7 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
         (["--arm", "--seconds", "5"], "--seconds belongs to demos of policies that follow velocities"),
         (["--arm", "--pretrained"], "--pretrained belongs to"),
         (["--arm", "--task", "velocity-flat-go2"], "yam-lift"),
-        (["--task", "yam-lift", "--badness", "2"], "--badness is 2, expected 0 to 1"),
+        (["--task", "yam-lift", "--suboptimality", "2"], "--suboptimality is 2, expected 0 to 1"),
         (["--arm", "--trials", "0"], "--trials is 0"),
         (["--arm", "--seed", "10007"], "10007"),
         (["--demos", "30"], "Ask for an arm with --arm"),

@@ -6,14 +6,15 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_deploy.cli import command as cli
 from gantry_deploy.cli.command import Command, UsageError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed, steps, whole
-from gantry_sim.tasks.names import arm_task_names, require_task
+from gantry_sim.tasks.catalogue import described
+from gantry_sim.tasks.names import require_task
 
 if TYPE_CHECKING:
     from gantry_deploy.contract.policy_contract import PolicyContract
@@ -32,10 +33,10 @@ TAKEN_BY = {
     "episodes": (LEGS, ARM),
     "seconds": (LEGS, GOALS),
     **dict.fromkeys(("terrain", "difficulty", "goal"), (GOALS,)),
-    **dict.fromkeys(("demos", "badness", "clone_updates", "steps", "trials"), (ARM,)),
+    **dict.fromkeys(("demos", "suboptimality", "clone_updates", "steps", "trials"), (ARM,)),
 }
 """Options that not every kind takes, by their place in the command line's namespace."""
-LEARNING = ("changes", "demos", "badness", "clone_updates", "steps")
+LEARNING = ("changes", "demos", "suboptimality", "clone_updates", "steps")
 """Those of them that are about learning."""
 HINTS = {
     LEGS: "Ask for an arm with --arm, and for goals with the --bundle of such a policy.",
@@ -71,7 +72,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("with --arm, the task of an arm, or a bundle of one").add_argument
     add("--arm", action="store_true", help=f"show an arm; the task is {ARM_TASK} if none is named")
     add("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
-    add("--badness", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)")
+    add("--suboptimality", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)")
     add("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
@@ -82,13 +83,12 @@ def _run(args: argparse.Namespace) -> int:
     kind, bundle = _check(args)
     scenario, config = configure(args, kind, bundle)
     from gantry_deploy.process.interrupts import interrupt_on_terminate
-    from gantry_sim.cli.arm_train import ArmDisplay
     from gantry_sim.demo.pipeline import Demo
     from gantry_sim.demo.scenario import REPORT, Display, TrainingStopped
 
     begin, output = time.monotonic(), config.output
     print(f"Gantry demo in {output}", flush=True)
-    training: Any = ArmDisplay(0.0) if kind == ARM else ProgressBar("train")
+    training = ProgressBar("train")
     display = Display(lambda text: print(text, flush=True), training.update, lambda title: ProgressBar(title).share)
     try:
         with interrupt_on_terminate():
@@ -144,7 +144,7 @@ def configure(args: argparse.Namespace, kind: str, bundle: Path | None) -> tuple
 def _legs(args: argparse.Namespace, is_finished: bool) -> Scenario:
     from gantry_sim.demo.scenarios.legs import Legs
     from gantry_sim.tasks.registry import find_task
-    from gantry_sim.training.run_config import RunCfg
+    from gantry_sim.training.run_cfg import RunCfg
 
     task = find_task(args.task or TASK)
     if robot_spec(task.robot).car is not None:
@@ -169,9 +169,9 @@ def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
 def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
     task = args.task or ARM_TASK
-    cli.choose("manipulation task", task, arm_task_names())
-    if args.badness is not None and not 0.0 <= args.badness <= 1.0:
-        raise UsageError(f"--badness is {args.badness:g}, expected 0 to 1.")
+    cli.choose("manipulation task", task, _arm_tasks())
+    if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
+        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
     from gantry_sim.demo.scenarios.arm import Arm
     from gantry_sim.demo.stages import Recipe, check_recipe
 
@@ -202,7 +202,7 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
         from gantry_deploy.bundle.bundle import load_bundle
 
         contract = load_bundle(path).contract
-    kind = ARM if args.arm or args.task in arm_task_names() else _kind(contract)
+    kind = ARM if args.arm or args.task in _arm_tasks() else _kind(contract)
     for name in given:
         if kind not in TAKEN_BY[name]:
             belongs = f"{_option(name)} belongs to demos of {' and '.join(TAKEN_BY[name])}"
@@ -218,6 +218,11 @@ def _kind(contract: PolicyContract | None) -> str:
     from gantry_deploy.contract.policy_contract import BODY_POSE
 
     return ARM if contract.arm is not None else GOALS if contract.command.kind == BODY_POSE else LEGS
+
+
+def _arm_tasks() -> list[str]:
+    """Tasks of arms, of those that describe themselves."""
+    return [info.name for info in described().values() if robot_spec(info.robot).chain is not None]
 
 
 def _option(name: str) -> str:

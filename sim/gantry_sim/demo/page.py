@@ -25,7 +25,7 @@ _FILES = {
     "bundle.zip": "the policy: networks, contract, recorded numbers, scores; `gantry inspect` shows it",
     "checkpoints": "state of the training; `gantry train --resume` goes on from it",
     "config.json": "configuration of the training",
-    "curve.csv": "learning curve",
+    "metrics.jsonl": "learning curve",
     "evaluation.json": "scores of the held-out episodes",
     "tensorboard": "log of the training for TensorBoard",
     "walk.mcap": "recording, every tick and every map; Foxglove and `ros2 bag` read it",

@@ -32,7 +32,7 @@ from gantry_sim.demo.scenario import (
     Scenario,
     Step,
 )
-from gantry_sim.demo.stages import BUNDLE_FOLDER, CURVE_FILE, write_json
+from gantry_sim.demo.stages import BUNDLE_FOLDER, METRICS_FILE, write_json
 
 
 class Demo:
@@ -177,8 +177,8 @@ def adopt(source: Path, folder: Path, scenario: Scenario) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         target = copy_bundle(source, target)
-        if (curve := source.parent / CURVE_FILE).is_file():
-            shutil.copy(curve, folder / CURVE_FILE)
+        if (curve := source.parent / METRICS_FILE).is_file():
+            shutil.copy(curve, folder / METRICS_FILE)
     except OSError as error:
         raise GantryError(f"Cannot copy the bundle '{source}' to '{target}': {error}.") from error
     return target

@@ -7,94 +7,82 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gantry_hardware.errors import GantryError
-from gantry_policies.common.metrics_log import METRICS_FILE, read_metrics
-from gantry_policies.on_policy.runner import CURVE_FILE
+from gantry_deploy.bundle.bundle import load_bundle
+from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_sim.demo.scenario import Display, TrainingStopped
-from gantry_sim.tasks.manipulation.registry import ArmTask, find_arm_task
-from gantry_sim.training.arm.algorithms import BcPreset, RlPreset, preset_of
-from gantry_sim.training.arm.bases import copy_base
-from gantry_sim.training.arm.collect import CollectCfg, Collected, collect
-from gantry_sim.training.arm.demos import expected_demos, load_demos, read_dataset
-from gantry_sim.training.arm.evaluate import score_source
-from gantry_sim.training.arm.export import export_arm_run
-from gantry_sim.training.arm.policies import open_arm_source, open_trained
-from gantry_sim.training.arm.run_config import ArmRun, check_arm_run, create_arm_run, read_arm_run, with_seed
-from gantry_sim.training.arm.train import train_arm
+from gantry_sim.tasks.registry import find_task
+from gantry_sim.training.algorithms.registry import preset_by
+from gantry_sim.training.bases import copy_base
+from gantry_sim.training.collect import CollectCfg, Collected, collect
+from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
 from gantry_sim.training.evaluate import evaluate_policy
-from gantry_sim.training.policies import open_source
-from gantry_sim.training.run_config import (
-    BUNDLE_FOLDER,
-    EVALUATION_FILE,
-    RunCfg,
-    check_run,
-    create_run,
-    git_commit,
-    write_json,
-)
-from gantry_sim.training.train import evaluate_run, export_run, policy_of, train
+from gantry_sim.training.policies import bundle_source
+from gantry_sim.training.run_cfg import RunCfg
+from gantry_sim.training.run_config import check_run, create_run, read_run
+from gantry_sim.training.run_files import BUNDLE_FOLDER, EVALUATION_FILE, EVALUATION_SEED, git_commit, write_json
+from gantry_sim.training.train import evaluate_run, export_run, open_trained, train
 
-__all__ = ["BASE", "BUNDLE_FOLDER", "CURVE_FILE", "DEMOS", "RESIDUAL", "git_commit", "write_json"]
+__all__ = ["BASE", "BUNDLE_FOLDER", "DEMOS", "METRICS_FILE", "RESIDUAL", "RunCfg", "git_commit", "write_json"]
 
 DEMOS, BASE, RESIDUAL = "demos", "base", "residual"
 """Folders of the dataset and of the two trainings of an arm."""
+EPISODES_SEED = EVALUATION_SEED + 2
+"""Of where things lie in recorded episodes; neither a training nor a score has seen them."""
 
 Scores = Mapping[str, Any]
 Share = Callable[[float], None]
 
 
-class OnPolicyTraining:
-    """A training by PPO, its scores and its export.
+def train_run(run: RunCfg, folder: Path, display: Display) -> None:
+    """Train a run to its end in a folder, new or empty; demonstrations and base of the run are copied into it.
 
-    Args:
-        cfg: What to train.
-        folder: Folder of the run, new or empty.
+    Raises:
+        TrainingStopped: If it was interrupted.
+        GantryError: If something does not fit, or the training diverges.
     """
+    check_run(run)
+    demos, base = None, Path(run.base) if run.base else None
+    if run.demos:
+        demos = read_dataset(Path(run.demos), expected_demos(run)) if base is None else load_demos(base)
+    create_run(run, folder)
+    if demos is not None:
+        demos.save(folder)
+    if base is not None:
+        copy_base(base, folder)
+    _, is_complete = train(read_run(folder), folder, on_progress=display.progress)
+    if not is_complete:
+        raise TrainingStopped(folder)
 
-    def __init__(self, cfg: RunCfg, folder: Path) -> None:
-        self._cfg, self._folder = cfg, folder
 
-    def train(self, display: Display) -> None:
-        """Train to the end.
+def evaluate_trained(folder: Path, episodes: int, share: Share) -> Scores:
+    """Scores of a run on held-out episodes, by model; they are written into its folder."""
+    run, trained = open_trained(folder)
+    return evaluate_run(run, folder, trained, episodes=episodes, on_progress=share)
 
-        Raises:
-            TrainingStopped: If it was interrupted.
-        """
-        check_run(self._cfg)
-        create_run(self._cfg, self._folder)
-        self._runner, complete = train(self._cfg, self._folder, on_progress=display.progress)
-        if not complete:
-            raise TrainingStopped(self._folder)
 
-    def evaluate(self, episodes: int, share: Share) -> Scores:
-        """Scores on held-out episodes, by model."""
-        actor = policy_of(self._runner)
-        return evaluate_run(self._cfg, self._folder, actor, episodes=episodes, on_progress=share)
-
-    def export(self) -> Path:
-        """The bundle of the run."""
-        return export_run(self._cfg, self._folder, self._runner)
+def export_trained(folder: Path, target: Path) -> Path:
+    """The bundle of a run."""
+    run, trained = open_trained(folder)
+    return export_run(run, folder, trained, target)
 
 
 def evaluate_bundle(bundle: Path, folder: Path, episodes: int, share: Share) -> Scores:
-    """Scores of a finished policy on held-out episodes, by model.
+    """Scores of a finished policy on held-out episodes, by model; they are written into the folder.
 
     Raises:
         GantryError: If its task is not known here.
     """
-    source = open_source(bundle)
-    scores = evaluate_policy(source.task, source.env_cfg, source.policy, episodes=episodes, on_progress=share)
+    source = bundle_source(load_bundle(bundle))
+    scores = evaluate_policy(source.task, source.env_cfg, source.make_policy, episodes=episodes, on_progress=share)
     result = {"task": source.task.name, "training_model": scores}
     write_json(folder / EVALUATION_FILE, result)
     return result
 
 
-def evaluate_arm(policy: Path, episodes: int, share: Share) -> Scores:
-    """Scores of an arm's run, or of its bundle row by row as on a robot, on episodes that begin alike for all."""
-    scores = score_source(open_arm_source(policy), episodes, on_progress=share)
-    if policy.name != BUNDLE_FOLDER:
-        write_json(policy / EVALUATION_FILE, scores)
-    return scores
+def metrics_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Rows of a training's log, ``train`` or ``eval``, each with ``env_steps`` and ``wall_s``; none without a log."""
+    path = folder / METRICS_FILE
+    return read_metrics(path, kind) if path.is_file() else []
 
 
 @dataclass(frozen=True)
@@ -105,7 +93,7 @@ class Recipe:
     """Manipulation task."""
     demos: int = 25
     """Demonstrations; few of them, so that the clone is left with something to learn."""
-    badness: float = 0.5
+    suboptimality: float = 0.5
     """Of the scripted expert that gives them, 0 to 1."""
     clone_updates: int = 1_000
     """Updates of the clone."""
@@ -143,8 +131,8 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         GantryError: If there is no such task, or a number makes no sense.
     """
-    for run in (_clone_run(recipe, Path()), _residual_run(recipe, Path())):
-        check_arm_run(run)
+    for run in (clone_run(recipe, Path()), residual_run(recipe, Path())):
+        check_run(run)
 
 
 def episode_s(task: str) -> float:
@@ -153,100 +141,45 @@ def episode_s(task: str) -> float:
     Raises:
         UnknownNameError: If there is no such task.
     """
-    return float(find_arm_task(task).make_cfg().episode_s)
+    return float(find_task(task).usual_env().episode_s)
 
 
 def task_summary(task: str) -> str:
-    """Summary of a manipulation task in a few words."""
-    return find_arm_task(task).summary
+    """Summary of a task in a few words."""
+    return find_task(task).summary
 
 
 def demonstrate(recipe: Recipe, folder: Path, share: Share) -> Collected:
     """Let the scripted expert give successful demonstrations, in :data:`DEMOS`."""
-    task = find_arm_task(recipe.task)
-    cfg = CollectCfg(task, task.make_cfg(), recipe.demos, recipe.badness, recipe.seed, only_successes=True)
+    task = find_task(recipe.task)
+    cfg = CollectCfg(task, task.usual_env(), recipe.demos, recipe.suboptimality, recipe.seed, only_successes=True)
     return collect(cfg, folder / DEMOS, lambda done: share(done.episodes / recipe.demos))
 
 
-def clone(recipe: Recipe, folder: Path, display: Display) -> None:
-    """Clone the demonstrations as chunks of actions, in :data:`BASE`.
-
-    Raises:
-        TrainingStopped: If it was interrupted.
-        GantryError: If something does not fit.
-    """
-    run = _clone_run(recipe, folder)
-    demos = read_dataset(folder / DEMOS, expected_demos(run))
-    base = create_arm_run(run, folder / BASE)
-    demos.save(base)
-    _train(base, display)
+def clone_run(recipe: Recipe, folder: Path) -> RunCfg:
+    """Run that clones the demonstrations as chunks of actions."""
+    task = find_task(recipe.task)
+    name, preset = preset_by(task, "bc", "bc")
+    bc = preset.learner
+    bc = replace(bc, steps=recipe.clone_updates, warmup_steps=min(bc.warmup_steps, recipe.clone_updates))
+    return RunCfg(task, name, replace(preset, learner=bc), seed=recipe.seed, demos=str(folder / DEMOS))
 
 
-def correct(recipe: Recipe, folder: Path, display: Display) -> None:
-    """Learn a correction of the clone by trying (ResFiT, arXiv 2509.19301), in :data:`RESIDUAL`.
-
-    Raises:
-        TrainingStopped: If it was interrupted.
-        GantryError: If something does not fit, or the training diverges.
-    """
-    base, demos = folder / BASE, load_demos(folder / BASE)
-    if demos is None:
-        raise GantryError(f"'{base}' has no copy of its demonstrations.")
-    residual = create_arm_run(_residual_run(recipe, folder), folder / RESIDUAL)
-    demos.save(residual)
-    copy_base(base, residual)
-    _train(residual, display)
-
-
-def export_arm(folder: Path, target: Path) -> Path:
-    """The bundle of the run in :data:`RESIDUAL`, base and correction in one."""
-    run = folder / RESIDUAL
-    return export_arm_run(run, open_trained(run), target)
-
-
-def looks(run: Path) -> list[dict[str, Any]]:
-    """Evaluations of a training on the way, as :class:`gantry_policies.off_policy.evaluation.Evaluation` in plain
-    data, each with ``env_steps`` and ``wall_s``; the first one is of the base alone."""
-    return [row for row in _rows(run) if row["kind"] == "eval"]
-
-
-def corrections(run: Path) -> list[dict[str, Any]]:
-    """Rows of a training in which the correction itself was learned, with its mean size in ``own_action``."""
-    return [row for row in _rows(run) if row["kind"] == "train" and row.get("own_action") is not None]
-
-
-def _rows(run: Path) -> list[dict[str, Any]]:
-    path = run / METRICS_FILE
-    return read_metrics(path) if path.is_file() else []
-
-
-def _clone_run(recipe: Recipe, folder: Path) -> ArmRun:
-    task = find_arm_task(recipe.task)
-    preset = with_seed(preset_of(task, "bc"), recipe.seed)
-    assert isinstance(preset, BcPreset)
-    bc = replace(preset.bc, steps=recipe.clone_updates, warmup_steps=min(preset.bc.warmup_steps, recipe.clone_updates))
-    return ArmRun(task, "bc", replace(preset, bc=bc), recipe.seed, demos=str(folder / DEMOS))
-
-
-def _residual_run(recipe: Recipe, folder: Path) -> ArmRun:
-    task: ArmTask = find_arm_task(recipe.task)
-    preset = with_seed(preset_of(task, "resfit"), recipe.seed)
-    assert isinstance(preset, RlPreset)
+def residual_run(recipe: Recipe, folder: Path) -> RunCfg:
+    """Run that learns a correction of the clone by trying (ResFiT, arXiv 2509.19301)."""
+    task = find_task(recipe.task)
+    name, preset = preset_by(task, "resfit", "resfit")
+    cfg = preset.learner
     # A training in miniature has its phases in miniature as well.
-    share = min(1.0, recipe.steps / (4.0 * preset.train.warmup_steps))
-    train_cfg = replace(
-        preset.train,
+    share = min(1.0, recipe.steps / (4.0 * cfg.warmup_steps))
+    cfg = replace(
+        cfg,
         total_steps=recipe.steps,
-        warmup_steps=round(share * preset.train.warmup_steps),
-        critic_warmup_updates=round(share * preset.train.critic_warmup_updates),
+        warmup_steps=round(share * cfg.warmup_steps),
+        critic_warmup_updates=round(share * cfg.critic_warmup_updates),
         eval_every_steps=recipe.look_every,
         eval_episodes=recipe.look_episodes,
-        log_every_steps=max(1, min(preset.train.log_every_steps, recipe.steps // 20)),
+        log_every_steps=max(1, min(cfg.log_every_steps, recipe.steps // 20)),
     )
-    changed = replace(preset, train=train_cfg)
-    return ArmRun(task, "resfit", changed, recipe.seed, demos=str(folder / DEMOS), base=str(folder / BASE))
-
-
-def _train(folder: Path, display: Display) -> None:
-    if not train_arm(read_arm_run(folder), folder, on_progress=display.progress).complete:
-        raise TrainingStopped(folder)
+    demos, base = str(folder / DEMOS), str(folder / BASE)
+    return RunCfg(task, name, replace(preset, learner=cfg), seed=recipe.seed, demos=demos, base=base)

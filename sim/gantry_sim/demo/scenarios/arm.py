@@ -29,10 +29,7 @@ from gantry_sim.demo.scenario import VIDEO, DemoConfig, Display, Outcome, Policy
 from gantry_sim.demo.scenarios.arm_film import film_arm
 from gantry_sim.demo.scenarios.arm_page import learning, numbers_of, percent, recorded_episodes, summary
 from gantry_sim.demo.stages import Learned, Recipe, Scores
-from gantry_sim.training.run_files import EVALUATION_SEED
 
-SEED = EVALUATION_SEED + 2
-"""Of where things lie; neither a training nor a score has seen them."""
 ROUTINE = ("Mode STAND.", "Mode POLICY.", "Mode PASSIVE.", "Joint commands arrive.")
 """Messages of the nodes in every episode; for the log alone."""
 OVERHEAD_S = 8.0
@@ -73,15 +70,20 @@ class Arm(Scenario):
         recipe, folder, say = self.recipe, config.output, display.say
         number = counted(config.episodes, "held-out episode")
 
-        def score(path: Path) -> Scores:
-            scores = stages.evaluate_arm(path, config.episodes, display.share("evaluate"))
-            found, steps = scores["success_once"], scores["steps_to_success"]
+        def score(run: Path | None) -> Scores:
+            share = display.share("evaluate")
+            found = (
+                stages.evaluate_bundle(policy.path, folder, config.episodes, share)
+                if run is None
+                else stages.evaluate_trained(run, config.episodes, share)
+            )["training_model"]
+            once, steps = found["success_once"], found["steps_to_success"]
             after = "" if steps is None else f", after {steps:.0f} steps"
-            say(f"  success {percent(found['mean'])} [{100 * found['low']:.0f}, {100 * found['high']:.0f}]{after}")
-            return scores
+            say(f"  success {percent(once['mean'])} [{100 * once['low']:.0f}, {100 * once['high']:.0f}]{after}")
+            return found
 
-        def score_policy(path: Path | None = None) -> None:
-            policy.evaluation, policy.evaluation_note = score(path or policy.path), ""
+        def score_policy(run: Path | None = None) -> None:
+            policy.evaluation, policy.evaluation_note = score(run), ""
 
         def scored(name: str, what: str, run: Callable[[], None]) -> list[Step]:
             return [Step(name, f"Score {what} on {number}", run)] if config.episodes else []
@@ -89,6 +91,10 @@ class Arm(Scenario):
         if config.bundle is not None:
             return scored("score", "it", score_policy)
         policy.learned = learned = Learned(recipe)
+        base, residual = folder / stages.BASE, folder / stages.RESIDUAL
+
+        def clone() -> None:
+            stages.train_run(stages.clone_run(recipe, folder), base, display)
 
         def demonstrate() -> None:
             done = stages.demonstrate(recipe, folder, display.share("collect"))
@@ -96,24 +102,24 @@ class Arm(Scenario):
             say(f"  {done.succeeded} of {done.tried} tries succeeded; {done.frames} steps")
 
         def score_base() -> None:
-            learned.base = score(folder / stages.BASE)
+            learned.base = score(base)
 
         def correct() -> None:
-            stages.correct(recipe, folder, display)
-            run = folder / stages.RESIDUAL
-            learned.looks, learned.corrections = stages.looks(run), stages.corrections(run)
+            stages.train_run(stages.residual_run(recipe, folder), residual, display)
+            learned.looks, rows = stages.metrics_of(residual, "eval"), stages.metrics_of(residual, "train")
+            learned.corrections = [row for row in rows if row.get("own_action") is not None]
 
         def export() -> None:
-            policy.path = stages.export_arm(folder, policy.path)
+            policy.path = stages.export_trained(residual, policy.path)
 
-        experts = f"{counted(recipe.demos, 'demonstration')} of {recipe.task} by an expert of badness"
+        experts = f"{counted(recipe.demos, 'demonstration')} of {recipe.task} by an expert of suboptimality"
         updates = f"Clone them in {recipe.clone_updates} updates"
         return [
-            Step("demonstrations", f"Record {experts} {recipe.badness:g}", demonstrate),
-            Step("clone", updates, partial(stages.clone, recipe, folder, display)),
+            Step("demonstrations", f"Record {experts} {recipe.suboptimality:g}", demonstrate),
+            Step("clone", updates, clone),
             *scored("score of the clone", "the clone", score_base),
             Step("correction", f"Learn a correction by trying, {recipe.steps} steps", correct),
-            *scored("score", "clone and correction", partial(score_policy, folder / stages.RESIDUAL)),
+            *scored("score", "clone and correction", partial(score_policy, residual)),
             Step("export", "Export both as one bundle", export),
         ]
 
@@ -143,7 +149,7 @@ class Arm(Scenario):
             launch="sim_arm",
             arguments={
                 "task": task,
-                "seed": SEED,
+                "seed": stages.EPISODES_SEED,
                 "auto_start": "false",
                 "episodes": self.trials,
                 "episode_seconds": episode_s,
@@ -151,7 +157,7 @@ class Arm(Scenario):
             outputs={"robot_statistics": ROBOT, "episode_results": TRIALS},
             done="Done.",
             seconds=self.trials * (episode_s + OVERHEAD_S),
-            make_robot=lambda spec, paced: BenchRobot(spec, task=task, seed=SEED, realtime=paced),
+            make_robot=lambda spec, paced: BenchRobot(spec, task=task, seed=stages.EPISODES_SEED, realtime=paced),
             operate=operate,
             parameters=PARAMETERS,
             safety=SafetyConfig(state_timeout_s=STATE_TIMEOUT_S),

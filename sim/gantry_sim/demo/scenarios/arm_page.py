@@ -49,7 +49,7 @@ def summary(outcome: Outcome) -> str:
     if learned is not None:
         recipe = learned.recipe
         text = (
-            f"A scripted expert that errs on purpose (badness {recipe.badness:g} of 1; "
+            f"A scripted expert that errs on purpose (suboptimality {recipe.suboptimality:g} of 1; "
             f"{percent(learned.expert_success)} of its tries succeeded) gave "
             f"{counted(recipe.demos, 'successful demonstration')}, {learned.demo_frames} steps. A small network cloned "
             "them as chunks of actions. On top of that clone, which was frozen, a correction was learned by trying, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.command import counted
@@ -36,7 +34,6 @@ from gantry_sim.demo.scenario import (
     Section,
     Step,
 )
-from gantry_sim.training.run_config import RunCfg
 from gantry_sim.viewing.replay import Poses, film, frame_times
 
 FPS = 20.0
@@ -50,7 +47,7 @@ CONTACT_WINDOW_S = 4.0
 CURVES = {
     "lin_vel_error_m_s": "velocity error [m/s]",
     "yaw_rate_error_rad_s": "yaw-rate error [rad/s]",
-    "reward": "reward per second",
+    "reward_per_s": "reward per second",
 }
 """Columns of the learning curve that are drawn, and their labels."""
 
@@ -59,7 +56,7 @@ CURVES = {
 class Legs(Scenario):
     """A walk by commanded velocities."""
 
-    run: RunCfg | None = None
+    run: stages.RunCfg | None = None
     """Run to train; None where a finished policy is shown."""
     seconds: float = 20.0
     """Length of the recorded walk."""
@@ -78,17 +75,20 @@ class Legs(Scenario):
         if self.run is None:
             evaluate = partial(_evaluate, config, policy, display)
             return [Step("evaluation", f"Score it on {number}", evaluate)] if config.episodes else []
-        training, run = stages.OnPolicyTraining(self.run, config.output), self.run
+        run, folder = self.run, config.output
 
         def export() -> None:
             if config.episodes:
-                policy.evaluation = training.evaluate(config.episodes, display.share("evaluate"))
+                policy.evaluation = stages.evaluate_trained(folder, config.episodes, display.share("evaluate"))
                 policy.evaluation_note = ""
-            policy.path = training.export()
+            policy.path = stages.export_trained(folder, policy.path)
 
         title = f"Train {run.task.name} ({run.preset_name} preset, seed {run.seed})"
         scored = f"Score it on {number}, and export" if config.episodes else "Export it, unscored as asked"
-        return [Step("training", title, partial(training.train, display)), Step("evaluation", scored, export)]
+        return [
+            Step("training", title, partial(stages.train_run, run, folder, display)),
+            Step("evaluation", scored, export),
+        ]
 
     def rollouts(self, where: str) -> Mapping[str, str]:
         """The walk."""
@@ -270,15 +270,16 @@ _TRIPLE = (
 
 
 def _learning(report: Report, outcome: Outcome) -> None:
-    columns = _read_columns(outcome.config.output / stages.CURVE_FILE)
-    rate_hz, asked = outcome.bundle.contract.rate_hz, _limits(outcome.bundle)
-    scale = {"reward": rate_hz}
-    series = {label: columns[name] * scale.get(name, 1.0) for name, label in CURVES.items() if name in columns}
-    if "wall_s" not in columns or not series or len(columns["wall_s"]) < 2:
+    rows = stages.metrics_of(outcome.config.output, "train")
+    series = {label: [row[name] for row in rows] for name, label in CURVES.items() if rows and name in rows[0]}
+    if len(rows) < 2 or not series:
         return
+    asked = _limits(outcome.bundle)
     limits = {label: limit for label, limit in zip(list(CURVES.values())[:2], asked, strict=False) if limit is not None}
     report.section("Learning").figure(
-        figures.learning_curve(columns["wall_s"], series, progress_label="training time [s]", limits=limits),
+        figures.learning_curve(
+            [row["wall_s"] for row in rows], series, progress_label="training time [s]", limits=limits
+        ),
         "Means over all training environments, with the random actions that exploring needs, so that the errors end "
         "above those of the finished policy. Dashed: what is asked of the finished policy.",
     )
@@ -320,11 +321,3 @@ def _margin(found: MeasuredWalk) -> str:
     gap = np.minimum(found.joint_pos_rad - lower, upper - found.joint_pos_rad).min(axis=0)
     joint = int(np.argmin(gap))
     return f"Closest to a limit: `{found.spec.joint_names[joint]}`, {gap[joint]:.2f} rad away from it."
-
-
-def _read_columns(path: Path) -> dict[str, NDArray[np.float64]]:
-    if not path.is_file():
-        return {}
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    return {name: np.array([float(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
