@@ -30,12 +30,13 @@ from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros.nodes.profile import Segment as OperatorSegment
 from gantry_ros.nodes.profile import parse_profile
-from gantry_sim.demo import walk as walks
-from gantry_sim.demo.measured import measure
-from gantry_sim.demo.outcome import Gate, Outcome
-from gantry_sim.demo.pipeline import as_result, write_outcome
+from gantry_sim.demo import nodes
+from gantry_sim.demo.measured import measure_walk, rerun_difference
+from gantry_sim.demo.pipeline import write_outcome
 from gantry_sim.demo.profile import DEMO_PROFILE, Segment, as_text, command_at, constant, fitted, total_s
-from gantry_sim.demo.walk import Walk, walk_in_process
+from gantry_sim.demo.rollout import LOOP, RECORDING, Rollout, in_process, kept_from_time
+from gantry_sim.demo.scenario import DemoConfig, Gate, Outcome, Policy, Recorded
+from gantry_sim.demo.scenarios.legs import Legs
 
 GO2 = robot_spec("go2")
 DT_S = 0.02
@@ -121,7 +122,7 @@ STANDING = [(Mode.STAND, (0.0, 0.0, 0.0), (9.0, 9.0, 9.0), 0.3, None)] * 5
 
 
 def test_measures_what_the_policy_did_and_nothing_else(tmp_path):
-    found = measure(record(tmp_path, STANDING + walking() + STANDING))
+    found = measure_walk(record(tmp_path, STANDING + walking() + STANDING))
     assert len(found.time_s) == 50
     assert found.time_s[0] == 0.0
     assert found.time_s[-1] == pytest.approx(49 * DT_S)
@@ -137,14 +138,14 @@ def test_measures_what_the_policy_did_and_nothing_else(tmp_path):
 def test_a_tick_answers_for_the_command_of_the_one_before(tmp_path):
     ticks = walking((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 10) + walking((1.0, 0.0, 0.0), (0.0, 0.0, 0.0), 1)
     # The last command was never answered, so it is no error yet.
-    assert measure(record(tmp_path, ticks)).lin_vel_error_m_s == 0.0
+    assert measure_walk(record(tmp_path, ticks)).lin_vel_error_m_s == 0.0
 
 
 def test_a_fall_and_what_damped_the_robot_are_seen(tmp_path):
     fault = Fault(FaultCode.TILT, "The base is tilted by 70 degrees.", 6.0)
     down = [(Mode.POLICY, (0.5, 0.0, 0.2), (0.4, 0.0, 0.3), 0.05, None)]
     damped = [(Mode.DAMP, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.05, fault)]
-    found = measure(record(tmp_path, walking() + down + damped * 3))
+    found = measure_walk(record(tmp_path, walking() + down + damped * 3))
     assert found.fell
     assert found.fault == fault.text
     assert found.lin_vel_error_m_s == pytest.approx(0.1, abs=1e-6)
@@ -153,14 +154,14 @@ def test_a_fall_and_what_damped_the_robot_are_seen(tmp_path):
 def test_what_happens_after_the_policy_was_stopped_is_not_held_against_it(tmp_path):
     fault = Fault(FaultCode.STALE_STATE, "The robot's state is old.", 6.0)
     damped = [(Mode.DAMP, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.3, fault)]
-    assert measure(record(tmp_path, walking() + STANDING + damped)).fault == ""
+    assert measure_walk(record(tmp_path, walking() + STANDING + damped)).fault == ""
 
 
 def test_a_recording_without_a_policy_is_refused(tmp_path):
     with pytest.raises(GantryError, match="never ran"):
-        measure(record(tmp_path, STANDING))
+        measure_walk(record(tmp_path, STANDING))
     with pytest.raises(GantryError, match="cannot be read"):
-        measure(tmp_path / "no.mcap")
+        measure_walk(tmp_path / "no.mcap")
 
 
 # -- verdict and page -------------------------------------------------------------------------------------------------
@@ -178,25 +179,44 @@ def scores_of(error, falls=0):
 def outcome(tmp_path):
     """Of a demo in which everything went well."""
     bundle = tiny_bundle(tmp_path / "bundle", contract_for(GO2))
-    (tmp_path / "curve.csv").write_text("wall_s,reward,lin_vel_error_m_s\n1,0.1,0.5\n2,0.2,0.3\n3,0.2,0.12\n")
+    rows = [(1, 0.1, 0.5), (2, 0.2, 0.3), (3, 0.2, 0.12)]
+    lines = [{"kind": "train", "wall_s": w, "reward_per_s": r, "lin_vel_error_m_s": e} for w, r, e in rows]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = RolloutResult((), tracking_scores([0.1] * 3, [0.1] * 3, [False] * 3))
     recording = record(tmp_path, walking(), bundle)
-    return Outcome(
+    episodes = (measure_walk(recording),)
+    walk = Recorded(
+        name="walk",
         folder=tmp_path,
+        rollout=Rollout(over_ros=True, recording=recording, completed=True, domain="7"),
+        episodes=episodes,
+        rerun=rerun_difference(episodes, bundle),
+        film_note="Cannot draw off screen here.",
+    )
+    return Outcome(
+        scenario=Legs(),
+        config=DemoConfig(tmp_path, bundle.path),
+        policy=Policy(bundle.path, {"training_model": scores_of(0.12), "full_model": scores_of(0.16)}, ""),
         bundle=bundle,
-        trained=False,
-        evaluation={"training_model": scores_of(0.12), "full_model": scores_of(0.16)},
-        evaluation_note="",
-        curve_file=tmp_path / "curve.csv",
         gate=Gate((Stage("manifest", True, "3 files"),), RolloutConfig(episodes=3), result),
-        profile=DEMO_PROFILE,
-        walk=Walk(over_ros=True, recording=recording, completed=True, domain="7"),
-        walk_note="",
-        measured=measure(recording),
-        video=None,
-        video_note="Cannot draw off screen here.",
+        recorded=(walk,),
         stage_s={"walk": 1.0},
     )
+
+
+def evaluated(outcome, scores):
+    """The same outcome with other scores of held-out episodes."""
+    return replace(outcome, policy=replace(outcome.policy, evaluation={"training_model": scores}))
+
+
+def rolled_out(outcome, **changes):
+    """The same outcome with another recorded walk."""
+    return replace(outcome, recorded=(replace(outcome.recorded[0], **changes),))
+
+
+def walked(outcome, **changes):
+    """The same outcome with another measured walk."""
+    return rolled_out(outcome, episodes=(replace(outcome.recorded[0].episodes[0], **changes),))
 
 
 def test_all_is_well_and_the_page_stands_alone(outcome):
@@ -208,7 +228,7 @@ def test_all_is_well_and_the_page_stands_alone(outcome):
     assert "✗ fail" not in page
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", page), "it asks nothing of the network"
     assert "reward per second" in page
-    result = json.loads((outcome.folder / "demo.json").read_text())
+    result = json.loads((outcome.config.output / "demo.json").read_text())
     assert result["passed"] is True
     assert {score["name"] for score in result["scores"] if score["passed"] is False} == set()
 
@@ -217,22 +237,22 @@ def test_all_is_well_and_the_page_stands_alone(outcome):
 @pytest.mark.parametrize(
     ("change", "missed"),
     [
-        ({"evaluation": {"training_model": scores_of(0.151)}}, "held out: velocity error"),
-        ({"evaluation": {"training_model": scores_of(0.1, falls=1)}}, "held out: falls"),
+        (lambda one: evaluated(one, scores_of(0.151)), "held out: velocity error"),
+        (lambda one: evaluated(one, scores_of(0.1, falls=1)), "held out: falls"),
         (
-            {"walk": Walk(True, Path(), False, "the battery is empty")},
+            lambda one: rolled_out(one, rollout=Rollout(True, Path(), False, "the battery is empty")),
             "over ROS 2: share of the profile driven",
         ),
-        ({"measured": None}, "over ROS 2: velocity error"),
+        (lambda one: rolled_out(one, episodes=()), "over ROS 2: velocity error"),
     ],
 )
 def test_one_miss_is_a_no_and_the_page_says_which(outcome, change, missed):
-    worse = replace(outcome, **change)
+    worse = change(outcome)
     assert not worse.passed
     page = write_outcome(worse).read_text()
-    assert [score.name for score in worse.scores() if score.passed is False] == [missed]
+    assert worse.missed == [missed]
     assert f"Missed: {missed}." in page
-    assert worse.walk.trouble in page
+    assert worse.recorded[0].rollout.trouble in page
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -240,24 +260,24 @@ def test_the_time_of_a_training_is_told_and_never_judged(outcome, trained):
     """A machine that does other things as well takes longer, and the policy is none the worse for it."""
     provenance = replace(outcome.bundle.contract.provenance, train_wall_s=50_000.0)
     bundle = replace(outcome.bundle, contract=replace(outcome.bundle.contract, provenance=provenance))
-    slow = replace(outcome, bundle=bundle, trained=trained, stage_s={"training": 50_000.0})
+    config = replace(outcome.config, bundle=None if trained else bundle.path)
+    slow = replace(outcome, bundle=bundle, config=config, stage_s={"training": 50_000.0})
     assert slow.passed
     (score,) = (score for score in slow.scores() if score.name.startswith("training time"))
     assert (score.value, score.limit, score.passed) == (50_000.0, None, None)
 
 
 def test_a_short_walk_gets_no_verdict_on_its_velocity(outcome):
-    slow = replace(outcome, measured=replace(outcome.measured, lin_vel_error_m_s=0.3))
+    slow = walked(outcome, lin_vel_error_m_s=0.3)
     assert not slow.passed
-    short = replace(slow, profile=fitted(DEMO_PROFILE, 9.0, TRAINED))
+    short = replace(slow, scenario=Legs(seconds=9.0))
     assert short.passed
     assert "no verdict below 12 s" in short.score("over ROS 2: velocity error").note
-    damped = replace(short, measured=replace(slow.measured, fault="It fell over."))
-    assert not damped.passed
+    assert not walked(short, fault="It fell over.").passed
 
 
 def test_what_nobody_measured_is_said_in_words(outcome):
-    nothing = replace(outcome, measured=None)
+    nothing = rolled_out(outcome, episodes=())
     score = nothing.score("over ROS 2: velocity error")
     assert score.text(score.value) == "not measured"
     assert "nan" not in write_outcome(nothing).read_text()
@@ -269,32 +289,34 @@ def test_a_closed_gate_is_a_no(outcome):
 
 
 def test_the_page_says_plainly_that_it_went_without_ros(outcome):
-    alone = replace(outcome, walk=Walk(False, outcome.walk.recording, True), walk_note="ROS 2 is not installed")
+    alone = rolled_out(outcome, rollout=Rollout(False, Path("walk.mcap"), True), note="ROS 2 is not installed")
     page = write_outcome(alone).read_text()
     assert "Not over ROS 2: ROS 2 is not installed." in page
     assert "A Go2 walks in MuJoCo" in page
-    assert as_result(alone)["walk"]["over_ros"] is False
+    assert alone.result()["rollouts"][0]["over_ros"] is False
 
 
 def test_the_page_says_plainly_that_it_did_not_follow_the_clock(outcome):
-    again = replace(outcome.walk, over_ros=False, earlier=("A turn was missed.",), paced=False)
-    assert "did not wait for the clock" in write_outcome(replace(outcome, walk=again)).read_text()
+    again = replace(outcome.recorded[0].rollout, over_ros=False, earlier=("A turn was missed.",), paced=False)
+    page = write_outcome(rolled_out(outcome, rollout=again)).read_text()
+    assert "did not wait for the clock" in page
+    assert "Earlier attempts ended with: A turn was missed." in page
 
 
 def test_a_walk_that_a_busy_machine_breaks_is_walked_again_without_the_clock(tmp_path):
-    tiny_bundle(tmp_path / "bundle", contract_for(GO2))
+    bundle = tiny_bundle(tmp_path / "bundle", contract_for(GO2))
     said = []
 
     def slow(line: str) -> None:  # It holds the loop up whenever that has something to say.
         said.append(line)
         time.sleep(0.3)
 
-    walk = walk_in_process(tmp_path / "bundle", (Segment(0.4, (0.0, 0.0, 0.0), "stand"),), tmp_path, slow)
+    walk = in_process(Legs(seconds=0.4).plan("walk", bundle, tmp_path), slow)
     assert walk.completed
     assert not walk.paced
     assert len(walk.earlier) == 1
     assert any("This machine is busy: attempt 2 of 2." in line for line in said)
-    assert measure(walk.recording).time_s == pytest.approx(DT_S * np.arange(21))
+    assert measure_walk(walk.recording).time_s == pytest.approx(DT_S * np.arange(21))
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
@@ -348,6 +370,7 @@ def test_two_processes_never_choose_the_same_domain():
         (["--set", "env.num_env=3"], "num_envs"),
         (["--seed", "10007"], "10007"),
         (["--bundle", "b", "--set", "env.num_envs=3"], "nothing is trained"),
+        (["--seconds", "nan"], "--seconds is nan"),
     ],
 )
 def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments, message):
@@ -378,8 +401,8 @@ def test_without_ros_the_same_profile_is_walked_in_one_process(tmp_path, capsys)
     assert main([*words, "--no-ros"]) == 1  # A policy that only stands misses its thresholds.
     said = capsys.readouterr().out
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["walk"]["over_ros"] is False
-    assert result["walk"]["ticks"] > 0
+    assert result["rollouts"][0]["over_ros"] is False
+    assert result["rollouts"][0]["ticks"] > 0
     assert f"Bundle: {tmp_path / 'out' / 'bundle'}" in said
     assert "[3/3] Film it, and write the report" in said
     assert "1 episode in plain" in said
@@ -394,26 +417,26 @@ def test_a_machine_too_busy_for_ros_walks_once_more_without_the_clock(tmp_path, 
     late = "The robot's state is 63 ms old, allowed are 50 ms (safety.state_timeout_s)."
     tiny_bundle(tmp_path / "given", contract_for(GO2))
     out = tmp_path / "out"
-    nodes = Walk(True, out / walks.RECORDING, False, late, "7", earlier=(late,), timed_out=True)
-    monkeypatch.setattr(walks, "ros_trouble", lambda: "")
-    monkeypatch.setattr(walks, "launched", lambda *arguments: nodes)
+    damped = Rollout(True, out / RECORDING, False, late, "7", earlier=(late,), late=True)
+    monkeypatch.setattr(nodes, "ros_trouble", lambda: "")
+    monkeypatch.setattr(nodes, "over_ros", lambda plan, say: damped)
     words = ["demo", "--bundle", str(tmp_path / "given"), "--output", str(out), "--seconds", "4", "--no-video"]
     main([*words, "--check-episodes", "1", "--episodes", "0", "--json", str(tmp_path / "result.json")])
-    walk = json.loads((tmp_path / "result.json").read_text())["walk"]
+    walk = json.loads((tmp_path / "result.json").read_text())["rollouts"][0]
     assert (walk["over_ros"], walk["completed"], walk["earlier_attempts"]) == (False, True, [late, late])
     assert walk["ticks"] == 200 + 1
-    assert "the same walk in this process, without the clock" in capsys.readouterr().out
+    assert "the same in this process, without the clock" in capsys.readouterr().out
     page = (out / "report.html").read_text()
     assert "Not over ROS 2: this machine is too busy for the robot's clock" in page.replace("&#x27;", "'")
     assert "did not wait for the clock" in page
 
 
 def test_a_walk_that_misses_something_on_a_quiet_machine_is_not_walked_again(tmp_path):
-    walk = Walk(True, tmp_path / walks.RECORDING, True)
-    assert not walks.kept_from_time(walk)
-    (tmp_path / walks.STATISTICS).write_text(json.dumps({"missed_deadlines": 0}))
-    assert not walks.kept_from_time(walk)
-    (tmp_path / walks.STATISTICS).write_text(json.dumps({"missed_deadlines": 3}))
-    assert walks.kept_from_time(walk)
-    assert not walks.kept_from_time(replace(walk, over_ros=False))
-    assert walks.kept_from_time(Walk(True, tmp_path / "none" / walks.RECORDING, False, "late", timed_out=True))
+    walk = Rollout(True, tmp_path / RECORDING, True)
+    assert not kept_from_time(walk)
+    (tmp_path / LOOP).write_text(json.dumps({"missed_deadlines": 0}))
+    assert not kept_from_time(walk)
+    (tmp_path / LOOP).write_text(json.dumps({"missed_deadlines": 3}))
+    assert kept_from_time(walk)
+    assert not kept_from_time(replace(walk, over_ros=False))
+    assert kept_from_time(Rollout(True, tmp_path / "none" / RECORDING, False, "late", late=True))

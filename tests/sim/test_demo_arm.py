@@ -8,24 +8,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gantry_sim.cli.arm_train import ArmDisplay
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.cli.session import SETTLE_S
 from gantry_deploy.contract.policy_contract import Acceptance, ChunkSpec, Provenance
 from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.demo.arm.episodes import Trial, read_trials
-from gantry_sim.demo.arm.learning import BASE, RESIDUAL, Display, Recipe, corrections, looks
-from gantry_sim.demo.arm.measured import measure_arm
-from gantry_sim.demo.arm.outcome import arm_result
-from gantry_sim.demo.arm.pipeline import ArmDemo, ArmDemoConfig, write_arm_outcome
+from gantry_sim.cli.common import ProgressBar
+from gantry_sim.demo.measured import Trial, measure_episodes, read_trials
+from gantry_sim.demo.pipeline import Demo, write_outcome
+from gantry_sim.demo.rollout import TRIALS
+from gantry_sim.demo.scenario import DemoConfig, Display
+from gantry_sim.demo.scenarios.arm import Arm
+from gantry_sim.demo.scenarios.arm_page import labels
+from gantry_sim.demo.stages import BASE, RESIDUAL, metrics_of
 from gantry_sim.training.demos import load_demos
 
 YAM = robot_spec("yam")
 ADDED = (0.01, -0.02, 0.03, -0.04)
 """What the correction of the bundle below adds to every action."""
-MUTE = Display(*[lambda *_: None] * 3, share=lambda _: lambda _: None)
 
 
 def correcting_bundle(folder):
@@ -48,16 +50,20 @@ def outcome(tmp_path_factory):
     """Of a demo of that bundle, in this process."""
     folder = tmp_path_factory.mktemp("demo")
     correcting_bundle(folder / "given")
-    recipe = Recipe(episodes=0)
-    config = ArmDemoConfig(folder / "out", recipe, folder / "given", False, 2, video=False, realtime=False)
-    return ArmDemo(config, MUTE).run()
+    config = DemoConfig(folder / "out", folder / "given", ros=False, episodes=0, video=False, realtime=False)
+    return Demo(Arm(trials=2), config, Display()).run()
+
+
+def rolled_out(outcome, **changes):
+    """The same outcome with other recorded episodes."""
+    return replace(outcome, recorded=(replace(outcome.recorded[0], **changes),))
 
 
 def test_the_recording_tells_what_the_base_wanted_and_what_was_added(outcome):
-    found = outcome.measured
+    (found,) = outcome.recorded
     assert len(found.episodes) == 2
-    assert outcome.rerun < 1e-6
-    assert found.labels == ["forward", "left", "up", "gripper"]
+    assert found.rerun < 1e-6
+    assert labels(outcome.bundle.contract) == ["forward", "left", "up", "gripper"]
     for episode in found.episodes:
         assert len(episode.time_s) == len(episode.action) > 20
         np.testing.assert_allclose(np.diff(episode.time_s), 0.05, atol=1e-6)
@@ -69,54 +75,63 @@ def test_the_recording_tells_what_the_base_wanted_and_what_was_added(outcome):
         # Until the object lies 10 cm higher, and then the arm is held for a while.
         raised = episode.shown_object_pose_in_base[:, 2] - episode.shown_object_pose_in_base[0, 2]
         assert raised[: len(episode.time_s) - 1].max() < 0.1 <= raised[len(episode.time_s) - 1] + 1e-4
-        assert episode.shown_s[-1] - episode.time_s[-1] == pytest.approx(0.7, abs=0.11)
+        assert episode.shown_s[-1] - episode.time_s[-1] == pytest.approx(SETTLE_S, abs=0.11)
     first, second = (episode.shown_object_pose_in_base[0, :2] for episode in found.episodes)
     assert np.linalg.norm(first - second) > 0.01
 
 
 def test_the_page_stands_alone_and_shows_base_against_correction(outcome):
     assert outcome.passed
-    page = (outcome.folder / "report.html").read_text()
+    page = (outcome.config.output / "report.html").read_text()
     assert "A YAM knows how to lift a cube, and does it in one process" in page
     assert page.count("<svg") == 4
     assert "mean |base action| and |correction|" in page
     assert "Not over ROS 2: it was asked to do without." in page
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", page), "it asks nothing of the network"
-    result = json.loads((outcome.folder / "demo.json").read_text())
+    result = json.loads((outcome.config.output / "demo.json").read_text())
     assert result["passed"] is True
-    assert result["episodes"]["success"]["mean"] == 1.0
-    assert result["episodes"]["each"][0]["max_correction"] <= 0.041
-    assert result["episodes"]["timing"]["network"]["count"] == sum(len(e.time_s) for e in outcome.measured.episodes)
+    (rollout,) = result["rollouts"]
+    assert rollout["success"]["mean"] == 1.0
+    assert rollout["episodes"][0]["max_correction"] <= 0.041
+    assert rollout["timing"]["network"]["count"] == sum(len(e.time_s) for e in outcome.recorded[0].episodes)
 
 
 @pytest.mark.parametrize(
     ("change", "missed"),
     [
-        (lambda o: {"asked": 3}, "in one process: success"),
-        (lambda o: {"walk": replace(o.walk, completed=False, trouble="the arm is hot")}, "in one process: faults"),
-        (lambda o: {"stages": [*o.stages, replace(o.stages[0], passed=False)]}, "check: manifest"),
-        (lambda o: {"measured": None}, "in one process: success"),
+        (lambda one: replace(one, scenario=Arm(trials=3)), "in one process: success"),
+        (
+            lambda one: rolled_out(
+                one, rollout=replace(one.recorded[0].rollout, completed=False, trouble="the arm is hot")
+            ),
+            "in one process: faults",
+        ),
+        (
+            lambda one: replace(one, gate=replace(one.gate, stages=(replace(one.gate.stages[0], passed=False),))),
+            "check: manifest",
+        ),
+        (lambda one: rolled_out(one, episodes=()), "in one process: success"),
     ],
 )
 def test_one_miss_is_a_no_and_the_page_says_which(outcome, tmp_path, change, missed):
-    worse = replace(outcome, folder=tmp_path, **change(outcome))
+    worse = change(replace(outcome, config=replace(outcome.config, output=tmp_path)))
     assert worse.missed == [missed]
-    assert arm_result(worse)["passed"] is False
+    assert worse.result()["passed"] is False
     # Without figures, which take seconds.
-    page = write_arm_outcome(replace(worse, measured=None)).read_text()
+    page = write_outcome(rolled_out(worse, episodes=())).read_text()
     assert missed in page
-    assert worse.walk.trouble in page
+    assert worse.recorded[0].rollout.trouble in page
 
 
 def test_an_episode_that_nobody_saw_to_its_end_is_not_done(outcome):
-    seen = read_trials(outcome.folder)
+    seen = read_trials(outcome.config.output / TRIALS)
     assert [trial.done for trial in seen] == [True, True]
-    found = measure_arm(outcome.walk.recording, seen[:1])
-    assert [episode.trial.done for episode in found.episodes] == [True, False]
-    assert found.episodes[1].done_after_s is None
-    assert read_trials(outcome.folder / "nowhere") == ()
+    found = measure_episodes(outcome.recorded[0].rollout.recording, seen[:1])
+    assert [episode.trial.done for episode in found] == [True, False]
+    assert found[1].done_after_s is None
+    assert read_trials(outcome.config.output / "nowhere" / TRIALS) == ()
     with pytest.raises(GantryError, match="cannot be read"):
-        measure_arm(outcome.folder / "no.mcap", (Trial(True),))
+        measure_episodes(outcome.config.output / "no.mcap", (Trial(True),))
 
 
 @pytest.mark.slow
@@ -125,7 +140,7 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
         if progress.phase == "learn" and progress.env_steps >= 32:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ArmDisplay, "update", update)
+    monkeypatch.setattr(ProgressBar, "update", update)
     output = tmp_path / "out"
     words = ["--demos", "2", "--clone-updates", "5", "--steps", "96", "--episodes", "2", "--output", str(output)]
     assert main(["demo", "--arm", *words]) == 130
@@ -135,22 +150,22 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
     demos = load_demos(output / BASE)
     assert demos is not None
     assert len(demos.lengths) == 2
-    assert json.loads((output / BASE / "evaluation.json").read_text())["episodes"] == 2
-    assert [look["env_steps"] for look in looks(output / RESIDUAL)] == [0]
-    assert [row["env_steps"] for row in corrections(output / RESIDUAL)][-1] == 32
+    assert json.loads((output / BASE / "evaluation.json").read_text())["training_model"]["episodes"] == 2
+    assert [look["env_steps"] for look in metrics_of(output / RESIDUAL, "eval")] == [0]
+    assert [row["env_steps"] for row in metrics_of(output / RESIDUAL, "train")][-1] == 32
     assert not (output / "report.html").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--arm", "--seconds", "5"], "--seconds belongs to policies that walk"),
+        (["--arm", "--seconds", "5"], "--seconds belongs to demos of policies that follow velocities"),
         (["--arm", "--pretrained"], "--pretrained belongs to"),
         (["--arm", "--task", "velocity-flat-go2"], "yam-lift"),
         (["--task", "yam-lift", "--suboptimality", "2"], "--suboptimality is 2, expected 0 to 1"),
         (["--arm", "--trials", "0"], "--trials is 0"),
         (["--arm", "--seed", "10007"], "10007"),
-        (["--demos", "30"], "ask for one with --arm"),
+        (["--demos", "30"], "Ask for an arm with --arm"),
         (["--arm", "--bundle", "no/such"], "no/such"),
     ],
 )
@@ -164,6 +179,6 @@ def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments
 def test_learning_is_not_asked_of_a_finished_policy(outcome, capsys):
     given = str(outcome.bundle.path)
     assert main(["demo", "--bundle", given, "--steps", "100"]) == 2
-    assert "with --bundle nothing is learned" in capsys.readouterr().err
-    assert main(["demo", "--arm", "--bundle", given, "--output", str(outcome.folder)]) == 2
+    assert "with --bundle or --pretrained nothing is trained" in capsys.readouterr().err
+    assert main(["demo", "--arm", "--bundle", given, "--output", str(outcome.config.output)]) == 2
     assert "in use" in capsys.readouterr().err

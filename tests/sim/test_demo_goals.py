@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from gantry_deploy.cli.command import jsonable
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import CarrotSpec
 from gantry_deploy.control.goals import Goal
@@ -24,12 +25,13 @@ from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.pipeline import MappingPipeline
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
-from gantry_sim.demo.goal.measured import gaze_of, measure_goal_walk, rerun_difference
-from gantry_sim.demo.goal.outcome import FLAT, HELD_OUT, Crossing, GoalDemoConfig, GoalOutcome, in_words
-from gantry_sim.demo.goal.page import build_goal_page, goal_result, scores_of
-from gantry_sim.demo.goal.pipeline import resolve_terrain
-from gantry_sim.demo.goal.walk import goal_walk_in_process
-from gantry_sim.demo.walk import Walk
+from gantry_sim.demo.measured import measure_goal_walk, rerun_difference
+from gantry_sim.demo.page import build_page
+from gantry_sim.demo.rollout import Rollout, in_process
+from gantry_sim.demo.scenario import DemoConfig, Gate, Outcome, Policy, Recorded
+from gantry_sim.demo.scenarios.goal_attention import attention_of
+from gantry_sim.demo.scenarios.goal_page import crossed, in_words
+from gantry_sim.demo.scenarios.goals import FLAT, HELD_OUT, Goals, resolve_terrain
 from gantry_sim.robots.actuated_scene import ground_height_m, height_over_ground_m, robot_with_motors
 from gantry_sim.tasks.locomotion.robots import walker
 from gantry_sim.viewing.attention import map_columns
@@ -62,15 +64,14 @@ def bundle(tmp_path_factory):
 @pytest.mark.parametrize(
     ("policy", "arguments", "message"),
     [
-        ("velocity", ["--terrain", "t1"], "follows 'command/body/velocity'"),
-        ("velocity", ["--difficulty", "0.1"], "--difficulty belongs to a policy that walks to goals"),
-        (None, ["--goal", "1,0,0"], "what is trained here follows velocities"),
+        ("velocity", ["--terrain", "t1"], "this is one of policies that follow velocities"),
+        ("velocity", ["--difficulty", "0.1"], "--difficulty belongs to demos of policies that walk to goals"),
+        (None, ["--goal", "1,0,0"], "the --bundle of such a policy"),
         ("goals", ["--terrain", "t1,t2_corse"], "Did you mean 't2_course'?"),
         ("goals", ["--terrain", "climb"], "climb_up"),
         ("goals", ["--terrain", "flt"], "Did you mean 'flat'?"),
         ("goals", ["--goal", "1,2"], "--goal has 2 numbers, expected 3"),
         ("goals", ["--difficulty", "1.5"], "difficulty is 1.5, expected 0 to 1"),
-        ("goals", ["--no-ros"], "gantry play --attention"),
         ("goals", ["--check-episodes", "3"], "gantry check"),
         ("goals", ["--episodes", "7"], "gantry eval --suite ame2"),
     ],
@@ -225,10 +226,12 @@ def test_a_base_is_as_high_as_over_what_its_feet_are_on(half_m, yaw_rad, height_
 
 def test_an_operator_who_was_not_through_is_no_success(scene, bundle, tmp_path):
     crossing = crossing_of(scene, bundle, tmp_path)
-    assert crossing.crossed
-    assert [score.passed for score in scores_of(crossing)] == [True] * 4
-    ended = replace(crossing, walk=replace(crossing.walk, completed=False, trouble="the nodes ended early"))
-    assert not ended.crossed
+    assert crossed(crossing)
+    assert [score.passed for score in Goals().judge(crossing, bundle)] == [True] * 4
+    cut = replace(crossing.rollout, completed=False, trouble="the nodes ended early")
+    ended = replace(crossing, rollout=cut)
+    assert not crossed(ended)
+    assert [score.passed for score in Goals().judge(ended, bundle)] == [True, True, True, False]
     assert "NOT crossed" in in_words(ended)
     assert "the nodes ended early" in in_words(ended)
 
@@ -245,35 +248,37 @@ def crossing_of(scene, bundle, folder, terrain="flat"):
     """A walk that ends 0.1 m from the goal."""
     recording = record(folder, walking(*((0.1 * k, 0.02 * k) for k in range(20))))
     found = measure_goal_walk(recording, GOAL, scene)
-    walk = Walk(over_ros=True, recording=recording, completed=True, domain="7")
     times = {"map": [0.002, 0.004], "publish": [0.001, 0.001], "age": [0.03, 0.05]}
-    return Crossing(
-        terrain,
-        GOAL,
-        walk,
-        found=found,
-        mapping={"frames": {"fused": 2, "no pose of its time": 1}, "samples_s": times},
-        robot={"wall_s": 10.0, "simulated_s": 9.5},
-        loop={"map": {"blind steps": 3}},
-        rerun=rerun_difference(found, bundle),
-        gaze=gaze_of(found, bundle, scene, "Go2 on flat", 10.0),
+    return Recorded(
+        name=terrain,
+        folder=folder,
+        rollout=Rollout(over_ros=True, recording=recording, completed=True, domain="7"),
+        episodes=(found,),
+        statistics={
+            "mapping": {"frames": {"fused": 2, "no pose of its time": 1}, "samples_s": times},
+            "robot": {"wall_s": 10.0, "simulated_s": 9.5},
+            "loop": {"map": {"blind steps": 3}},
+        },
+        rerun=rerun_difference([found], bundle),
+        film_note="it was left out as asked.",
+        detail=attention_of(found, bundle, scene, "Go2 on flat", 10.0),
     )
 
 
 def test_moments_are_the_recordings_and_end_with_its_end(scene, bundle, tmp_path):
-    gaze = crossing_of(scene, bundle, tmp_path).gaze
-    assert [round(moment.time_s / DT_S) for moment in gaze.moments] == [4, 9, 14, 19]  # 50 Hz to 10 Hz
-    last = gaze.moments[-1]
+    attention = crossing_of(scene, bundle, tmp_path).detail
+    assert [round(moment.time_s / DT_S) for moment in attention.moments] == [4, 9, 14, 19]  # 50 Hz to 10 Hz
+    last = attention.moments[-1]
     assert last.pos_base_in_world_m[0] == pytest.approx(1.9)
     assert last.yaw_rad == pytest.approx(0.38)
     assert last.attention is None
-    assert gaze.reached
+    assert attention.reached
     # The robot stands at its nominal height over ground at 0, beyond the edge of the ridge.
-    ahead = gaze.window.cell_centers(np.zeros(1))
+    ahead = attention.window.cell_centers(np.zeros(1))
     x = last.pos_base_in_world_m[0] + math.cos(0.38) * ahead[..., 0] - math.sin(0.38) * ahead[..., 1]
     sure = np.abs(x - 1.0) > 0.1
     np.testing.assert_allclose(last.seen[..., 0][sure], np.where(x > 1.0, RIDGE_M, 0.0)[sure], atol=1e-6)
-    row, col, _ = gaze.around.index_of(ahead)
+    row, col, _ = attention.around.index_of(ahead)
     known = sure & (last.variance_m2[row, col] < 1.0)
     drawn = last.elevation_in_world_m[row, col]
     np.testing.assert_allclose(drawn[known], np.where(x > 1.0, RIDGE_M, 0.0)[known], atol=1e-6)
@@ -282,12 +287,13 @@ def test_moments_are_the_recordings_and_end_with_its_end(scene, bundle, tmp_path
 
 def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bundle, tmp_path):
     good = crossing_of(scene, bundle, tmp_path)
-    silent = Crossing("t2_course", GOAL, Walk(True, tmp_path / "no.mcap", False, "nobody answered"))
-    config = GoalDemoConfig(tmp_path, bundle.path, ("flat", "t2_course"))
-    outcome = GoalOutcome(config, bundle, (), (good, silent), {"flat": 1.0})
+    silent = Recorded("t2_course", tmp_path, Rollout(True, tmp_path / "no.mcap", False, "nobody answered"))
+    scenario, config = Goals(("flat", "t2_course")), DemoConfig(tmp_path, bundle.path)
+    policy = Policy(bundle.path, evaluation_note="")
+    outcome = Outcome(scenario, config, policy, bundle, Gate(()), (good, silent), {"flat": 1.0})
     assert not outcome.passed
-    assert replace(outcome, crossings=(good,)).passed
-    page = build_goal_page(outcome).html()
+    assert replace(outcome, recorded=(good,)).passed
+    page = build_page(outcome).html()
     assert "1 of 2" in page
     assert "Not crossed: t2_course." in page
     assert "nobody answered" in page
@@ -295,9 +301,9 @@ def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bun
     assert page.count("<svg") == 1
     assert page.count("data:image/png") == 3
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", page), "it asks nothing of the network"
-    result = json.loads(json.dumps(goal_result(outcome)))
-    first, second = result["terrains"]
-    assert (result["passed"], result["crossed"]) == (False, 1)
+    result = json.loads(json.dumps(jsonable(outcome.result())))
+    first, second = result["rollouts"]
+    assert (result["passed"], [row["crossed"] for row in result["rollouts"]]) == (False, [True, False])
     assert (first["crossed"], second["crossed"]) == (True, False)
     assert first["distance_m"] == pytest.approx(0.1)
     assert first["timing"]["mapping"] == {"count": 2, "p50_s": 0.003, "p99_s": 0.00398, "max_s": 0.004}
@@ -319,9 +325,12 @@ def test_the_same_walk_without_the_clock_is_recorded_and_judged_as_one_over_ros(
     weight = np.zeros((contract.observation_size, contract.action_size))
     given = tiny_bundle(tmp_path / "given", contract, weight=weight)
     goal, said = Goal(1.2, 0.0, 0.0), []
-    walk = goal_walk_in_process(given.path, "", 0.5, goal, 13.0, tmp_path, said.append)
+    scenario = Goals((FLAT,), goal=(1.2, 0.0, 0.0), seconds=13.0)
+    plan = scenario.plan(FLAT, given, tmp_path)
+    plan.folder.mkdir()
+    walk = in_process(plan, said.append)
     assert (walk.over_ros, walk.paced, walk.completed, walk.trouble) == (False, False, True, "")
     found = measure_goal_walk(walk.recording, goal, robot_with_motors(GO2))
     assert found.crossed
     assert found.map_rate_hz > 1.0
-    assert json.loads((tmp_path / "loop.json").read_text())["missed_deadlines"] == 0
+    assert json.loads((tmp_path / FLAT / "loop.json").read_text())["missed_deadlines"] == 0

@@ -9,15 +9,11 @@ import importlib.util
 import json
 import os
 import queue
-import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.process.interrupts import starting_uninterrupted
+from gantry_deploy.process.launched import launched
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
 
@@ -25,8 +21,6 @@ START_TIMEOUT_S = 60.0
 """Time that the nodes may take until the policy runs."""
 ATTEMPTS = 3
 """Number of starts of the nodes; while processes start, a small machine can be too busy for the safety limits."""
-STOP_TIMEOUT_S = 25.0
-"""Time that the nodes may take to end."""
 RUNNING, DAMPED = "Mode POLICY.", "Mode DAMP"
 """Messages of the policy's node when the policy runs, and when it gives up."""
 
@@ -71,11 +65,12 @@ def measure_ros_loop(
     }
     if realtime_priority > 0:
         arguments["realtime_priority"] = str(realtime_priority)
-    command = [sys.executable, "-m", "gantry_deploy.cli.entry", "launch", "sim_walk"]
-    command += [f"{name}:={value}" for name, value in arguments.items()]
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            said = _run_nodes(command, seconds)
+            said: list[str] = []
+            with launched("sim_walk", arguments, os.environ) as lines:
+                wait_for_policy(lines, said)
+                time.sleep(seconds)
             break
         except DampedError:
             if attempt == ATTEMPTS:
@@ -84,34 +79,6 @@ def measure_ros_loop(
         raise GantryError(f"the policy's node left no statistics; it said: {_tail(said)}")
     statistics = read_json_object(statistics_file)
     return {"backend": f"ros, {backend}", "rate_hz": rate_hz, "seconds": seconds, **statistics}
-
-
-def _run_nodes(command: list[str], seconds: float) -> list[str]:
-    """Start, wait until the policy has run for ``seconds``, and stop; returns what was said until then."""
-    with starting_uninterrupted():
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-    lines: queue.Queue[str | None] = queue.Queue()
-    said: list[str] = []
-    threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
-    try:
-        wait_for_policy(lines, said)
-        time.sleep(seconds)
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    return said
-
-
-def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line.rstrip())
-    lines.put(None)
 
 
 def wait_for_policy(lines: queue.Queue[str | None], said: list[str]) -> None:

@@ -9,24 +9,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, emit_result, seed_number
+from gantry_deploy.cli import command as cli
+from gantry_deploy.cli.command import Command, UsageError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.cli import demo_arm, demo_goals
-from gantry_sim.cli.common import ProgressBar, add_set_option, changed
+from gantry_sim.cli.common import ProgressBar, add_set_option, changed, steps, whole
+from gantry_sim.tasks.catalogue import described
 from gantry_sim.tasks.names import require_task
 
 if TYPE_CHECKING:
-    from gantry_sim.demo.outcome import Outcome
-    from gantry_sim.demo.pipeline import DemoConfig
+    from gantry_deploy.contract.policy_contract import PolicyContract
+    from gantry_sim.demo.scenario import DemoConfig, Outcome, Scenario
 
-TASK = "velocity-flat-go2"
-"""Default task."""
-SECONDS = 20.0
-"""Length of a recorded walk if none is given."""
-PRETRAINED = "pretrained:go2-walk"
-"""The policy of ``--pretrained``."""
-EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 200, 20, 6
-"""Held-out episodes, and those of the gate, the last where nothing is trained."""
+TASK, ARM_TASK, PRETRAINED = "velocity-flat-go2", "yam-lift", "pretrained:go2-walk"
+"""Default tasks, and the policy of ``--pretrained``."""
+SECONDS, EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 20.0, 200, 20, 6
+"""Length of a recorded walk, held-out episodes, and those of the gate, the last where nothing is trained."""
+LEGS, GOALS, ARM = "policies that follow velocities", "policies that walk to goals by a map", "arms"
+"""Kinds of demos."""
+TAKEN_BY = {
+    "changes": (LEGS,),
+    "pretrained": (LEGS,),
+    "check_episodes": (LEGS,),
+    "episodes": (LEGS, ARM),
+    "seconds": (LEGS, GOALS),
+    **dict.fromkeys(("terrain", "difficulty", "goal"), (GOALS,)),
+    **dict.fromkeys(("demos", "suboptimality", "clone_updates", "steps", "trials"), (ARM,)),
+}
+"""Options that not every kind takes, by their place in the command line's namespace."""
+LEARNING = ("changes", "demos", "suboptimality", "clone_updates", "steps")
+"""Those of them that are about learning."""
+HINTS = {
+    LEGS: "Ask for an arm with --arm, and for goals with the --bundle of such a policy.",
+    GOALS: "Its episodes are counted by `gantry eval --suite ame2` and `gantry check`.",
+    ARM: "",
+}
+LEAST = {"seconds": 2.0, "episodes": 0, "check_episodes": 1, "demos": 2, "trials": 1}
+"""Smallest values of options."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,139 +52,181 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     policy.add_argument("--task", metavar="TASK", help=f"what to train, see `gantry tasks` (default: {TASK})")
     policy.add_argument("--pretrained", action="store_true", help="train nothing, show the policy that comes along")
     policy.add_argument("--bundle", metavar="PATH", help=f"train nothing, show this: {WHERE_SOURCE}")
+    add = parser.add_argument
     add_set_option(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", help="where to write, new or empty; runs/demo-<time> if not given"
-    )
-    parser.add_argument("--seed", type=seed_number, default=1, help="of the training and of the gate")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="S",
-        help="length of the recorded walk; its velocity error is judged from 12 s on",
-    )
-    parser.add_argument("--no-ros", action="store_true", help="walk in this process, without ROS 2")
-    parser.add_argument("--no-video", action="store_true", help="leave out the film")
-    parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help="held-out episodes; 0 for none")
-    parser.add_argument(
-        "--check-episodes",
-        type=int,
-        metavar="N",
-        help=f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained",
-    )
-    demo_goals.add_arguments(parser)
-    demo_arm.add_arguments(parser)
-    add_json_option(parser)
+    add("--output", type=Path, metavar="FOLDER", help="where to write, new or empty (default: runs/demo-<time>)")
+    add("--seed", type=cli.seed_number, default=1, help="of the training and of the gate")
+    seconds = f"length of a recorded walk, its velocity error being judged from 12 s on (default: {SECONDS:g})"
+    add("--seconds", type=float, metavar="S", help=seconds)
+    add("--no-ros", action="store_true", help="run in this process, without ROS 2")
+    add("--no-video", action="store_true", help="leave out the film")
+    add("--episodes", type=int, metavar="N", help=f"held-out episodes; 0 for none (default: {EPISODES})")
+    check = f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained"
+    add("--check-episodes", type=int, metavar="N", help=check)
+    add = parser.add_argument_group("with --bundle, policies that walk to goals by a map").add_argument
+    terrain = "where to walk: t1 to t4, which no policy was trained on, a training terrain, or flat (default: t1 to t4)"
+    add("--terrain", action="append", default=[], metavar="T1,T2", help=terrain)
+    add("--difficulty", type=float, metavar="D", help="of the terrain, 0 to 1 (default: 0.5)")
+    goal = "from the start, in m and rad (default: the terrain's goal most ahead)"
+    add("--goal", type=cli.parse_numbers, metavar="X,Y,YAW", help=goal)
+    add = parser.add_argument_group("with --arm, the task of an arm, or a bundle of one").add_argument
+    add("--arm", action="store_true", help=f"show an arm; the task is {ARM_TASK} if none is named")
+    add("--demos", type=whole, metavar="N", help="demonstrations (default: 25)")
+    add("--suboptimality", type=float, metavar="B", help="of their scripted expert, 0 to 1 (default: 0.5)")
+    add("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
+    add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
+    add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
+    cli.add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    is_arm = demo_arm.applies(args, _of_walks(args))
-    bundle = _check(args, is_arm)
-    if is_arm:
-        return demo_arm.run(args, bundle)
-    if demo_goals.applies(args, bundle, _asked_for(args)):
-        assert bundle is not None
-        return demo_goals.run(args, bundle)
-    config = configure(args, bundle)
+    kind, bundle = _check(args)
+    scenario, config = configure(args, kind, bundle)
     from gantry_deploy.process.interrupts import interrupt_on_terminate
-    from gantry_sim.demo.pipeline import REPORT, Demo, Display, Interrupted, as_result
+    from gantry_sim.demo.pipeline import Demo
+    from gantry_sim.demo.scenario import REPORT, Display, TrainingStopped
 
-    begin = time.monotonic()
-    print(f"Gantry demo in {config.output}", flush=True)
-    bar = ProgressBar("train")
-    display = Display(
-        say=lambda text: print(text, flush=True), progress=bar.update, share=lambda title: ProgressBar(title).share
-    )
+    begin, output = time.monotonic(), config.output
+    print(f"Gantry demo in {output}", flush=True)
+    training = ProgressBar("train")
+    display = Display(lambda text: print(text, flush=True), training.update, lambda title: ProgressBar(title).share)
     try:
         with interrupt_on_terminate():
-            outcome = Demo(config, display).run()
-    except Interrupted:
-        bar.close()
-        print(f"Stopped while training; nothing is lost. Go on with: gantry train --resume {config.output}")
-        print(f"and then: gantry demo --bundle {config.output}")
+            outcome = Demo(scenario, config, display).run()
+    except TrainingStopped as stopped:
+        training.close()
+        (folder,) = stopped.args
+        print(f"Stopped while training; nothing is lost. Go on with: gantry train --resume {folder}")
+        print(f"and then: gantry demo --bundle {folder}")
         return 130
     except KeyboardInterrupt:
-        print(f"\nStopped; every process of the demo has ended. What there is lies in {config.output}", file=sys.stderr)
+        print(f"\nStopped; every process of the demo has ended. What there is lies in {output}", file=sys.stderr)
         return 130
     _print_scores(outcome)
-    print(f"{'Passed' if outcome.passed else 'NOT passed'} after {_minutes(time.monotonic() - begin)}.")
-    print(f"Report: {(config.output / REPORT).resolve()}")
-    bundle = outcome.bundle.path
-    print(f"Bundle: {bundle}\nNext:   gantry check {bundle}, or watch it: gantry play {bundle}")
-    emit_result(args, as_result(outcome))
+    minutes, seconds = divmod(round(time.monotonic() - begin), 60)
+    took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+    print(f"{'Passed' if outcome.passed else 'NOT passed'} after {took}.")
+    print(f"Report: {(output / REPORT).resolve()}")
+    path = outcome.bundle.path
+    print(f"Bundle: {path}\nNext:   gantry check {path}, or watch it: gantry play {path}")
+    cli.emit_result(args, outcome.result())
     return 0 if outcome.passed else 1
 
 
-def configure(args: argparse.Namespace, bundle: Path | None) -> DemoConfig:
-    """Build the settings from the command line.
+def configure(args: argparse.Namespace, kind: str, bundle: Path | None) -> tuple[Scenario, DemoConfig]:
+    """Build scenario and settings from the command line.
 
     Args:
         args: The command line.
+        kind: Kind of the demo.
         bundle: The policy to show; None to train one.
 
     Raises:
-        GantryError: If there is no such task, or no such field of its preset.
+        GantryError: If something in it makes no sense.
     """
-    from gantry_sim.demo.pipeline import DemoConfig
-    from gantry_sim.tasks.registry import find_task
-    from gantry_sim.training.run_config import RunCfg
+    from gantry_deploy.bundle.bundle import load_bundle
+    from gantry_sim.demo.scenario import DemoConfig
 
-    check_episodes = args.check_episodes or (CHECK_EPISODES if bundle is None else QUICK_CHECK_EPISODES)
-    task = find_task(args.task or TASK)
-    if robot_spec(task.robot).embodiment == "car":
-        raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
-    run = RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
-    return DemoConfig(
-        run=run if bundle is None else None,
+    config = DemoConfig(
         output=args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"),
         bundle=bundle,
         seed=args.seed,
         ros=not args.no_ros,
-        seconds=args.seconds,
-        episodes=args.episodes,
-        check_episodes=check_episodes,
+        episodes=EPISODES if args.episodes is None else args.episodes,
         video=not args.no_video,
     )
+    scenario = {LEGS: _legs, GOALS: _goals, ARM: _arm}[kind](args, bundle is not None)
+    if bundle is not None:
+        scenario.require(load_bundle(bundle))
+    return scenario, config
 
 
-def _check(args: argparse.Namespace, is_arm: bool) -> Path | None:
-    """Refuse what can be refused before the learning libraries are loaded; the bundle to show, or None."""
-    for name, value, least in (("seconds", args.seconds, 2.0), ("episodes", args.episodes, 0)):
-        if not value >= least:
-            raise UsageError(f"--{name} is {value:g}, expected {least:g} or more.")
-    if args.check_episodes is not None and args.check_episodes < 1:
-        raise UsageError(f"--check-episodes is {args.check_episodes}, expected 1 or more.")
+def _legs(args: argparse.Namespace, is_finished: bool) -> Scenario:
+    from gantry_sim.demo.scenarios.legs import Legs
+    from gantry_sim.tasks.registry import find_task
+    from gantry_sim.training.run_cfg import RunCfg
+
+    task = find_task(args.task or TASK)
+    if robot_spec(task.robot).embodiment == "car":
+        raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
+    run = None if is_finished else RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
+    gate = args.check_episodes or (QUICK_CHECK_EPISODES if is_finished else CHECK_EPISODES)
+    return Legs(run, args.seconds or SECONDS, gate)
+
+
+def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
+    if args.goal is not None and len(args.goal) != 3:
+        raise UsageError(f"--goal has {len(args.goal)} numbers, expected 3: x and y in m, heading in rad.")
+    from gantry_sim.demo.scenarios.goals import HELD_OUT, Goals, resolve_terrain
+    from gantry_sim.robots.terrain_scene import TerrainCfg
+
+    names = [name.strip() for text in args.terrain for name in text.split(",")]
+    terrains = tuple(dict.fromkeys(map(resolve_terrain, names))) or HELD_OUT
+    difficulty = 0.5 if args.difficulty is None else args.difficulty
+    TerrainCfg("t1", difficulty)  # Refuses a number that makes no sense.
+    return Goals(terrains, difficulty, args.goal, args.seconds or SECONDS)
+
+
+def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
+    task = args.task or ARM_TASK
+    cli.choose("manipulation task", task, _arm_tasks())
+    if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
+        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
+    from gantry_sim.demo.scenarios.arm import Arm
+    from gantry_sim.demo.stages import Recipe, check_recipe
+
+    given = {name: getattr(args, name) for name in LEARNING[1:] if getattr(args, name) is not None}
+    recipe = Recipe(task, seed=args.seed, **given)
+    if not is_finished:
+        check_recipe(recipe)
+    return Arm(recipe, 10 if args.trials is None else args.trials)
+
+
+def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
+    """Kind of the demo and the bundle to show; refuses what can be refused before the learning libraries are loaded."""
+    for name, least in LEAST.items():
+        if (value := getattr(args, name)) is not None and not value >= least:
+            raise UsageError(f"--{name.replace('_', '-')} is {value:g}, expected {least:g} or more.")
     asked = PRETRAINED if args.pretrained else args.bundle
-    if asked is not None and args.changes:
-        raise UsageError("--set changes a training, and with --bundle or --pretrained nothing is trained.")
+    given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
+    for name in given:
+        if asked is not None and name in LEARNING:
+            option = _option(name)
+            raise UsageError(f"{option} is about learning, and with --bundle or --pretrained nothing is trained.")
     folder: Path | None = args.output
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"'{folder}' is in use already; name another folder for this demo with --output.")
-    if asked is None:
-        if not is_arm:
-            require_task(args.task or TASK)
-        return None
-    path = find_bundle(bundle_in(find_source(asked)))
-    from gantry_deploy.bundle.bundle import load_bundle
+    path = None if asked is None else find_bundle(bundle_in(find_source(asked)))
+    contract = None
+    if path is not None:
+        from gantry_deploy.bundle.bundle import load_bundle
 
-    load_bundle(path)
-    return path
-
-
-def _asked_for(args: argparse.Namespace) -> tuple[str, ...]:
-    """Options that were given and that only a policy has which follows velocities."""
-    given = {"no-ros": args.no_ros, "episodes": args.episodes not in (0, EPISODES)}
-    given["check-episodes"] = args.check_episodes is not None
-    return tuple(name for name, was in given.items() if was)
+        contract = load_bundle(path).contract
+    kind = ARM if args.arm or args.task in _arm_tasks() else _kind(contract)
+    for name in given:
+        if kind not in TAKEN_BY[name]:
+            belongs = f"{_option(name)} belongs to demos of {' and '.join(TAKEN_BY[name])}"
+            raise UsageError(f"{belongs}, and this is one of {kind}. {HINTS[kind]}".rstrip())
+    if kind == LEGS and path is None:
+        require_task(args.task or TASK)
+    return kind, path
 
 
-def _of_walks(args: argparse.Namespace) -> tuple[str, ...]:
-    """Options that were given and that only policies have which walk."""
-    given = {"seconds": args.seconds != SECONDS, "check-episodes": args.check_episodes is not None}
-    given |= {"pretrained": args.pretrained, "set": bool(args.changes)}
-    given |= {name: getattr(args, name) not in (None, []) for name in ("terrain", "difficulty", "goal")}
-    return tuple(name for name, was in given.items() if was)
+def _kind(contract: PolicyContract | None) -> str:
+    if contract is None:
+        return LEGS
+    from gantry_deploy.contract.policy_contract import BODY_POSE
+
+    return ARM if contract.embodiment == "arm" else GOALS if contract.command.kind == BODY_POSE else LEGS
+
+
+def _arm_tasks() -> list[str]:
+    """Tasks of arms, of those that describe themselves."""
+    return [info.name for info in described().values() if robot_spec(info.robot).embodiment == "arm"]
+
+
+def _option(name: str) -> str:
+    return "--set" if name == "changes" else f"--{name.replace('_', '-')}"
 
 
 def _print_scores(outcome: Outcome) -> None:
@@ -177,13 +237,8 @@ def _print_scores(outcome: Outcome) -> None:
         sign = "at least" if score.above else "at most"
         limit = "" if score.limit is None else f"  ({sign} {score.text(score.limit)})"
         print(f"{verdict}  {score.name:<{width}}  {score.text(score.value)}{limit}")
-    if not outcome.judges_velocity:
-        print("The velocity error of so short a walk has no verdict: most of it is changes of command.")
-
-
-def _minutes(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    _, tiles, _ = outcome.scenario.headline(outcome)
+    print(", ".join(f"{name}: {text}" for name, text in tiles.items()))
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import mujoco
 import numpy as np
@@ -14,7 +14,7 @@ from gantry_deploy.contract.arm_spec import BODY_TARGET
 from gantry_deploy.report import encode_mp4
 from gantry_hardware.chain import Chain
 from gantry_sim.backends.workbench_robot import OTHER_FINGER
-from gantry_sim.demo.arm.measured import MeasuredArm, RecordedEpisode
+from gantry_sim.demo.measured import MeasuredEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.workbench import BENCHES, FIXTURE, OBJECT, add_workbench
@@ -37,40 +37,41 @@ MAGNIFIED = 3.0
 """Corrections are small; their arrows are this much longer."""
 
 
-def film_arm(found: MeasuredArm, task: str, share: Callable[[float], None] = lambda done: None) -> bytes:
+def film_arm(episodes: Sequence[MeasuredEpisode], task: str, share: Callable[[float], None]) -> bytes:
     """All episodes one after the other, in real time, as MP4.
 
     Args:
-        found: The recording.
+        episodes: Read from the recording, one or more.
         task: Whose things lie on the table.
         share: Takes the share that is done.
 
     Raises:
         GantryError: If this machine cannot draw off screen, or there is no such task.
     """
-    total = sum(len(_rows(episode)) for episode in found.episodes)
+    total = sum(len(_rows(episode)) for episode in episodes)
 
     def frames() -> Iterator[NDArray[np.uint8]]:
-        for count, picture in enumerate(_pictures(found, task), start=1):
+        for count, picture in enumerate(_pictures(episodes, task), start=1):
             yield picture
             share(count / total)
 
     return encode_mp4(frames(), FPS)
 
 
-def _pictures(found: MeasuredArm, task: str) -> Iterator[NDArray[np.uint8]]:
+def _pictures(episodes: Sequence[MeasuredEpisode], task: str) -> Iterator[NDArray[np.uint8]]:
     bench = BENCHES[LAYOUTS[task]().task]
-    model = robot_with_motors(found.spec, furnish=lambda scene: add_workbench(scene, bench))
-    data, index = mujoco.MjData(model), SceneIndex(model, found.spec)
+    spec = episodes[0].spec
+    model = robot_with_motors(spec, furnish=lambda scene: add_workbench(scene, bench))
+    data, index = mujoco.MjData(model), SceneIndex(model, spec)
     fixture = int(model.body(FIXTURE).mocapid[0]) if bench.fixture else None
     address, other = int(model.joint(OBJECT).qposadr[0]), int(model.joint(OTHER_FINGER).qposadr[0])
     model.geom("floor").rgba[:] = TABLE_RGBA
     # Smoothing edges costs more than all the rest where there is no graphics card.
     model.vis.quality.offsamples = 0
     camera = TrackingCamera(model, *FILM_PX, 0.0, VIEW)
-    arrows = _Arrows(found)
+    arrows = _Arrows(episodes[0])
     try:
-        for number, episode in enumerate(found.episodes, start=1):
+        for number, episode in enumerate(episodes, start=1):
             if fixture is not None and episode.goal_in_base_m is not None:
                 data.mocap_pos[fixture] = (*episode.goal_in_base_m[:2], 0.0)
             for row in _rows(episode):
@@ -79,20 +80,20 @@ def _pictures(found: MeasuredArm, task: str) -> Iterator[NDArray[np.uint8]]:
                 data.qpos[other] = -joints[-1]
                 data.qpos[address : address + 7] = episode.shown_object_pose_in_base[row]
                 mujoco.mj_kinematics(model, data)
-                words = _caption(episode, number, len(found.episodes), float(episode.shown_s[row]))
+                words = _caption(episode, number, len(episodes), float(episode.shown_s[row]))
                 yield camera.picture(data, LOOK_AT_M, arrows.at(episode, row), words, ground_m=LOOK_HEIGHT_M)
     finally:
         camera.close()
 
 
-def _rows(episode: RecordedEpisode) -> list[int]:
+def _rows(episode: MeasuredEpisode) -> list[int]:
     """Of what is shown, those at the times of the frames."""
     frames = np.arange(math.floor(episode.shown_s[-1] * FPS) + 1) / FPS
     rows = np.clip(np.searchsorted(episode.shown_s, frames - 0.5 / FPS), 0, len(episode.shown_s) - 1)
     return [int(row) for row in rows]
 
 
-def _caption(episode: RecordedEpisode, number: int, total: int, time_s: float) -> str:
+def _caption(episode: MeasuredEpisode, number: int, total: int, time_s: float) -> str:
     done_s = episode.done_after_s
     lines = [f"episode {number} of {total}   {min(time_s, float(episode.time_s[-1])):4.1f} s"]
     if done_s is not None and time_s >= done_s:
@@ -105,14 +106,14 @@ def _caption(episode: RecordedEpisode, number: int, total: int, time_s: float) -
 class _Arrows:
     """Beside the end effector: where the base wants it to go, and where the correction moves that."""
 
-    def __init__(self, found: MeasuredArm) -> None:
+    def __init__(self, found: MeasuredEpisode) -> None:
         self._kinematics = None
         if found.contract.action.kind == BODY_TARGET:
             chain = found.spec.body_as(Chain)
             self._kinematics = ArmKinematics(chain, np.zeros((1, 1), np.float32))
             self._joints = [found.spec.joint_index(name) for name in chain.joint_names]
 
-    def at(self, episode: RecordedEpisode, row: int) -> tuple[Arrow, ...]:
+    def at(self, episode: MeasuredEpisode, row: int) -> tuple[Arrow, ...]:
         """None of a policy that moves joints, or that has no base, or is over."""
         base, added = episode.base_action, episode.correction
         time_s = episode.shown_s[row]

@@ -58,25 +58,6 @@ def success_curves(
 
 
 @styled
-def correction_size(env_steps: ArrayLike, size: ArrayLike) -> Figure:
-    """Plot the size of the correction while it was learned.
-
-    Args:
-        env_steps: Shape (k,).
-        size: Shape (k,), mean of its absolute numbers, in units of the scaled action.
-
-    Returns:
-        The figure.
-    """
-    fig, (axis,) = panels(1, 1.6)
-    axis.plot(np.asarray(env_steps), np.asarray(size), color=GREEN)
-    axis.set_ylim(0.0, None)
-    axis.set_title("mean |correction|, in units of the scaled action")
-    axis.set_xlabel("environment steps")
-    return fig
-
-
-@styled
 def action_sizes(
     times_s: Sequence[ArrayLike],
     base: Sequence[ArrayLike],

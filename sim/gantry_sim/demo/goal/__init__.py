@@ -1,1 +1,0 @@
-"""The demo of policies that walk to goals by a map."""

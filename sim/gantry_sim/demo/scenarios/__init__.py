@@ -1,0 +1,1 @@
+"""The kinds of demo, one module or a few for each."""
