@@ -16,10 +16,11 @@ from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
-from gantry_sim.driving.reward import DriveFacts, make_reward
+from gantry_sim.driving.reward import make_reward
 from gantry_sim.driving.scenes.registry import drive_contract, make_scene
 from gantry_sim.driving.scenes.scene import BLOCKED, MOVING_M_S, Outcome
 from gantry_sim.driving.sensors.lidar import LidarConfig, finish
+from gantry_sim.driving.step_info import StepInfo
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 
 RECENT = 200.0
@@ -127,7 +128,7 @@ class DriveEnv:
         self.episode_length_buf += 1
         outcome = self.scene.moved(self.episode_length_buf * self.dt_s)
         ends = self._ends(outcome)
-        reward, self.factors = self.reward(self._facts(outcome, ends, action))
+        reward, self.factors = self.reward(self._step_info(outcome, ends, action))
         self.last_action = action
         terminated = torch.stack(list(ends.values())).any(dim=0)
         late = (self.episode_length_buf >= self.max_episode_steps) & ~terminated
@@ -198,12 +199,12 @@ class DriveEnv:
             over = over | raw[name]
         return found
 
-    def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
+    def _step_info(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> StepInfo:
         """Quantities that rewards use; counts them, too."""
         fault = torch.zeros_like(outcome.off_route)
         for name in self.scene.faults:
             fault = fault | ends[name]
-        facts = DriveFacts(
+        info = StepInfo(
             progress=outcome.progress,
             off_route=outcome.off_route,
             speed_m_s=self.cars.speed_m_s,
@@ -221,9 +222,9 @@ class DriveEnv:
         ride = self.ride
         ride.steps = ride.steps + 1
         ride.lateral_sq_m2 = ride.lateral_sq_m2 + outcome.lateral_m**2
-        ride.off_route = ride.off_route + facts.off_route
-        ride.discomfort = ride.discomfort + facts.discomfort.any(dim=1)
-        return facts
+        ride.off_route = ride.off_route + info.off_route
+        ride.discomfort = ride.discomfort + info.discomfort.any(dim=1)
+        return info
 
     def _summary(self, which: Tensor, ends: dict[str, Tensor]) -> dict[str, Tensor]:
         ride = self.ride

@@ -76,11 +76,11 @@ def bundle_of(source: Path) -> Iterator[Bundle]:
     if not (source / CONFIG_FILE).is_file():
         yield load_bundle(source)
         return
-    from gantry_sim.training.train import export_run, open_run
+    from gantry_sim.training.train import export_run, open_trained
 
-    cfg, runner = open_run(source)
+    cfg, trained = open_trained(source)
     with tempfile.TemporaryDirectory(prefix="gantry-play-") as folder:
-        yield load_bundle(export_run(cfg, source, runner, Path(folder) / "bundle"))
+        yield load_bundle(export_run(cfg, source, trained, Path(folder) / "bundle"))
 
 
 def make_film(

@@ -46,8 +46,8 @@ FACTOR_WORDS = {
     "on_route": "on the route",
     "ttc": "no near miss lately",
     "lane": "lane's middle",
-    "calm": "steers calmly",
-    "hint": "infraction",
+    "steering": "steers smoothly",
+    "infraction": "infraction",
 }
 """Names of what rewards are made of, where they do not say it themselves."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,6 +151,7 @@ class Scenery:
         canvas.line(line[:, :2], ROUTE_LINE, 1.0)
 
 
+@functools.singledispatch
 def scenery_of(scene: Any, place: int) -> Scenery:
     """Scenery around a car.
 
@@ -160,15 +162,13 @@ def scenery_of(scene: Any, place: int) -> Scenery:
     Raises:
         TypeError: If nothing here draws it.
     """
-    if isinstance(scene, RoadScene):
-        number = place // scene.roads.per_map
-        table = scene.routes.table[place, : int(scene.routes.count[place])].double().cpu().numpy()
-        return _road(scene.roads.maps[number], table, float(scene.routes.step_m[place]))
-    if isinstance(scene, LotScene):
-        return _lot(scene, place)
-    if isinstance(scene, TrackScene):
-        return _track(scene, place)
     raise TypeError(f"Nothing here draws a {type(scene).__name__}.")
+
+
+@scenery_of.register
+def _(scene: RoadScene, place: int) -> Scenery:
+    table = scene.routes.table[place, : int(scene.routes.count[place])].double().cpu().numpy()
+    return _road(scene.roads.maps[place // scene.roads.per_map], table, float(scene.routes.step_m[place]))
 
 
 def _road(lane_map: LaneMap, table: FloatArray, step_m: float) -> Scenery:
@@ -220,6 +220,7 @@ def _markings(points: FloatArray, left: int, right: int) -> list[Shape]:
     return marks
 
 
+@scenery_of.register
 def _lot(scene: LotScene, place: int) -> Scenery:
     lots = scene.lots
     boxes = lots.boxes[place][lots.taken[place]].double().cpu().numpy()
@@ -238,6 +239,7 @@ def _lot(scene: LotScene, place: int) -> Scenery:
     return Scenery(tuple(shapes), f"lot {place}", low, high, slot=slot)
 
 
+@scenery_of.register
 def _track(scene: TrackScene, place: int) -> Scenery:
     lines = scene.tracks
     count = int(lines.count[place])

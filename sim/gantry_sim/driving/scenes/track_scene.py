@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
+from gantry_deploy.perception.road import AHEAD_M, BEHIND_M
 from gantry_hardware.cars import car_spec
+from gantry_sim.driving.drivers.baselines import ON_TRACKS, rule_based
 from gantry_sim.driving.maps.bank import LineBank, line_bank
 from gantry_sim.driving.maps.generate import split_seeds
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, YAW
-from gantry_sim.driving.maps.projection import Projection, pose_at, progress, project, window
+from gantry_sim.driving.maps.projection import Projection, Window, pose_at, progress, project, window
 from gantry_sim.driving.maps.tracks import TrackConfig, race_track
 from gantry_sim.driving.scenes.scene import Outcome, boxes_at, kept, spread
 from gantry_sim.driving.sensors.boxes import hits_segments
@@ -24,6 +26,8 @@ from gantry_sim.driving.sensors.wall_scan import cast_chains
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.vehicle.cars import BatchedCars
 
+BEHIND, AHEAD = int(BEHIND_M), int(AHEAD_M) + 1
+"""Points of the middle line that drivers follow, behind and ahead of the car."""
 BENDS_M = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
 """The critic is told how much the track bends so far ahead."""
 ROUTE_BEHIND_M = 2.0
@@ -64,6 +68,9 @@ class TrackScene:
     faults: tuple[str, ...] = ("static",)
     ends: tuple[str, ...] = ("static", "finished", "wrong_way")
     extras = 5 + len(BENDS_M)
+    grounds = "tracks"
+    manners = ON_TRACKS
+    constant_factors = frozenset(("on_route", "speed", "ttc"))
 
     def __init__(
         self, cfg: RaceCfg, cars: BatchedCars, device: str, generator: torch.Generator, lines: LineBank | None = None
@@ -96,6 +103,11 @@ class TrackScene:
         self._ranges: Tensor | None = None
         self.place: Projection = project(self.tracks, self.track, self._index, cars.pose[:, :2])
         """Where on their tracks the cars are."""
+
+    @property
+    def places(self) -> Tensor:
+        """(N,) row of ``tracks`` that each car is on."""
+        return self.track
 
     @property
     def lap_m(self) -> Tensor:
@@ -202,6 +214,25 @@ class TrackScene:
             route_right_m=seen.right_m,
             scan_ranges_m=self._ranges,
         )
+
+    def line_ahead(self) -> Window:
+        """The middle of the track, in the world, m."""
+        return window(self.tracks, self.track, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+
+    def scripted_actions(self) -> Tensor:
+        """Actions (N, 2) in [-1, 1] along the middle of the track, by its bends."""
+        cars = self.cars
+        return rule_based(cars.pose, cars.speed_m_s, self.line_ahead(), None, self.cfg.driver, self.manners.rules)
+
+    def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
+        """Place on the track (N,), m."""
+        return {"route_m": self.place.s_m}
+
+    def whole_route(self, car: int) -> None:
+        """None: there is no route."""
+
+    def road_cells(self, car: int) -> None:
+        """None: there is no road."""
 
     def critic_extras(self) -> Tensor:
         """Way left, place and heading between the walls, sliding, grip of the tyres, and bends ahead."""
