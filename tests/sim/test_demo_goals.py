@@ -24,7 +24,7 @@ from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.pipeline import MappingPipeline
 from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
-from gantry_sim.demo.goal.measured import gaze_of, measure_goal_walk, rerun_difference
+from gantry_sim.demo.goal.measured import attention_of, measure_goal_walk, rerun_difference
 from gantry_sim.demo.goal.outcome import FLAT, HELD_OUT, Crossing, GoalDemoConfig, GoalOutcome, in_words
 from gantry_sim.demo.goal.page import build_goal_page, goal_result, scores_of
 from gantry_sim.demo.goal.pipeline import resolve_terrain
@@ -256,24 +256,24 @@ def crossing_of(scene, bundle, folder, terrain="flat"):
         robot={"wall_s": 10.0, "simulated_s": 9.5},
         loop={"map": {"blind steps": 3}},
         rerun=rerun_difference(found, bundle),
-        gaze=gaze_of(found, bundle, scene, "Go2 on flat", 10.0),
+        attention=attention_of(found, bundle, scene, "Go2 on flat", 10.0),
     )
 
 
 def test_moments_are_the_recordings_and_end_with_its_end(scene, bundle, tmp_path):
-    gaze = crossing_of(scene, bundle, tmp_path).gaze
-    assert [round(moment.time_s / DT_S) for moment in gaze.moments] == [4, 9, 14, 19]  # 50 Hz to 10 Hz
-    last = gaze.moments[-1]
+    attention = crossing_of(scene, bundle, tmp_path).attention
+    assert [round(moment.time_s / DT_S) for moment in attention.moments] == [4, 9, 14, 19]  # 50 Hz to 10 Hz
+    last = attention.moments[-1]
     assert last.pos_base_in_world_m[0] == pytest.approx(1.9)
     assert last.yaw_rad == pytest.approx(0.38)
     assert last.attention is None
-    assert gaze.reached
+    assert attention.reached
     # The robot stands at its nominal height over ground at 0, beyond the edge of the ridge.
-    ahead = gaze.window.cell_centers(np.zeros(1))
+    ahead = attention.window.cell_centers(np.zeros(1))
     x = last.pos_base_in_world_m[0] + math.cos(0.38) * ahead[..., 0] - math.sin(0.38) * ahead[..., 1]
     sure = np.abs(x - 1.0) > 0.1
     np.testing.assert_allclose(last.seen[..., 0][sure], np.where(x > 1.0, RIDGE_M, 0.0)[sure], atol=1e-6)
-    row, col, _ = gaze.around.index_of(ahead)
+    row, col, _ = attention.around.index_of(ahead)
     known = sure & (last.variance_m2[row, col] < 1.0)
     drawn = last.elevation_in_world_m[row, col]
     np.testing.assert_allclose(drawn[known], np.where(x > 1.0, RIDGE_M, 0.0)[known], atol=1e-6)

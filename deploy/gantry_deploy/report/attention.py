@@ -48,7 +48,7 @@ _ARROW_M = 0.45
 
 
 @dataclass(frozen=True)
-class Moment:
+class ReportFrame:
     """One moment of a walk."""
 
     time_s: float
@@ -72,7 +72,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class GazeWalk:
+class AttentionRollout:
     """A walk and everything that is drawn of it."""
 
     title: str
@@ -93,7 +93,7 @@ class GazeWalk:
     """Variance of a cell that was never seen."""
     goal_in_world: tuple[float, float, float]
     """x, y in m and yaw in rad."""
-    moments: tuple[Moment, ...]
+    moments: tuple[ReportFrame, ...]
     """In order, evenly spaced."""
     fps: float
     """Moments per second."""
@@ -108,14 +108,14 @@ class GazeWalk:
             raise GantryError(f"There is nothing to draw: the policy never ran{reason}")
 
 
-class GazeFilm:
+class AttentionFilm:
     """Draws the moments of a walk.
 
     Args:
         walk: The walk.
     """
 
-    def __init__(self, walk: GazeWalk) -> None:
+    def __init__(self, walk: AttentionRollout) -> None:
         self.walk = walk
         grid = walk.ground
         low = (grid.corner_x_m, grid.corner_y_m)
@@ -142,7 +142,7 @@ class GazeFilm:
     def frames(self) -> Iterator[NDArray[np.uint8]]:
         """Pictures of all moments, uint8 (height, width, 3) each."""
         ground = self._ground.copy()
-        before: Moment | None = None
+        before: ReportFrame | None = None
         for moment in self.walk.moments:
             if before is not None:
                 places = np.stack((before.pos_base_in_world_m[:2], moment.pos_base_in_world_m[:2]))
@@ -157,7 +157,7 @@ class GazeFilm:
         maps.draw_line(ground, self.top, way, TRACK, 2.5)
         return self._frame(self.walk.moments[index], ground)
 
-    def _frame(self, moment: Moment, ground: Picture) -> NDArray[np.uint8]:
+    def _frame(self, moment: ReportFrame, ground: Picture) -> NDArray[np.uint8]:
         page = self._page.copy()
         distance, heading = float(np.hypot(*moment.command[:2])), math.degrees(math.atan2(*moment.command[2:4]))
         words = f"{moment.time_s:4.1f} s     {distance:.1f} m to the goal, {abs(heading):.0f}° off its heading"
@@ -167,7 +167,7 @@ class GazeFilm:
             self._put(page, name, picture)
         return maps.as_frame(page)
 
-    def around_robot(self, moment: Moment) -> dict[str, Picture]:
+    def around_robot(self, moment: ReportFrame) -> dict[str, Picture]:
         """The views around the robot by name, before they are put into a frame."""
         walk, side = self.walk, self.side
         zero_m = float(moment.pos_base_in_world_m[2] - walk.nominal_base_height_m)
@@ -192,7 +192,7 @@ class GazeFilm:
             self._goal(picture, side, goal[0], math.atan2(moment.command[2], moment.command[3]))
         return pictures
 
-    def _from_above(self, moment: Moment, ground: Picture) -> Picture:
+    def _from_above(self, moment: ReportFrame, ground: Picture) -> Picture:
         picture, place = ground.copy(), moment.pos_base_in_world_m[:2]
         cos, sin = math.cos(moment.yaw_rad), math.sin(moment.yaw_rad)
         turn = np.array([[cos, sin], [-sin, cos]])
@@ -269,12 +269,14 @@ class GazeFilm:
         maps.write(page, row + 13, col + 18, f"goal: {GOAL_POS_M:g} m, heading", 11.5, INK)
 
 
-def film_frames(walk: GazeWalk) -> Iterator[NDArray[np.uint8]]:
+def film_frames(walk: AttentionRollout) -> Iterator[NDArray[np.uint8]]:
     """The walk's frames for :func:`~gantry_deploy.report.video.encode_mp4`."""
-    return GazeFilm(walk).frames()
+    return AttentionFilm(walk).frames()
 
 
-def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Sequence[int] | None = None) -> Report:
+def add_attention(
+    report: Report, walk: AttentionRollout, film: bytes | None, *, moments: Sequence[int] | None = None
+) -> Report:
     """Add a walk to a report: how it ended, the film, and stills.
 
     Args:
@@ -305,7 +307,7 @@ def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Seq
             f"front up: its map ({walk.map_source}), how unsure the map is, what of it the policy is given, where its "
             "attention lies and which cells its global feature was taken from. Cyan: the goal.",
         )
-    film_of = GazeFilm(walk)
+    film_of = AttentionFilm(walk)
     chosen = moments
     if chosen is None:
         count = len(walk.moments)
@@ -313,12 +315,12 @@ def add_gaze(report: Report, walk: GazeWalk, film: bytes | None, *, moments: Seq
     for index in chosen:
         moment = walk.moments[index]
         report.image(
-            maps.encode_png(film_of.still(index)), f"After {moment.time_s:.1f} s. {describe_gaze(walk, moment)}"
+            maps.encode_png(film_of.still(index)), f"After {moment.time_s:.1f} s. {describe_attention(walk, moment)}"
         )
     return report
 
 
-def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
+def describe_attention(walk: AttentionRollout, moment: ReportFrame) -> str:
     """Describe the attention in words: its middle, the number of cells that hold half of it, and the largest weight."""
     if moment.attention is None:
         return "The network shows no attention."
@@ -335,7 +337,7 @@ def describe_gaze(walk: GazeWalk, moment: Moment) -> str:
     )
 
 
-def seen_share(walk: GazeWalk, moment: Moment) -> float:
+def seen_share(walk: AttentionRollout, moment: ReportFrame) -> float:
     """Share of the policy's window whose map is surer than half the prior, 0 to 1."""
     row, col, inside = walk.around.index_of(walk.window.cell_centers(np.zeros(1)))
     known = moment.variance_m2[row, col] < 0.5 * walk.prior_variance_m2

@@ -15,7 +15,7 @@ from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
     from gantry_deploy.bundle.bundle import Bundle
-    from gantry_deploy.report.attention import GazeWalk
+    from gantry_deploy.report.attention import AttentionRollout
 
 TEST_TERRAINS = ("t1", "t2", "t3", "t4")
 """Default terrains of a report."""
@@ -74,9 +74,9 @@ def check(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace, bundle: Bundle) -> int:
     """Walk, draw, write."""
     from gantry_deploy.report import Report, encode_mp4
-    from gantry_deploy.report.attention import add_gaze, film_frames
+    from gantry_deploy.report.attention import add_attention, film_frames
     from gantry_deploy.report.success import add_success
-    from gantry_sim.viewing.attention import GazeCfg, walk_with_gaze
+    from gantry_sim.viewing.attention import AttentionRolloutCfg, attention_rollout
 
     scores = None if args.scores is None else _read_scores(args.scores)
     provenance = bundle.contract.provenance
@@ -89,8 +89,10 @@ def run(args: argparse.Namespace, bundle: Bundle) -> int:
     if scores is not None:
         add_success(report, scores)
     for terrain in args.terrain or default:
-        cfg = GazeCfg(terrain, args.difficulty, args.seconds, args.fps, args.goal, args.map, dict(args.option))
-        walk = walk_with_gaze(bundle, cfg)
+        cfg = AttentionRolloutCfg(
+            terrain, args.difficulty, args.seconds, args.fps, args.goal, args.map, dict(args.option)
+        )
+        walk = attention_rollout(bundle, cfg)
         print(_in_words(walk), flush=True)
         share, frames = ProgressBar("film").share, film_frames(walk)
         total = len(walk.moments)
@@ -99,7 +101,7 @@ def run(args: argparse.Namespace, bundle: Bundle) -> int:
             _write(args.video, film)
             print(f"Film: {args.video.resolve()} ({len(film) / 1e6:.1f} MB)")
         if args.report is not None:
-            add_gaze(report, walk, film)
+            add_attention(report, walk, film)
         walks.append(_in_numbers(walk, terrain))
     if args.report is not None:
         print(f"Report: {report.write(args.report).resolve()}")
@@ -119,14 +121,14 @@ def _told(frame: Any, share: Any, done: float) -> Any:
     return frame
 
 
-def _in_words(walk: GazeWalk) -> str:
+def _in_words(walk: AttentionRollout) -> str:
     last = walk.moments[-1]
     distance, end = math.hypot(*last.command[:2]), walk.trouble.rstrip(".") or "time is over, or it has arrived"
     outcome = "at the goal" if walk.reached else f"{distance:.1f} m from the goal"
     return f"{walk.title}, map from {walk.map_source}: {outcome} after {last.time_s:.1f} s ({end})"
 
 
-def _in_numbers(walk: GazeWalk, terrain: str) -> dict[str, Any]:
+def _in_numbers(walk: AttentionRollout, terrain: str) -> dict[str, Any]:
     last = walk.moments[-1]
     return {
         "terrain": terrain,

@@ -24,7 +24,7 @@ from gantry_deploy.perception.maps import CHANNELS, TERM, MapLook, OwnMap, make_
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording import explained
-from gantry_deploy.report.attention import GazeWalk, Moment
+from gantry_deploy.report.attention import AttentionRollout, ReportFrame
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -54,7 +54,7 @@ _PRIOR_M2 = 10.0
 
 
 @dataclass(frozen=True)
-class GazeCfg:
+class AttentionRolloutCfg:
     """A walk to look at."""
 
     terrain: str = "t1"
@@ -161,7 +161,7 @@ class _Row:
     variance: FloatArray
 
 
-class GazeLog:
+class AttentionLog:
     """Notes every so many ticks under the policy what it saw, as a recorder of a :class:`Controller`.
 
     Args:
@@ -194,7 +194,7 @@ class GazeLog:
         return {"written": len(self.rows), "dropped": 0}
 
 
-def walk_with_gaze(bundle: Bundle, cfg: GazeCfg) -> GazeWalk:
+def attention_rollout(bundle: Bundle, cfg: AttentionRolloutCfg) -> AttentionRollout:
     """Walk to a goal as fast as this machine can, and note what the policy saw and where it looked.
 
     Args:
@@ -225,7 +225,7 @@ def walk_with_gaze(bundle: Bundle, cfg: GazeCfg) -> GazeWalk:
         else TrueMap(contract, ground, heights)
     )
     every = max(1, round(contract.rate_hz / cfg.fps))
-    log = GazeLog(_PipelineLook(source, grid_of(window)) if isinstance(source, OwnMap) else source, every, goal)
+    log = AttentionLog(_PipelineLook(source, grid_of(window)) if isinstance(source, OwnMap) else source, every, goal)
     controller = Controller(robot, runner, SafetyMachine(spec), log, map_source=source)
     walk = WalkSession(controller, None, cfg.seconds, lambda text: None)
     try:
@@ -238,7 +238,7 @@ def walk_with_gaze(bundle: Bundle, cfg: GazeCfg) -> GazeWalk:
     trouble = "" if walk.completed else fault.text if fault is not None else "the policy stopped"
     names = {"camera": "depth camera", "truth": "the truth"}
     mapper = "" if chosen == "truth" else ", learned" if bundle.mapper_bytes else ", classical"
-    return GazeWalk(
+    return AttentionRollout(
         title=f"{spec.name.capitalize()} on {terrain_name(cfg.terrain) if cfg.terrain else 'a flat floor'}",
         map_source=names[chosen] + mapper,
         ground=ground,
@@ -288,7 +288,7 @@ def _window_of(contract: PolicyContract) -> MapWindow:
     return contract.map_window
 
 
-def _robot(spec: Any, cfg: GazeCfg, *, camera: bool) -> MujocoRobot:
+def _robot(spec: Any, cfg: AttentionRolloutCfg, *, camera: bool) -> MujocoRobot:
     given = {"visuals": False, "terrain": cfg.terrain, "terrain_difficulty": cfg.difficulty, "camera": camera}
     robot = make_backend("mujoco", spec, **(given | cfg.options))
     assert isinstance(robot, MujocoRobot)
@@ -304,7 +304,7 @@ def goal_ahead(places_in_world_m: FloatArray) -> Goal:
     return Goal(x, y, 0.0)
 
 
-def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> tuple[Moment, ...]:
+def _moments(log: AttentionLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> tuple[ReportFrame, ...]:
     window = _window_of(bundle.contract)
     columns, scale = map_columns(bundle.contract)
     overview = overview_of(bundle.model_bytes, window)
@@ -316,7 +316,7 @@ def _moments(log: GazeLog, bundle: Bundle, network: OnnxPolicy, goal: Goal) -> t
         pos, quat = _pose(row.state)
         place = np.array([[goal.x_in_world_m, goal.y_in_world_m, 0.0]])
         moments.append(
-            Moment(
+            ReportFrame(
                 time_s=row.time_s - rows[0].time_s,
                 pos_base_in_world_m=pos,
                 yaw_rad=float(yaw_of(quat[None])[0]),

@@ -16,7 +16,7 @@ from gantry_sim.backends.workbench_robot import OTHER_FINGER
 from gantry_sim.demo.arm.measured import MeasuredArm, RecordedEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
-from gantry_sim.tasks.manipulation.workbench import BENCHES, FIXTURE, OBJECT, add_workbench
+from gantry_sim.tasks.manipulation.workbench import FIXTURE, OBJECT, WORKBENCHES, add_workbench
 from gantry_sim.viewing.camera import Arrow, TrackingCamera, View
 from gantry_sim.viewing.replay import FILM_PX
 
@@ -58,7 +58,7 @@ def film_arm(found: MeasuredArm, task: str, share: Callable[[float], None] = lam
 
 
 def _pictures(found: MeasuredArm, task: str) -> Iterator[NDArray[np.uint8]]:
-    bench = BENCHES[LAYOUTS[task]().task]
+    bench = WORKBENCHES[LAYOUTS[task]().task]
     model = robot_with_motors(found.spec, furnish=lambda scene: add_workbench(scene, bench))
     data, index = mujoco.MjData(model), SceneIndex(model, found.spec)
     fixture = int(model.body(FIXTURE).mocapid[0]) if bench.fixture else None

@@ -20,7 +20,7 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.recording.explained import MAPPING, ExplainedWindows, explained_windows
 from gantry_deploy.recording.reader import Recording, read_recording
 from gantry_deploy.recording.ros_messages import map_of_points
-from gantry_deploy.report.attention import GazeWalk, Moment
+from gantry_deploy.report.attention import AttentionRollout, ReportFrame
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
@@ -151,9 +151,9 @@ def measure_goal_walk(path: Path, goal: Goal, scene: mujoco.MjModel) -> Measured
     )
 
 
-def gaze_of(
+def attention_of(
     found: MeasuredGoalWalk, bundle: Bundle, scene: mujoco.MjModel, title: str, fps: float, trouble: str = ""
-) -> GazeWalk:
+) -> AttentionRollout:
     """Map input and attention of the policy, from its recording: nothing is simulated again.
 
     The map is the recorded one, what the policy was given is in its recorded observation, and attention is what the
@@ -173,7 +173,7 @@ def gaze_of(
     ground, heights = ground_of(scene, found.goal)
     look = _Look(found, bundle, window, window.mapping or MappingCfg())
     every, last = max(1, round(found.contract.rate_hz / fps)), len(found.time_s) - 1
-    return GazeWalk(
+    return AttentionRollout(
         title=title,
         map_source="mapping node, " + ("learned" if bundle.mapper_bytes else "classical"),
         ground=ground,
@@ -211,14 +211,14 @@ class _Look:
         self._loaded = -1
         self._pipeline: MappingPipeline | None = None
 
-    def moment(self, row: int) -> Moment:
+    def moment(self, row: int) -> ReportFrame:
         found, window = self._found, self._window
         pos, quat = found.pos_base_in_world_m[row], found.quat_base_to_world_wxyz[row]
         observation = found.observation[row][None]
         elevation, variance = self._map(float(found.time_s[row]), pos, quat)
         seen = observation[0, self._columns].reshape(window.rows, window.cols, len(window.channels)) / self._scale
         shown = self._network.with_attention(observation)[1][0] if self._network.has_attention else None
-        return Moment(
+        return ReportFrame(
             time_s=float(found.time_s[row]),
             pos_base_in_world_m=pos,
             yaw_rad=float(yaw_of(quat[None])[0]),

@@ -9,7 +9,7 @@ from typing import Any
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.evaluation.gate import Stage
-from gantry_deploy.report.attention import GazeWalk
+from gantry_deploy.report.attention import AttentionRollout
 from gantry_sim.demo import walk as walks
 from gantry_sim.demo.goal.measured import MeasuredGoalWalk
 from gantry_sim.terrains import TESTS
@@ -18,7 +18,7 @@ FLAT = "flat"
 """Name of the ground without terrain."""
 HELD_OUT = tuple(TESTS)
 """Default terrains of the demo: those that no policy was trained on."""
-GAZE_VIDEO = "gaze.mp4"
+ATTENTION_VIDEO = "attention.mp4"
 """Film of what the policy saw, in a walk's folder."""
 
 
@@ -64,10 +64,10 @@ class Crossing:
     """Statistics of the policy's node; None if there are none."""
     rerun: float | None = None
     """Largest difference of the recorded actions from those of the network run again."""
-    gaze: GazeWalk | None = None
+    attention: AttentionRollout | None = None
     """Map input and attention of the policy."""
     films: dict[str, bytes] = field(default_factory=dict)
-    """MP4 by file name: ``gantry_sim.demo.pipeline.VIDEO`` and :data:`GAZE_VIDEO`."""
+    """MP4 by file name: ``gantry_sim.demo.pipeline.VIDEO`` and :data:`ATTENTION_VIDEO`."""
     note: str = ""
     """Reason for what is missing; empty if nothing is."""
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report import Report, Score, figures
-from gantry_deploy.report.attention import add_gaze, seen_share
-from gantry_sim.demo.goal.outcome import GAZE_VIDEO, Crossing, GoalOutcome, in_words
+from gantry_deploy.report.attention import add_attention, seen_share
+from gantry_sim.demo.goal.outcome import ATTENTION_VIDEO, Crossing, GoalOutcome, in_words
 from gantry_sim.demo.machine import machine_rows, processor
 from gantry_sim.demo.pipeline import REPORT, VIDEO
 from gantry_sim.demo.walk import UNPACED
@@ -22,7 +22,7 @@ UNKNOWN = "-"
 """Entry where nothing was measured."""
 _FILES = {
     "walk.mcap": "recording of the walk, every tick and every map; Foxglove and `ros2 bag` read it",
-    "walk.mp4, gaze.mp4": "the films alone",
+    "walk.mp4, attention.mp4": "the films alone",
     "nodes.log": "what the nodes said",
     "loop.json, mapping.json, robot.json": "times and counts of the control loop, the mapping and the simulated robot",
     "nodes.yaml": "parameters that the nodes were given beside their defaults",
@@ -220,11 +220,11 @@ def _summary(outcome: GoalOutcome) -> str:
 
 
 def _crossing(report: Report, crossing: Crossing) -> None:
-    found, gaze = crossing.found, crossing.gaze
-    if found is None or gaze is None:
+    found, attention = crossing.found, crossing.attention
+    if found is None or attention is None:
         report.section(crossing.terrain).text(f"{in_words(crossing)}.")
         return
-    add_gaze(report, gaze, crossing.films.get(GAZE_VIDEO))
+    add_attention(report, attention, crossing.films.get(ATTENTION_VIDEO))
     report.scores(scores_of(crossing))
     if VIDEO in crossing.films:
         report.video(crossing.films[VIDEO], "The recorded walk in real time, drawn into the terrain it was walked on.")
@@ -242,7 +242,7 @@ def _crossing(report: Report, crossing: Crossing) -> None:
         ),
         "Times of the mapping node and of the policy's node; orange: 99 % are below, logarithmic upwards.",
     )
-    seen = [seen_share(gaze, moment) for moment in gaze.moments]
+    seen = [seen_share(attention, moment) for moment in attention.moments]
     rows = [
         ("maps received under the policy", f"{found.map_rate_hz:.1f} per second"),
         ("share of the window that was seen, mean", f"{100.0 * float(np.mean(seen)):.0f} %"),

@@ -17,14 +17,22 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.gate import Stage, check_static
 from gantry_deploy.report import encode_mp4
-from gantry_deploy.report.attention import GazeWalk, film_frames
+from gantry_deploy.report.attention import AttentionRollout, film_frames
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.whole_files import write_whole
 from gantry_sim.demo import walk as walks
-from gantry_sim.demo.goal.measured import MeasuredGoalWalk, gaze_of, measure_goal_walk, rerun_difference
-from gantry_sim.demo.goal.outcome import FLAT, GAZE_VIDEO, HELD_OUT, Crossing, GoalDemoConfig, GoalOutcome, in_words
+from gantry_sim.demo.goal.measured import MeasuredGoalWalk, attention_of, measure_goal_walk, rerun_difference
+from gantry_sim.demo.goal.outcome import (
+    ATTENTION_VIDEO,
+    FLAT,
+    HELD_OUT,
+    Crossing,
+    GoalDemoConfig,
+    GoalOutcome,
+    in_words,
+)
 from gantry_sim.demo.goal.page import build_goal_page, goal_result
 from gantry_sim.demo.goal.walk import MAPPING, ROBOT, goal_walk_in_process, goal_walk_over_ros
 from gantry_sim.demo.pipeline import FPS, REPORT, RESULT, VIDEO, Display
@@ -38,7 +46,7 @@ from gantry_sim.viewing.attention import goal_ahead
 from gantry_sim.viewing.camera import Arrow
 from gantry_sim.viewing.replay import Poses, film, frame_times
 
-GAZE_FPS = 10.0
+ATTENTION_FPS = 10.0
 """Of the film of what the policy saw."""
 POLE_M, POLE_FROM_M, GOAL_RGBA = 0.8, 10.0, (0.10, 0.85, 0.95, 1.0)
 """Length of the arrow at a goal, from where the ground below is looked for, and its colour."""
@@ -143,11 +151,11 @@ class GoalDemo:
     ) -> Crossing:
         """Draw a recording."""
         title = f"{found.spec.name.capitalize()} on {crossing.terrain}"
-        gaze = gaze_of(found, bundle, scene, title, GAZE_FPS, crossing.walk.trouble)
+        attention = attention_of(found, bundle, scene, title, ATTENTION_FPS, crossing.walk.trouble)
         films, note = {}, ""
         try:
             if self._config.video:
-                films = {name: data for name, data in self._films(found, gaze, scene)}
+                films = {name: data for name, data in self._films(found, attention, scene)}
         except (GantryError, ImportError) as error:
             note = str(error)
         for name, data in films.items():
@@ -161,20 +169,22 @@ class GoalDemo:
             robot=_read_statistics(folder / ROBOT),
             loop=_read_statistics(folder / walks.STATISTICS),
             rerun=rerun_difference(found, bundle),
-            gaze=gaze,
+            attention=attention,
             films=films,
             note=note,
         )
 
-    def _films(self, found: MeasuredGoalWalk, gaze: GazeWalk, scene: mujoco.MjModel) -> Iterator[tuple[str, bytes]]:
+    def _films(
+        self, found: MeasuredGoalWalk, attention: AttentionRollout, scene: mujoco.MjModel
+    ) -> Iterator[tuple[str, bytes]]:
         share = self._display.share("film")
         poses = poses_of(found)
         pole = _pole(scene, found.goal)
         pictures = film(found.spec, poses, FPS, scene=scene, annotate=lambda row: ((pole,), _caption(found, row)))
         half = _Told(share, 0.0, 0.5 / len(frame_times(poses, FPS)))
         yield VIDEO, encode_mp4(map(half, pictures), FPS)
-        half = _Told(share, 0.5, 0.5 / len(gaze.moments))
-        yield GAZE_VIDEO, encode_mp4(map(half, film_frames(gaze)), gaze.fps)
+        half = _Told(share, 0.5, 0.5 / len(attention.moments))
+        yield ATTENTION_VIDEO, encode_mp4(map(half, film_frames(attention)), attention.fps)
 
     @contextmanager
     def _stage(self, name: str, title: str) -> Iterator[None]:

@@ -14,7 +14,7 @@ from gantry_deploy.cli.main import main
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.errors import ContractError, PolicyError
 from gantry_deploy.report import maps
-from gantry_deploy.report.attention import GazeFilm
+from gantry_deploy.report.attention import AttentionFilm
 from gantry_deploy.testing.legs import contract_for, golden_data, map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -25,7 +25,7 @@ from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.actuated_scene import ground_height_m
-from gantry_sim.viewing.attention import GazeCfg, TrueMap, around_of, grid_of, ground_of, walk_with_gaze
+from gantry_sim.viewing.attention import AttentionRolloutCfg, TrueMap, around_of, attention_rollout, grid_of, ground_of
 
 GO2 = robot_spec("go2")
 CONTRACT = map_contract_for(GO2)
@@ -64,12 +64,12 @@ def export(folder, encoder="ame2", attention=True):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    return export(tmp_path_factory.mktemp("gaze") / "bundle")
+    return export(tmp_path_factory.mktemp("attention") / "bundle")
 
 
 @pytest.fixture(scope="module")
 def true_walk(bundle):
-    return walk_with_gaze(bundle, GazeCfg("t1", seconds=0.5, fps=10.0, map_source="truth"))
+    return attention_rollout(bundle, AttentionRolloutCfg("t1", seconds=0.5, fps=10.0, map_source="truth"))
 
 
 # -- true maps ---------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_moments_hold_what_the_policy_saw(true_walk):
 
 
 def test_on_the_start_the_map_is_level_under_the_robot_and_is_drawn_so(true_walk):
-    film = GazeFilm(true_walk)
+    film = AttentionFilm(true_walk)
     first = true_walk.moments[0]
     beside = true_walk.window.cell_centers(np.zeros(1))[2, 1]
     assert abs(first.seen[2, 1, 0]) < 0.05
@@ -162,7 +162,7 @@ def test_on_the_start_the_map_is_level_under_the_robot_and_is_drawn_so(true_walk
 
 @pytest.mark.slow
 def test_through_the_camera_the_map_grows_and_is_unsure_of_what_it_has_not_seen(bundle):
-    walk = walk_with_gaze(bundle, GazeCfg("t1", seconds=0.6, fps=5.0))
+    walk = attention_rollout(bundle, AttentionRolloutCfg("t1", seconds=0.6, fps=5.0))
     assert walk.map_source == "depth camera, classical"
     first, last = walk.moments[0], walk.moments[-1]
     known = last.variance_m2 < 0.5 * walk.prior_variance_m2
@@ -173,19 +173,19 @@ def test_through_the_camera_the_map_grows_and_is_unsure_of_what_it_has_not_seen(
 @pytest.mark.slow
 def test_what_cannot_be_shown_is_refused(tmp_path):
     with pytest.raises(PolicyError, match="shows no attention"):
-        walk_with_gaze(export(tmp_path / "silent", attention=False), GazeCfg())
+        attention_rollout(export(tmp_path / "silent", attention=False), AttentionRolloutCfg())
     walking = tiny_bundle(tmp_path / "walking", contract_for(GO2))
     with pytest.raises(ContractError, match="'command/body/velocity'"):
-        walk_with_gaze(walking, GazeCfg())
+        attention_rollout(walking, AttentionRolloutCfg())
     with pytest.raises(UnknownNameError, match="camera"):
-        GazeCfg(map_source="camra")
+        AttentionRolloutCfg(map_source="camra")
     with pytest.raises(GantryError, match="'fps'"):
-        GazeCfg(fps=0.0)
+        AttentionRolloutCfg(fps=0.0)
 
 
 def test_an_unknown_terrain_is_answered_with_those_that_there_are(bundle):
     with pytest.raises(GantryError, match="t1_stones"):
-        walk_with_gaze(bundle, replace(GazeCfg(), terrain="t1_stonse", map_source="truth"))
+        attention_rollout(bundle, replace(AttentionRolloutCfg(), terrain="t1_stonse", map_source="truth"))
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

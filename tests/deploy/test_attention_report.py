@@ -11,7 +11,15 @@ import pytest
 
 from gantry_deploy.evaluation.metrics import goal_scores
 from gantry_deploy.report import Report, encode_mp4, maps
-from gantry_deploy.report.attention import GazeFilm, GazeWalk, Moment, add_gaze, describe_gaze, film_frames, seen_share
+from gantry_deploy.report.attention import (
+    AttentionFilm,
+    AttentionRollout,
+    ReportFrame,
+    add_attention,
+    describe_attention,
+    film_frames,
+    seen_share,
+)
 from gantry_deploy.report.maps import UNSEEN, Panel
 from gantry_deploy.report.success import add_success
 from gantry_hardware.errors import GantryError
@@ -42,7 +50,7 @@ def moment(time_s=0.0, x=0.0, yaw=0.0, z=NOMINAL_M, overview=True):
     attention[MARKED] = 0.5
     taken = np.zeros(WINDOW.shape)
     taken[0, 0] = 1.0
-    return Moment(
+    return ReportFrame(
         time_s=time_s,
         pos_base_in_world_m=np.array([x, 0.0, z]),
         yaw_rad=yaw,
@@ -71,7 +79,7 @@ def walk(*moments, **changes):
         "fps": 5.0,
         "reached": False,
     }
-    return GazeWalk(**(given | changes))
+    return AttentionRollout(**(given | changes))
 
 
 def at(picture, panel, xy):
@@ -162,7 +170,7 @@ def test_a_png_holds_the_picture():
 
 
 def test_the_drawn_numbers_are_those_of_the_map():
-    film = GazeFilm(walk())
+    film = AttentionFilm(walk())
     frame = film.still(0).astype(float) / 255.0
 
     def panel(name):
@@ -190,13 +198,13 @@ def test_heights_are_over_the_ground_that_the_robot_stands_on():
     """A robot two metres up the same stairs sees the same picture."""
     here, there = moment(), moment(z=NOMINAL_M + 2.0)
     there = replace(there, elevation_in_world_m=here.elevation_in_world_m + 2.0)
-    film = GazeFilm(walk(here, there))
+    film = AttentionFilm(walk(here, there))
     for name, picture in film.around_robot(here).items():
         np.testing.assert_allclose(picture, film.around_robot(there)[name], atol=1e-9)
 
 
 def test_the_view_from_above_shows_ground_robot_and_what_it_attends_to():
-    film = GazeFilm(walk(moment(x=1.0, yaw=math.pi / 2)))
+    film = AttentionFilm(walk(moment(x=1.0, yaw=math.pi / 2)))
     row, col = film.corner("top")
     top = film.still(0)[row : row + film.top.shape[0], col : col + film.top.shape[1]].astype(float) / 255.0
     high = maps.height_colours(np.array(0.3))
@@ -210,14 +218,14 @@ def test_frames_make_a_film_that_follows_the_robot():
     film = [frame.astype(float) for frame in film_frames(walk(moment(), moment(0.2, 0.5), moment(0.4, 1.0)))]
     assert len(film) == 3
     assert encode_mp4((frame.astype(np.uint8) for frame in film), 5.0)[4:8] == b"ftyp"
-    shown = GazeFilm(walk(moment(), moment(0.2, 0.5), moment(0.4, 1.0))).still(2)
+    shown = AttentionFilm(walk(moment(), moment(0.2, 0.5), moment(0.4, 1.0))).still(2)
     np.testing.assert_array_equal(shown, film[2].astype(np.uint8))
     assert np.abs(film[0] - film[1]).max() > 100
 
 
 def test_a_network_without_a_global_feature_is_said_to_have_none():
-    frame = GazeFilm(walk(moment(overview=False))).still(0)
-    film = GazeFilm(walk())
+    frame = AttentionFilm(walk(moment(overview=False))).still(0)
+    film = AttentionFilm(walk())
     row, col = film.corner("overview")
     part = frame[row : row + film.side.shape[0], col : col + film.side.shape[1]]
     colours = {tuple(pixel) for pixel in part[:40].reshape(-1, 3)}
@@ -226,10 +234,10 @@ def test_a_network_without_a_global_feature_is_said_to_have_none():
 
 def test_a_network_without_attention_is_drawn_without():
     blind = replace(moment(), attention=None)
-    film = GazeFilm(walk(blind))
+    film = AttentionFilm(walk(blind))
     assert set(film.around_robot(blind)) == {"map", "sigma", "seen", "overview"}
-    assert film.still(0).shape == GazeFilm(walk()).still(0).shape
-    assert describe_gaze(walk(), blind) == "The network shows no attention."
+    assert film.still(0).shape == AttentionFilm(walk()).still(0).shape
+    assert describe_attention(walk(), blind) == "The network shows no attention."
 
 
 def test_a_walk_without_a_moment_says_why():
@@ -243,7 +251,7 @@ def test_a_walk_without_a_moment_says_why():
 def test_where_the_attention_lies_in_words():
     mass = np.zeros(WINDOW.shape)
     mass[MARKED], mass[0, 0] = 0.6, 0.4
-    words = describe_gaze(walk(), replace(moment(), attention=mass))
+    words = describe_attention(walk(), replace(moment(), attention=mass))
     x, y = 0.6 * places(WINDOW)[MARKED] + 0.4 * places(WINDOW)[0, 0]
     assert f"{abs(x):.2f} m ahead and {abs(y):.2f} m to the {'left' if y >= 0 else 'right'}" in words
     assert "on 1 of 28 cells" in words
@@ -260,13 +268,13 @@ def test_share_of_the_window_that_was_seen():
 def test_the_report_has_the_outcome_the_film_and_stills():
     frames = list(film_frames(walk()))
     mp4 = encode_mp4(frames, 5.0)
-    text = add_gaze(Report("r"), walk(moment(), moment(0.2, 3.9), reached=True), mp4).html()
+    text = add_attention(Report("r"), walk(moment(), moment(0.2, 3.9), reached=True), mp4).html()
     assert "<h2>A robot on &lt;stones&gt;</h2>" in text
     assert "yes" in text
     assert "0.10 m" in text  # From the goal.
     assert text.count("data:video/mp4") == 1
     images = re.findall(r"data:image/png;base64,([^\"]+)", text)
-    assert base64.b64decode(images[-1]) == maps.encode_png(GazeFilm(walk(moment(), moment(0.2, 3.9))).still(1))
+    assert base64.b64decode(images[-1]) == maps.encode_png(AttentionFilm(walk(moment(), moment(0.2, 3.9))).still(1))
 
 
 def test_success_is_shown_by_terrain_with_intervals_and_trials():
