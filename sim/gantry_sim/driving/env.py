@@ -97,11 +97,15 @@ class DriveEnv:
         """What the actor's last observation was built from, noise included."""
         self._seen: Observation
         self.reset()
-        self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: tuple(self._seen[STATE].shape[1:])}
         # Otherwise all of them would run out of time together.
         self.episode_length_buf = torch.randint(
             0, self.max_episode_steps, (cfg.num_envs,), generator=self.generator, device=device
         )
+
+    @property
+    def obs_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one observation, by key."""
+        return {STATE: tuple(self._seen[STATE].shape[1:])}
 
     def reset(self) -> Observation:
         """New episodes everywhere, from their beginning; returns what is seen, (N, ...) by key."""
@@ -147,7 +151,7 @@ class DriveEnv:
         return EnvStep(obs, next_obs, reward, terminated, late, success)
 
     def step_metrics(self) -> dict[str, Tensor]:
-        """Means over the environments of the step just taken, and over some hundred episodes that ended lately."""
+        """Means over the environments of this step, and over some hundred recent episodes; scalars, speed in m/s."""
         found = {f"factor_{name}": value.mean() for name, value in self.factors.items()}
         found["speed_m_s"] = self.cars.speed_m_s.mean()
         return found | self._recent
@@ -266,7 +270,7 @@ class DriveEnv:
         return success
 
     def _last_look(self) -> Observation:
-        """What is seen before ended episodes begin anew, without any effect on what is seen later but for noise."""
+        """Observation before ended episodes begin anew, without any effect on what is seen later but for noise."""
         past, signals = self._builder.past, self.signals
         self._look()
         last = self.observe()

@@ -130,7 +130,7 @@ class Scenery:
             _draw_slot(canvas, self.slot)
 
     def ahead(self, route_m: float, distances_m: FloatArray) -> FloatArray:
-        """Places (L, 2) on the route so far ahead; empty without one."""
+        """Places (L, 2) in the world, m, on the route so far ahead; empty without one."""
         if self.line is None or self.along_m is None:
             return np.zeros((0, 2))
         at = route_m + np.asarray(distances_m, dtype=np.float64)
@@ -258,12 +258,12 @@ def _track(scene: TrackScene, place: int) -> Scenery:
 
 
 def box_corners(box: FloatArray) -> FloatArray:
-    """Corners (4, 2) of a box (5,): middle, yaw, length and width; the front left one first, counter-clockwise."""
+    """Corners (4, 2), m, of a box (5,): middle, yaw, length and width; the front left one first, counter-clockwise."""
     return placed(box, np.array([[0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]]) * box[3:])
 
 
 def car_shapes(box: FloatArray, colour: Rgb) -> list[Shape]:
-    """A car in a box (5,): body, outline, and the windscreen, so that one sees which end is its front."""
+    """A car in a box (5,), m and rad: body, outline, and the windscreen, so that one sees which end is its front."""
     # Rounder in front than behind.
     side = np.array(
         [[0.5, 0.26], [0.487, 0.38], [0.455, 0.46], [0.40, 0.5], [-0.44, 0.5], [-0.485, 0.46], [-0.5, 0.36]]

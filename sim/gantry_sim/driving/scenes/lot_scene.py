@@ -94,7 +94,7 @@ class LotScene:
         return self.lot
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Another lot each, standing."""
+        """Another lot for each of env_ids (m,): poses (m, 3) in the world, m and rad, and speeds (m,), 0 m/s."""
         parts: list[Tensor] = []
         while (left := len(env_ids) - sum(map(len, parts))) > 0:
             if self._next >= STOCK:
@@ -116,7 +116,7 @@ class LotScene:
         return torch.cat((pose, lot[:, None].to(pose.dtype)), dim=1)
 
     def started(self, env_ids: Tensor) -> None:
-        """Measure the way to go."""
+        """Measure the way to go, m, of the cars of env_ids (m,) int64."""
         self.goal[env_ids] = goal_pose(self.lots, self.lot[env_ids], self.spec)
         self.distance_to_go_m = torch.where(self._these(env_ids), self._away(), self.distance_to_go_m)
         self.began_m[env_ids] = self.distance_to_go_m[env_ids]
@@ -140,7 +140,7 @@ class LotScene:
         return position + self.cfg.radian_m * heading.abs()
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Look what was touched, and whether it is where it should be."""
+        """Check contacts and the pose of all cars, time_s (N,) s into their episodes."""
         cfg, lots, speed = self.cfg, self.lots, self.cars.speed_m_s
         box = boxes_at(self.cars.pose, self.spec)
         hit = overlap(box, lots.boxes[self.lot], lots.taken[self.lot]).any(dim=1)
@@ -185,7 +185,7 @@ class LotScene:
         return park_actions(self.cars, where)
 
     def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
-        """Nothing more."""
+        """Nothing more, whatever time_s (N,) is, s."""
         return {}
 
     def whole_route(self, car: int) -> None:
@@ -195,7 +195,7 @@ class LotScene:
         """None: there is no road."""
 
     def critic_extras(self) -> Tensor:
-        """Errors, and the distance to what is nearest."""
+        """Errors, distance to the nearest obstacle and way to go, scaled, (N, 4)."""
         position, heading = self.errors
         lots = self.lots
         gap = clearance(boxes_at(self.cars.pose, self.spec), lots.boxes[self.lot], lots.taken[self.lot])

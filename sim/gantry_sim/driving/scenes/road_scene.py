@@ -98,7 +98,7 @@ class RoadScene:
         return self.routes.length_m[self.route] - BEHIND_M
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Another route each, and others around it."""
+        """Another route for each of env_ids (m,): poses (m, 3) in the world, m and rad, and speeds (m,), m/s."""
         pose, speed = torch.empty(len(env_ids), 3, device=self.device), torch.empty(len(env_ids), device=self.device)
         self._index, done = self.place.index.clone(), 0
         while done < len(env_ids):
@@ -114,11 +114,11 @@ class RoadScene:
         return pose, speed
 
     def started(self, env_ids: Tensor) -> None:
-        """Find the cars on their routes."""
+        """Find the cars of env_ids (m,) int64 on their routes."""
         self.place = project(self.routes, self.route, self._index, self.cars.pose[:, :2])
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Move others on, and look."""
+        """Move others on and check all cars, time_s (N,) s into their episodes."""
         boxes = boxes_at(self.cars.pose, self.spec)
         self.place = place = project(self.routes, self.route, self.place.index, self.cars.pose[:, :2])
         ends, near, safe = self._among_others(boxes, time_s)
@@ -203,7 +203,7 @@ class RoadScene:
         return found | {"kinds": self.traffic.kinds, "lights": self.traffic.lights.state(time_s)}
 
     def whole_route(self, car: int) -> Tensor:
-        """Table (P, 10) of a car's route in the world."""
+        """Table (P, 10) of a car's route in the world, m."""
         row = int(self.route[car])
         return self.routes.table[row, : int(self.routes.count[row])]
 
@@ -225,7 +225,7 @@ class RoadScene:
         return reach.view(-1, layout.beams, RAYS_PER_BEAM).amin(-1).clamp(max=layout.range_max_m)
 
     def critic_extras(self) -> Tensor:
-        """Way left, whether in a junction, and what traffic's own drivers would know in the car's place."""
+        """Share of the way left, whether in a junction, and what traffic's drivers know, scaled, (N, extras)."""
         parts = [1.0 - self.driven_m / self.to_drive_m, self.place.in_junction.float()]
         if self.traffic is not None:
             car, limit = self.traffic.car, self.place.speed_limit_m_s
@@ -234,7 +234,7 @@ class RoadScene:
         return torch.stack(parts, dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """Driven share of the route."""
+        """Driven share of the route and distance, m, of the cars of env_ids (m,)."""
         share = self.driven_m[env_ids] / self.to_drive_m[env_ids]
         whole = self.driven_m[env_ids] >= self.to_drive_m[env_ids] - 1.0
         return {"completion": torch.where(whole, 1.0, share), "driven_m": self.driven_m[env_ids]}

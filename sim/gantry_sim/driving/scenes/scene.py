@@ -127,7 +127,7 @@ class Scene(Protocol):
         ...
 
     def critic_extras(self) -> Tensor:
-        """``(N, extras)`` about the way to the end, for the critic alone."""
+        """Numbers ``(N, extras)`` about the way to the end, scaled, for the critic alone."""
         ...
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
@@ -153,10 +153,10 @@ def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
 
 
 def spread(count: int, half: float, generator: torch.Generator) -> Tensor:
-    """``(count,)`` drawn uniformly from -half to half."""
+    """Numbers ``(count,)`` in any unit, drawn uniformly from -half to half."""
     return half * (2.0 * torch.rand(count, generator=generator, device=generator.device) - 1.0)
 
 
 def kept(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Copies of tensors, as part of a state."""
+    """Copies of tensors of any shape and unit, as part of a state."""
     return {name: value.clone() for name, value in tensors.items()}

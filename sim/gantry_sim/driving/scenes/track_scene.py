@@ -120,7 +120,7 @@ class TrackScene:
         return self.cfg.laps * self.lap_m
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Somewhere on another track each."""
+        """A start on another track for each of env_ids (m,): poses (m, 3) in the world, m and rad, speeds (m,), m/s."""
         cfg, count = self.cfg, len(env_ids)
         track = torch.randint(0, len(self.tracks), (count,), generator=self.generator, device=self.device)
         share = torch.rand(2, count, generator=self.generator, device=self.device)
@@ -135,12 +135,12 @@ class TrackScene:
         return torch.cat((pose[:, :2], pose[:, 2:] + turn[:, None]), dim=1), share[1] * cfg.start_speed_m_s
 
     def started(self, env_ids: Tensor) -> None:
-        """Find the cars on their tracks."""
+        """Find the cars of env_ids (m,) int64 on their tracks."""
         self.place = project(self.tracks, self.track, self._index, self.cars.pose[:, :2])
         self._ranges = None
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Look where the cars have got to, and whether there was a wall."""
+        """Check progress and walls of all cars, time_s (N,) s into their episodes."""
         before_m, driven_before = self.place.s_m, self.driven_m
         self.place = place = project(self.tracks, self.track, self.place.index, self.cars.pose[:, :2])
         self._ranges = None
@@ -235,7 +235,7 @@ class TrackScene:
         """None: there is no road."""
 
     def critic_extras(self) -> Tensor:
-        """Way left, place and heading between the walls, sliding, grip of the tyres, and bends ahead."""
+        """Share of the way left, place [m] and heading [rad] on the track, sliding, grip, bends, (N, extras)."""
         place = self.place
         own = (
             1.0 - self.driven_m / self.race_m,
@@ -249,7 +249,7 @@ class TrackScene:
         return torch.cat((torch.stack(own, dim=1), 2.0 * seen.curvature[:, steps]), dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """Driven share of the race, and speed; times are 0 where there are none."""
+        """Driven share of the race and lap times [s] of the cars of env_ids (m,); times are 0 where there are none."""
         driven, race_m = self.driven_m[env_ids], self.race_m[env_ids]
         best, mean = self.best_lap_s[env_ids], self.lap_began_s[env_ids] / self.cfg.laps
         return {
