@@ -44,9 +44,9 @@ ENDINGS = {
 """Ends of episodes, in words."""
 FACTOR_WORDS = {
     "on_route": "on the route",
-    "ttc": "no near miss lately",
+    "ttc": "no near miss",
     "lane": "lane's middle",
-    "steering": "steers smoothly",
+    "steering": "smoothness",
     "infraction": "infraction",
 }
 """Names of what rewards are made of, where they do not say it themselves."""
