@@ -99,8 +99,8 @@ def test_the_reference_covers_every_command_and_option(tmp_path, monkeypatch):
     names = load("commands", monkeypatch).write_commands(tmp_path / "commands")
     assert len(names) == len(set(names))
     registered = {f"gantry {entry.name}" for entry in entry_points(group="gantry.commands")}
-    benches = {f"gantry bench {entry.name}" for entry in entry_points(group="gantry.benches")}
-    assert registered | benches <= set(names)
+    benchmarks = {f"gantry bench {entry.name}" for entry in entry_points(group="gantry.benchmarks")}
+    assert registered | benchmarks <= set(names)
     assert {"gantry train", "gantry map eval", "gantry data replay", "gantry bench drive table"} <= set(names)
     for name in names:
         parser = PARSER

@@ -13,7 +13,7 @@ from gantry_deploy.evaluation.metrics import goal_scores
 from gantry_deploy.report import Report, encode_mp4, maps
 from gantry_deploy.report.attention import (
     AttentionFilm,
-    AttentionWalk,
+    AttentionRollout,
     ReportFrame,
     add_attention,
     describe_attention,
@@ -79,7 +79,7 @@ def walk(*moments, **changes):
         "fps": 5.0,
         "reached": False,
     }
-    return AttentionWalk(**(given | changes))
+    return AttentionRollout(**(given | changes))
 
 
 def at(picture, panel, xy):

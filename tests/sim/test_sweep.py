@@ -7,8 +7,9 @@ import pytest
 
 from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError
-from gantry_sim.benchmarks.sweep import SCORED, TRAINED, SweepCfg, collect, hold_plan, planned_runs, scores_of
-from gantry_sim.benchmarks.sweep_report import sweep_lines, sweep_page
+from gantry_hardware.training.log import METRICS_FILE
+from gantry_sim.benchmarks.comparison import SCORED, TRAINED, hold_plan
+from gantry_sim.benchmarks.sweep import SweepCfg, collect, planned_runs, scores_of, sweep_lines, sweep_page
 
 TWO = SweepCfg("ame2-go2", (("learner.network", ("ame2", "mlp")), ("learner.gamma", ("0.9", "0.99"))), (1, 2), ("a=b",))
 
@@ -17,7 +18,10 @@ def test_every_combination_runs_with_every_seed_and_the_seeds_come_one_after_the
     runs = planned_runs(TWO, tmp_path)
     assert [run.seed for run in runs] == [1] * 4 + [2] * 4
     assert [run.variant for run in runs[:4]] == ["ame2, 0.9", "ame2, 0.99", "mlp, 0.9", "mlp, 0.99"]
-    assert runs[1].changes == ("a=b", "learner.network=ame2", "learner.gamma=0.99")
+    assert runs[1].train == (
+        *("ame2-go2", "--set", "a=b", "--set", "learner.network=ame2"),
+        *("--set", "learner.gamma=0.99"),
+    )
     assert len({run.folder for run in runs}) == 8
 
 
@@ -55,8 +59,8 @@ def test_seeds_are_pooled_by_their_episodes(tmp_path):
         run.folder.mkdir()
         (run.folder / TRAINED).write_text(json.dumps({"env_steps": 1000, "train_wall_s": 2.0}))
         (run.folder / SCORED).write_text(json.dumps(_scored(rate, 10)))
-        rows = "".join(f"{1000 * i},{rate * i}\n" for i in range(1, 100))
-        (run.folder / "curve.csv").write_text("env_steps,success\n" + rows)
+        rows = [{"kind": "train", "env_steps": 1000 * i, "success": rate * i} for i in range(1, 100)]
+        (run.folder / METRICS_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = collect(cfg, tmp_path)
     score = found["variants"]["ame2"]["scores"]["easier_half sparse"]
     assert (score["mean"], score["trials"], score["by_seed"]) == (0.4, 20, [0.2, 0.6])

@@ -10,16 +10,16 @@ from gantry_deploy.cli.command import Command
 from gantry_deploy.cli.discovery import load_commands
 from gantry_deploy.cli.parser import GantryParser
 
-GROUP = "gantry.benches"
-"""Entry-point group of benches: name = "module:BENCH", a :class:`~gantry_deploy.cli.command.Command`."""
+GROUP = "gantry.benchmarks"
+"""Entry-point group of benchmarks: name = "module:BENCHMARK", a :class:`~gantry_deploy.cli.command.Command`."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    benches, broken = load_commands(sorted(entry_points(group=GROUP), key=lambda entry: entry.name))
+    benchmarks, broken = load_commands(sorted(entry_points(group=GROUP), key=lambda entry: entry.name))
     sub = parser.add_subparsers(
-        dest="subcommand", metavar="BENCH", title="benches", required=True, parser_class=GantryParser
+        dest="subcommand", metavar="BENCHMARK", title="benchmarks", required=True, parser_class=GantryParser
     )
-    for bench in benches:
+    for bench in benchmarks:
         description = bench.description or bench.help
         own = sub.add_parser(bench.name, help=bench.help, description=description, epilog=bench.epilog or None)
         bench.add_arguments(own)

@@ -40,7 +40,6 @@ _EXTRAS = {
     "robot": ("cv2",),
     "data": ("pyarrow", "av"),
     "metadrive": ("metadrive",),
-    "highway": ("highway_env",),
     "dev": ("pytest",),
 }
 

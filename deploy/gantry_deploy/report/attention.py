@@ -72,7 +72,7 @@ class ReportFrame:
 
 
 @dataclass(frozen=True)
-class AttentionWalk:
+class AttentionRollout:
     """A walk and everything that is drawn of it."""
 
     title: str
@@ -115,7 +115,7 @@ class AttentionFilm:
         walk: The walk.
     """
 
-    def __init__(self, walk: AttentionWalk) -> None:
+    def __init__(self, walk: AttentionRollout) -> None:
         self.walk = walk
         grid = walk.ground
         low = (grid.corner_x_m, grid.corner_y_m)
@@ -269,13 +269,13 @@ class AttentionFilm:
         maps.write(page, row + 13, col + 18, f"goal: {GOAL_POS_M:g} m, heading", 11.5, INK)
 
 
-def film_frames(walk: AttentionWalk) -> Iterator[NDArray[np.uint8]]:
+def film_frames(walk: AttentionRollout) -> Iterator[NDArray[np.uint8]]:
     """The walk's frames for :func:`~gantry_deploy.report.video.encode_mp4`."""
     return AttentionFilm(walk).frames()
 
 
 def add_attention(
-    report: Report, walk: AttentionWalk, film: bytes | None, *, moments: Sequence[int] | None = None
+    report: Report, walk: AttentionRollout, film: bytes | None, *, moments: Sequence[int] | None = None
 ) -> Report:
     """Add a walk to a report: how it ended, the film, and stills.
 
@@ -320,7 +320,7 @@ def add_attention(
     return report
 
 
-def describe_attention(walk: AttentionWalk, moment: ReportFrame) -> str:
+def describe_attention(walk: AttentionRollout, moment: ReportFrame) -> str:
     """Describe the attention in words: its middle, the number of cells that hold half of it, and the largest weight."""
     if moment.attention is None:
         return "The network shows no attention."
@@ -337,7 +337,7 @@ def describe_attention(walk: AttentionWalk, moment: ReportFrame) -> str:
     )
 
 
-def seen_share(walk: AttentionWalk, moment: ReportFrame) -> float:
+def seen_share(walk: AttentionRollout, moment: ReportFrame) -> float:
     """Share of the policy's window whose map is surer than half the prior, 0 to 1."""
     row, col, inside = walk.around.index_of(walk.window.cell_centers(np.zeros(1)))
     known = moment.variance_m2[row, col] < 0.5 * walk.prior_variance_m2

@@ -31,7 +31,6 @@ from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.graph import LEFT, LIMIT, RIGHT
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.scenes.registry import drive_contract, make_scene
-from gantry_sim.driving.scenes.road_scene import RoadScene
 from gantry_sim.driving.scenes.scene import MOVING_M_S
 from gantry_sim.driving.sensors.lidar import LidarConfig, cast_boxes, finish, rays, scanner_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
@@ -270,20 +269,17 @@ class RoadRobot:
         if listener is None:
             return
         seen, now_s = self.scene.surroundings(), self._time_s
-        if whole or not isinstance(self.scene, RoadScene):
+        if whole or self.scene.whole_route(0) is None:
             route = self._route(seen)
             if route is not None:
                 listener.set_route(route)
-            if isinstance(self.scene, RoadScene) and self.scene.tiles is not None:
-                tiles, which = self.scene.tiles, int(self.scene.route[0]) // self.scene.roads.per_map
-                listener.set_road(tiles.cells[which].numpy(), tiles.corner_m[which].numpy(), tiles.cell_m)
+            if (road := self.scene.road_cells(0)) is not None:
+                listener.set_road(road[0].numpy(), road[1].numpy(), road[2])
             if seen.goal_pose is not None:
                 listener.set_goal(_row(seen.goal_pose))
         objects = np.zeros((0, len(OBJECT_FIELDS))) if seen.objects is None else _row(seen.objects)
         taken = objects[:, -1] > 0.5
-        told = seen.object_kinds
-        if isinstance(self.scene, RoadScene) and self.scene.traffic is not None:
-            told = self.scene.traffic.kinds
+        told = self.scene.drawn(torch.tensor([now_s])).get("kinds", seen.object_kinds)
         kinds = None if told is None else _row(told)[taken]
         listener.set_objects(self._blurred(objects[taken]), now_s, kinds)
         far = seen.stop_line is None or float(seen.stop_line[0, 0]) >= 0.5 * NO_STOP_M
@@ -294,9 +290,9 @@ class RoadRobot:
 
     def _route(self, seen: Surroundings) -> Route | None:
         """The whole route of a scene that has one, otherwise what is shown of it; None where there is none."""
-        if isinstance(self.scene, RoadScene):
-            row = int(self.scene.route[0])
-            table = self.scene.routes.table[row, : int(self.scene.routes.count[row])].double().numpy()
+        whole = self.scene.whole_route(0)
+        if whole is not None:
+            table = whole.double().numpy()
             return Route(table[:, :2], table[:, LIMIT], table[:, LEFT], table[:, RIGHT])
         if seen.route_points_in_world_m is None:
             return None

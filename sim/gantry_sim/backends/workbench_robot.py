@@ -23,7 +23,7 @@ from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
 from gantry_sim.robots.sensor_noise import SensorNoise
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
-from gantry_sim.tasks.manipulation.workbench import BENCHES, CAMERAS, FIXTURE, OBJECT, add_workbench
+from gantry_sim.tasks.manipulation.workbench import CAMERAS, FIXTURE, OBJECT, WORKBENCHES, add_workbench
 from gantry_sim.viewing.offscreen_cameras import SceneCameras
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Bench:
         from gantry_sim.tasks.manipulation.rules import RULES
 
         cfg = LAYOUTS[task]()
-        self.layout = BENCHES[cfg.task]
+        self.layout = WORKBENCHES[cfg.task]
         """What lies on the table."""
         self.episode_s = cfg.episode_s
         """Length of an episode in training."""

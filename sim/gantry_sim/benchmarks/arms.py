@@ -6,18 +6,29 @@ by the ordinary commands, each in a process of its own; what is there already is
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gantry_deploy.evaluation.metrics import rate_interval
+from gantry_deploy.report import Report
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.training.log import METRICS_FILE, read_metrics
-from gantry_policies.off_policy.trainer import CHECKPOINTS
-from gantry_sim.benchmarks.sweep import SCORED, TRAINED, call_gantry, hold_plan
-from gantry_sim.training.run_validation import read_run_file
+from gantry_sim.benchmarks.comparison import (
+    Curve,
+    Figure,
+    PlannedRun,
+    call_gantry,
+    curves_of,
+    hold_plan,
+    page,
+    scored_runs,
+    set_words,
+    train_and_score,
+)
+from gantry_sim.benchmarks.text import of_seeds, table_lines
 
 CLONED = "bc"
 """The method that all others build upon or are measured against."""
@@ -26,6 +37,13 @@ METHODS = (CLONED, "rlpd", "wsrl", "resfit")
 DEMOS_FOLDER = "demos"
 REACHED = (0.9, 0.95)
 """Shares of success whose first time is noted."""
+COLUMNS = ("success", "each seed", "steps to success", "steps, k", "minutes", *(f"{x:.0%} after" for x in REACHED))
+"""Header of the table beside the name of the method."""
+AXES = (
+    ("Success over steps", "thousand environment steps", "env_steps", 1e3),
+    ("Success over time", "minutes to learn", "wall_s", 60.0),
+)
+"""Title, label, column and unit of the curves of a page."""
 
 
 @dataclass(frozen=True)
@@ -88,25 +106,21 @@ class BenchCfg:
             raise GantryError(f"There are {self.minutes} minutes to learn, expected more than 0.")
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run."""
-
-    method: str
-    """Its preset."""
-    seed: int
-    """Its seed."""
-    folder: Path
-    """Its run folder."""
-
-
 def planned(cfg: BenchCfg, output: Path) -> list[PlannedRun]:
     """All runs, seed by seed; the cloned policies are always among them, since others need them."""
     methods = [CLONED, *(name for name in cfg.methods if name != CLONED)]
-    return [PlannedRun(name, seed, output / f"{name}-s{seed}") for seed in cfg.seeds for name in methods]
+    length = ("--steps", str(cfg.steps)) if cfg.steps else ("--minutes", str(cfg.minutes))
+    runs = []
+    for seed in cfg.seeds:
+        for name in methods:
+            words = (cfg.task, "--preset", name, "--demos", str(output / DEMOS_FOLDER))
+            words += ("--base", str(output / f"{CLONED}-s{seed}")) if name == "resfit" else ()
+            words += ("--steps", str(cfg.updates)) if name == CLONED else length
+            runs.append(PlannedRun(name, seed, output / f"{name}-s{seed}", (*words, *set_words(cfg.changes))))
+    return runs
 
 
-def run_bench(cfg: BenchCfg, output: Path, say: Callable[[str], None] = print) -> None:
+def run_bench(cfg: BenchCfg, output: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Record, train and score what is missing.
 
     Args:
@@ -114,66 +128,23 @@ def run_bench(cfg: BenchCfg, output: Path, say: Callable[[str], None] = print) -
         output: Folder of everything.
         say: Called with a line before each step.
 
+    Returns:
+        See :func:`collect_results`.
+
     Raises:
         GantryError: If a step fails; what was done is kept.
         KeyboardInterrupt: If one was interrupted.
     """
     hold_plan(cfg, output)
     demos, told = output / DEMOS_FOLDER, output / "demos.json"
-    sets = tuple(itertools.chain.from_iterable(("--set", change) for change in cfg.changes))
     if not told.is_file():
         say("demonstrations")
         expert = ("--episodes", str(cfg.demos), "--suboptimality", str(cfg.suboptimality))
         expert += ("--successes-only",) if cfg.only_successes else ()
-        call_gantry(("collect", cfg.task, *expert, "--output", str(demos), *sets, "--json", str(told)))
-    runs = planned(cfg, output)
-    for number, run in enumerate(runs, start=1):
-        title = f"[{number}/{len(runs)}] {run.method}, seed {run.seed}"
-        if not (run.folder / TRAINED).is_file():
-            say(f"{title}: training")
-            call_gantry(_train_words(cfg, run, output, sets))
-        if not (run.folder / SCORED).is_file():
-            say(f"{title}: scoring")
-            words = ("eval", str(run.folder), "--episodes", str(cfg.episodes))
-            call_gantry((*words, "--json", str(run.folder / SCORED)))
-
-
-def _train_words(cfg: BenchCfg, run: PlannedRun, output: Path, sets: Sequence[str]) -> tuple[str, ...]:
-    told = str(run.folder.parent / f".{run.folder.name}.json")
-    rest = ("--no-export", "--episodes", "0", "--json", told)
-    if (run.folder / CHECKPOINTS).is_dir():
-        return ("train", "--resume", str(run.folder), *rest)
-    words = ("train", cfg.task, "--preset", run.method, "--seed", str(run.seed), "--run-dir", str(run.folder))
-    words += ("--demos", str(output / DEMOS_FOLDER))
-    if run.method == "resfit":
-        words += ("--base", str(output / f"{CLONED}-s{run.seed}"))
-    if run.method == CLONED:
-        words += ("--steps", str(cfg.updates))
-    else:
-        words += ("--steps", str(cfg.steps)) if cfg.steps else ("--minutes", str(cfg.minutes))
-    return (*words, *sets, *rest)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Evaluations during a training; k looks."""
-
-    env_steps: list[float]
-    """Shape (k,), environment steps."""
-    wall_s: list[float]
-    """Shape (k,), time to learn so far, without evaluations."""
-    success: list[float]
-    """Shape (k,), share of the episodes looked at."""
-
-
-def read_curve(folder: Path) -> Curve:
-    """The looks of a training at itself."""
-    rows = [row for row in read_metrics(folder / METRICS_FILE) if row["kind"] == "eval" and "env_steps" in row]
-    return Curve(
-        [row["env_steps"] for row in rows],
-        [row["wall_s"] for row in rows],
-        [row["success_once"]["mean"] for row in rows],
-    )
+        words = ("collect", cfg.task, *expert, "--output", str(demos), *set_words(cfg.changes))
+        call_gantry((*words, "--json", str(told)))
+    train_and_score(planned(cfg, output), ("--episodes", str(cfg.episodes)), say)
+    return collect_results(cfg, output)
 
 
 def collect_results(cfg: BenchCfg, output: Path) -> dict[str, Any]:
@@ -183,23 +154,22 @@ def collect_results(cfg: BenchCfg, output: Path) -> dict[str, Any]:
     ``env_steps``, ``train_wall_s``, sizes of actions, and when a look first showed 90 % and 95 %, in steps and seconds.
     """
     methods: dict[str, Any] = {}
-    for run in planned(cfg, output):
-        if run.method not in cfg.methods or not (run.folder / SCORED).is_file():
+    for run, trained, scored in scored_runs(planned(cfg, output)):
+        if run.variant not in cfg.methods:
             continue
-        scored, trained = (read_run_file(run.folder / name) for name in (SCORED, TRAINED))
-        entry = methods.setdefault(run.method, {"seeds": [], "hits": 0, "trials": 0})
-        share, episodes = scored["success_once"]["mean"], scored["episodes"]
+        entry = methods.setdefault(run.variant, {"seeds": [], "hits": 0, "trials": 0})
+        scores = scored["training_model"]
+        share, episodes = scores["success_once"]["mean"], scores["episodes"]
         entry["seeds"].append(run.seed)
         entry["hits"] += round(share * episodes)
         entry["trials"] += episodes
-        values = {name: scored.get(name) for name in ("steps_to_success", "mean_base_action", "mean_residual")}
+        values = {name: scores.get(name) for name in ("steps_to_success", "mean_base_action", "mean_residual")}
         values |= {"by_seed": share, "env_steps": trained["env_steps"], "train_wall_s": trained["train_wall_s"]}
-        curve = read_curve(run.folder)
+        looks = next(iter(curves_of([run], "eval").values()), [[]])[0]
         for level in REACHED:
-            first = next((i for i, value in enumerate(curve.success) if value >= level), None)
+            first = next((look for look in looks if look["success_once"]["mean"] >= level), {})
             name = f"reached_{round(100 * level)}"
-            values[f"{name}_steps"] = None if first is None else curve.env_steps[first]
-            values[f"{name}_s"] = None if first is None else curve.wall_s[first]
+            values |= {f"{name}_steps": first.get("env_steps"), f"{name}_s": first.get("wall_s")}
         for name, value in values.items():
             entry.setdefault(name, []).append(value)
     for entry in methods.values():
@@ -208,12 +178,48 @@ def collect_results(cfg: BenchCfg, output: Path) -> dict[str, Any]:
     return {**vars(cfg), "methods": methods}
 
 
-def curves_of(cfg: BenchCfg, output: Path) -> dict[str, list[Curve]]:
-    """Method -> what its runs saw of themselves."""
-    found: dict[str, list[Curve]] = {}
-    for run in planned(cfg, output):
-        if run.method != CLONED and (run.folder / METRICS_FILE).is_file():
-            curve = read_curve(run.folder)
-            if curve.success:
-                found.setdefault(run.method, []).append(curve)
-    return found
+def bench_rows(found: dict[str, Any]) -> list[list[str]]:
+    """One row per method, of texts: its name, then :data:`COLUMNS`."""
+    return [["", *COLUMNS], *([name, *_cells(entry)] for name, entry in found["methods"].items())]
+
+
+def bench_lines(found: dict[str, Any]) -> list[str]:
+    """Findings of a comparison as lines of text."""
+    return table_lines(bench_rows(found))
+
+
+def _cells(entry: dict[str, Any]) -> list[str]:
+    success = entry["success"]
+    cells = [
+        f"{100 * success['mean']:.1f} % [{100 * success['low']:.1f}, {100 * success['high']:.1f}]",
+        of_seeds(entry["by_seed"], 0.01, 1),
+        of_seeds(entry["steps_to_success"], 1.0, 1),
+        of_seeds(entry["env_steps"], 1e3),
+        of_seeds(entry["train_wall_s"], 60.0, 1),
+    ]
+    for level in REACHED:
+        name = f"reached_{round(100 * level)}"
+        pairs = zip(entry[f"{name}_steps"], entry[f"{name}_s"], strict=True)
+        cells.append("/".join("-" if steps is None else f"{steps / 1e3:.0f}k {s / 60:.0f}min" for steps, s in pairs))
+    return cells
+
+
+def _success(looks: Sequence[dict[str, Any]], axis: str, unit: float) -> Curve:
+    """Share of success over a column of the looks of a training, in units of ``unit``."""
+    return np.array([look[axis] / unit for look in looks]), np.array([look["success_once"]["mean"] for look in looks])
+
+
+def bench_page(cfg: BenchCfg, output: Path, found: dict[str, Any]) -> Report:
+    """Table and curves of success over steps and over time; a cloned policy has none."""
+    curves = curves_of([run for run in planned(cfg, output) if run.variant != CLONED], "eval")
+    figures = []
+    for title, label, axis, unit in AXES if curves else ():
+        series = {name: [_success(looks, axis, unit) for looks in seeds] for name, seeds in curves.items()}
+        figures.append(Figure(title, f"{title}: looks at every seed.", label, {"share of success": series}))
+    return page(
+        f"{cfg.task}: {', '.join(cfg.methods)} compared",
+        f"{cfg.demos} demonstrations of suboptimality {cfg.suboptimality:g}; seeds {', '.join(map(str, cfg.seeds))}",
+        bench_rows(found),
+        f"Success in {cfg.episodes} held-out episodes a seed with 95 % interval, then per seed; looks of a training.",
+        figures,
+    )

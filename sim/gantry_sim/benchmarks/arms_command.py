@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
-from gantry_sim.cli.common import steps, whole
-from gantry_sim.tasks.names import arm_task_names
+from gantry_deploy.cli.command import Command, UsageError, add_json_option
+from gantry_sim.benchmarks.text import whole_numbers
+from gantry_sim.cli.common import changed, steps, whole
+from gantry_sim.tasks.names import require_task
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,20 +38,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    choose("manipulation task", args.task, arm_task_names())
+    require_task(args.task)
     for change in args.changes:
         if not change.startswith("env."):
             raise UsageError(f"--set {change}: only fields of the task, env.NAME, are alike in all methods.")
-    from gantry_sim.benchmarks.arms import RECIPES, BenchCfg, Recipe, collect_results, run_bench
-    from gantry_sim.benchmarks.arms_report import bench_lines, bench_page
-    from gantry_sim.tasks.manipulation.registry import find_arm_task
-    from gantry_sim.training.arm.overrides import changed_env
-    from gantry_sim.training.run_files import write_json
+    from gantry_sim.benchmarks.arms import RECIPES, BenchCfg, Recipe, bench_lines, bench_page, run_bench
+    from gantry_sim.benchmarks.comparison import compare
+    from gantry_sim.tasks.registry import find_task
 
     recipe = RECIPES.get(args.task, Recipe(BenchCfg.demos, BenchCfg.suboptimality))
     cfg = BenchCfg(
         task=args.task,
-        seeds=_seeds(args.seeds),
+        seeds=whole_numbers("--seeds", args.seeds),
         methods=tuple(args.methods.split(",")),
         minutes=args.minutes,
         steps=args.steps,
@@ -61,24 +60,10 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
         changes=tuple(args.changes),
         episodes=args.episodes,
     )
-    changed_env(find_arm_task(args.task).make_cfg(), cfg.changes)  # A typo is found now and not in the third run.
-    try:
-        run_bench(cfg, args.output)
-    except KeyboardInterrupt:
-        print(f"Stopped; the same command goes on in {args.output}.")
-        raise
-    found = collect_results(cfg, args.output)
-    write_json(args.output / "result.json", found)
-    print("\n".join(bench_lines(found)))
-    print(f"Report: {bench_page(cfg, args.output, found).write(args.output / 'report.html')}")
-    return found
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"--seeds {text}: expected whole numbers, for example 1,2,3.") from None
+    for method in cfg.methods:
+        changed(find_task(args.task).preset(method), cfg.changes)  # A typo is found now and not in the third run.
+    output = args.output
+    return compare(output, lambda: run_bench(cfg, output), bench_lines, lambda found: bench_page(cfg, output, found))
 
 
 ARMS = Command(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,14 +17,13 @@ from gantry_deploy.cli.command import (
     result_so_far,
     seed_number,
 )
+from gantry_sim.benchmarks.rates import spread, training_rates
 from gantry_sim.tasks.names import task_names
 
 RATIO_AIM, RATIO_ENVS = 25.0, 256
 """Whole environment steps of the CPU backend over mjlab as it ships, at so many environments."""
 COLLECT_AIM, LEARN_AIM = 30_000.0, 16_000.0
 """Control steps per second of the CPU preset, without learning and with it, on two quiet cores."""
-WARM_UP_ITERATIONS = 2
-"""First iterations of a training, which are not counted."""
 
 
 def _sim_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +92,7 @@ def measure_training(task: Any, preset: Any, iterations: int, seed: int) -> dict
     Args:
         task: A task.
         preset: Its configuration.
-        iterations: Iterations that count, after :data:`WARM_UP_ITERATIONS` that do not.
+        iterations: Iterations that count.
         seed: Of the training.
 
     Returns:
@@ -103,20 +100,13 @@ def measure_training(task: Any, preset: Any, iterations: int, seed: int) -> dict
         min and max over the iterations.
     """
     from gantry_sim.training.run_config import RunCfg
-    from gantry_sim.training.train import build_trainer
 
-    per_iteration = preset.env.num_envs * preset.learner.steps_per_env
-    total = per_iteration * (iterations + WARM_UP_ITERATIONS)
-    preset = replace(preset, learner=replace(preset.learner, total_steps=total))
-    trainer = build_trainer(RunCfg(task, "cpu", preset, "cpu", seed), None)
-    rows: list[Any] = []
-    trainer.train(rows.append)
-    counted = rows[WARM_UP_ITERATIONS:]
+    counted = training_rates(RunCfg(task, "cpu", preset, "cpu", seed), iterations)
     return {
         "iterations": len(counted),
-        "steps_per_iteration": per_iteration,
-        "collect_steps_per_s": _spread([row.metrics["collect_steps_per_s"] for row in counted]),
-        "train_steps_per_s": _spread([row.metrics["steps_per_s"] for row in counted]),
+        "steps_per_iteration": preset.env.num_envs * preset.learner.steps_per_env,
+        "collect_steps_per_s": spread([row["collect_steps_per_s"] for row in counted]),
+        "train_steps_per_s": spread([row["steps_per_s"] for row in counted]),
     }
 
 
@@ -132,10 +122,6 @@ def aims_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         rows.append(("steps/s without learning", training["collect_steps_per_s"]["median"], COLLECT_AIM))
         rows.append(("steps/s with learning", training["train_steps_per_s"]["median"], LEARN_AIM))
     return {name: {"value": value, "aim": aim} for name, value, aim in rows}
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import platform
-import statistics
 import sys
 import time
 from collections import defaultdict
@@ -18,7 +15,9 @@ import torch
 from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
+from gantry_sim.benchmarks.rates import machine, spread
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.process.torch_threads import torch_threads
 
 PARTS = {
     "physics": ("sim", "step"),
@@ -63,9 +62,14 @@ def bench_sim(
     """
     if repeats < 1 or seconds <= 0 or not num_envs_list or min(num_envs_list) < 1:
         raise ValueError(f"Nothing to measure: sizes {list(num_envs_list)}, {seconds} s, {repeats} repeats.")
-    with _single_torch_thread(), contextlib.redirect_stdout(sys.stderr):  # Warp tells stdout which kernels it loads
+    with torch_threads(1), contextlib.redirect_stdout(sys.stderr):  # Warp tells stdout which kernels it loads
         results = [_bench_size(num_envs, seconds, repeats, cfg_factory, with_warp, seed) for num_envs in num_envs_list]
-    return {"machine": _machine(), "seconds": seconds, "repeats": repeats, "results": results}
+    return {
+        "machine": machine() | {name: version(name) for name in ("mjlab", "mujoco", "mujoco-warp", "torch")},
+        "seconds": seconds,
+        "repeats": repeats,
+        "results": results,
+    }
 
 
 def format_bench(result: dict[str, Any]) -> str:
@@ -104,11 +108,11 @@ def _bench_size(
             rates[name].append(_rate(env, seconds, seed))
     entry: dict[str, Any] = {
         "num_envs": num_envs,
-        "env_steps_per_s": {name: {"all": values, **_spread(values)} for name, values in rates.items()},
+        "env_steps_per_s": {name: {"all": values, **spread(values)} for name, values in rates.items()},
     }
     if with_warp:
         ratios = [ours / theirs for ours, theirs in zip(rates["gantry"], rates["mjlab"], strict=True)]
-        entry["ratio"] = {"all": ratios, **_spread(ratios)}
+        entry["ratio"] = {"all": ratios, **spread(ratios)}
     entry["breakdown_ms"] = _breakdown(envs["gantry"], seconds, seed)
     return entry
 
@@ -177,34 +181,3 @@ class _PartClock:
             yield
         finally:
             delattr(owner, method)  # the class's own shows again
-
-
-@contextlib.contextmanager
-def _single_torch_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        **{name: version(name) for name in ("mjlab", "mujoco", "mujoco-warp", "torch")},
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()

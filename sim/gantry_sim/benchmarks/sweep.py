@@ -1,33 +1,42 @@
-"""The same task trained several ways on the same samples: one run per variant and seed, scored by one suite.
-
-Runs are made by the ordinary commands, one after the other, each in a process of its own. Whatever is there already
-is not done again, so a sweep that was interrupted goes on where it stopped.
-"""
+"""The same task trained several ways on the same samples: one run per variant and seed, scored by one suite."""
 
 from __future__ import annotations
 
-import csv
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.evaluation.metrics import rate_interval
-from gantry_deploy.process.interrupts import starting_uninterrupted
-from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import as_plain
-from gantry_hardware.training.one_process import require_one_process
-from gantry_policies.on_policy.trainer import CHECKPOINTS
-from gantry_sim.training.run_config import require_seeds, write_json
-from gantry_sim.training.run_validation import read_run_file
+import numpy as np
 
-TRAINED, SCORED, PLAN = "trained.json", "scored.json", "sweep.json"
-"""Files in a run's folder when it is trained and when it is scored, and in the sweep's when it is begun."""
-GANTRY = (sys.executable, "-m", "gantry_deploy.cli.entry")
-"""Command of this installation."""
+from gantry_deploy.evaluation.metrics import rate_interval
+from gantry_deploy.report import Report
+from gantry_hardware.errors import GantryError
+from gantry_hardware.training.one_process import require_one_process
+from gantry_sim.benchmarks.comparison import (
+    Curve,
+    Figure,
+    PlannedRun,
+    curves_of,
+    hold_plan,
+    page,
+    scored_runs,
+    set_words,
+    train_and_score,
+)
+from gantry_sim.benchmarks.text import of_seeds, table_lines
+from gantry_sim.training.run_config import require_seeds
+
+DRAWN = {
+    "success": "Running success in training, on the levels reached",
+    "level_": "Level of the terrain reached",
+    "lin_vel_error": "Velocity error in training",
+    "reward_per_s": "Reward per second",
+}
+"""Columns of the learning curves that a page draws, by how they begin."""
+BINS = 60
+"""Points of a drawn curve."""
 
 
 @dataclass(frozen=True)
@@ -55,61 +64,27 @@ class SweepCfg:
             raise GantryError("A field that varies has no values; expected FIELD=VALUE,VALUE.")
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One run of a sweep."""
-
-    variant: str
-    """Difference from the others, for people."""
-    seed: int
-    """Its seed."""
-    changes: tuple[str, ...]
-    """Its ``--set``."""
-    folder: Path
-    """Its run folder."""
-
-
-def planned_runs(cfg: SweepCfg, output: Path) -> list[Planned]:
-    """All runs, seed by seed, so that an unfinished sweep has compared every variant as often as any other."""
+def variants(cfg: SweepCfg) -> dict[str, tuple[str, ...]]:
+    """Name of each variant -> ``--set`` of its runs."""
     fields = [field for field, _ in cfg.vary]
-    combinations = list(itertools.product(*(values for _, values in cfg.vary)))
+    found = {}
+    for values in itertools.product(*(values for _, values in cfg.vary)):
+        changes = (f"{field}={value}" for field, value in zip(fields, values, strict=True))
+        found[", ".join(values) or "default"] = (*cfg.changes, *changes)
+    return found
+
+
+def planned_runs(cfg: SweepCfg, output: Path) -> list[PlannedRun]:
+    """All runs, seed by seed, so that an unfinished sweep has compared every variant as often as any other."""
+    teacher = ("--teacher", cfg.teacher) if cfg.teacher else ()
     runs = []
-    for seed in cfg.seeds:
-        for values in combinations:
-            name = "-".join(values) or "default"
-            changes = (*cfg.changes, *(f"{field}={value}" for field, value in zip(fields, values, strict=True)))
-            folder = output / f"{name.replace('/', '_')}-s{seed}"
-            runs.append(Planned(", ".join(values) or "default", seed, changes, folder))
+    for seed, (name, changes) in itertools.product(cfg.seeds, variants(cfg).items()):
+        folder = output / f"{name.replace(', ', '-').replace('/', '_')}-s{seed}"
+        runs.append(PlannedRun(name, seed, folder, (cfg.task, *teacher, *set_words(changes))))
     return runs
 
 
-def hold_plan(cfg: object, output: Path) -> None:
-    """Begin a sweep in a folder, or make sure that the one begun there is this one.
-
-    Args:
-        cfg: A dataclass of plain values; a later call may differ in ``seeds`` alone.
-        output: Folder of all runs.
-
-    Raises:
-        GantryError: If the folder holds another sweep, or something else.
-    """
-    plan = as_plain(vars(cfg))
-    held = output / PLAN
-    if held.is_file():
-        before = read_run_file(held)
-        for name, value in plan.items():
-            # More seeds may be asked of a sweep later; all else would make its runs no equals.
-            if name != "seeds" and before.get(name) != value:
-                raise GantryError(
-                    f"'{output}' holds a sweep with {name} {before.get(name)}, not {value}; name another folder."
-                )
-    elif output.exists() and any(output.iterdir()):
-        raise GantryError(f"'{output}' is in use already and holds no sweep; name another folder.")
-    output.mkdir(parents=True, exist_ok=True)
-    write_json(held, plan)
-
-
-def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -> None:
+def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Train and score what is missing.
 
     Args:
@@ -117,68 +92,18 @@ def run_sweep(cfg: SweepCfg, output: Path, say: Callable[[str], None] = print) -
         output: Folder of all runs.
         say: Called with a line before each step.
 
+    Returns:
+        See :func:`collect`.
+
     Raises:
         GantryError: If a run fails; what was done is kept.
         KeyboardInterrupt: If a run was interrupted.
     """
     require_one_process()
     hold_plan(cfg, output)
-    runs = planned_runs(cfg, output)
-    for number, run in enumerate(runs, start=1):
-        title = f"[{number}/{len(runs)}] {run.variant}, seed {run.seed}"
-        if not (run.folder / TRAINED).is_file():
-            say(f"{title}: training")
-            call_gantry(_train_words(cfg, run))
-        if not (run.folder / SCORED).is_file():
-            say(f"{title}: scoring")
-            suite = ("--suite", cfg.suite) if cfg.suite else ()
-            words = ("eval", str(run.folder), "--episodes", str(cfg.episodes), *suite)
-            call_gantry((*words, "--json", str(run.folder / SCORED)))
-
-
-def _train_words(cfg: SweepCfg, run: Planned) -> tuple[str, ...]:
-    if (run.folder / CHECKPOINTS).is_dir():
-        words: tuple[str, ...] = ("train", "--resume", str(run.folder))
-    else:
-        sets = tuple(itertools.chain.from_iterable(("--set", change) for change in run.changes))
-        teacher = ("--teacher", cfg.teacher) if cfg.teacher else ()
-        words = ("train", cfg.task, "--seed", str(run.seed), "--run-dir", str(run.folder), *teacher, *sets)
-    return (*words, "--no-export", "--episodes", "0", "--json", str(run.folder.parent / f".{run.folder.name}.json"))
-
-
-def call_gantry(words: Sequence[str]) -> None:
-    """Run a sub-command to its end; its own output shows what goes on.
-
-    Args:
-        words: The command line; the last word is the file of ``--json``. One that is called ``.NAME.json`` becomes
-            ``NAME/trained.json`` beside it, since a run folder must not be begun by another process.
-
-    Raises:
-        GantryError: If it fails.
-        KeyboardInterrupt: If it was interrupted.
-    """
-    asked = Path(words[-1])
-    with starting_uninterrupted():
-        process = subprocess.Popen((*GANTRY, *words))
-    with process:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:  # the child was told so too, and saves
-            process.wait()
-            raise
-    if code == 130:
-        raise KeyboardInterrupt
-    if code not in (0, 1) or not asked.is_file():  # 1: done, and short of what was asked for
-        raise GantryError(f"'gantry {' '.join(words)}' ended with {code}; what was done is kept.")
-    if asked.name.startswith("."):
-        asked.replace(asked.parent / asked.name.removeprefix(".").removesuffix(".json") / TRAINED)
-
-
-def read_curve(folder: Path) -> dict[str, list[float]]:
-    """A run's learning curve by column; entries that are empty are NaN."""
-    with (folder / "curve.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [float(row[name] or "nan") for row in rows] for name in (rows[0] if rows else {})}
+    suite = ("--suite", cfg.suite) if cfg.suite else ()
+    train_and_score(planned_runs(cfg, output), ("--episodes", str(cfg.episodes), *suite), say)
+    return collect(cfg, output)
 
 
 def collect(cfg: SweepCfg, output: Path) -> dict[str, Any]:
@@ -188,20 +113,17 @@ def collect(cfg: SweepCfg, output: Path) -> dict[str, Any]:
     seed's own, and for shares of episodes the 95 % interval over all of them. A variant that no run has scored is left
     out.
     """
-    variants: dict[str, Any] = {}
-    for run in planned_runs(cfg, output):
-        if not (run.folder / SCORED).is_file():
-            continue
-        entry = variants.setdefault(run.variant, {"seeds": [], "env_steps": [], "train_wall_s": [], "scores": {}})
-        trained = read_run_file(run.folder / TRAINED)
+    found: dict[str, Any] = {}
+    for run, trained, scored in scored_runs(planned_runs(cfg, output)):
+        entry = found.setdefault(run.variant, {"seeds": [], "env_steps": [], "train_wall_s": [], "scores": {}})
         entry["seeds"].append(run.seed)
         for name in ("env_steps", "train_wall_s"):
             entry[name].append(trained[name])
-        for label, score in scores_of(read_run_file(run.folder / SCORED)).items():
+        for label, score in scores_of(scored).items():
             entry["scores"].setdefault(label, []).append(score)
-    for entry in variants.values():
+    for entry in found.values():
         entry["scores"] = {label: _pooled(pairs) for label, pairs in entry["scores"].items()}
-    return {**cfg.__dict__, "variants": variants}
+    return {**cfg.__dict__, "variants": found}
 
 
 def scores_of(scored: dict[str, Any]) -> dict[str, tuple[float, int]]:
@@ -233,3 +155,63 @@ def _pooled(pairs: Sequence[tuple[float, int]]) -> dict[str, Any]:
         return {"mean": sum(each) / len(each), "by_seed": each}
     score = rate_interval(round(sum(rate * episodes for rate, episodes in pairs)), trials)
     return {"mean": score.mean, "low": score.low, "high": score.high, "trials": trials, "by_seed": each}
+
+
+def sweep_rows(found: dict[str, Any]) -> list[list[str]]:
+    """One row per score, one column per variant: mean, interval of a share, and each seed's own."""
+    each = found["variants"]
+    labels = list(dict.fromkeys(label for entry in each.values() for label in entry["scores"]))
+    rows = [
+        ["", *each],
+        *([label, *(_cell(entry["scores"].get(label)) for entry in each.values())] for label in labels),
+    ]
+    rows.append(["million steps", *(of_seeds(entry["env_steps"], 1e6, 2) for entry in each.values())])
+    rows.append(["training time, s", *(of_seeds(entry["train_wall_s"]) for entry in each.values())])
+    return rows
+
+
+def _cell(score: dict[str, Any] | None) -> str:
+    if score is None:
+        return "-"
+    if "trials" not in score:
+        return f"{score['mean']:.3f} ({of_seeds(score['by_seed'], 1.0, 3)})"
+    interval = f"{100 * score['mean']:.0f} % [{100 * score['low']:.0f}, {100 * score['high']:.0f}]"
+    return f"{interval} ({of_seeds(score['by_seed'], 0.01)})"
+
+
+def sweep_lines(found: dict[str, Any]) -> list[str]:
+    """Findings of a sweep as lines of text."""
+    return table_lines(sweep_rows(found))
+
+
+def sweep_page(cfg: SweepCfg, output: Path, found: dict[str, Any]) -> Report:
+    """Table and learning curves of a sweep."""
+    varied = ", ".join(field for field, _ in cfg.vary) or "nothing"
+    curves = curves_of(planned_runs(cfg, output), "train")
+    names = list(dict.fromkeys(name for seeds in curves.values() for rows in seeds for row in rows for name in row))
+    figures = []
+    for prefix, text in DRAWN.items():
+        if columns := [name for name in names if name.startswith(prefix)]:
+            caption = f"{text} over samples: mean over seeds, each seed faint."
+            series = {
+                column: {
+                    variant: [_thinned(rows, column) for rows in seeds if any(column in row for row in rows)]
+                    for variant, seeds in curves.items()
+                }
+                for column in columns
+            }
+            figures.append(Figure(text, caption, "million control steps", series))
+    title, seeds = f"{cfg.task}: {varied} compared", f"Seeds {', '.join(map(str, cfg.seeds))}"
+    note = "Mean over seeds, 95 % interval of shares of episodes (each seed)."
+    report = page(title, seeds, sweep_rows(found), note, figures)
+    changes = " ".join(f"--set {change}" for change in cfg.changes)
+    report.text(f"Training: `{cfg.task}` {changes}; suite `{cfg.suite or 'none'}`, {cfg.episodes} episodes a part.")
+    return report
+
+
+def _thinned(rows: Sequence[dict[str, Any]], column: str) -> Curve:
+    """Means of a learning curve over equal stretches of samples: (x in millions, y)."""
+    told = [row for row in rows if row.get(column) is not None]
+    steps, values = (np.array([row[name] for row in told], dtype=float) for name in ("env_steps", column))
+    parts = np.array_split(np.arange(len(told)), min(BINS, len(told)))
+    return np.array([steps[part].mean() / 1e6 for part in parts]), np.array([values[part].mean() for part in parts])

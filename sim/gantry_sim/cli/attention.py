@@ -15,7 +15,7 @@ from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:
     from gantry_deploy.bundle.bundle import Bundle
-    from gantry_deploy.report.attention import AttentionWalk
+    from gantry_deploy.report.attention import AttentionRollout
 
 TEST_TERRAINS = ("t1", "t2", "t3", "t4")
 """Default terrains of a report."""
@@ -121,14 +121,14 @@ def _told(frame: Any, share: Any, done: float) -> Any:
     return frame
 
 
-def _in_words(walk: AttentionWalk) -> str:
+def _in_words(walk: AttentionRollout) -> str:
     last = walk.moments[-1]
     distance, end = math.hypot(*last.command[:2]), walk.trouble.rstrip(".") or "time is over, or it has arrived"
     outcome = "at the goal" if walk.reached else f"{distance:.1f} m from the goal"
     return f"{walk.title}, map from {walk.map_source}: {outcome} after {last.time_s:.1f} s ({end})"
 
 
-def _in_numbers(walk: AttentionWalk, terrain: str) -> dict[str, Any]:
+def _in_numbers(walk: AttentionRollout, terrain: str) -> dict[str, Any]:
     last = walk.moments[-1]
     return {
         "terrain": terrain,

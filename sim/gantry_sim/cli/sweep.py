@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose
+from gantry_sim.benchmarks.text import whole_numbers
 from gantry_sim.cli.common import add_set_option, changed, whole
 from gantry_sim.tasks.names import task_names
 
@@ -38,20 +39,12 @@ def _varied(text: str) -> tuple[str, tuple[str, ...]]:
     return field, tuple(values.split(","))
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"--seeds {text}: expected whole numbers, for example 1,2,3.") from None
-
-
 def _run(args: argparse.Namespace) -> dict[str, Any]:
     choose("task", args.task, task_names())  # A mistyped name is answered before the learning libraries are loaded.
     from gantry_hardware.errors import UnknownNameError
-    from gantry_sim.benchmarks.sweep import SweepCfg, collect, planned_runs, run_sweep
-    from gantry_sim.benchmarks.sweep_report import sweep_lines, sweep_page
+    from gantry_sim.benchmarks.comparison import compare
+    from gantry_sim.benchmarks.sweep import SweepCfg, run_sweep, sweep_lines, sweep_page, variants
     from gantry_sim.tasks.registry import find_task
-    from gantry_sim.training.run_config import write_json
 
     task = find_task(args.task)
     if args.suite and args.suite not in task.suites:
@@ -59,24 +52,16 @@ def _run(args: argparse.Namespace) -> dict[str, Any]:
     cfg = SweepCfg(
         task=task.name,
         vary=tuple(_varied(text) for text in args.vary),
-        seeds=_seeds(args.seeds),
+        seeds=whole_numbers("--seeds", args.seeds),
         changes=tuple(args.changes),
         suite=args.suite,
         episodes=args.episodes,
         teacher=args.teacher,
     )
-    for run in planned_runs(cfg, args.output):
-        changed(task.preset("cpu"), run.changes)  # a typo is found now and not in the third run
-    try:
-        run_sweep(cfg, args.output)
-    except KeyboardInterrupt:
-        print(f"Stopped; the same command goes on in {args.output}.")
-        raise
-    found = collect(cfg, args.output)
-    write_json(args.output / "result.json", found)
-    print("\n".join(sweep_lines(found)))
-    print(f"Report: {sweep_page(cfg, args.output, found).write(args.output / 'report.html')}")
-    return found
+    for changes in variants(cfg).values():
+        changed(task.preset("cpu"), changes)  # a typo is found now and not in the third run
+    output = args.output
+    return compare(output, lambda: run_sweep(cfg, output), sweep_lines, lambda found: sweep_page(cfg, output, found))
 
 
 COMMAND = Command(

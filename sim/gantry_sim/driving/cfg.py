@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
 
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.contract.drive_spec import LidarLayout
@@ -62,9 +63,16 @@ class ActionLimits:
                 raise GantryError(f"env.limits.{item.name} is {getattr(self, item.name)}, expected more than 0.")
 
 
+RULES, SCAN, STEADY, RANDOM = "by rules", "by its scan", "constant speed", "random"
+"""Drivers that learned nothing, see :mod:`gantry_sim.driving.drivers.baselines` and ``racers``."""
+
+
 @dataclass(frozen=True)
 class CarTaskCfg:
     """Settings that every driving task has."""
+
+    drivers: ClassVar[tuple[str, ...]] = (RULES, STEADY, RANDOM)
+    """Those of the drivers that learned nothing that can drive here."""
 
     robot: str = "bmw_320i"
     """A car of :func:`gantry_hardware.cars.car_spec`."""

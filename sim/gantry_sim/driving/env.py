@@ -17,10 +17,11 @@ from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.comfort import Comfort
-from gantry_sim.driving.reward import DriveFacts, make_reward
+from gantry_sim.driving.reward import make_reward
 from gantry_sim.driving.scenes.registry import drive_contract, make_scene
 from gantry_sim.driving.scenes.scene import BLOCKED, MOVING_M_S, Outcome
 from gantry_sim.driving.sensors.lidar import LidarConfig, finish
+from gantry_sim.driving.step_info import StepInfo
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 
 RECENT = 200.0
@@ -97,11 +98,15 @@ class DriveEnv:
         """What the actor's last observation was built from, noise included."""
         self._seen: Observation
         self.reset()
-        self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: tuple(self._seen[STATE].shape[1:])}
         # Otherwise all of them would run out of time together.
         self.episode_length_buf = torch.randint(
             0, self.max_episode_steps, (cfg.num_envs,), generator=self.generator, device=device
         )
+
+    @property
+    def obs_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one observation, by key."""
+        return {STATE: tuple(self._seen[STATE].shape[1:])}
 
     def reset(self) -> Observation:
         """New episodes everywhere, from their beginning; returns what is seen, (N, ...) by key."""
@@ -129,7 +134,7 @@ class DriveEnv:
         self.episode_length_buf += 1
         outcome = self.scene.moved(self.episode_length_buf * self.dt_s)
         ends = self._ends(outcome)
-        reward, self.factors = self.reward(self._facts(outcome, ends, action))
+        reward, self.factors = self.reward(self._step_info(outcome, ends, action))
         self.last_action = action
         terminated = torch.stack(list(ends.values())).any(dim=0)
         late = (self.episode_length_buf >= self.max_episode_steps) & ~terminated
@@ -148,7 +153,7 @@ class DriveEnv:
         return EnvStep(obs, next_obs, reward, terminated, late, success)
 
     def step_metrics(self) -> dict[str, Tensor]:
-        """Means over the environments of the step just taken, and over some hundred episodes that ended lately."""
+        """Means over the environments of this step, and over some hundred recent episodes; scalars, speed in m/s."""
         found = {f"factor_{name}": value.mean() for name, value in self.factors.items()}
         found["speed_m_s"] = self.cars.speed_m_s.mean()
         return found | self._recent
@@ -200,12 +205,12 @@ class DriveEnv:
             over = over | raw[name]
         return found
 
-    def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
+    def _step_info(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> StepInfo:
         """Quantities that rewards use; counts them, too."""
         fault = torch.zeros_like(outcome.off_route)
         for name in self.scene.faults:
             fault = fault | ends[name]
-        facts = DriveFacts(
+        info = StepInfo(
             progress=outcome.progress,
             off_route=outcome.off_route,
             speed_m_s=self.cars.speed_m_s,
@@ -223,9 +228,9 @@ class DriveEnv:
         ride = self.ride
         ride.steps = ride.steps + 1
         ride.lateral_sq_m2 = ride.lateral_sq_m2 + outcome.lateral_m**2
-        ride.off_route = ride.off_route + facts.off_route
-        ride.discomfort = ride.discomfort + facts.discomfort.any(dim=1)
-        return facts
+        ride.off_route = ride.off_route + info.off_route
+        ride.discomfort = ride.discomfort + info.discomfort.any(dim=1)
+        return info
 
     def _summary(self, which: Tensor, ends: dict[str, Tensor]) -> dict[str, Tensor]:
         ride = self.ride
@@ -267,7 +272,7 @@ class DriveEnv:
         return success
 
     def _last_look(self) -> Observation:
-        """What is seen before ended episodes begin anew, without any effect on what is seen later but for noise."""
+        """Observation before ended episodes begin anew, without any effect on what is seen later but for noise."""
         past, signals = self._builder.past, self.signals
         self._look()
         last = self.observe()

@@ -17,7 +17,7 @@ from gantry_policies.common.batched_env import STATE
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.park_cfg import ParkCfg
-from gantry_sim.driving.reward import without_language
+from gantry_sim.driving.reward import evaluation_reward
 from gantry_sim.tasks.registry import Policy, Task
 
 COUNTED = ("pedestrian", "vehicle", "static", "red_light", "blocked")
@@ -43,7 +43,7 @@ def held_out(env_cfg: CarTaskCfg, *, num_envs: int, full_model: bool = False, **
     if isinstance(env_cfg, ParkCfg):
         # Every episode begins in the aisle; ways to go of more lots would take minutes to work out.
         maps |= {"map_count": min(env_cfg.map_count, 64), "near_share": 0.0}
-    reward = {"reward": without_language(env_cfg.reward)}
+    reward = {"reward": evaluation_reward(env_cfg.reward)}
     return replace(env_cfg, **({"num_envs": num_envs} | maps | finer | reward | changes))
 
 
@@ -145,7 +145,7 @@ def record_drive(
     """
     if getattr(env_cfg, "bev", None) is not None:
         steps = min(steps, PICTURE_STEPS)
-    reward, maps = without_language(env_cfg.reward), min(env_cfg.map_count, 4)
+    reward, maps = evaluation_reward(env_cfg.reward), min(env_cfg.map_count, 4)
     env = task.make_env(replace(env_cfg, num_envs=envs, map_count=maps, reward=reward), "cpu", seed)
     assert isinstance(env, DriveEnv)
     rows: dict[str, list[torch.Tensor]] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.cfg import ActionLimits, CarTaskCfg
+from gantry_sim.driving.cfg import RANDOM, RULES, ActionLimits, CarTaskCfg
 from gantry_sim.driving.maps.lots import LotConfig
 from gantry_sim.driving.reward import RewardCfg
 
@@ -44,6 +45,7 @@ class WayCfg:
 class ParkCfg(CarTaskCfg):
     """Reaching a free slot among parked cars, forwards and backwards, and standing in it."""
 
+    drivers: ClassVar[tuple[str, ...]] = (RULES, RANDOM)
     reverse: bool = True
     """Whether the policy may drive backwards."""
     map_count: int = 256
@@ -78,7 +80,7 @@ class ParkCfg(CarTaskCfg):
     lidar: LidarLayout = field(default_factory=lambda: LidarLayout(36, -math.pi, math.pi, 12.0, 1.25))
     """The scan, taken in the middle of the car."""
     reward: RewardCfg = field(
-        default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, hint=10.0)
+        default_factory=lambda: RewardCfg(near_collision=1.0, discomfort=0.0, lane=False, infraction_hint=10.0)
     )
     """Rewards: coming nearer, and not touching anything."""
 

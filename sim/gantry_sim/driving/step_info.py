@@ -13,11 +13,11 @@ from gantry_deploy.observations.surroundings import Surroundings
 Look = Callable[[], tuple[Surroundings, Tensor]]
 """Function that gives the surroundings of N cars after the step, and their poses ``(N, 3)`` in the world; N rows."""
 COMFORT = ("lon_jerk", "jerk", "lon_acc", "lat_acc", "yaw_rate", "yaw_acc")
-"""Quantities that passengers feel, in the order of :attr:`DriveFacts.discomfort`."""
+"""Quantities that passengers feel, in the order of :attr:`StepInfo.discomfort`."""
 
 
 @dataclass(frozen=True)
-class DriveFacts:
+class StepInfo:
     """Quantities of one step of N cars."""
 
     progress: Tensor
@@ -60,7 +60,7 @@ class Reward(Protocol):
         """Forget what cars ``(m,)`` did."""
         ...
 
-    def __call__(self, facts: DriveFacts) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, step: StepInfo) -> tuple[Tensor, dict[str, Tensor]]:
         """Reward ``(N,)`` of a step, and what it is made of, ``(N,)`` by name."""
         ...
 

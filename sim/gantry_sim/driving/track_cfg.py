@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.cfg import ActionLimits, CarTaskCfg, DriveNoise
+from gantry_sim.driving.cfg import RANDOM, RULES, SCAN, STEADY, ActionLimits, CarTaskCfg, DriveNoise
 from gantry_sim.driving.comfort import ComfortLimits
 from gantry_sim.driving.maps.tracks import TrackConfig
 from gantry_sim.driving.reward import RewardCfg
@@ -50,6 +51,7 @@ def race_comfort() -> ComfortLimits:
 class RaceCfg(CarTaskCfg):
     """A task on closed tracks between walls, driven by what a scanner sees of them."""
 
+    drivers: ClassVar[tuple[str, ...]] = (RULES, SCAN, STEADY, RANDOM)
     robot: str = "f1tenth_vesc"
     """A car of :func:`gantry_hardware.cars.car_spec`; with the limits that the real one has as it comes."""
     model: str = "single-track-grip"
@@ -70,7 +72,7 @@ class RaceCfg(CarTaskCfg):
     """Of what the actor sees; None for none."""
     randomization: CarRandomization = field(default_factory=small_cars)
     """Ranges of differences between cars."""
-    reward: RewardCfg = field(default_factory=lambda: RewardCfg(lane=False, hint=0.0))
+    reward: RewardCfg = field(default_factory=lambda: RewardCfg(lane=False, infraction_hint=0.0))
     """Rewards. A track has no lane to be kept, and a wall costs the rest of the race, which is enough: a
     beginner, which earns a percent before the first wall, must not find standing better."""
     comfort: ComfortLimits = field(default_factory=race_comfort)

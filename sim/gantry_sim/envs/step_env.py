@@ -25,7 +25,7 @@ from gantry_sim.tasks.manipulation.env import STATE_GROUP, make_arm_env
 from gantry_sim.tasks.manipulation.state import ArmState
 
 
-class Eyes(Protocol):
+class CameraRig(Protocol):
     """Camera rig that takes the pictures of all environments."""
 
     def see(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
@@ -186,7 +186,7 @@ def _random_numbers_kept() -> Iterator[None]:
     np.random.set_state(arrays)
 
 
-def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> Eyes | None:
+def _make_eyes(env: GantryEnv, cfg: ArmCfg) -> CameraRig | None:
     if not cfg.seen_cameras:
         return None
     from gantry_sim.tasks.manipulation.eyes import BenchCameras

@@ -17,7 +17,7 @@ import mujoco
 from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_names, robot_spec
-from gantry_sim.robots import scene_visuals as looks
+from gantry_sim.robots import scene_visuals
 from gantry_sim.robots.model_conventions import add_imu, base_body, meet_conventions
 
 EE_SITE = "ee"
@@ -87,9 +87,9 @@ def robot_model(name: str, *, visuals: bool = True) -> mujoco.MjSpec:
     else:
         meet_conventions(model, spec)
     if not visuals:
-        looks.remove_visuals(model)
+        scene_visuals.remove_visuals(model)
     elif spec.mjcf == robot_spec("go2").mjcf:
-        looks.dress_go2(model)
+        scene_visuals.dress_go2(model)
     return model
 
 
@@ -119,8 +119,8 @@ def scene_model(
         for geom in foot_geoms(model, foot):
             geom.friction[0] = foot_friction
             geom.priority = 1  # The foot's friction counts, whatever the floor's is.
-    looks.add_floor(model)
-    looks.add_sky_and_light(model)
+    scene_visuals.add_floor(model)
+    scene_visuals.add_sky_and_light(model)
     return model
 
 

@@ -24,7 +24,7 @@ from gantry_deploy.perception.maps import CHANNELS, TERM, MapLook, OwnMap, make_
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording import explained
-from gantry_deploy.report.attention import AttentionWalk, ReportFrame
+from gantry_deploy.report.attention import AttentionRollout, ReportFrame
 from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -194,7 +194,7 @@ class AttentionLog:
         return {"written": len(self.rows), "dropped": 0}
 
 
-def attention_rollout(bundle: Bundle, cfg: AttentionRolloutCfg) -> AttentionWalk:
+def attention_rollout(bundle: Bundle, cfg: AttentionRolloutCfg) -> AttentionRollout:
     """Walk to a goal as fast as this machine can, and note what the policy saw and where it looked.
 
     Args:
@@ -238,7 +238,7 @@ def attention_rollout(bundle: Bundle, cfg: AttentionRolloutCfg) -> AttentionWalk
     trouble = "" if walk.completed else fault.text if fault is not None else "the policy stopped"
     names = {"camera": "depth camera", "truth": "the truth"}
     mapper = "" if chosen == "truth" else ", learned" if bundle.mapper_bytes else ", classical"
-    return AttentionWalk(
+    return AttentionRollout(
         title=f"{spec.name.capitalize()} on {terrain_name(cfg.terrain) if cfg.terrain else 'a flat floor'}",
         map_source=names[chosen] + mapper,
         ground=ground,

@@ -1,13 +1,9 @@
-"""Pictures from the cameras of a scene, drawn off screen one after the other.
-
-Shadows, reflections and multisampling are off, which is fifteen times faster where there is no graphics card.
-"""
+"""Pictures from the cameras of a scene, drawn off screen one after the other."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -15,10 +11,10 @@ from numpy.typing import NDArray
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.robots.scene_visuals import VISUAL_GROUP
-from gantry_sim.viewing.camera import COLLISION_GROUP, MAX_SHAPES, drawing_context
+from gantry_sim.viewing.camera import COLLISION_GROUP, Renderer
 
 
-class SceneCameras:
+class SceneCameras(Renderer):
     """Takes pictures of one state at a time.
 
     Args:
@@ -44,40 +40,14 @@ class SceneCameras:
             camera.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
             camera.fixedcamid = known.index(found[0])
             self._cameras[name] = camera
-        self._model = model
-        self._context: Any
         with _small_pictures(model, size_px):
-            self._context, self._target = drawing_context(model, size_px, size_px)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._target)
-        self._scene = mujoco.MjvScene(model, maxgeom=MAX_SHAPES)
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
-        self._option = mujoco.MjvOption()
+            super().__init__(model, size_px, size_px)
         shown = meshes and bool((model.geom_group == VISUAL_GROUP).any())
         self._option.geomgroup[VISUAL_GROUP], self._option.geomgroup[COLLISION_GROUP] = shown, not shown
-        self._window = mujoco.MjrRect(0, 0, size_px, size_px)
-        self._pixels = np.empty((size_px, size_px, 3), dtype=np.uint8)
 
     def see(self, data: mujoco.MjData) -> dict[str, NDArray[np.uint8]]:
         """Pictures (3, size, size) by camera of a state whose kinematics are computed; kept for the caller."""
-        self._context.make_current()
-        return {name: self._shoot(data, camera).transpose(2, 0, 1).copy() for name, camera in self._cameras.items()}
-
-    def close(self) -> None:
-        """Release the drawing context; may be called twice."""
-        if self._context is not None:
-            self._context.make_current()
-            self._target.free()
-            self._context.free()
-            self._context = None
-
-    def _shoot(self, data: mujoco.MjData, camera: mujoco.MjvCamera) -> NDArray[np.uint8]:
-        """(size, size, 3), rows from above."""
-        everything = mujoco.mjtCatBit.mjCAT_ALL.value
-        mujoco.mjv_updateScene(self._model, data, self._option, None, camera, everything, self._scene)
-        mujoco.mjr_render(self._window, self._scene, self._target)
-        mujoco.mjr_readPixels(self._pixels, None, self._window, self._target)
-        return self._pixels[::-1]
+        return {name: self._draw(data, camera).transpose(2, 0, 1).copy() for name, camera in self._cameras.items()}
 
 
 @contextlib.contextmanager

@@ -78,9 +78,9 @@ def bundle_of(source: Path) -> Iterator[Bundle]:
         return
     from gantry_sim.training.train import export_run, open_trained
 
-    run, trained = open_trained(source)
+    cfg, trained = open_trained(source)
     with tempfile.TemporaryDirectory(prefix="gantry-play-") as folder:
-        yield load_bundle(export_run(run, source, trained, Path(folder) / "bundle"))
+        yield load_bundle(export_run(cfg, source, trained, Path(folder) / "bundle"))
 
 
 def make_film(

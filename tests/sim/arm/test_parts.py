@@ -10,8 +10,8 @@ from gantry_deploy.dataset.checks.agreement import Expected
 from gantry_deploy.dataset.physical import Numbers
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE
-from gantry_sim.benchmarks.arms import SCORED, TRAINED, BenchCfg, collect_results, planned
-from gantry_sim.benchmarks.arms_report import bench_lines, bench_page
+from gantry_sim.benchmarks.arms import BenchCfg, bench_lines, bench_page, collect_results, planned
+from gantry_sim.benchmarks.comparison import SCORED, TRAINED
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.evaluation import Meter
@@ -122,7 +122,7 @@ def test_a_comparison_pools_seeds_and_notes_when_success_was_first_seen(tmp_path
     for run, share in zip(planned(cfg, tmp_path), (0.5, 0.9, 0.7, 1.0), strict=True):
         run.folder.mkdir()
         scores = {"success_once": {"mean": share}, "episodes": 10, "steps_to_success": 30.0, "mean_residual": 0.1}
-        (run.folder / SCORED).write_text(json.dumps(scores))
+        (run.folder / SCORED).write_text(json.dumps({"training_model": scores}))
         (run.folder / TRAINED).write_text(json.dumps({"env_steps": 3000, "train_wall_s": 60.0}))
         looks = [
             {"kind": "eval", "env_steps": s, "wall_s": s / 10, "success_once": {"mean": s / 1e4}} for s in (0, 9200)

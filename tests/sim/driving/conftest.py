@@ -2,7 +2,7 @@
 
 import torch
 
-from gantry_sim.driving.step_info import COMFORT, DriveFacts
+from gantry_sim.driving.step_info import COMFORT, StepInfo
 
 
 def facts(look=None, **changes):
@@ -21,4 +21,4 @@ def facts(look=None, **changes):
         "safe_speed_m_s": torch.tensor([12.0, 12.0]),
         "fault": torch.tensor([False, False]),
     }
-    return DriveFacts(**plain | {name: torch.as_tensor(value) for name, value in changes.items()}, look=look)
+    return StepInfo(**plain | {name: torch.as_tensor(value) for name, value in changes.items()}, look=look)

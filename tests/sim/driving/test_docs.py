@@ -19,6 +19,6 @@ def test_the_example_in_python_trains_scores_and_exports(tmp_path, monkeypatch, 
     assert len(small) < len(code)
     monkeypatch.chdir(tmp_path)
     exec(compile(small, str(PAGE), "exec"), {})
-    assert "factor_calm" in capsys.readouterr().out
-    contract = load_bundle(tmp_path / "runs" / "lane-calm" / "bundle").contract
+    assert "factor_steering" in capsys.readouterr().out
+    contract = load_bundle(tmp_path / "runs" / "lane-smooth" / "bundle").contract
     assert (contract.provenance.task, contract.provenance.seed) == ("drive-lane", 1)

@@ -5,7 +5,6 @@ import resource
 import pytest
 
 from gantry_deploy.cli import main as cli
-from gantry_sim.cli.common import changed
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.run_config import RunCfg, create_run
 
@@ -33,15 +32,6 @@ def test_checkpoints_that_cannot_be_read_are_one_message_and_no_way_to_go_on(cap
     assert "), model_2.pt (" in err
 
 
-LANGUAGE = ["env.reward.kind=language", "env.reward.language.scorer=clip", "env.reward.language.path=nowhere"]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_options_of_one_reward_come_in_any_order(order):
-    reward = changed(find_task(LANE).preset("cpu"), LANGUAGE[::order]).env.reward
-    assert (reward.kind, reward.language.scorer, reward.language.path) == ("language", "clip", "nowhere")
-
-
 def sets(*changes):
     return [word for change in changes for word in ("--set", change)]
 
@@ -49,12 +39,10 @@ def sets(*changes):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (sets(*LANGUAGE), "There is no folder 'nowhere' with a CLIP model"),
-        (sets(LANGUAGE[0], LANGUAGE[2]), "There is no small scorer 'nowhere'"),
-        (sets(*LANGUAGE[:2]), "Error: env.reward.language.path is empty, expected the folder of a CLIP model"),
-        (sets("env.reward.kind=langauge"), "Error: env.reward.kind is 'langauge', expected multiplicative"),
-        (sets("env.reward.calm=nan"), "Error: env.reward.calm is 'nan', expected a finite number."),
-        (sets("env.reward.calm=2"), "Error: env.reward.calm is 2.0, expected 0 to 1."),
+        (sets("env.reward.kind=aditive"), "Error: Unknown env.reward.kind 'aditive'. Did you mean 'additive'?"),
+        (sets("env.reward.options.path=x"), "is {'path': 'x'}, but kind 'multiplicative' has no options."),
+        (sets("env.reward.steering_smoothness=nan"), "steering_smoothness is 'nan', expected a finite number."),
+        (sets("env.reward.steering_smoothness=2"), "Error: env.reward.steering_smoothness is 2.0, expected 0 to 1."),
         (sets("learner.gamma=1.5"), "Error: learner.gamma is 1.5, expected more than 0 and at most 1."),
     ],
 )

@@ -11,7 +11,7 @@ from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_policies.on_policy.teachers import PolicyTeacher
-from gantry_sim.driving.drivers.teachers import RuleGuidedEnv, rule_actions
+from gantry_sim.driving.drivers.teachers import RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
@@ -49,7 +49,7 @@ def test_rules_are_told_beside_what_the_policy_sees():
         assert set(seen.keys()) == {"state", "critic", "teacher"}
         assert torch.equal(seen["state"], bare["state"])
         assert torch.equal(seen["critic"], bare["critic"])
-        assert torch.equal(seen["teacher"], rule_actions(plain))
+        assert torch.equal(seen["teacher"], plain.scene.scripted_actions())
         assert seen["teacher"].abs().max() <= 1.0
         action = seen["teacher"]
         env.step(action)

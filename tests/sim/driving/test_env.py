@@ -95,7 +95,7 @@ def test_episodes_end_by_leaving_the_road_standing_still_or_running_out_of_time(
 
 
 def test_leaving_the_road_costs_the_hint():
-    env = DriveEnv(replace(PLAIN, reward=replace(PLAIN.reward, hint=7.0)))
+    env = DriveEnv(replace(PLAIN, reward=replace(PLAIN.reward, infraction_hint=7.0)))
     env.reset()
     off = torch.tensor([[1.0, 0.3]]).repeat(4, 1)
     for _ in range(100):

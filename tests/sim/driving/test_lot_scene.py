@@ -59,14 +59,14 @@ def test_coming_nearer_is_worth_what_going_away_costs():
     env.reset()
     put(env, ahead_m=0.5)
     drive = torch.zeros(6, 2)
-    total, away = torch.zeros(6), env.scene.away_m.clone()
+    total, away = torch.zeros(6), env.scene.distance_to_go_m.clone()
     for accel in (-1.0, -1.0, 1.0, 1.0, 1.0, -1.0, -1.0):
         drive[:, 1] = accel
         step = env.step(drive)
         reward, done = step.reward, step.terminated | step.truncated
         assert not done.any()
         total += reward
-    earned = (100.0 - env.cfg.arrival_percent) * (away - env.scene.away_m) / env.cfg.whole_way_m
+    earned = (100.0 - env.cfg.arrival_percent) * (away - env.scene.distance_to_go_m) / env.cfg.whole_way_m
     assert torch.allclose(total, earned, atol=1e-4)
     assert (env.scene.driven_m > 0.0).all()
 

@@ -1,6 +1,6 @@
-"""Cars in the real MetaDrive and highway-env, where those packages are installed: physics, routes, rides by a bundle.
+"""Cars in the real MetaDrive, where it is installed: physics, routes, rides by a bundle.
 
-They are extras: ``pip install 'gantry-rl[metadrive,highway]'``.
+It is an extra: ``pip install 'gantry-rl[metadrive]'``.
 """
 
 from __future__ import annotations
@@ -135,29 +135,3 @@ def test_a_small_car_is_refused(world):
         MetaDriveWorld("f1tenth", DT_S, 0.0, 1)
     with pytest.raises(GantryError, match=r"multiple of 0\.02 s"):
         MetaDriveWorld("bmw_320i", 0.05, 0.0, 1)
-
-
-def test_a_bundle_drives_highway_env_sim2sim(pursuit):
-    pytest.importorskip("highway_env")
-    from gantry_sim.driving.external_sims.highway import race_track
-
-    scene = race_track("bmw_320i", DT_S, length_m=100.0, others=0)
-    done = ride(pursuit, scene)
-    assert (done.end, done.completion) == ("finished", 1.0), done
-    assert done.driven_m == pytest.approx(100.0, abs=1.5)
-    assert done.lateral_rmse_m < 0.6
-
-
-def test_highway_envs_car_turns_as_ours():
-    pytest.importorskip("highway_env")
-    from gantry_sim.driving.external_sims.highway import race_track
-
-    car = race_track("bmw_320i", DT_S, others=0).car
-    for _ in range(20):
-        car.advance(0.0, 4.0)
-    begin = car.motion()
-    car.advance(0.1, 4.0)
-    now = car.motion()
-    assert now.forward_m_s == pytest.approx(4.0, abs=0.01)
-    assert (now.yaw_rad - begin.yaw_rad) / DT_S == pytest.approx(4.0 * math.tan(0.1) / BMW.body.wheelbase_m, rel=0.01)
-    check_backend(race_track("bmw_320i", DT_S, others=0).car, rate_hz=10.0, max_age_s=0.01)

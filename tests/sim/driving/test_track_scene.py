@@ -13,7 +13,8 @@ from gantry_deploy.policy.golden import observation_labels, recorded_signals
 from gantry_hardware.errors import GantryError
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
-from gantry_sim.driving.bench.drivers import STEADY, baseline, by_scan
+from gantry_sim.driving.bench.drivers import baseline, by_scan
+from gantry_sim.driving.cfg import STEADY
 from gantry_sim.driving.contract import track_contract
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, record_drive, scores_of

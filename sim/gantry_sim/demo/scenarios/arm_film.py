@@ -17,7 +17,7 @@ from gantry_sim.backends.workbench_robot import OTHER_FINGER
 from gantry_sim.demo.measured import MeasuredEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
-from gantry_sim.tasks.manipulation.workbench import BENCHES, FIXTURE, OBJECT, add_workbench
+from gantry_sim.tasks.manipulation.workbench import FIXTURE, OBJECT, WORKBENCHES, add_workbench
 from gantry_sim.viewing.camera import Arrow, TrackingCamera, View
 from gantry_sim.viewing.replay import FILM_PX
 
@@ -59,7 +59,7 @@ def film_arm(episodes: Sequence[MeasuredEpisode], task: str, share: Callable[[fl
 
 
 def _pictures(episodes: Sequence[MeasuredEpisode], task: str) -> Iterator[NDArray[np.uint8]]:
-    bench = BENCHES[LAYOUTS[task]().task]
+    bench = WORKBENCHES[LAYOUTS[task]().task]
     spec = episodes[0].spec
     model = robot_with_motors(spec, furnish=lambda scene: add_workbench(scene, bench))
     data, index = mujoco.MjData(model), SceneIndex(model, spec)

@@ -10,7 +10,7 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.recording.ros_messages import map_of_points
-from gantry_deploy.report.attention import AttentionWalk, ReportFrame
+from gantry_deploy.report.attention import AttentionRollout, ReportFrame
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.frames import yaw_of
 from gantry_mapping.pipeline import MappingPipeline
@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 def attention_of(
     found: MeasuredGoalWalk, bundle: Bundle, scene: mujoco.MjModel, title: str, fps: float, trouble: str = ""
-) -> AttentionWalk:
+) -> AttentionRollout:
     """Map input and attention of the policy, from its recording: nothing is simulated again.
 
     The map is the recorded one, what the policy was given is in its recorded observation, and attention is what the
@@ -43,7 +43,7 @@ def attention_of(
     ground, heights = ground_of(scene, found.goal)
     frames = _Frames(found, bundle, window)
     every, last = max(1, round(found.contract.rate_hz / fps)), len(found.time_s) - 1
-    return AttentionWalk(
+    return AttentionRollout(
         title=title,
         map_source="mapping node, " + ("learned" if bundle.mapper_bytes else "classical"),
         ground=ground,

@@ -20,7 +20,7 @@ from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report import Score, encode_mp4
-from gantry_deploy.report.attention import AttentionWalk, film_frames
+from gantry_deploy.report.attention import AttentionRollout, film_frames
 from gantry_hardware.backend import Robot
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -146,7 +146,7 @@ class Goals(Scenario):
         """The walk."""
         return [measure_goal_walk(rollout.recording, self.goal_of(name, bundle), self._scene(name, bundle))]
 
-    def detail(self, recorded: Recorded, bundle: Bundle) -> AttentionWalk:
+    def detail(self, recorded: Recorded, bundle: Bundle) -> AttentionRollout:
         """Map input and attention of the policy."""
         found, scene = recorded.walk, self._scene(recorded.name, bundle)
         title = f"{found.spec.name.capitalize()} on {recorded.name}"

@@ -1,4 +1,4 @@
-"""``gantry bench drive``: speed of driving, minibatches under two rewards, and policies against simple drivers."""
+"""``gantry bench drive``: speed of driving, and policies against simple drivers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, seed_number
+from gantry_deploy.cli.command import Command, add_json_option, choose, seed_number
 from gantry_deploy.cli.parser import GantryParser
+from gantry_sim.benchmarks.text import whole_numbers
 from gantry_sim.cli.common import add_set_option, steps, whole
 from gantry_sim.tasks.names import task_names
 
@@ -46,8 +47,7 @@ def _speed_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _speed(args: argparse.Namespace) -> dict[str, Any]:
-    tasks, cars = _tasks(args.tasks), _numbers("--cars", args.cars)
-    from gantry_sim.driving.bench.peers import peer_lines
+    tasks, cars = _tasks(args.tasks), whole_numbers("--cars", args.cars)
     from gantry_sim.driving.bench.speed import PARTS, SpeedCfg, bench_speed, speed_lines
 
     parts = PARTS if args.parts is None else tuple(args.parts.split(","))
@@ -63,23 +63,8 @@ def _speed(args: argparse.Namespace) -> dict[str, Any]:
         changes=tuple(args.changes),
     )
     result = bench_speed(cfg, lambda line: print(line, flush=True))
-    print("\n".join(["", *speed_lines(result), "", *peer_lines()]))
+    print("\n".join(["", *speed_lines(result)]))
     return result
-
-
-def _minibatch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", default="drive-lane", metavar="TASK", help="a driving task")
-    parser.add_argument("--sizes", default="256,1024,4096,16384", metavar="N,N", help="samples of a minibatch")
-    parser.add_argument("--rewards", default="multiplicative,additive", metavar="NAME,NAME", help="kinds of reward")
-    parser.add_argument(
-        "--learning-rate",
-        choices=("fixed", "sqrt", "linear"),
-        default="fixed",
-        help="the same for all sizes, or following the square root of the size or the size, from the preset's",
-    )
-    parser.add_argument("--looks", type=whole, default=10, metavar="N", help="how often a training is looked at")
-    parser.add_argument("--look-episodes", type=whole, default=64, metavar="N", help="episodes of a look")
-    _training_arguments(parser, "1")
 
 
 def _training_arguments(parser: argparse.ArgumentParser, seeds: str) -> None:
@@ -92,37 +77,6 @@ def _training_arguments(parser: argparse.ArgumentParser, seeds: str) -> None:
     add_set_option(parser)
 
 
-def _minibatch(args: argparse.Namespace) -> dict[str, Any]:
-    choose("driving task", args.task, driving_tasks())
-    sizes, seeds = _numbers("--sizes", args.sizes), _numbers("--seeds", args.seeds)
-    from gantry_sim.driving.bench.minibatch import MinibatchCfg, run_minibatch
-    from gantry_sim.driving.bench.report import curves_figure, minibatch_lines, save_png, sizes_figure
-    from gantry_sim.training.run_files import write_json
-
-    cfg = MinibatchCfg(
-        task=args.task,
-        sizes=sizes,
-        seeds=seeds,
-        rewards=tuple(args.rewards.split(",")),
-        steps=args.steps,
-        learning_rate=args.learning_rate,
-        changes=tuple(args.changes),
-        episodes=args.episodes,
-        looks=args.looks,
-        look_episodes=args.look_episodes,
-    )
-    try:
-        found = run_minibatch(cfg, args.output, lambda line: print(line, flush=True))
-    except KeyboardInterrupt:
-        print(f"Stopped; the same command goes on in {args.output}.")
-        raise
-    write_json(args.output / "result.json", found)
-    print("\n".join(["", *minibatch_lines(found)]))
-    print(f"Curves: {save_png(curves_figure(found), args.output / 'curves.png')}")
-    print(f"Sizes:  {save_png(sizes_figure(found), args.output / 'sizes.png')}")
-    return found
-
-
 def _table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", metavar="NAME,NAME", help="driving tasks; all there are if not given")
     parser.add_argument("--no-training", action="store_true", help="only what is trained in the folder already")
@@ -132,11 +86,11 @@ def _table_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(args: argparse.Namespace) -> dict[str, Any]:
-    tasks, seeds = _tasks(args.tasks), _numbers("--seeds", args.seeds)
+    tasks, seeds = _tasks(args.tasks), whole_numbers("--seeds", args.seeds)
+    from gantry_sim.benchmarks.comparison import compare
     from gantry_sim.driving.bench.report import table_text
     from gantry_sim.driving.bench.scoring import Held
     from gantry_sim.driving.bench.table import TableCfg, run_table
-    from gantry_sim.training.run_files import write_json
 
     held = Held(args.episodes, args.model == "full")
     cfg = TableCfg(
@@ -148,15 +102,13 @@ def _table(args: argparse.Namespace) -> dict[str, Any]:
         train=not args.no_training,
         held=held,
     )
-    try:
-        found = run_table(cfg, args.output, lambda line: print(line, flush=True))
-    except KeyboardInterrupt:
-        print(f"Stopped; the same command goes on in {args.output}.")
-        raise
-    write_json(args.output / "result.json", found)
-    for name, table in found["tasks"].items():
-        print("\n".join(["", *table_text(name, table, held.episodes, held.model, held.seed)]))
-    return found
+
+    def lines(found: dict[str, Any]) -> list[str]:
+        tables = found["tasks"].items()
+        texts = (["", *table_text(name, table, held.episodes, held.model, held.seed)] for name, table in tables)
+        return [line for text in texts for line in text]
+
+    return compare(args.output, lambda: run_table(cfg, args.output, lambda line: print(line, flush=True)), lines)
 
 
 def _tasks(text: str | None) -> tuple[str, ...]:
@@ -164,29 +116,14 @@ def _tasks(text: str | None) -> tuple[str, ...]:
     return tuple(known if text is None else (choose("driving task", name, known) for name in text.split(",")))
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"{option} {text}: expected whole numbers, for example 1,2,3.") from None
-
-
 _PARTS: dict[str, tuple[str, Any, Any, str, str]] = {
     "speed": (
         "decisions per second: dynamics, environment, policy, learning",
         _speed_arguments,
         _speed,
-        "Measure decisions per second at several numbers of cars, everything in turns, and print what others have "
-        "published about other simulators in a table of its own. Other load on the machine shows in the numbers.",
+        "Measure decisions per second at several numbers of cars, everything in turns. Other load on the machine "
+        "shows in the numbers.",
         "example:\n  gantry bench drive speed --tasks drive-lane --cars 64,1024,8192 --json speed.json",
-    ),
-    "minibatch": (
-        "the same samples in minibatches of several sizes, under two rewards",
-        _minibatch_arguments,
-        _minibatch,
-        "Train on the same samples, as often, in minibatches of several sizes, with the reward that multiplies and "
-        "with the one that adds up, and score all on held-out maps. The same command goes on after an interruption.",
-        "example:\n  gantry bench drive minibatch --task drive-lane --steps 2M --output runs/minibatch",
     ),
     "table": (
         "trained policies against drivers that learned nothing",
@@ -203,7 +140,7 @@ _PARTS: dict[str, tuple[str, Any, Any, str, str]] = {
 
 DRIVE = Command(
     name="drive",
-    help="speed of driving, minibatches under two rewards, policies against simple drivers",
+    help="speed of driving, and policies against simple drivers",
     add_arguments=_add_arguments,
     run=_run,
     description="Measure driving, in one of several parts.",

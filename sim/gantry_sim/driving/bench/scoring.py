@@ -16,10 +16,10 @@ from gantry_sim.driving.bench.drivers import Act, baseline, lane_width_m
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.registry import Task
+from gantry_sim.tasks.registry import Task, as_flat
 from gantry_sim.training.run_config import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
 from gantry_sim.training.run_validation import read_run_file
-from gantry_sim.training.train import open_run, policy_of
+from gantry_sim.training.train import open_trained
 
 Found = dict[str, np.ndarray]
 """Results of E episodes, each (E,), see :func:`gantry_sim.driving.evaluation.drive_episodes`."""
@@ -110,13 +110,13 @@ def score_run(folder: Path, held: Held, on_share: Share = lambda share: None) ->
     key = {"checkpoint": newest, "episodes": held.episodes, "seed": held.seed, "git_commit": git_commit()}
     kept: dict[str, Any] | None = _kept(path, key)
     if kept is None:
-        _, runner = open_run(folder)
-        policy = policy_of(runner)
+        _, trained = open_trained(folder)
+        policy = as_flat(trained.make_policy)
         with torch_threads(1):
             env = held.env(cfg.task, cfg.preset.env)
             found = drive_episodes(env, lambda _, obs: policy(obs["state"]), on_share)
         plain = {name: values.tolist() for name, values in found.items()}
-        kept = {**key, "env_steps": runner.env_steps, "train_wall_s": runner.wall_s, "found": plain}
+        kept = {**key, "env_steps": trained.env_steps, "train_wall_s": trained.wall_s, "found": plain}
         write_json(path, kept)
     found = {name: np.array(values) for name, values in kept["found"].items()}
     return ScoredRun(folder, cfg, kept["env_steps"], kept["train_wall_s"], found)

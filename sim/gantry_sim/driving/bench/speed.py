@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +17,15 @@ import torch
 
 from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.on_policy.trainer import PpoTrainer
+from gantry_sim.benchmarks.rates import machine, spread, training_rates
 from gantry_sim.cli.common import changed
-from gantry_sim.demo.machine import processor
-from gantry_sim.driving.bench.peers import peer_rows
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.vehicle.cars import BatchedCars
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Preset, Task, find_task
 from gantry_sim.training.run_config import RunCfg, check_run
-from gantry_sim.training.train import build_runner, policy_of
+from gantry_sim.training.train import build_trainer
 
 CORE, ENVIRONMENT, POLICY, COLLECTING, LEARNING = "core", "environment", "policy", "collecting", "learning"
 PARTS = (CORE, ENVIRONMENT, POLICY, LEARNING)
@@ -103,9 +102,9 @@ def bench_speed(cfg: SpeedCfg, say: Callable[[str], None] = lambda line: None) -
 
     Returns:
         ``machine``, ``settings``, ``results`` (per task and number of cars, with ``decisions_per_s``: part -> all,
-        min, median, max) and ``published``, the figures of others.
+        min, median, max).
     """
-    machine = _machine(cfg.device)
+    facts = _machine(cfg.device)
     with torch_threads(1 if cfg.device == "cpu" else torch.get_num_threads()):
         subjects = [_Subject(find_task(name), cars, cfg) for cars in cfg.cars for name in cfg.tasks]
     for turn in range(1, cfg.repeats + 1):
@@ -113,10 +112,9 @@ def bench_speed(cfg: SpeedCfg, say: Callable[[str], None] = lambda line: None) -
             say(f"[{turn}/{cfg.repeats}] {subject.task.name}, {subject.cars:,} cars")
             subject.measure()
     return {
-        "machine": machine,
+        "machine": facts,
         "settings": vars(cfg),
         "results": [subject.result() for subject in subjects],
-        "published": peer_rows(),
     }
 
 
@@ -148,8 +146,12 @@ class _Subject:
             for part, step in self._steps.items():
                 self._note(part, self.cars * step_rate(step, cfg.seconds, cfg.device))
         if LEARNING in cfg.parts:
-            for part, rate in _training_rates(self.run, cfg.iterations).items():
-                self._note(part, rate)
+            rows = training_rates(self.run, cfg.iterations, WARM_UP)
+            for part, rates in (
+                (COLLECTING, [row["collect_steps_per_s"] for row in rows]),
+                (LEARNING, [row["steps_per_s"] for row in rows]),
+            ):
+                self._note(part, len(rates) / sum(1.0 / rate for rate in rates))
 
     def result(self) -> dict[str, Any]:
         """Results of the measurement."""
@@ -186,19 +188,14 @@ def step_rate(step: Callable[[int], None], seconds: float, device: str = "cpu") 
     return steps / elapsed
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """``min``, ``median`` and ``max``."""
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
-
-
 def speed_lines(result: dict[str, Any]) -> list[str]:
     """Results as text."""
-    machine, settings = result["machine"], result["settings"]
+    facts, settings = result["machine"], result["settings"]
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores"
-        + (f", {machine['gpu']}" if machine["gpu"] else "")
-        + f"; torch {machine['torch']}, {machine['learn_threads']} threads to learn, 1 otherwise on the CPU; "
-        f"load {machine['load_1min']:.1f} before",
+        f"{facts['processor']}, {facts['cores']} cores"
+        + (f", {facts['gpu']}" if facts["gpu"] else "")
+        + f"; torch {facts['torch']}, {facts['learn_threads']} threads to learn, 1 otherwise on the CPU; "
+        f"load {facts['load_1min']:.1f} before",
         f"Decisions per second, median (slowest to fastest) of {settings['repeats']} in turns",
     ]
     for entry in result["results"]:
@@ -242,7 +239,9 @@ def _policy_step(env: DriveEnv, run: RunCfg) -> Callable[[int], None]:
     """The environment under a policy of the preset's size that has learned nothing, as a bundle would answer."""
     few = replace(run.preset, env=replace(run.preset.env, num_envs=2))
     with torch.inference_mode(False):
-        policy = policy_of(build_runner(replace(run, preset=few), None)).to(run.device)
+        trainer = build_trainer(replace(run, preset=few), None)
+        assert isinstance(trainer, PpoTrainer)
+        policy = trainer.alg.get_policy().as_onnx(verbose=False).to(run.device).eval()
 
     def step(number: int) -> None:
         env.step(policy(env.observe()["state"]))
@@ -250,24 +249,8 @@ def _policy_step(env: DriveEnv, run: RunCfg) -> Callable[[int], None]:
     return step
 
 
-def _training_rates(run: RunCfg, iterations: int) -> dict[str, float]:
-    """Decisions per second of a training that is thrown away: while collecting, and over all."""
-    learner, cars = run.preset.learner, run.preset.env.num_envs
-    samples = cars * learner.steps_per_env
-    learner = replace(learner, total_steps=samples * (iterations + WARM_UP))
-    rows: list[Any] = []
-    build_runner(replace(run, preset=Preset(run.preset.env, learner)), None).train(rows.append)
-    counted = rows[WARM_UP:]
-    return {
-        COLLECTING: len(counted) / sum(1.0 / row.collect_steps_per_s for row in counted),
-        LEARNING: len(counted) / sum(1.0 / row.steps_per_s for row in counted),
-    }
-
-
 def _machine(device: str) -> dict[str, Any]:
-    return {
-        "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    return machine() | {
         "gpu": "" if device == "cpu" else torch.cuda.get_device_name(device),
         "torch": torch.__version__,
         "learn_threads": torch.get_num_threads(),

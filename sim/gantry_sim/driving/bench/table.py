@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 
 from gantry_deploy.bundle.locate import is_run
 from gantry_hardware.errors import GantryError
-from gantry_policies.common.checkpoint import list_checkpoints
-from gantry_policies.on_policy.trainer import CHECKPOINTS
-from gantry_sim.benchmarks.sweep import call_gantry
+from gantry_sim.benchmarks.comparison import PlannedRun, call_gantry, set_words
 from gantry_sim.cli.common import ProgressBar, changed
 from gantry_sim.driving.bench.drivers import BASELINES, RACERS
 from gantry_sim.driving.bench.scoring import (
@@ -25,7 +22,7 @@ from gantry_sim.driving.bench.scoring import (
     scores,
     width_of,
 )
-from gantry_sim.driving.track_cfg import RaceCfg
+from gantry_sim.driving.cfg import SCAN
 from gantry_sim.tasks.registry import Preset, find_task
 from gantry_sim.training.run_config import read_run, require_seeds
 from gantry_sim.training.run_validation import SCRIPTS, require_teacher, trained_task, trained_teacher
@@ -125,22 +122,13 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
                 continue
             if cfg.train:
                 say(f"{task}, seed {seed}: training")
-                call_gantry(_train_words(cfg, task, seed, folder))
+                words = (task, *set_words(cfg.sets), *(("--teacher", cfg.teacher) if cfg.teacher else ()))
+                call_gantry(PlannedRun(task, seed, folder, words).train_words())
                 folders[seed] = folder
             else:
                 folders.pop(seed, None)
         tasks[task] = _one_task(cfg, task, [folders[seed] for seed in cfg.seeds if seed in folders], say)
     return {"settings": asdict(cfg), "tasks": tasks}
-
-
-def _train_words(cfg: TableCfg, task: str, seed: int, folder: Path) -> tuple[str, ...]:
-    if (folder / CHECKPOINTS).is_dir() and list_checkpoints(folder / CHECKPOINTS):
-        words: tuple[str, ...] = ("train", "--resume", str(folder))
-    else:
-        sets = tuple(itertools.chain.from_iterable(("--set", change) for change in cfg.sets))
-        sets += ("--teacher", cfg.teacher) if cfg.teacher else ()
-        words = ("train", task, "--seed", str(seed), "--run-dir", str(folder), *sets)
-    return (*words, "--no-export", "--episodes", "0", "--json", str(folder.parent / f".{folder.name}.json"))
 
 
 def _one_task(cfg: TableCfg, name: str, folders: Sequence[Path], say: Callable[[str], None]) -> dict[str, Any]:
@@ -156,7 +144,7 @@ def _one_task(cfg: TableCfg, name: str, folders: Sequence[Path], say: Callable[[
     rows = [rows_of(f"policy, seed {run.cfg.seed}", scores(run.found, width), [run]) for run in runs]
     if len(runs) > 1:
         rows.append(rows_of(ALL_SEEDS, scores(pooled([run.found for run in runs]), width), runs))
-    for driver in RACERS if isinstance(env_cfg, RaceCfg) else BASELINES:
+    for driver in RACERS if SCAN in env_cfg.drivers else BASELINES:
         say(f"{name}: scoring the driver {driver}")
         found = episodes_without_learning(cfg.held, task, env_cfg, driver, ProgressBar("evaluate").share)
         if found is None:

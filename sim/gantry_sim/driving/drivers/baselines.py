@@ -44,6 +44,25 @@ class RuleCfg:
             raise GantryError(f"baseline.lookahead_m is {self.lookahead_m}, expected a range above 0.")
 
 
+@dataclass(frozen=True)
+class Manners:
+    """Style of drivers that follow a line in one kind of surroundings."""
+
+    rules: RuleCfg
+    """Style of the scripted driver; the one at constant speed looks as far ahead."""
+    steady_m_s: float
+    """Speed of the driver at constant speed."""
+    gain_hz: float = 1.0
+    """Gain of the speed controller."""
+
+
+ON_ROADS = Manners(RuleCfg(), 8.0)
+ON_TRACKS = Manners(
+    RuleCfg(lookahead_s=0.35, lookahead_m=(1.0, 3.0), accel_m_s2=4.0, brake_m_s2=4.0, lateral_accel_m_s2=3.0), 2.0, 4.0
+)
+"""A car of a tenth of the size, along the middle of its track."""
+
+
 def pursuit(pose: Tensor, speed_m_s: Tensor, points_m: Tensor, spec: CarSpec, cfg: RuleCfg | None = None) -> Tensor:
     """Steering action ``(N,)`` by pure pursuit (Coulter, CMU-RI-TR-92-01): the circle through a point ahead.
 

@@ -27,7 +27,7 @@ AT_ONCE = 8
 TURN_BINS = 2
 """The tightest arc turns by so many headings."""
 STEERINGS = 9
-"""Arcs to each side of the car that :meth:`WayToGo.toward` tries, straight ahead among them."""
+"""Arcs to each side of the car that :meth:`CostToGo.toward` tries, straight ahead among them."""
 FAR_M = 60.0
 """No way is longer; what cannot be reached is so far away while a table is worked out."""
 SETTLED_M, SETTLED_SHARE = 0.02, 1e-3
@@ -78,7 +78,7 @@ class _Grid(NamedTuple):
         return (torch.arange(count, device=device) - (self.first[which] + self.pad)) * self.cell_m
 
 
-class WayToGo:
+class CostToGo:
     """Ways to the goals of parking lots, worked out lot by lot when they are first asked for.
 
     Slots must lie along their aisle or across it, as those of :func:`~gantry_sim.driving.maps.lots.parking_lot` do.
@@ -121,7 +121,7 @@ class WayToGo:
         self._known = torch.zeros(len(every), dtype=torch.bool, device=aisle.device)
         self._missing = len(every)
 
-    def away_m(self, pose: Tensor, lot: Tensor) -> Tensor:
+    def distance_to_go_m(self, pose: Tensor, lot: Tensor) -> Tensor:
         """Length of the way to go ``(N,)``, always finite; what a change of direction costs counts.
 
         Where a car cannot stand it is a little longer than nearby; beyond the table its distance is added. Ways with
@@ -223,7 +223,7 @@ def driven(pose: Tensor, curvature: Tensor, length_m: Tensor) -> Tensor:
     return torch.stack((x, y, pose[..., 2] + turn), dim=-1)
 
 
-def _solved(ways: WayToGo, lot: Tensor) -> Tensor:
+def _solved(ways: CostToGo, lot: Tensor) -> Tensor:
     """Tables ``(m, 2, H, X, Y)`` of some lots. While they are worked out lots are last, so that slices are long."""
     grid, pad, (nx, ny) = ways.grid, ways.grid.pad, ways.grid.shape
     closed = _closed(ways, lot)
@@ -243,7 +243,7 @@ def _solved(ways: WayToGo, lot: Tensor) -> Tensor:
     return _finished(ways, lot, table.clone(), closed).permute(4, 0, 1, 2, 3)
 
 
-def _set_goals(ways: WayToGo, lot: Tensor, table: Tensor) -> None:
+def _set_goals(ways: CostToGo, lot: Tensor, table: Tensor) -> None:
     """Zero at the goal, and little where a car has almost arrived, which the grid is too coarse for."""
     grid = ways.grid
     nearby = int(0.5 * grid.arc_m / grid.cell_m) + 1
@@ -261,7 +261,7 @@ def _set_goals(ways: WayToGo, lot: Tensor, table: Tensor) -> None:
             table[:, (middle + off) % grid.headings, place[0], place[1], column] = value[chosen]
 
 
-def _closed(ways: WayToGo, lot: Tensor) -> Tensor:
+def _closed(ways: CostToGo, lot: Tensor) -> Tensor:
     """``(H, X, Y, m)`` where the car, with its margin, touches a box or a wall, or leaves the table.
 
     Boxes are disjoint exactly if they are along one of their four axes (separating axis theorem); along an axis a place
@@ -365,7 +365,7 @@ def _least_around(values: Tensor) -> Tensor:
     return least
 
 
-def _finished(ways: WayToGo, lot: Tensor, table: Tensor, closed: Tensor) -> Tensor:
+def _finished(ways: CostToGo, lot: Tensor, table: Tensor, closed: Tensor) -> Tensor:
     """``(2, H, X, Y, m)`` with a value everywhere."""
     grid = ways.grid
     table.masked_fill_(closed, FAR_M)

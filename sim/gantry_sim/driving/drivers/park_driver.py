@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gantry_hardware.errors import GantryError
 from gantry_sim.driving.drivers.baselines import pedals
-from gantry_sim.driving.drivers.cost_to_go import WayToGo, driven
-from gantry_sim.driving.env import DriveEnv
-from gantry_sim.driving.scenes.lot_scene import LotScene, ways_of
+from gantry_sim.driving.drivers.cost_to_go import CostToGo, driven
+from gantry_sim.driving.maps.bank import LotBank
+from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.scenes.lot_starts import free
+from gantry_sim.driving.vehicle.cars import BatchedCars
 
 LOOKS = 8
 """Places ahead at which it looks whether it would touch something."""
@@ -42,37 +43,46 @@ class ParkRules:
     """Range of the length of the arcs that it chooses from: half the way to go."""
 
 
-def park_actions(env: DriveEnv, rules: ParkRules | None = None) -> Tensor:
-    """Actions of the scripted driver, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows, and remembers nothing.
+class Parking(NamedTuple):
+    """Lots of N cars, and how far their cars are from where they shall stand."""
 
-    Raises:
-        GantryError: If these cars do not park.
-    """
-    rules, scene = rules or ParkRules(), env.scene
-    if not isinstance(scene, LotScene):
-        raise GantryError(f"The driver that parks by rules knows lots, not a {type(scene).__name__}.")
-    ways = ways_of(scene.cfg, scene.device)
-    pose, speed, spec = env.cars.pose, env.cars.speed_m_s, scene.spec
+    ways: CostToGo
+    """The ways to the goals."""
+    lots: LotBank
+    """All lots."""
+    lot: Tensor
+    """``(N,)`` int64, which lot."""
+    cfg: ParkCfg
+    """The task."""
+    position_m: Tensor
+    """``(N,)`` distance from the middle of the slot."""
+    heading_rad: Tensor
+    """``(N,)`` heading error."""
+
+
+def park_actions(cars: BatchedCars, where: Parking, rules: ParkRules | None = None) -> Tensor:
+    """Actions of the scripted driver, ``(N, 2)`` in [-1, 1]; it knows what the simulator knows, without a memory."""
+    rules, (ways, _, lot, cfg, position, heading) = rules or ParkRules(), where
+    pose, speed, spec = cars.pose, cars.speed_m_s, cfg.driver
     rolling = torch.sign(speed) * (speed.abs() > rules.rolling_m_s)
-    position, heading = scene.errors
-    left = ways.away_m(pose, scene.lot)
-    steering, way = ways.toward(pose, scene.lot, rolling, (0.5 * left).clamp(*rules.arc_m))
-    room = _room(ways, pose, scene.lot, steering, way, rules).minimum(position)
+    left = ways.distance_to_go_m(pose, lot)
+    steering, way = ways.toward(pose, lot, rolling, (0.5 * left).clamp(*rules.arc_m))
+    room = _room(ways, pose, lot, steering, way, rules).minimum(position)
     share = (room / rules.slow_m).clamp(0.0, 1.0)
     wanted = rules.creep_m_s + (rules.speed_m_s - rules.creep_m_s) * share
-    off = (steering - env.cars.steering_rad).abs() / rules.turning_rad
+    off = (steering - cars.steering_rad).abs() / rules.turning_rad
     wanted = way * wanted * (2.0 - off).clamp(0.0, 1.0)
-    there = (position <= 0.9 * scene.cfg.position_m) & (heading.abs() <= 0.9 * scene.cfg.heading_rad)
+    there = (position <= 0.9 * cfg.position_m) & (heading.abs() <= 0.9 * cfg.heading_rad)
     wanted = torch.where(there, 0.0, wanted)
     accel = rules.gain_hz * (wanted - speed)
     # Whatever it wants, it stops before it touches something.
-    clear = _clear(scene, pose, env.cars.steering_rad, torch.where(rolling == 0.0, way, rolling), rules)
+    clear = _clear(where, pose, cars.steering_rad, torch.where(rolling == 0.0, way, rolling), rules)
     stops = (clear < rules.stop_m + rules.ahead_s * speed.abs()) & (wanted * speed >= 0.0)
-    accel = torch.where(stops, -speed / env.dt_s, accel)
+    accel = torch.where(stops, -speed / cfg.dt_s, accel)
     return torch.stack(((steering / spec.steering_limit_rad).clamp(-1.0, 1.0), pedals(accel, spec)), dim=-1)
 
 
-def _room(ways: WayToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
+def _room(ways: CostToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
     """Distance ``(N,)`` that it may go on before it is to turn round, looked for up to ``slow_m`` ahead."""
     curvature = torch.tan(steering) / ways.spec.wheelbase_m
     found = torch.full_like(way, rules.slow_m)
@@ -84,12 +94,12 @@ def _room(ways: WayToGo, pose: Tensor, lot: Tensor, steering: Tensor, way: Tenso
     return found
 
 
-def _clear(scene: LotScene, pose: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
+def _clear(where: Parking, pose: Tensor, steering: Tensor, way: Tensor, rules: ParkRules) -> Tensor:
     """Distance ``(N,)`` that it may go on with its wheels as they stand, looked for up to ``slow_m`` ahead."""
-    curvature = torch.tan(steering) / scene.spec.wheelbase_m
+    curvature = torch.tan(steering) / where.cfg.driver.wheelbase_m
     found = torch.full_like(way, rules.slow_m)
     for step in range(LOOKS, 0, -1):
         length = rules.slow_m * step / LOOKS
-        free_ = free(scene.lots, scene.lot, driven(pose, curvature, way * length), scene.spec)
+        free_ = free(where.lots, where.lot, driven(pose, curvature, way * length), where.cfg.driver)
         found = torch.where(free_, found, length - rules.slow_m / LOOKS)
     return found

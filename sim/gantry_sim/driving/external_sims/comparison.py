@@ -13,8 +13,8 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.evaluation.drive_metrics import drive_scores
 from gantry_deploy.evaluation.metrics import bootstrap_mean, rate_interval
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.bench.text import interval_text
-from gantry_sim.driving.bench.text import table_lines as aligned
+from gantry_sim.benchmarks.text import interval_text
+from gantry_sim.benchmarks.text import table_lines as aligned
 from gantry_sim.driving.external_sims.metadrive import FIRST_SEED, LIMIT_M_S, VERSION, MetaDriveWorld
 from gantry_sim.driving.external_sims.meter import ENDS, Ride, episodes_of
 from gantry_sim.driving.external_sims.riding import refuse_other_senses, ride, watched

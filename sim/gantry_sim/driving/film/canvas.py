@@ -37,7 +37,7 @@ class Camera:
     """Shares of width and height, from the left and from above."""
 
     def pixels(self, places_m: FloatArray) -> NDArray[np.float64]:
-        """Column and row (..., 2) of places (..., 2) in the world; whole numbers are corners of pixels."""
+        """Column and row (..., 2), px, of places (..., 2) in the world, m; whole numbers are corners of pixels."""
         gap = np.asarray(places_m, dtype=np.float64) - np.array(self.centre_m)
         # Up in the picture is against its rows.
         sin, cos = math.sin(self.up_rad), math.cos(self.up_rad)
@@ -70,7 +70,7 @@ class Canvas:
         return (FINE * self.camera.pixels(places_m)).ravel().tolist()
 
     def polygon(self, corners_m: FloatArray, colour: Rgb, outline: Rgb | None = None, width_px: float = 1.0) -> None:
-        """Fill places (k, 2), and draw a line around them if its colour is given."""
+        """Fill places (k, 2) in the world, m, and draw a line around them if its colour is given."""
         if len(corners_m) < 2:
             return
         self._draw.polygon(self._flat(corners_m), fill=colour)
@@ -78,18 +78,18 @@ class Canvas:
             self.line(np.concatenate((corners_m, corners_m[:1])), outline, width_px)
 
     def line(self, places_m: FloatArray, colour: Rgb, width_px: float = 1.0) -> None:
-        """Join places (k, 2)."""
+        """Join places (k, 2) in the world, m."""
         if len(places_m) >= 2:
             self._draw.line(self._flat(places_m), fill=colour, width=max(1, round(FINE * width_px)), joint="curve")
 
     def segments(self, ends_m: FloatArray, colour: Rgb, width_px: float = 1.0) -> None:
-        """Lines (k, 2, 2), each on its own."""
+        """Lines (k, 2, 2) in the world, m, each on its own."""
         width = max(1, round(FINE * width_px))
         for ends in (FINE * self.camera.pixels(ends_m)).reshape(-1, 4).tolist():
             self._draw.line(ends, fill=colour, width=width)
 
     def discs(self, places_m: FloatArray, colour: Rgb, radius_px: float, outline: Rgb | None = None) -> None:
-        """Discs around places (k, 2)."""
+        """Discs around places (k, 2) in the world, m."""
         radius = FINE * radius_px
         for x, y in (FINE * self.camera.pixels(np.reshape(places_m, (-1, 2)))).tolist():
             box = (x - radius, y - radius, x + radius, y + radius)
@@ -124,12 +124,12 @@ def write(
 
 
 def frame(image: Image.Image) -> NDArray[np.uint8]:
-    """A picture as an array (height, width, 3)."""
+    """A picture as uint8 (height, width, 3)."""
     return np.asarray(image.convert("RGB"))
 
 
 def contact_sheet(frames: Sequence[NDArray[np.uint8]], columns: int = 2) -> NDArray[np.uint8]:
-    """Pictures of one size beside and below each other, in reading order."""
+    """Pictures, uint8 (height, width, 3) of one size, beside and below each other in reading order."""
     rows = -(-len(frames) // columns)
     height, width = frames[0].shape[:2]
     sheet = np.full((rows * height, min(columns, len(frames)) * width, 3), 255, np.uint8)

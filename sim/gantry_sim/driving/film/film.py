@@ -18,7 +18,6 @@ from gantry_sim.driving.film.scenery import Scenery, scenery_of
 from gantry_sim.driving.film.view import Look, View
 from gantry_sim.driving.film.watched import COLLIDED, Episode, WatchedEnv
 from gantry_sim.driving.reward import FACTORS
-from gantry_sim.driving.scenes.road_scene import RoadScene
 
 Frame = NDArray[np.uint8]
 HOLD_S = 1.5
@@ -118,15 +117,11 @@ def _constant(env: WatchedEnv) -> frozenset[str]:
         found.add("lane")
     if cfg.discomfort == 0.0:
         found.add("comfort")
-    if cfg.calm == 0.0:
-        found.add("calm")
+    if cfg.steering_smoothness == 0.0:
+        found.add("steering")
     if cfg.near_collision == 1.0:
         found.add("ttc")
-    if not isinstance(env.scene, RoadScene):
-        found |= {"on_route", "speed", "ttc"}
-    elif env.scene.traffic is None:
-        found.add("ttc")
-    return frozenset(found) & frozenset(FACTORS)
+    return (env.scene.constant_factors | found) & frozenset(FACTORS)
 
 
 def score_of(episode: Episode) -> float:

@@ -43,7 +43,7 @@ def where_it_went_wrong(scene: Any, episodes: Sequence[Episode], most: int = 6) 
         most: Places on the sheet.
 
     Returns:
-        A picture (height, width, 3); None if every episode finished.
+        A picture, uint8 (height, width, 3); None if every episode finished.
     """
     grounds: dict[str, tuple[Scenery, list[Episode]]] = {}
     drawn: dict[int, Scenery] = {}

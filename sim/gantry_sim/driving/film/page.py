@@ -9,24 +9,16 @@ import numpy as np
 
 from gantry_deploy.report import Report
 from gantry_deploy.report.maps import encode_png
-from gantry_sim.driving.bench.text import interval_text
-from gantry_sim.driving.evaluation import COUNTED, ENDS, scores_of
+from gantry_sim.driving.bench.drivers import lane_width_m
+from gantry_sim.driving.bench.report import infraction_rows, score_rows
+from gantry_sim.driving.bench.scoring import scores as scores_of
+from gantry_sim.driving.evaluation import COUNTED, ENDS
 from gantry_sim.driving.film.figures import endings, histograms
 from gantry_sim.driving.film.film import Shown, how_they_ended
 from gantry_sim.driving.film.overview import where_it_went_wrong
 from gantry_sim.driving.film.panel import ENDINGS
 from gantry_sim.driving.film.playing import Driven
 from gantry_sim.driving.film.watched import TIME_UP
-from gantry_sim.driving.scenes.lot_scene import LotScene
-
-PER_DISTANCE = {
-    "pedestrian": "pedestrians hit",
-    "vehicle": "vehicles hit",
-    "static": "things hit",
-    "red_light": "red lights",
-    "blocked": "blocked",
-}
-"""Infractions, in words."""
 
 
 def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown, film: bytes | None) -> Report:
@@ -40,7 +32,8 @@ def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown,
         film: Its film as MP4; stills alone if there is none.
     """
     first = drivers[0]
-    scores = {one.driver: scores_of(one.found) for one in drivers}
+    width_m = lane_width_m(first.env)
+    scores = {one.driver: scores_of(one.found, width_m) for one in drivers}
     own, env = scores[first.driver], first.env
     report = Report(f"How {first.driver.split(',')[0]} drives: {task}", f"{summary}; {first.driver}")
     report.tiles(
@@ -53,7 +46,7 @@ def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown,
         }
     )
     report.text(
-        f"{env.num_envs} held-out episodes on procedural {_grounds(first)} of the `{env.cfg.map_split}` split, model "
+        f"{env.num_envs} held-out episodes on procedural {env.scene.grounds} of the `{env.cfg.map_split}` split, model "
         f"`{env.cfg.model}`. Policies are run by the runtime's own runner, one for each car, on noisy observations."
     )
     _scores(report, scores)
@@ -72,37 +65,16 @@ def drive_page(task: str, summary: str, drivers: Sequence[Driven], shown: Shown,
 
 
 def _scores(report: Report, scores: Mapping[str, dict[str, Any]]) -> None:
-    own = next(iter(scores.values()))
-    report.section("Scores")
-    rows = []
-    for name, values in scores.items():
-        rows.append(
-            [
-                name,
-                interval_text(values["driving_score"], 1.0, 1),
-                interval_text(values["completion_percent"], 1.0, 1),
-                interval_text(values["finished"], 100.0, 0),
-                interval_text(values["collided"], 100.0, 0),
-                interval_text(values["lateral_rmse_m"], 1.0, 2),
-                interval_text(values["discomfort"], 100.0, 0),
-                f"{values['mean_speed_m_s']:.1f}",
-            ]
-        )
-    report.table(
-        rows,
-        ("Driver", "Driving score", "Way, %", "Finished, %", "Collided, %", "Lateral, m", "Uncomfortable, %", "m/s"),
+    own, rows = next(iter(scores.values())), [{"driver": name, "scores": values} for name, values in scores.items()]
+    note = (
         f"Means with their 95 % intervals. Penalties of the driving score: {own['coefficients']}, on procedural "
-        "routes; it is not a score of CARLA's leaderboard.",
+        "routes; it is not a score of CARLA's leaderboard."
     )
-    kinds = [name for name in PER_DISTANCE if any(name in values["per_km"] for values in scores.values())]
-    table = [
-        [name, *[f"{values['per_km'].get(kind, 0.0):.2f}" for kind in kinds], f"{values['km']:.2f}"]
-        for name, values in scores.items()
-    ]
-    header = ("Driver", *(PER_DISTANCE[kind] for kind in kinds), "km")
-    report.table(
-        table, header, "Infractions for each kilometre. An episode ends with its first collision or red light."
-    )
+    report.section("Scores")
+    head, *body = score_rows(rows)
+    report.table(body, head, note)
+    if found := infraction_rows(rows):
+        report.table(found[1:], found[0], "An episode ends with its first collision or red light.")
 
 
 def _ends(report: Report, drivers: Sequence[Driven], scores: Mapping[str, dict[str, Any]]) -> None:
@@ -123,7 +95,7 @@ def _spread(report: Report, drivers: Sequence[Driven]) -> None:
         return {one.driver.split(",")[0]: values(one) for one in drivers}
 
     speed = of_each(lambda one: _every(one, "speed_m_s"))
-    if isinstance(first.scene, LotScene):
+    if "position_error_m" in drivers[0].found:
         place, heading = "distance from the slot's middle at the end, m", "heading error at the end, degrees"
         found = {
             place: of_each(lambda one: one.found["position_error_m"]),
@@ -157,10 +129,6 @@ def _film(report: Report, shown: Shown, film: bytes | None) -> None:
     if film is not None:
         report.video(film, words)
     report.image(encode_png(shown.sheet()), "Moments of it." if film is not None else words)
-
-
-def _grounds(driven: Driven) -> str:
-    return {"RoadScene": "roads", "LotScene": "parking lots"}.get(type(driven.env.scene).__name__, "tracks")
 
 
 def _every(driven: Driven, name: str) -> np.ndarray:

@@ -44,10 +44,10 @@ ENDINGS = {
 """Ends of episodes, in words."""
 FACTOR_WORDS = {
     "on_route": "on the route",
-    "ttc": "no near miss lately",
+    "ttc": "no near miss",
     "lane": "lane's middle",
-    "calm": "steers calmly",
-    "hint": "infraction",
+    "steering": "smoothness",
+    "infraction": "infraction",
 }
 """Names of what rewards are made of, where they do not say it themselves."""
 

@@ -17,8 +17,8 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.state import RobotState
-from gantry_sim.driving.bench.drivers import RANDOM, RULES, SCAN, STEADY, Act, able, baseline
-from gantry_sim.driving.cfg import CarTaskCfg
+from gantry_sim.driving.bench.drivers import Act, baseline
+from gantry_sim.driving.cfg import RANDOM, RULES, SCAN, STEADY, CarTaskCfg
 from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.film.film import CHOICES, Shown, choose, show
 from gantry_sim.driving.film.view import Look
@@ -185,7 +185,7 @@ def shown_of(driven: Driven, title: str, cfg: PlayCfg) -> Shown:
 
 def able_drivers(cfg: CarTaskCfg) -> list[str]:
     """Words of :data:`DRIVERS` for those that learned nothing and can drive on a task."""
-    return [word for word, name in DRIVERS.items() if word != POLICY and able(name, cfg)]
+    return [word for word, name in DRIVERS.items() if word != POLICY and name in cfg.drivers]
 
 
 def require_able(word: str, cfg: CarTaskCfg) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,7 +130,7 @@ class Scenery:
             _draw_slot(canvas, self.slot)
 
     def ahead(self, route_m: float, distances_m: FloatArray) -> FloatArray:
-        """Places (L, 2) on the route so far ahead; empty without one."""
+        """Places (L, 2) in the world, m, on the route so far ahead; empty without one."""
         if self.line is None or self.along_m is None:
             return np.zeros((0, 2))
         at = route_m + np.asarray(distances_m, dtype=np.float64)
@@ -150,6 +151,7 @@ class Scenery:
         canvas.line(line[:, :2], ROUTE_LINE, 1.0)
 
 
+@functools.singledispatch
 def scenery_of(scene: Any, place: int) -> Scenery:
     """Scenery around a car.
 
@@ -160,15 +162,13 @@ def scenery_of(scene: Any, place: int) -> Scenery:
     Raises:
         TypeError: If nothing here draws it.
     """
-    if isinstance(scene, RoadScene):
-        number = place // scene.roads.per_map
-        table = scene.routes.table[place, : int(scene.routes.count[place])].double().cpu().numpy()
-        return _road(scene.roads.maps[number], table, float(scene.routes.step_m[place]))
-    if isinstance(scene, LotScene):
-        return _lot(scene, place)
-    if isinstance(scene, TrackScene):
-        return _track(scene, place)
     raise TypeError(f"Nothing here draws a {type(scene).__name__}.")
+
+
+@scenery_of.register
+def _(scene: RoadScene, place: int) -> Scenery:
+    table = scene.routes.table[place, : int(scene.routes.count[place])].double().cpu().numpy()
+    return _road(scene.roads.maps[place // scene.roads.per_map], table, float(scene.routes.step_m[place]))
 
 
 def _road(lane_map: LaneMap, table: FloatArray, step_m: float) -> Scenery:
@@ -220,6 +220,7 @@ def _markings(points: FloatArray, left: int, right: int) -> list[Shape]:
     return marks
 
 
+@scenery_of.register
 def _lot(scene: LotScene, place: int) -> Scenery:
     lots = scene.lots
     boxes = lots.boxes[place][lots.taken[place]].double().cpu().numpy()
@@ -238,6 +239,7 @@ def _lot(scene: LotScene, place: int) -> Scenery:
     return Scenery(tuple(shapes), f"lot {place}", low, high, slot=slot)
 
 
+@scenery_of.register
 def _track(scene: TrackScene, place: int) -> Scenery:
     lines = scene.tracks
     count = int(lines.count[place])
@@ -256,12 +258,12 @@ def _track(scene: TrackScene, place: int) -> Scenery:
 
 
 def box_corners(box: FloatArray) -> FloatArray:
-    """Corners (4, 2) of a box (5,): middle, yaw, length and width; the front left one first, counter-clockwise."""
+    """Corners (4, 2), m, of a box (5,): middle, yaw, length and width; the front left one first, counter-clockwise."""
     return placed(box, np.array([[0.5, 0.5], [-0.5, 0.5], [-0.5, -0.5], [0.5, -0.5]]) * box[3:])
 
 
 def car_shapes(box: FloatArray, colour: Rgb) -> list[Shape]:
-    """A car in a box (5,): body, outline, and the windscreen, so that one sees which end is its front."""
+    """A car in a box (5,), m and rad: body, outline, and the windscreen, so that one sees which end is its front."""
     # Rounder in front than behind.
     side = np.array(
         [[0.5, 0.26], [0.487, 0.38], [0.455, 0.46], [0.40, 0.5], [-0.44, 0.5], [-0.485, 0.46], [-0.5, 0.36]]

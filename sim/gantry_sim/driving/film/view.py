@@ -123,7 +123,7 @@ class View:
         return canvas.picture()
 
     def own_box(self, index: int) -> FloatArray:
-        """The car's box (5,) at a moment: middle, yaw, length and width."""
+        """The car's box (5,) in the world at a moment: middle, yaw, length and width, m and rad."""
         pose, car = self.episode.seen["pose"][index], self.car
         return np.array([*placed(pose, (car.center_x_in_base_m, 0.0)), pose[2], car.length_m, car.width_m])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +16,8 @@ from gantry_policies.common.batched_env import EnvStep, Observation
 from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED
-from gantry_sim.driving.scenes.lot_scene import LotScene
-from gantry_sim.driving.scenes.road_scene import RoadScene
 from gantry_sim.driving.scenes.scene import Outcome
-from gantry_sim.driving.scenes.track_scene import TrackScene
-from gantry_sim.driving.step_info import DriveFacts
+from gantry_sim.driving.step_info import StepInfo
 
 FloatArray = NDArray[np.float32]
 
@@ -101,7 +97,7 @@ class WatchedEnv(DriveEnv):
         obs = super().reset()
         self._outcome, self._ended, self._results = None, [""] * self.num_envs, {}
         self._last = np.full(self.num_envs, -1, np.int64)
-        self._places = _places(self.scene).cpu().numpy().copy()
+        self._places = self.scene.places.cpu().numpy().copy()
         self._log = [self._moment() | {"reward": np.zeros(self.num_envs, np.float32)}]
         return obs
 
@@ -142,9 +138,9 @@ class WatchedEnv(DriveEnv):
         """Of all cars."""
         return [self.episode(car) for car in range(self.num_envs)]
 
-    def _facts(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> DriveFacts:
+    def _step_info(self, outcome: Outcome, ends: dict[str, Tensor], action: Tensor) -> StepInfo:
         self._outcome = outcome
-        return super()._facts(outcome, ends, action)
+        return super()._step_info(outcome, ends, action)
 
     def _summary(self, which: Tensor, ends: dict[str, Tensor]) -> dict[str, Tensor]:
         # The last look before those cars that are done begin anew.
@@ -166,10 +162,7 @@ class WatchedEnv(DriveEnv):
             "stop_line": around.stop_line,
             "scan": around.scan_ranges_m,
             "goal": around.goal_pose,
-            "route_m": scene.place.s_m if isinstance(scene, RoadScene | TrackScene) else None,
-        }
-        if isinstance(scene, RoadScene) and scene.traffic is not None:
-            found |= {"kinds": scene.traffic.kinds, "lights": scene.traffic.lights.state(time_s)}
+        } | scene.drawn(time_s)
         if outcome is not None:
             found |= {
                 "lateral_m": outcome.lateral_m,
@@ -185,17 +178,6 @@ def _column(rows: list[dict[str, FloatArray]], name: str, car: int) -> FloatArra
     """(T, ...) of a car; of its beginning nothing is known but what there is to see."""
     blank = np.full_like(rows[-1][name][car], np.nan)
     return np.stack([row[name][car] if name in row else blank for row in rows])
-
-
-def _places(scene: Any) -> Tensor:
-    """(N,) the row of routes, lots or tracks that each car is on."""
-    if isinstance(scene, RoadScene):
-        return scene.route
-    if isinstance(scene, LotScene):
-        return scene.lot
-    if isinstance(scene, TrackScene):
-        return scene.track
-    raise GantryError(f"Nothing here draws a {type(scene).__name__}.")
 
 
 def _array(values: Tensor) -> FloatArray:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.cars import CarSpec
-from gantry_sim.driving.drivers.cost_to_go import WayToGo
+from gantry_sim.driving.drivers.cost_to_go import CostToGo
+from gantry_sim.driving.drivers.park_driver import Parking, park_actions
 from gantry_sim.driving.maps.bank import LotBank, lot_bank
 from gantry_sim.driving.maps.generate import split_seeds
 from gantry_sim.driving.maps.lots import LotConfig, parking_lot
@@ -37,11 +38,11 @@ def _lots(config: LotConfig, split: str, count: int, device: str) -> LotBank:
 
 
 @functools.lru_cache(maxsize=2)
-def _ways(config: LotConfig, split: str, count: int, device: str, spec: CarSpec, way: WayCfg) -> WayToGo:
-    return WayToGo(_lots(config, split, count, device), spec, way)
+def _ways(config: LotConfig, split: str, count: int, device: str, spec: CarSpec, way: WayCfg) -> CostToGo:
+    return CostToGo(_lots(config, split, count, device), spec, way)
 
 
-def ways_of(cfg: ParkCfg, device: str) -> WayToGo:
+def ways_of(cfg: ParkCfg, device: str) -> CostToGo:
     """The ways to the goals of a task's lots, worked out once, whether the task measures them or not."""
     return _ways(cfg.lots, cfg.map_split, cfg.map_count, device, cfg.driver, cfg.way or WayCfg())
 
@@ -62,6 +63,9 @@ class LotScene:
     faults: tuple[str, ...] = ("static",)
     ends: tuple[str, ...] = ("static", "finished")
     extras = 4
+    grounds = "parking lots"
+    manners = None
+    constant_factors = frozenset(("on_route", "speed", "ttc"))
 
     def __init__(self, cfg: ParkCfg, cars: BatchedCars, device: str, generator: torch.Generator) -> None:
         self.cfg, self.cars, self.device, self.generator = cfg, cars, device, generator
@@ -74,7 +78,7 @@ class LotScene:
         """(N,) which lot."""
         self.goal = torch.zeros(count, 3, device=device)
         """(N, 3) where ``base_link`` shall end, in the world."""
-        self.away_m = torch.ones(count, device=device)
+        self.distance_to_go_m = torch.ones(count, device=device)
         """(N,) of the way to the goal."""
         self.began_m = torch.ones(count, device=device)
         """(N,) the same at the beginning of the episode."""
@@ -84,8 +88,13 @@ class LotScene:
         self._next = STOCK
         self._stock = torch.zeros(STOCK, 4, device=device)
 
+    @property
+    def places(self) -> Tensor:
+        """(N,) lot of each car."""
+        return self.lot
+
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Another lot each, standing."""
+        """Another lot for each of env_ids (m,): poses (m, 3) in the world, m and rad, and speeds (m,), 0 m/s."""
         parts: list[Tensor] = []
         while (left := len(env_ids) - sum(map(len, parts))) > 0:
             if self._next >= STOCK:
@@ -107,10 +116,10 @@ class LotScene:
         return torch.cat((pose, lot[:, None].to(pose.dtype)), dim=1)
 
     def started(self, env_ids: Tensor) -> None:
-        """Measure the way to go."""
+        """Measure the way to go, m, of the cars of env_ids (m,) int64."""
         self.goal[env_ids] = goal_pose(self.lots, self.lot[env_ids], self.spec)
-        self.away_m = torch.where(self._these(env_ids), self._away(), self.away_m)
-        self.began_m[env_ids] = self.away_m[env_ids]
+        self.distance_to_go_m = torch.where(self._these(env_ids), self._away(), self.distance_to_go_m)
+        self.began_m[env_ids] = self.distance_to_go_m[env_ids]
         self.driven_m[env_ids] = 0.0
 
     def _these(self, env_ids: Tensor) -> Tensor:
@@ -126,12 +135,12 @@ class LotScene:
 
     def _away(self) -> Tensor:
         if self.way is not None:
-            return self.way.away_m(self.cars.pose, self.lot)
+            return self.way.distance_to_go_m(self.cars.pose, self.lot)
         position, heading = self.errors
         return position + self.cfg.radian_m * heading.abs()
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Look what was touched, and whether it is where it should be."""
+        """Check contacts and the pose of all cars, time_s (N,) s into their episodes."""
         cfg, lots, speed = self.cfg, self.lots, self.cars.speed_m_s
         box = boxes_at(self.cars.pose, self.spec)
         hit = overlap(box, lots.boxes[self.lot], lots.taken[self.lot]).any(dim=1)
@@ -140,8 +149,8 @@ class LotScene:
         there = (position <= cfg.position_m) & (heading.abs() <= cfg.heading_rad) & (speed.abs() <= cfg.still_m_s)
         there = there & ~hit
         away = self._away()
-        nearer = (100.0 - cfg.arrival_percent) * (self.away_m - away) / cfg.whole_way_m
-        self.away_m = away
+        nearer = (100.0 - cfg.arrival_percent) * (self.distance_to_go_m - away) / cfg.whole_way_m
+        self.distance_to_go_m = away
         self.driven_m = self.driven_m + speed.abs() * cfg.dt_s
         no, none = torch.zeros_like(hit), torch.zeros_like(speed)
         limit = torch.full_like(speed, NO_LIMIT_M_S)
@@ -167,20 +176,38 @@ class LotScene:
         nearest = reach.view(-1, layout.beams, RAYS_PER_BEAM).amin(-1).clamp(max=layout.range_max_m)
         return Surroundings(scan_ranges_m=nearest, goal_pose=self.goal.clone())
 
+    def line_ahead(self) -> None:
+        """None: there is no lane."""
+
+    def scripted_actions(self) -> Tensor:
+        """Actions (N, 2) in [-1, 1] along the shortest way."""
+        where = Parking(ways_of(self.cfg, self.device), self.lots, self.lot, self.cfg, *self.errors)
+        return park_actions(self.cars, where)
+
+    def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
+        """Nothing more, whatever time_s (N,) is, s."""
+        return {}
+
+    def whole_route(self, car: int) -> None:
+        """None: there is no route."""
+
+    def road_cells(self, car: int) -> None:
+        """None: there is no road."""
+
     def critic_extras(self) -> Tensor:
-        """Errors, and the distance to what is nearest."""
+        """Errors, distance to the nearest obstacle and way to go, scaled, (N, 4)."""
         position, heading = self.errors
         lots = self.lots
         gap = clearance(boxes_at(self.cars.pose, self.spec), lots.boxes[self.lot], lots.taken[self.lot])
         room = gap.amin(dim=1).clamp(-1.0, 5.0)
-        return torch.stack((0.2 * position, heading.abs(), room, 0.1 * self.away_m), dim=1)
+        return torch.stack((0.2 * position, heading.abs(), room, 0.1 * self.distance_to_go_m), dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
         """Summary of parking, (k,) each: completed share, distance driven [m], errors of the pose [m, rad]."""
         position, heading = self.errors
         there = (position <= self.cfg.position_m) & (heading.abs() <= self.cfg.heading_rad)
         there = (there & (self.cars.speed_m_s.abs() <= self.cfg.still_m_s))[env_ids]
-        share = (1.0 - self.away_m / self.began_m)[env_ids].clamp(0.0, 1.0)
+        share = (1.0 - self.distance_to_go_m / self.began_m)[env_ids].clamp(0.0, 1.0)
         return {
             "completion": torch.where(there, 1.0, share),
             "driven_m": self.driven_m[env_ids],
@@ -190,11 +217,11 @@ class LotScene:
 
     def state_dict(self) -> dict[str, Any]:
         """For an exact continuation."""
-        names = ("lot", "goal", "away_m", "began_m", "driven_m", "_stock")
+        names = ("lot", "goal", "distance_to_go_m", "began_m", "driven_m", "_stock")
         return kept({name: getattr(self, name) for name in names}) | {"next": self._next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where it was."""
-        for name in ("lot", "goal", "away_m", "began_m", "driven_m", "_stock"):
+        for name in ("lot", "goal", "distance_to_go_m", "began_m", "driven_m", "_stock"):
             setattr(self, name, state[name].to(self.device))
         self._next = state["next"]

@@ -13,7 +13,8 @@ from gantry_deploy.observations.surroundings import PEDESTRIAN, STATIC, VEHICLE,
 from gantry_deploy.perception.road import AHEAD_M, BEHIND_M
 from gantry_deploy.perception.simulated_road import RAYS_PER_BEAM
 from gantry_sim.driving.cfg import DriveCfg
-from gantry_sim.driving.maps.projection import Projection, corner_offsets, project, window
+from gantry_sim.driving.drivers.baselines import ON_ROADS, rule_based
+from gantry_sim.driving.maps.projection import Projection, Window, corner_offsets, project, window
 from gantry_sim.driving.maps.tiles import road_tiles
 from gantry_sim.driving.scenes.roads import Roads, RoadsCfg, roads
 from gantry_sim.driving.scenes.scene import Outcome, boxes_at, kept
@@ -54,6 +55,8 @@ class RoadScene:
 
     faults = (*KINDS, "red_light", "off_road")
     ends = (*KINDS, "red_light", "finished", "off_road")
+    grounds = "roads"
+    manners = ON_ROADS
 
     def __init__(self, cfg: DriveCfg, cars: BatchedCars, device: str, generator: torch.Generator, seed: int) -> None:
         count = cfg.num_envs
@@ -80,12 +83,22 @@ class RoadScene:
         """Where on their routes the cars are."""
 
     @property
+    def places(self) -> Tensor:
+        """(N,) row of ``routes`` that each car drives."""
+        return self.route
+
+    @property
+    def constant_factors(self) -> frozenset[str]:
+        """Without traffic there are no near collisions."""
+        return frozenset(() if self.traffic is not None else ("ttc",))
+
+    @property
     def to_drive_m(self) -> Tensor:
         """(N,) length of each route from where its car started."""
         return self.routes.length_m[self.route] - BEHIND_M
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Another route each, and others around it."""
+        """Another route for each of env_ids (m,): poses (m, 3) in the world, m and rad, and speeds (m,), m/s."""
         pose, speed = torch.empty(len(env_ids), 3, device=self.device), torch.empty(len(env_ids), device=self.device)
         self._index, done = self.place.index.clone(), 0
         while done < len(env_ids):
@@ -101,11 +114,11 @@ class RoadScene:
         return pose, speed
 
     def started(self, env_ids: Tensor) -> None:
-        """Find the cars on their routes."""
+        """Find the cars of env_ids (m,) int64 on their routes."""
         self.place = project(self.routes, self.route, self._index, self.cars.pose[:, :2])
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Move others on, and look."""
+        """Move others on and check all cars, time_s (N,) s into their episodes."""
         boxes = boxes_at(self.cars.pose, self.spec)
         self.place = place = project(self.routes, self.route, self.place.index, self.cars.pose[:, :2])
         ends, near, safe = self._among_others(boxes, time_s)
@@ -152,7 +165,7 @@ class RoadScene:
 
     def surroundings(self) -> Surroundings:
         """Routes and, where there is traffic, others and the next stop lines, told from the cars' noses."""
-        around = window(self.routes, self.route, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+        around = self.line_ahead()
         objects = stop_line = kinds = cells = place = None
         if self.tiles is not None:
             cells, place = self.tiles.around(self.route // self.roads.per_map, self.cars.pose[:, :2])
@@ -173,6 +186,34 @@ class RoadScene:
             scan_ranges_m=self._scan(),
         )
 
+    def line_ahead(self) -> Window:
+        """The middle of the route's lane, in the world, m."""
+        return window(self.routes, self.route, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+
+    def scripted_actions(self) -> Tensor:
+        """Actions (N, 2) in [-1, 1] by rules, knowing what traffic's own drivers would know in the car's place."""
+        others = None if self.traffic is None else self.traffic.car
+        return rule_based(self.cars.pose, self.cars.speed_m_s, self.line_ahead(), others, self.spec, self.manners.rules)
+
+    def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
+        """Place on the route (N,), m, and of traffic the kinds (N, K) and lights (N, J, G); ``time_s`` is (N,), s."""
+        found = {"route_m": self.place.s_m}
+        if self.traffic is None:
+            return found
+        return found | {"kinds": self.traffic.kinds, "lights": self.traffic.lights.state(time_s)}
+
+    def whole_route(self, car: int) -> Tensor:
+        """Table (P, 10) of a car's route in the world, m."""
+        row = int(self.route[car])
+        return self.routes.table[row, : int(self.routes.count[row])]
+
+    def road_cells(self, car: int) -> tuple[Tensor, Tensor, float] | None:
+        """Cells (rows, columns) of a car's map, their corner (2,) in the world, m, and their size, m."""
+        if self.tiles is None:
+            return None
+        which = int(self.route[car]) // self.roads.per_map
+        return self.tiles.cells[which], self.tiles.corner_m[which], self.tiles.cell_m
+
     def _scan(self) -> Tensor | None:
         """(N, beams) to the nearest of the others; None where the policy sees no scan."""
         layout = self.cfg.lidar
@@ -184,7 +225,7 @@ class RoadScene:
         return reach.view(-1, layout.beams, RAYS_PER_BEAM).amin(-1).clamp(max=layout.range_max_m)
 
     def critic_extras(self) -> Tensor:
-        """Way left, whether in a junction, and what traffic's own drivers would know in the car's place."""
+        """Share of the way left, whether in a junction, and what traffic's drivers know, scaled, (N, extras)."""
         parts = [1.0 - self.driven_m / self.to_drive_m, self.place.in_junction.float()]
         if self.traffic is not None:
             car, limit = self.traffic.car, self.place.speed_limit_m_s
@@ -193,7 +234,7 @@ class RoadScene:
         return torch.stack(parts, dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """Driven share of the route."""
+        """Driven share of the route and distance, m, of the cars of env_ids (m,)."""
         share = self.driven_m[env_ids] / self.to_drive_m[env_ids]
         whole = self.driven_m[env_ids] >= self.to_drive_m[env_ids] - 1.0
         return {"completion": torch.where(whole, 1.0, share), "driven_m": self.driven_m[env_ids]}

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.cars import CarSpec
+from gantry_sim.driving.drivers.baselines import Manners
+from gantry_sim.driving.maps.projection import Window
 
 MOVING_M_S = 0.3
 """A slower car does not move."""
@@ -53,6 +55,23 @@ class Scene(Protocol):
     """Those of them that cost something beside the rest of the route."""
     extras: int
     """Numbers of :meth:`critic_extras`."""
+    grounds: str
+    """Name of the surroundings, in the plural."""
+
+    @property
+    def manners(self) -> Manners | None:
+        """Style of drivers that follow the line ahead; None where there is no line."""
+        ...
+
+    @property
+    def places(self) -> Tensor:
+        """``(N,)`` int64, row of the routes, lots or tracks that each car is on."""
+        ...
+
+    @property
+    def constant_factors(self) -> frozenset[str]:
+        """Names of reward factors that are always 1 here."""
+        ...
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Choose new places for some cars.
@@ -77,8 +96,38 @@ class Scene(Protocol):
         """Surroundings of the cars without errors; N rows."""
         ...
 
+    def line_ahead(self) -> Window | None:
+        """The middle of the lane or track around the cars, in the world, m; None where there is neither."""
+        ...
+
+    def scripted_actions(self) -> Tensor:
+        """Actions ``(N, 2)`` in [-1, 1] of the scripted driver, which knows what the simulator knows."""
+        ...
+
+    def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
+        """Details that a picture shows beside :meth:`surroundings`, as far as there are any.
+
+        ``route_m`` ``(N,)``, the place on the line in m; ``kinds`` ``(N, K)`` of others; ``lights`` ``(N, J, G)``.
+
+        Args:
+            time_s: ``(N,)`` s since the beginning of the episodes.
+        """
+        ...
+
+    def whole_route(self, car: int) -> Tensor | None:
+        """Table ``(P, 10)`` of a car's route in the world, m, with the columns of :mod:`gantry_sim.driving.maps.graph`;
+        None without one.
+        """
+        ...
+
+    def road_cells(self, car: int) -> tuple[Tensor, Tensor, float] | None:
+        """The road around a car as cells ``(rows, columns)``, their corner ``(2,)`` in the world and size, m, where
+        policies see them; else None.
+        """
+        ...
+
     def critic_extras(self) -> Tensor:
-        """``(N, extras)`` about the way to the end, for the critic alone."""
+        """Numbers ``(N, extras)`` about the way to the end, scaled, for the critic alone."""
         ...
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
@@ -104,10 +153,10 @@ def boxes_at(pose: Tensor, spec: CarSpec) -> Tensor:
 
 
 def spread(count: int, half: float, generator: torch.Generator) -> Tensor:
-    """``(count,)`` drawn uniformly from -half to half."""
+    """Numbers ``(count,)`` in any unit, drawn uniformly from -half to half."""
     return half * (2.0 * torch.rand(count, generator=generator, device=generator.device) - 1.0)
 
 
 def kept(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Copies of tensors, as part of a state."""
+    """Copies of tensors of any shape and unit, as part of a state."""
     return {name: value.clone() for name, value in tensors.items()}

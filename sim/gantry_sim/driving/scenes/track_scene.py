@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
+from gantry_deploy.perception.road import AHEAD_M, BEHIND_M
 from gantry_hardware.cars import car_spec
+from gantry_sim.driving.drivers.baselines import ON_TRACKS, rule_based
 from gantry_sim.driving.maps.bank import LineBank, line_bank
 from gantry_sim.driving.maps.generate import split_seeds
 from gantry_sim.driving.maps.graph import LEFT, RIGHT, YAW
-from gantry_sim.driving.maps.projection import Projection, pose_at, progress, project, window
+from gantry_sim.driving.maps.projection import Projection, Window, pose_at, progress, project, window
 from gantry_sim.driving.maps.tracks import TrackConfig, race_track
 from gantry_sim.driving.scenes.scene import Outcome, boxes_at, kept, spread
 from gantry_sim.driving.sensors.boxes import hits_segments
@@ -24,6 +26,8 @@ from gantry_sim.driving.sensors.wall_scan import cast_chains
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.vehicle.cars import BatchedCars
 
+BEHIND, AHEAD = int(BEHIND_M), int(AHEAD_M) + 1
+"""Points of the middle line that drivers follow, behind and ahead of the car."""
 BENDS_M = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0)
 """The critic is told how much the track bends so far ahead."""
 ROUTE_BEHIND_M = 2.0
@@ -64,6 +68,9 @@ class TrackScene:
     faults: tuple[str, ...] = ("static",)
     ends: tuple[str, ...] = ("static", "finished", "wrong_way")
     extras = 5 + len(BENDS_M)
+    grounds = "tracks"
+    manners = ON_TRACKS
+    constant_factors = frozenset(("on_route", "speed", "ttc"))
 
     def __init__(
         self, cfg: RaceCfg, cars: BatchedCars, device: str, generator: torch.Generator, lines: LineBank | None = None
@@ -98,6 +105,11 @@ class TrackScene:
         """Where on their tracks the cars are."""
 
     @property
+    def places(self) -> Tensor:
+        """(N,) row of ``tracks`` that each car is on."""
+        return self.track
+
+    @property
     def lap_m(self) -> Tensor:
         """(N,) length of a lap."""
         return self.tracks.length_m[self.track]
@@ -108,7 +120,7 @@ class TrackScene:
         return self.cfg.laps * self.lap_m
 
     def begin(self, env_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Somewhere on another track each."""
+        """A start on another track for each of env_ids (m,): poses (m, 3) in the world, m and rad, speeds (m,), m/s."""
         cfg, count = self.cfg, len(env_ids)
         track = torch.randint(0, len(self.tracks), (count,), generator=self.generator, device=self.device)
         share = torch.rand(2, count, generator=self.generator, device=self.device)
@@ -123,12 +135,12 @@ class TrackScene:
         return torch.cat((pose[:, :2], pose[:, 2:] + turn[:, None]), dim=1), share[1] * cfg.start_speed_m_s
 
     def started(self, env_ids: Tensor) -> None:
-        """Find the cars on their tracks."""
+        """Find the cars of env_ids (m,) int64 on their tracks."""
         self.place = project(self.tracks, self.track, self._index, self.cars.pose[:, :2])
         self._ranges = None
 
     def moved(self, time_s: Tensor) -> Outcome:
-        """Look where the cars have got to, and whether there was a wall."""
+        """Check progress and walls of all cars, time_s (N,) s into their episodes."""
         before_m, driven_before = self.place.s_m, self.driven_m
         self.place = place = project(self.tracks, self.track, self.place.index, self.cars.pose[:, :2])
         self._ranges = None
@@ -203,8 +215,27 @@ class TrackScene:
             scan_ranges_m=self._ranges,
         )
 
+    def line_ahead(self) -> Window:
+        """The middle of the track, in the world, m."""
+        return window(self.tracks, self.track, self.place.index, behind=BEHIND, count=BEHIND + AHEAD)
+
+    def scripted_actions(self) -> Tensor:
+        """Actions (N, 2) in [-1, 1] along the middle of the track, by its bends."""
+        cars = self.cars
+        return rule_based(cars.pose, cars.speed_m_s, self.line_ahead(), None, self.cfg.driver, self.manners.rules)
+
+    def drawn(self, time_s: Tensor) -> dict[str, Tensor]:
+        """Place on the track (N,), m."""
+        return {"route_m": self.place.s_m}
+
+    def whole_route(self, car: int) -> None:
+        """None: there is no route."""
+
+    def road_cells(self, car: int) -> None:
+        """None: there is no road."""
+
     def critic_extras(self) -> Tensor:
-        """Way left, place and heading between the walls, sliding, grip of the tyres, and bends ahead."""
+        """Share of the way left, place [m] and heading [rad] on the track, sliding, grip, bends, (N, extras)."""
         place = self.place
         own = (
             1.0 - self.driven_m / self.race_m,
@@ -218,7 +249,7 @@ class TrackScene:
         return torch.cat((torch.stack(own, dim=1), 2.0 * seen.curvature[:, steps]), dim=1)
 
     def summary(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """Driven share of the race, and speed; times are 0 where there are none."""
+        """Driven share of the race and lap times [s] of the cars of env_ids (m,); times are 0 where there are none."""
         driven, race_m = self.driven_m[env_ids], self.race_m[env_ids]
         best, mean = self.best_lap_s[env_ids], self.lap_began_s[env_ids] / self.cfg.laps
         return {

@@ -12,10 +12,9 @@ from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE, RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
-from gantry_sim.driving.language.scorer import require_scorer
 from gantry_sim.driving.maps.generate import MapConfig
 from gantry_sim.driving.park_cfg import ParkCfg
-from gantry_sim.driving.reward import RewardCfg
+from gantry_sim.driving.reward import RewardCfg, reward_kind
 from gantry_sim.driving.scenes.registry import drive_contract
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic.lights import LightsCfg
@@ -50,7 +49,9 @@ def _few_samples() -> PpoCfg:
 
 def cpu_lane() -> Preset:
     """Following a route alone, where losing the rest of it is enough of a reason to stay on the road."""
-    return Preset(env=DriveCfg(history=3, reward=RewardCfg(calm=0.5, hint=0.0)), learner=_few_samples())
+    return Preset(
+        env=DriveCfg(history=3, reward=RewardCfg(steering_smoothness=0.5, infraction_hint=0.0)), learner=_few_samples()
+    )
 
 
 def cpu_traffic() -> Preset:
@@ -62,7 +63,7 @@ def cpu_traffic() -> Preset:
         episode_s=90.0,
         blocked_s=30.0,
         traffic=TrafficCfg(shares=TrafficShares(crossing=0.0)),
-        reward=RewardCfg(calm=0.5, hint=10.0),
+        reward=RewardCfg(steering_smoothness=0.5, infraction_hint=10.0),
     )
     learner = replace(
         _few_samples(),
@@ -147,8 +148,7 @@ def _make_env(cfg: Any, device: str, seed: int) -> Any:
 
 def _require(cfg: Any) -> None:
     assert isinstance(cfg, CarTaskCfg)
-    if cfg.reward.kind == "language":
-        require_scorer(cfg.reward.language)
+    reward_kind(cfg.reward.kind).require(cfg.reward)
 
 
 def _slow_start(cfg: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
-from gantry_sim.tasks.manipulation.workbench import BENCHES, CAMERAS
+from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
 """Spaces of actions: the end effector with its orientation kept, the end effector with rotation, the joints by
@@ -59,7 +59,7 @@ class ArmCfg:
     """A manipulation task."""
 
     task: str
-    """A name of :data:`gantry_sim.tasks.manipulation.workbench.BENCHES`."""
+    """A name of :data:`gantry_sim.tasks.manipulation.workbench.WORKBENCHES`."""
     num_envs: int = 16
     """Environments side by side."""
     robot: str = "yam"
@@ -99,7 +99,7 @@ class ArmCfg:
 
     def __post_init__(self) -> None:
         for kind, value, known in (
-            ("manipulation task", self.task, BENCHES),
+            ("manipulation task", self.task, WORKBENCHES),
             ("action", self.action, ACTIONS),
             ("observer", self.observer, OBSERVERS),
             ("reward", self.reward, REWARDS),

@@ -20,7 +20,7 @@ from gantry_hardware.chain import Chain
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
-from gantry_sim.tasks.manipulation.workbench import BENCHES
+from gantry_sim.tasks.manipulation.workbench import WORKBENCHES
 
 LOWER_EE_M, UPPER_EE_M = (0.2, -0.2, 0.015), (0.45, 0.2, 0.25)
 """Workspace of the end effector's target in the base frame; the finger tips stay 3 mm above the table."""
@@ -30,7 +30,7 @@ JOINT_REACH_RAD = 1.0
 
 def has_goal(cfg: ArmCfg) -> bool:
     """Whether the task says where the object belongs."""
-    return bool(BENCHES[cfg.task].fixture)
+    return bool(WORKBENCHES[cfg.task].fixture)
 
 
 def arm_contract(cfg: ArmCfg) -> PolicyContract:

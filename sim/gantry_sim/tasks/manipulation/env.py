@@ -22,7 +22,7 @@ from gantry_sim.tasks.manipulation import terms
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.state import ArmState
-from gantry_sim.tasks.manipulation.workbench import BENCHES, PADS, Workbench, add_workbench
+from gantry_sim.tasks.manipulation.workbench import PADS, WORKBENCHES, Workbench, add_workbench
 
 ROBOT = "robot"
 """The arm's entity."""
@@ -55,7 +55,7 @@ def arm_env_cfg(cfg: ArmCfg, *, seed: int) -> GantryEnvCfg:
         scene=SceneCfg(
             num_envs=cfg.num_envs,
             entities={ROBOT: _robot_cfg(cfg)},
-            spec_fn=partial(_furnish, BENCHES[cfg.task]),
+            spec_fn=partial(_furnish, WORKBENCHES[cfg.task]),
         ),
         sim=_simulation_cfg(cfg),
         observations={

@@ -11,10 +11,10 @@ from torch import Tensor
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.draws import Draws, turn_about
 from gantry_sim.tasks.manipulation.workbench import (
-    BENCHES,
     GOAL_RADIUS_M,
     HOLE_DEPTH_M,
     STAND_HALF_M,
+    WORKBENCHES,
     Workbench,
 )
 
@@ -81,7 +81,7 @@ class Rule:
 
     def __init__(self, cfg: ArmCfg) -> None:
         self.cfg = cfg
-        self.bench: Workbench = BENCHES[cfg.task]
+        self.bench: Workbench = WORKBENCHES[cfg.task]
         self.half_m = self.bench.half_m
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:

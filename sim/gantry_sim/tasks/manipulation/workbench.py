@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import mujoco
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.robots import scene_visuals as looks
+from gantry_sim.robots import scene_visuals
 
 OBJECT, FIXTURE, TABLE = "object", "fixture", "table"
 """Bodies, and the geom of the table's top."""
@@ -80,7 +80,7 @@ def add_workbench(scene: mujoco.MjSpec, bench: Workbench, prefix: str = "") -> N
     if floor is not None:
         floor.material, floor.rgba[:], floor.friction[:] = "", _WOOD, TABLE_FRICTION
     else:
-        looks.add_sky_and_light(scene)
+        scene_visuals.add_sky_and_light(scene)
         world.add_geom(
             name=TABLE,
             type=mujoco.mjtGeom.mjGEOM_PLANE,
@@ -148,7 +148,7 @@ def _add_hole(body: mujoco.MjsBody, bench: Workbench) -> None:
         )  # fmt: skip
 
 
-BENCHES: dict[str, Workbench] = {
+WORKBENCHES: dict[str, Workbench] = {
     "lift": Workbench(),
     "push": Workbench(fixture="disc"),
     "pick-place": Workbench(fixture="stand"),

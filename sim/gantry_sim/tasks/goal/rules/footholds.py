@@ -7,8 +7,8 @@ from torch import Tensor
 
 from gantry_sim.tasks.goal.rules.cfg import FootholdRules
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.moment import Moment
 from gantry_sim.tasks.goal.rules.route import Wish
+from gantry_sim.tasks.goal.rules.rule_state import RuleState
 
 GRID_M = 0.04
 """Distance of the places that are looked at."""
@@ -43,7 +43,7 @@ class Footholds:
         self.bad = torch.zeros(num_envs, device=device)
         """(N,) running share of the places looked at that are not good to step on."""
 
-    def __call__(self, now: Moment, wish: Wish, land: Tensor) -> Tensor:
+    def __call__(self, now: RuleState, wish: Wish, land: Tensor) -> Tensor:
         """Choose the places of the feet in the air, :attr:`places_w`.
 
         Args:
@@ -64,7 +64,7 @@ class Footholds:
         self.places_w = torch.where(swings, torch.cat((chosen, height[..., None]), -1), now.feet_w)
         return self.places_w
 
-    def _badness(self, now: Moment, places: Tensor) -> Tensor:
+    def _badness(self, now: RuleState, places: Tensor) -> Tensor:
         """Cost of the ground at places (N, f, k, 2): (N, f, k)."""
         rules, ground = self._rules, self._ground
         rise = ground.at(places, ground.height) - (now.feet_w[..., 2] - self._radius).mean(1)[:, None, None]
@@ -77,7 +77,7 @@ class Footholds:
             + 0.05 * rise.abs().clamp(max=1.0)
         )
 
-    def _shift_costs(self, now: Moment, wish: Wish, places: Tensor) -> Tensor:
+    def _shift_costs(self, now: RuleState, wish: Wish, places: Tensor) -> Tensor:
         """Cost of moving the feet to places (N, f, k, 2): (N, f, k)."""
         rules = self._rules
         along = wish.vel_w @ self._shifts.T

@@ -11,7 +11,7 @@ from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WayRules
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.moment import Moment
+from gantry_sim.tasks.goal.rules.rule_state import RuleState
 from gantry_sim.tasks.goal.rules.ways import Ways
 from gantry_sim.tasks.goal.state import GoalState
 
@@ -58,7 +58,7 @@ class Route:
         self._env, self._rules = env, rules
         self._ways = ways_of(env, ground)
 
-    def __call__(self, now: Moment, state: GoalState, footing: Footing) -> Wish:
+    def __call__(self, now: RuleState, state: GoalState, footing: Footing) -> Wish:
         """Next wish for the base."""
         rules, carrot = self._rules, state.contract.command.carrot
         assert carrot is not None
@@ -79,7 +79,7 @@ class Route:
         wanted = self._limited(now, direction * speed[:, None])
         return Wish(self._limited(now, torch.where(rest[:, None], 0.0, self._careful(wanted, footing))), turn * ~rest)
 
-    def _along(self, now: Moment, state: GoalState, look_m: float) -> Tensor:
+    def _along(self, now: RuleState, state: GoalState, look_m: float) -> Tensor:
         """Direction of the way to this far, (N, 2)."""
         terrain = self._env.scene.terrain
         assert terrain is not None
@@ -97,7 +97,7 @@ class Route:
         uneven = (1.0 - rules.slow_uneven * (footing.uneven_m - 0.08).clamp(min=0.0) / 0.2).clamp(min=0.35)
         return wanted * (bad * uneven)[:, None] + rules.follow_feet_s * footing.shift_w.mean(1)
 
-    def _limited(self, now: Moment, vel: Tensor) -> Tensor:
+    def _limited(self, now: RuleState, vel: Tensor) -> Tensor:
         ahead = (vel * now.ahead).sum(-1, keepdim=True).clamp(*AHEAD_M_S)
         aside = (vel * now.aside).sum(-1, keepdim=True).clamp(-self._rules.sideways_m_s, self._rules.sideways_m_s)
         return ahead * now.ahead + aside * now.aside

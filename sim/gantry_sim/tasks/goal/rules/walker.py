@@ -17,8 +17,8 @@ from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.rules.cfg import WalkRules
 from gantry_sim.tasks.goal.rules.footholds import Footholds
 from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.moment import Moment
 from gantry_sim.tasks.goal.rules.route import Footing, Route, Wish
+from gantry_sim.tasks.goal.rules.rule_state import RuleState
 from gantry_sim.tasks.goal.state import GoalState
 
 NEW_STEPS = 3
@@ -66,7 +66,7 @@ class RuleWalker:
             seen.joint_vel_rad_s,
             seen.elevation_map,
         )
-        now = Moment.of(state, body, self._new())
+        now = RuleState.of(state, body, self._new())
         feet = self._footholds
         footing = Footing(*(now.kept(old, torch.zeros_like(old)) for old in (feet.shift_w, feet.bad, self._uneven)))
         wish = self._route(now, state, footing)
@@ -81,7 +81,7 @@ class RuleWalker:
         self._next = clock + 1
         return self._steps < NEW_STEPS
 
-    def _steps_of(self, now: Moment, wish: Wish) -> Tensor:
+    def _steps_of(self, now: RuleState, wish: Wish) -> Tensor:
         """Action that gives the wished velocity and the best places, by what the decoder does of its own accord."""
         body, drive, vel, turn = now.body, now.body.drive, now.to_level(wish.vel_w), wish.turn_rad_s[:, None]
         land = self._stepper.landing(body, vel, turn)

@@ -1,4 +1,4 @@
-"""Moment of the scripted walker: the robot's exact state in all environments."""
+"""State of the scripted walker: the robot's exact state in all environments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_sim.tasks.locomotion.state import rotation_matrix
 
 
 @dataclass(frozen=True)
-class Moment:
+class RuleState:
     """N environments, f feet."""
 
     new: Tensor
@@ -29,7 +29,7 @@ class Moment:
     """State of the body for the decoder of the policy's actions."""
 
     @classmethod
-    def of(cls, state: GoalState, body: Body, new: Tensor) -> Moment:
+    def of(cls, state: GoalState, body: Body, new: Tensor) -> RuleState:
         """The state as it is; see the fields for ``body`` and ``new``."""
         rotation = rotation_matrix(state.quat)
         feet_w = torch.einsum("nij,nkj->nki", rotation, body.feet_b) + state.pos_w[:, None]

@@ -1,4 +1,4 @@
-"""Teaches the small scorer anew: ``python -m gantry_sim.driving.language FILE``, some minutes on one core."""
+"""Teaches the small scorer anew: ``python -m gantry_language_reward FILE``, some minutes on one core."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from gantry_sim.driving.language.lessons import BAD, GOOD, LessonCfg, area_under_curve, other_maps, take_lessons, teach
+from gantry_language_reward.lessons import BAD, GOOD, LessonCfg, area_under_curve, other_maps, take_lessons, teach
 
 
 def main() -> None:
     """Take pictures, teach, say how well held-out pictures are told apart, and write the scorer."""
-    parser = argparse.ArgumentParser(prog="python -m gantry_sim.driving.language", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gantry_language_reward", description=main.__doc__)
     parser.add_argument("file", type=Path, help="where the scorer goes, as safetensors")
     parser.add_argument("--count", type=int, default=2000, help="pictures of each class")
     parser.add_argument("--seed", type=int, default=1, help="of everything random")

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_sim.driving.language.cfg import LanguageCfg
-from gantry_sim.driving.language.pictures import pictures
-from gantry_sim.driving.language.scorer import Scorer, clear_share, make_scorer
-from gantry_sim.driving.step_info import DriveFacts
+from gantry_hardware.structured import from_plain
+from gantry_language_reward.cfg import LanguageCfg
+from gantry_language_reward.pictures import pictures
+from gantry_language_reward.scorer import Scorer, clear_share, make_scorer, require_scorer
+from gantry_sim.driving.reward import RewardCfg, RewardKind
+from gantry_sim.driving.step_info import StepInfo
 
 LANGUAGE_FACTORS = ("clear", "speed", "lane", "heading", "spread")
 """Factors that :class:`LanguageReward` reports; the reward is the product of all but ``clear``, which ``speed`` is made
@@ -83,27 +85,27 @@ class LanguageReward:
         self._looked[env_ids] = False
         self._kept[env_ids] = 0
 
-    def __call__(self, facts: DriveFacts) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, step: StepInfo) -> tuple[Tensor, dict[str, Tensor]]:
         """Reward ``(N,)`` of a step, and its factors ``(N,)`` by name.
 
         Raises:
-            GantryError: If the facts say nothing of the surroundings, or the scorer cannot be loaded.
+            GantryError: If the step say nothing of the surroundings, or the scorer cannot be loaded.
         """
-        cfg, ones = self.cfg, torch.ones_like(facts.speed_m_s)
-        self._look(facts)
-        self._remember(facts)
-        highest = facts.speed_limit_m_s.clamp(min=0.1) if cfg.v_max_m_s is None else cfg.v_max_m_s * ones
-        off = (facts.speed_m_s - self.clear * highest).abs() / highest
-        lane = 1.0 - facts.lane_share.abs() / cfg.lane_half_widths
+        cfg, ones = self.cfg, torch.ones_like(step.speed_m_s)
+        self._look(step)
+        self._remember(step)
+        highest = step.speed_limit_m_s.clamp(min=0.1) if cfg.v_max_m_s is None else cfg.v_max_m_s * ones
+        off = (step.speed_m_s - self.clear * highest).abs() / highest
+        lane = 1.0 - step.lane_share.abs() / cfg.lane_half_widths
         factors = {
             "clear": self.clear.clone(),
             "speed": (1.0 - off).clamp(min=0.0),
-            "lane": torch.where(facts.in_junction, ones, lane.clamp(min=0.0)),
-            "heading": (1.0 - facts.heading_error_rad.abs() / cfg.heading_rad).clamp(min=0.0),
-            "spread": torch.where(facts.in_junction, ones, self._spread()),
+            "lane": torch.where(step.in_junction, ones, lane.clamp(min=0.0)),
+            "heading": (1.0 - step.heading_error_rad.abs() / cfg.heading_rad).clamp(min=0.0),
+            "spread": torch.where(step.in_junction, ones, self._spread()),
         }
         reward = factors["speed"] * factors["lane"] * factors["heading"] * factors["spread"]
-        return torch.where(facts.fault, -cfg.infraction * ones, reward), factors
+        return torch.where(step.fault, -cfg.infraction * ones, reward), factors
 
     def state_dict(self) -> dict[str, Any]:
         """For an exact continuation."""
@@ -116,22 +118,22 @@ class LanguageReward:
             setattr(self, name, state[name].to(self.device, copy=True))
         self._clock = state["clock"]
 
-    def _look(self, facts: DriveFacts) -> None:
+    def _look(self, step: StepInfo) -> None:
         self._clock = (self._clock + 1) % self.every_steps
         due = torch.ones_like(self._looked) if self._clock == 0 else ~self._looked
         rows = due.nonzero()[:, 0]
         if not len(rows):
             return
-        similarity = self.scorer(pictures(facts.look, rows, self.cfg.picture))
+        similarity = self.scorer(pictures(step.look, rows, self.cfg.picture))
         margin = self.scorer.margin if self.cfg.margin is None else self.cfg.margin
         self.clear[rows] = clear_share(similarity, margin).to(self.clear.dtype)
         self._looked[rows] = True
 
-    def _remember(self, facts: DriveFacts) -> None:
-        past = torch.cat((self._past[:, 1:], facts.lane_share[:, None]), dim=1)
+    def _remember(self, step: StepInfo) -> None:
+        past = torch.cat((self._past[:, 1:], step.lane_share[:, None]), dim=1)
         # Where no lane need be kept, none is.
-        self._past = torch.where(facts.in_junction[:, None], self._past, past)
-        self._kept = torch.where(facts.in_junction, self._kept, self._kept + 1).clamp(max=past.shape[1])
+        self._past = torch.where(step.in_junction[:, None], self._past, past)
+        self._kept = torch.where(step.in_junction, self._kept, self._kept + 1).clamp(max=past.shape[1])
 
     def _spread(self) -> Tensor:
         """``(N,)`` factor for keeping to one place in the lane."""
@@ -141,3 +143,15 @@ class LanguageReward:
         mean = (self._past * counts).sum(dim=1) / number
         variance = ((self._past - mean[:, None]).square() * counts).sum(dim=1) / number
         return (1.0 - variance.sqrt() / self.cfg.spread_half_widths).clamp(min=0.0)
+
+
+def _settings(cfg: RewardCfg) -> LanguageCfg:
+    return from_plain(LanguageCfg, cfg.options, "env.reward.options")
+
+
+def _make(cfg: RewardCfg, num_envs: int, dt_s: float, _: float, device: str) -> LanguageReward:
+    return LanguageReward(_settings(cfg), num_envs, dt_s, device)
+
+
+KIND = RewardKind(_make, lambda cfg: require_scorer(_settings(cfg)))
+"""The kind ``language``, which the entry point names."""

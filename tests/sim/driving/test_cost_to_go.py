@@ -8,8 +8,7 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
-from gantry_sim.driving.drivers.cost_to_go import WayToGo
-from gantry_sim.driving.drivers.park_driver import park_actions
+from gantry_sim.driving.drivers.cost_to_go import CostToGo
 from gantry_sim.driving.drivers.teachers import RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
@@ -57,23 +56,25 @@ def away(ways, *poses):
     goal = ways.goal[0]
     cos, sin = torch.cos(goal[2]), torch.sin(goal[2])
     pose = torch.stack((goal[0] + cos * x - sin * y, goal[1] + sin * x + cos * y, goal[2] + turn), dim=1)
-    return ways.away_m(pose, torch.zeros(len(pose), dtype=torch.int64))
+    return ways.distance_to_go_m(pose, torch.zeros(len(pose), dtype=torch.int64))
 
 
 @pytest.fixture(scope="module")
 def empty():
     """Nothing around."""
-    return WayToGo(lot_of(turned_rad=0.7), SPEC, FREE)
+    return CostToGo(lot_of(turned_rad=0.7), SPEC, FREE)
 
 
 def test_tables_do_not_depend_on_the_order_in_which_lots_are_asked_for():
     """A training that goes on asks in another order than one that was never interrupted."""
     bank = lot_bank([parking_lot(seed) for seed in range(10)], "cpu")
     coarse = WayCfg(cell_m=0.5, headings=36, reach_m=4.0)
-    one, other = WayToGo(bank, SPEC, coarse), WayToGo(bank, SPEC, coarse)
+    one, other = CostToGo(bank, SPEC, coarse), CostToGo(bank, SPEC, coarse)
     pose, lots = one.goal + torch.tensor([1.0, 2.0, 0.3]), torch.arange(10)
-    backwards = torch.cat([other.away_m(pose[lot : lot + 1], lots[lot : lot + 1]) for lot in reversed(range(10))])
-    assert torch.equal(one.away_m(pose, lots), backwards.flip(0))
+    backwards = torch.cat(
+        [other.distance_to_go_m(pose[lot : lot + 1], lots[lot : lot + 1]) for lot in reversed(range(10))]
+    )
+    assert torch.equal(one.distance_to_go_m(pose, lots), backwards.flip(0))
 
 
 def test_at_the_goal_there_is_no_way_left_and_straight_ways_cost_their_length(empty):
@@ -103,7 +104,7 @@ def test_beside_the_slot_it_is_far_longer_than_straight_and_no_longer_than_out_a
 
 
 def test_a_change_of_direction_costs_what_is_asked(empty):
-    dear = WayToGo(lot_of(turned_rad=0.7), SPEC, replace(FREE, change_m=2.0))
+    dear = CostToGo(lot_of(turned_rad=0.7), SPEC, replace(FREE, change_m=2.0))
     assert away(dear, (-3.0, 0.0, 0.0)).item() == pytest.approx(3.0, abs=0.05)
     once = away(dear, (0.0, 2.0, 0.0)) - away(empty, (0.0, 2.0, 0.0))
     assert 2.0 - 0.2 < once.item() < 4.0 + 0.2
@@ -117,9 +118,9 @@ def test_no_way_is_shorter_than_the_straight_line_and_all_are_finite(empty):
     draw = torch.Generator().manual_seed(3)
     pose = torch.cat((60.0 * torch.rand(4000, 2, generator=draw) - 30.0, 20.0 * torch.rand(4000, 1, generator=draw)), 1)
     lot = torch.zeros(4000, dtype=torch.int64)
-    blocked = WayToGo(lot_of([(6.0, 0.0, 0.0, 4.5, 1.8), (-6.0, 0.0, 0.0, 4.5, 1.8)]), SPEC, FREE)
+    blocked = CostToGo(lot_of([(6.0, 0.0, 0.0, 4.5, 1.8), (-6.0, 0.0, 0.0, 4.5, 1.8)]), SPEC, FREE)
     for ways in (empty, blocked):
-        found = ways.away_m(pose, lot)
+        found = ways.distance_to_go_m(pose, lot)
         apart = torch.linalg.vector_norm(pose[:, :2] - ways.goal[:, :2], dim=1)
         turn = wrapped(pose[:, 2] - ways.goal[0, 2]).abs()
         assert torch.isfinite(found).all()
@@ -130,20 +131,20 @@ def test_no_way_is_shorter_than_the_straight_line_and_all_are_finite(empty):
 
 def test_cars_in_the_way_make_it_longer_and_a_closed_row_lets_nobody_through(empty):
     beside = [(6.6, 0.0, 0.0, 4.5, 1.8), (-6.6, 0.0, 0.0, 4.5, 1.8), (0.0, -1.9, 0.0, 12.0, 0.2)]
-    kerb = WayToGo(lot_of(beside), SPEC, FREE)
+    kerb = CostToGo(lot_of(beside), SPEC, FREE)
     places = [(-4.0, 3.0, 0.0), (4.0, 3.0, 0.0), (0.0, 4.0, math.pi)]
     free, between = away(empty, *places), away(kerb, *places)
     assert (between > free - 0.05).all()
     assert (between > free + 0.3).any()
     assert (between < 3.0 * free).all()
-    shut = WayToGo(lot_of([*beside, (0.0, 1.9, 0.0, 12.0, 0.2)]), SPEC, FREE)
+    shut = CostToGo(lot_of([*beside, (0.0, 1.9, 0.0, 12.0, 0.2)]), SPEC, FREE)
     straight = torch.tensor([math.hypot(x, y) + 2.0 * abs(turn) for x, y, turn in places])
     assert away(shut, *places).tolist() == pytest.approx((straight + 10.0).tolist(), abs=0.3)
     assert away(shut, (0.5, 0.0, 0.0)).item() == pytest.approx(0.5, abs=0.05)
 
 
 def test_where_a_car_would_touch_something_there_is_a_value_that_leads_out():
-    row = WayToGo(lot_of([(6.6, 0.0, 0.0, 4.5, 1.8)]), SPEC, FREE)
+    row = CostToGo(lot_of([(6.6, 0.0, 0.0, 4.5, 1.8)]), SPEC, FREE)
     # The nose comes nearer and nearer to the car ahead, and into it.
     x = torch.arange(1.0, 2.75, 0.1).tolist()
     found = away(row, *[(ahead, 0.0, 0.0) for ahead in x])
@@ -154,16 +155,16 @@ def test_where_a_car_would_touch_something_there_is_a_value_that_leads_out():
 def test_the_driver_by_rules_comes_nearer_all_the_way_and_parks():
     env = DriveEnv(PLAIN, seed=3)
     env.reset()
-    lowest, far = env.scene.away_m.clone(), env.scene.away_m.clone()
+    lowest, far = env.scene.distance_to_go_m.clone(), env.scene.distance_to_go_m.clone()
     assert (lowest > 5.0).all()
     going = torch.ones(4, dtype=torch.bool)
     arrived = torch.zeros(4, dtype=torch.bool)
     for _ in range(env.max_episode_steps):
-        env.step(park_actions(env))
+        env.step(env.scene.scripted_actions())
         ended = env.ended["envs"]
         arrived[ended[env.ended["finished"] & going[ended]]] = True
         going[ended] = False
-        now = env.scene.away_m
+        now = env.scene.distance_to_go_m
         assert (now < lowest + 0.6)[going].all()
         lowest = torch.minimum(lowest, now)
         if not bool(going.any()):
@@ -175,7 +176,7 @@ def test_the_driver_by_rules_comes_nearer_all_the_way_and_parks():
 def test_the_driver_by_rules_teaches():
     guided, alone = RuleGuidedEnv(PLAIN, seed=3), DriveEnv(PLAIN, seed=3)
     told = guided.observe()[TEACHER_GROUP]
-    assert torch.equal(told, park_actions(alone))
+    assert torch.equal(told, alone.scene.scripted_actions())
     assert told.abs().max() <= 1.0
     assert find_task("drive-park").scripts.keys() == {"rules"}
 
@@ -184,9 +185,9 @@ def test_the_straight_distance_is_left_to_whoever_asks_for_it():
     env = DriveEnv(replace(PLAIN, way=None), seed=3)
     env.reset()
     position, heading = env.scene.errors
-    assert torch.allclose(env.scene.away_m, position + env.cfg.radian_m * heading.abs())
+    assert torch.allclose(env.scene.distance_to_go_m, position + env.cfg.radian_m * heading.abs())
     # The driver by rules looks for the way itself.
-    found = drive_episodes(DriveEnv(replace(env.cfg, num_envs=2), seed=3), lambda env, _: park_actions(env))
+    found = drive_episodes(DriveEnv(replace(env.cfg, num_envs=2), seed=3), lambda env, _: env.scene.scripted_actions())
     assert found["finished"].tolist() == [1.0, 1.0]
 
 

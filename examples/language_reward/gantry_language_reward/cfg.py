@@ -62,20 +62,20 @@ class LanguageCfg:
             raise UnknownNameError("scorer", self.scorer, SCORERS)
         if self.scorer == "clip" and not self.path:
             raise GantryError(
-                "env.reward.language.path is empty, expected the folder of a CLIP model for env.reward.language.scorer "
+                "env.reward.options.path is empty, expected the folder of a CLIP model for env.reward.options.scorer "
                 "'clip'."
             )
         for name in ("every_s", "lane_half_widths", "heading_rad", "spread_half_widths", "spread_s"):
             if not getattr(self, name) > 0.0:
-                raise GantryError(f"env.reward.language.{name} is {getattr(self, name)}, expected more than 0.")
+                raise GantryError(f"env.reward.options.{name} is {getattr(self, name)}, expected more than 0.")
         for name in ("margin", "v_max_m_s"):
             value = getattr(self, name)
             if value is not None and not value > 0.0:
-                raise GantryError(f"env.reward.language.{name} is {value}, expected more than 0, or none.")
+                raise GantryError(f"env.reward.options.{name} is {value}, expected more than 0, or none.")
         if not self.infraction >= 0.0:
-            raise GantryError(f"env.reward.language.infraction is {self.infraction}, expected at least 0.")
+            raise GantryError(f"env.reward.options.infraction is {self.infraction}, expected at least 0.")
         if not self.bad.strip() or not self.good.strip() or self.bad == self.good:
             raise GantryError(
-                f"env.reward.language.bad and env.reward.language.good are '{self.bad}' and '{self.good}', expected "
+                f"env.reward.options.bad and env.reward.options.good are '{self.bad}' and '{self.good}', expected "
                 "two sentences."
             )

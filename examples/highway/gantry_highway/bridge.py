@@ -24,7 +24,7 @@ from gantry_sim.driving.external_sims.riding import Scene
 
 VERSION = "1.12.1"
 """That this was written against."""
-INSTALL = "pip install 'gantry-rl[highway]'"
+INSTALL = "pip install -e examples/highway"
 """Command that installs it."""
 TRACK = "racetrack-v1"
 """Its environment."""

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from gantry_hardware.errors import GantryError
-from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, LanguageCfg
-from gantry_sim.driving.language.clip import CLIP_MARGIN, ClipScorer
-from gantry_sim.driving.language.scorer import make_scorer
+from gantry_language_reward.cfg import BAD_GOAL, GOOD_GOAL, LanguageCfg
+from gantry_language_reward.clip import CLIP_MARGIN, ClipScorer
+from gantry_language_reward.scorer import make_scorer
 
 GOALS = (BAD_GOAL, GOOD_GOAL)
 
@@ -129,11 +129,11 @@ def test_without_transformers_it_says_what_to_install(tmp_path, monkeypatch):
                 raise ModuleNotFoundError(f"No module named '{name}'", name="transformers")
 
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
-    with pytest.raises(GantryError, match=r"not installed: pip install 'gantry-rl\[language\]'"):
+    with pytest.raises(GantryError, match=r"not installed: pip install 'gantry-language-reward\[clip\]'"):
         ClipScorer(str(tmp_path), GOALS)
 
 
 def test_a_margin_of_nothing_is_refused():
-    with pytest.raises(GantryError, match=r"language.margin is 0\.0"):
+    with pytest.raises(GantryError, match=r"options.margin is 0\.0"):
         LanguageCfg(margin=0.0)
     assert math.isclose(LanguageCfg(margin=0.1).margin or 0.0, 0.1)

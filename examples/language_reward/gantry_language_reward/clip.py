@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_hardware.json_file import read_json_object
-from gantry_sim.driving.language.frames import check_frames
+from gantry_language_reward.frames import check_frames
 
 CLIP_MARGIN = 0.03
 """VLM-RL's (arXiv 2412.15544): CLIP's cosines differ little between pictures of one kind."""
@@ -27,7 +27,8 @@ _FILES = ("config.json", "model.safetensors")
 
 
 _NEEDS_TRANSFORMERS = (
-    "env.reward.language.scorer 'clip' needs transformers, which is not installed: pip install 'gantry-rl[language]'."
+    "env.reward.options.scorer 'clip' needs transformers, which is not installed: "
+    "pip install 'gantry-language-reward[clip]'."
 )
 
 
@@ -115,7 +116,7 @@ def _checked_folder(folder: str) -> Path:
     if not path.is_dir():
         raise GantryError(
             f"There is no folder '{path}' with a CLIP model; expected one as transformers' save_pretrained writes it. "
-            "Nothing is downloaded: fetch the weights yourself and name the folder in env.reward.language.path."
+            "Nothing is downloaded: fetch the weights yourself and name the folder in env.reward.options.path."
         )
     there = sorted(item.name for item in path.iterdir())
     missing = [name for name in _FILES if name not in there]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from gantry_sim.driving.language.cfg import LanguageCfg
+    from gantry_language_reward.cfg import LanguageCfg
 
 
 class Scorer(Protocol):
@@ -46,10 +46,10 @@ def make_scorer(cfg: LanguageCfg, device: str = "cpu") -> Scorer:
     """
     goals = (cfg.bad, cfg.good)
     if cfg.scorer == "clip":
-        from gantry_sim.driving.language.clip import ClipScorer
+        from gantry_language_reward.clip import ClipScorer
 
         return ClipScorer(cfg.path, goals, device)
-    from gantry_sim.driving.language.small import load_small
+    from gantry_language_reward.small import load_small
 
     return load_small(cfg.path, goals, device, cfg.picture)
 
@@ -61,7 +61,7 @@ def require_scorer(cfg: LanguageCfg) -> None:
         GantryError: If weights or packages are missing, or a small one does not know the goals.
     """
     if cfg.scorer == "clip":
-        from gantry_sim.driving.language.clip import require_clip
+        from gantry_language_reward.clip import require_clip
 
         require_clip(cfg.path)
     else:

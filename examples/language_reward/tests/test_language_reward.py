@@ -9,23 +9,24 @@ import torch
 from safetensors.torch import load_file
 
 from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.cli.main import main
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
+from gantry_hardware.structured import set_fields
+from gantry_language_reward.cfg import BAD_GOAL, LanguageCfg
+from gantry_language_reward.reward import LANGUAGE_FACTORS, LanguageReward
+from gantry_language_reward.scorer import clear_share
+from gantry_language_reward.small import SMALL_FILE
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import held_out
-from gantry_sim.driving.language.cfg import BAD_GOAL, LanguageCfg
-from gantry_sim.driving.language.reward import LANGUAGE_FACTORS, LanguageReward
-from gantry_sim.driving.language.scorer import clear_share
-from gantry_sim.driving.language.small import SMALL_FILE
 from gantry_sim.driving.maps.generate import MapConfig
-from gantry_sim.driving.reward import RewardCfg
+from gantry_sim.driving.reward import RewardCfg, make_reward
+from gantry_sim.driving.step_info import COMFORT, StepInfo
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.run_config import RunCfg, create_run
 from gantry_sim.training.train import export_run, open_trained, train
-
-from .conftest import facts as plain_facts
 
 DT_S = 0.1
 ROADS = MapConfig(blocks={"straight": 1.0, "arc": 1.0}, count=(2, 3), lanes=(1,), min_route_m=130.0)
@@ -70,7 +71,12 @@ def look(count=2):
 
 def facts(**changes):
     """Two cars at 6 m/s where 12 are allowed, in the middle of their lanes."""
-    return plain_facts(**{"look": look, "speed_m_s": [6.0, 6.0], **changes})
+    none, zero = torch.zeros(2, dtype=torch.bool), torch.zeros(2)
+    plain = {"progress": zero + 0.5, "speed_m_s": zero + 6.0, "speed_limit_m_s": zero + 12.0}
+    plain |= {"safe_speed_m_s": zero + 12.0, "discomfort": torch.zeros(2, len(COMFORT), dtype=torch.bool)}
+    plain |= dict.fromkeys(("off_route", "near_collision", "in_junction", "fault"), none)
+    plain |= dict.fromkeys(("lane_share", "heading_error_rad", "steer_change"), zero)
+    return StepInfo(**plain | {name: torch.as_tensor(value) for name, value in changes.items()}, look=look)
 
 
 def made(lead=0.0, **changes):
@@ -161,16 +167,45 @@ def test_an_environment_that_shows_nothing_is_refused():
     ("change", "text"),
     [
         ({"scorer": "clipp", "path": "x"}, "clipp.*Did you mean 'clip'"),
-        ({"scorer": "clip"}, "language.path is empty"),
-        ({"every_s": 0.0}, r"language.every_s is 0\.0"),
-        ({"v_max_m_s": -1.0}, r"language.v_max_m_s is -1\.0"),
+        ({"scorer": "clip"}, "options.path is empty"),
+        ({"every_s": 0.0}, r"options.every_s is 0\.0"),
+        ({"v_max_m_s": -1.0}, r"options.v_max_m_s is -1\.0"),
         ({"good": ""}, "expected two sentences"),
-        ({"infraction": -1.0}, "language.infraction is -1"),
+        ({"infraction": -1.0}, "options.infraction is -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, text):
     with pytest.raises(GantryError, match=text):
         LanguageCfg(**change)
+
+
+def test_options_of_the_command_line_reach_the_settings():
+    cfg = set_fields(DriveCfg(), [("reward.kind", "language"), ("reward.options.every_s", "0.5")])
+    reward = make_reward(cfg.reward, 2, DT_S, 60.0)
+    assert reward.every_steps == 5
+    with pytest.raises(GantryError, match=r"env\.reward\.options 'evry_s'\. Did you mean 'every_s'"):
+        make_reward(replace(cfg.reward, options={"evry_s": 0.5}), 2, DT_S, 60.0)
+
+
+KIND, CLIP, NOWHERE = "env.reward.kind=language", "env.reward.options.scorer=clip", "env.reward.options.path=nowhere"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ((NOWHERE, CLIP, KIND), "There is no folder 'nowhere' with a CLIP model"),
+        ((KIND, CLIP, NOWHERE), "There is no folder 'nowhere' with a CLIP model"),
+        ((KIND, NOWHERE), "There is no small scorer 'nowhere'"),
+        ((KIND, CLIP), "Error: env.reward.options.path is empty, expected the folder of a CLIP model"),
+    ],
+)
+def test_what_cannot_work_is_found_before_anything_is_written(capsys, tmp_path, changes, text):
+    sets = [word for change in changes for word in ("--set", change)]
+    code = main(["train", "drive-lane", "--run-dir", "run", *sets])
+    out, err = capsys.readouterr()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert text in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_cars_in_traffic_are_paid_by_what_their_pictures_look_like():
@@ -192,7 +227,7 @@ def test_cars_in_traffic_are_paid_by_what_their_pictures_look_like():
 
 def test_the_scorer_is_wanted_for_training_alone(tmp_path):
     """With a scorer that is not there, everything but a step of training works."""
-    gone = replace(TALKED, reward=RewardCfg(kind="language", language=LanguageCfg(path=str(tmp_path / "gone"))))
+    gone = replace(TALKED, reward=RewardCfg(kind="language", options={"path": str(tmp_path / "gone")}))
     env = DriveEnv(gone, seed=1)
     env.reset()
     with pytest.raises(GantryError, match="no small scorer"):
@@ -207,7 +242,7 @@ def test_nothing_of_the_scorer_is_in_a_bundle(tmp_path):
     scorer.write_bytes(SMALL_FILE.read_bytes())
     task = find_task("drive-traffic")
     preset = task.preset("cpu")
-    reward = RewardCfg(kind="language", language=LanguageCfg(path=str(scorer)))
+    reward = RewardCfg(kind="language", options={"path": str(scorer)})
     learner = replace(preset.learner, total_steps=64, steps_per_env=16, epochs=1, hidden=(16,), critic_hidden=(16,))
     cfg = RunCfg(task, "cpu", replace(preset, env=replace(TALKED, reward=reward), learner=learner), "cpu", 1, 1)
     folder = create_run(cfg, tmp_path / "run")

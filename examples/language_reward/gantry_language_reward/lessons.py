@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
+from gantry_language_reward.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
+from gantry_language_reward.pictures import pictures
+from gantry_language_reward.small import SmallScorer
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.drivers.baselines import constant_speed, rule_based
 from gantry_sim.driving.env import DriveEnv
-from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
-from gantry_sim.driving.language.pictures import pictures
-from gantry_sim.driving.language.small import SmallScorer
 from gantry_sim.driving.maps.projection import window
 from gantry_sim.driving.reward import MultiplicativeReward, RewardCfg
 from gantry_sim.driving.scenes.road_scene import AHEAD, BEHIND, RoadScene
 from gantry_sim.driving.scenes.scene import boxes_at
 from gantry_sim.driving.sensors.boxes import clearance, meets
-from gantry_sim.driving.step_info import DriveFacts
+from gantry_sim.driving.step_info import StepInfo
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 
 BAD, GOOD = 0, 1
@@ -104,7 +104,7 @@ class _Camera(MultiplicativeReward):
         """Pictures of each class."""
         self.step = 0
 
-    def __call__(self, facts: DriveFacts) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, step: StepInfo) -> tuple[Tensor, dict[str, Tensor]]:
         self.step += 1
         if self.step % self.lesson.every == 0:
             known = labels(self.env, self.lesson)
@@ -112,8 +112,8 @@ class _Camera(MultiplicativeReward):
                 rows = (known == kind).nonzero()[:, 0]
                 rows = rows[torch.randperm(len(rows), generator=self.generator)[: self.lesson.each].to(rows.device)]
                 if len(rows) and self.count(kind) < self.lesson.count:
-                    self.taken[kind].append(pictures(facts.look, rows, PICTURE).cpu())
-        return super().__call__(facts)
+                    self.taken[kind].append(pictures(step.look, rows, PICTURE).cpu())
+        return super().__call__(step)
 
     def count(self, kind: int) -> int:
         """Pictures of a class so far."""

@@ -1,7 +1,7 @@
 """A small scorer for laptops and tests: few convolutions for the picture, a table for the sentences it knows.
 
 It is taught as CLIP is (arXiv 2103.00020), pictures and sentences towards each other, with pictures of our own
-simulator and what it knows of them (:mod:`gantry_sim.driving.language.lessons`). It understands no language.
+simulator and what it knows of them (:mod:`gantry_language_reward.lessons`). It understands no language.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.json_file import parse_json
 from gantry_hardware.structured import from_plain
-from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
-from gantry_sim.driving.language.frames import check_frames
+from gantry_language_reward.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
+from gantry_language_reward.frames import check_frames
 
 SMALL_FILE = Path(__file__).resolve().parent / "small.safetensors"
 """The scorer that comes along."""
@@ -35,7 +35,7 @@ class SmallScorer(nn.Module):
     Args:
         goals: Sentences that it knows.
         layout: Of the pictures that it knows.
-        margin: See :class:`~gantry_sim.driving.language.scorer.Scorer`; found while it is taught.
+        margin: See :class:`~gantry_language_reward.scorer.Scorer`; found while it is taught.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ def load_small(path: str, goals: Sequence[str], device: str = "cpu", layout: Bev
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError as error:
         raise GantryError(
-            "env.reward.language.scorer 'small' needs safetensors: pip install 'gantry-rl[train]'."
+            "env.reward.options.scorer 'small' needs safetensors: pip install 'gantry-rl[train]'."
         ) from error
     try:
         with safe_open(file, framework="pt") as opened:
@@ -134,6 +134,6 @@ def load_small(path: str, goals: Sequence[str], device: str = "cpu", layout: Bev
     if known != layout:
         raise GantryError(
             f"The small scorer '{file}' was taught with other pictures.\n  scorer: {known}\n  asked:  {layout}\n"
-            "Leave env.reward.language.picture as it is, or teach another one."
+            "Leave env.reward.options.picture as it is, or teach another one."
         )
     return scorer.ask(goals).to(device).eval().requires_grad_(False)

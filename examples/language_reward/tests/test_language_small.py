@@ -8,10 +8,8 @@ import torch
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.driving.cfg import DriveCfg
-from gantry_sim.driving.env import DriveEnv
-from gantry_sim.driving.language.cfg import BAD_GOAL, GOOD_GOAL, PICTURE, LanguageCfg
-from gantry_sim.driving.language.lessons import (
+from gantry_language_reward.cfg import BAD_GOAL, GOOD_GOAL, PICTURE, LanguageCfg
+from gantry_language_reward.lessons import (
     BAD,
     GOOD,
     LessonCfg,
@@ -22,9 +20,11 @@ from gantry_sim.driving.language.lessons import (
     take_lessons,
     teach,
 )
-from gantry_sim.driving.language.pictures import pictures
-from gantry_sim.driving.language.scorer import clear_share, make_scorer
-from gantry_sim.driving.language.small import SMALL_FILE, SmallScorer, load_small
+from gantry_language_reward.pictures import pictures
+from gantry_language_reward.scorer import clear_share, make_scorer
+from gantry_language_reward.small import SMALL_FILE, SmallScorer, load_small
+from gantry_sim.driving.cfg import DriveCfg
+from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 
 GOALS = (BAD_GOAL, GOOD_GOAL)

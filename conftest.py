@@ -1,0 +1,47 @@
+"""Setup of every test: the packages under ``examples`` as if they were installed, and one thread for small tensors."""
+
+import os
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent / "examples"
+_METADATA = tempfile.TemporaryDirectory(prefix="gantry-examples-")
+
+
+def _add_examples():
+    """Put every example on the path of this process and of those that it starts, its entry points beside it."""
+    added = []
+    for config in sorted(EXAMPLES.glob("*/pyproject.toml")):
+        project = tomllib.loads(config.read_text(encoding="utf-8"))["project"]
+        info = Path(_METADATA.name) / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
+        lines = []
+        for group, entries in project.get("entry-points", {}).items():
+            lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()), ""]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        added.append(str(config.parent))
+    added.append(_METADATA.name)
+    sys.path[:0] = added
+    os.environ["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+_add_examples()
+
+
+@pytest.fixture
+def one_thread(tmp_path, monkeypatch):
+    """Small tensors are slower on many threads; and MuJoCo writes its log into the working directory."""
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

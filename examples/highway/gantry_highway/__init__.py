@@ -1,0 +1,1 @@
+"""highway-env as a simulator that evaluates bundles of cars: ``gantry bench highway``."""
