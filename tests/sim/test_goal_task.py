@@ -151,7 +151,9 @@ def test_the_observation_of_the_paper():
     ]
 
 
-@pytest.mark.parametrize(("changes", "sees"), [({}, False), ({"gait": "strides"}, True), ({"carrot": None}, True)])
+@pytest.mark.parametrize(
+    ("changes", "sees"), [({}, False), ({"gait": "strides"}, True), ({"goal_velocity": None}, True)]
+)
 @pytest.mark.parametrize("observer", ["teacher", "student"])
 def test_who_says_where_to_step_does_not_see_what_it_said(observer, changes, sees):
     cfg = replace(find_task("ame2-go2").preset("cpu").env, observer=observer, **changes)
@@ -444,7 +446,7 @@ def test_a_student_trains_beside_its_teachers_view():
 
 def test_mirrored_robots_see_and_do_mirrored_things():
     """Two robots on the flat border, one the other's mirror image, with mirrored actions: so stay all observations."""
-    env, cfg = build(num_envs=2, carrot=None, noise=None, curriculum=False)
+    env, cfg = build(num_envs=2, goal_velocity=None, noise=None, curriculum=False)
     maps = find_task("ame2-go2").mirror(cfg)
     swap, sign = torch.tensor(maps["action"].source), torch.tensor(maps["action"].sign)
     state, data = GoalState.of(env), env.sim.data

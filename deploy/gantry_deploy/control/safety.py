@@ -21,7 +21,7 @@ from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_deploy.errors import SafetyError
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 
 __all__ = [
     "TRANSITIONS",
@@ -68,8 +68,6 @@ class Fault:
     """Time at which it was found, on the robot's clock."""
 
 
-GRAVITY_M_S2 = 9.81
-"""Reading of an accelerometer at rest."""
 REST_ACCELERATION_SHARE = 0.15
 """At rest the accelerometer is within this share of gravity."""
 REST_ANG_VEL_RAD_S = 0.3

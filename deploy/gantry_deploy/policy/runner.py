@@ -25,7 +25,7 @@ from gantry_deploy.perception.road import rest_surroundings
 from gantry_deploy.policy.chunked import ChunkedPolicy
 from gantry_deploy.policy.onnx_policy import Images, OnnxPolicy
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_mapping.frames import yaw_of
 
 FloatArray = NDArray[np.float32]
@@ -233,7 +233,7 @@ def rest_state(contract: PolicyContract) -> RobotState:
         joint_effort_nm=np.zeros(n),
         quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
         ang_vel_base_in_base_rad_s=np.zeros(3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
         pos_base_in_world_m=None if contract.drive is None else np.zeros(3),
         lin_vel_base_in_base_m_s=np.zeros(3),
         object_pose_in_base=ahead,

@@ -23,7 +23,7 @@ from gantry_deploy.perception.simulated_road import RoadListener
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_sim.backends.road_log import RoadLog
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
 from gantry_sim.driving.maps.bank import NO_STOP_M
@@ -186,7 +186,7 @@ class RoadRobot:
             joint_effort_nm=np.zeros(2),
             quat_base_to_world_wxyz=np.array([math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw)]),
             ang_vel_base_in_base_rad_s=np.array([0.0, 0.0, float(cars.yaw_rate_rad_s[0]) + off(kinds.yaw_rate_rad_s)]),
-            lin_acc_base_in_base_m_s2=np.array([*accel, 9.81]),
+            lin_acc_base_in_base_m_s2=np.array([*accel, GRAVITY_M_S2]),
             pos_base_in_world_m=np.array([x, y, 0.0]),
             lin_vel_base_in_base_m_s=np.array([ahead, left, 0.0]),
         )

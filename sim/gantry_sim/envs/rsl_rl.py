@@ -28,6 +28,11 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         self._metrics = metrics
         spread = torch.randint_like(env.episode_length_buf, high=max(1, int(env.max_episode_length)))
         env.episode_length_buf = spread  # else all environments would end their first episode together
+        env.state_version += 1
+
+    def expert_action(self) -> torch.Tensor:
+        """As of :meth:`gantry_sim.envs.manager_env.GantryEnv.expert_action`."""
+        return self.gantry_env.expert_action()
 
     def step_metrics(self) -> dict[str, torch.Tensor]:
         """Scalars, means over the environments, of the step just taken; those of every term of the reward per
@@ -78,3 +83,4 @@ class GantryVecEnv(RslRlVecEnvWrapper):
         finally:
             env.curriculum_manager = curriculum
         env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))
+        env.state_version += 1

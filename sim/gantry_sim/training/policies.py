@@ -18,8 +18,7 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
-from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
-from gantry_sim.tasks.registry import Policy, Task, find_task
+from gantry_sim.tasks.registry import Policy, Task, find_task, scripted_policy
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
 
@@ -56,15 +55,6 @@ def open_source(path: Path) -> Source:
     return Source(task, env_cfg, onnx_policy(bundle), provenance.seed)
 
 
-class _Told:
-    """A policy that is fed what a script has done, and does it."""
-
-    group = TEACHER_GROUP
-
-    def __call__(self, actions: torch.Tensor) -> torch.Tensor:
-        return actions
-
-
 def open_script(task_name: str, script: str) -> Source:
     """Scripted policy of a task, on the preset that is taught with on a CPU.
 
@@ -76,7 +66,7 @@ def open_script(task_name: str, script: str) -> Source:
     if not found.scored:
         raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
-    return Source(replace(task, make_env=found.make_env), env_cfg, _Told(), trained_seed=-1)
+    return Source(replace(task, make_env=found.make_env), env_cfg, scripted_policy, trained_seed=-1)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:

@@ -71,7 +71,7 @@ def build_runner(cfg: RunCfg, folder: Path | None) -> Runner:
         # A robot whose sides nothing tells can be trained without mirroring.
         mirror = None if cfg.preset.learner.mirror == "none" else cfg.task.mirror(cfg.preset.env)
         layout = ObservationLayout.from_contract(contract)
-        teacher = load_teacher(cfg)
+        teacher = load_teacher(cfg, vec_env)
         return Runner(vec_env, cfg.preset.learner, folder, cfg.device, mirror, cfg.learn_threads, layout, teacher)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.config import GuideCfg
-from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.driving.drivers.baselines import rule_based
 from gantry_sim.driving.drivers.park_driver import park_actions
 from gantry_sim.driving.env import DriveEnv
@@ -45,9 +44,9 @@ def rule_actions(env: DriveEnv) -> Tensor:
     return rule_based(env.cars.pose, env.cars.speed_m_s, seen, others, scene.spec)
 
 
-class RuleGuidedEnv(DriveEnv):
-    """The same, with the actions of the scripted driver as one more observation group, which no policy is fed."""
+class ScriptedDriveEnv(DriveEnv):
+    """The same, which offers the actions of the scripted driver."""
 
-    def _look(self) -> None:
-        super()._look()
-        self._seen[TEACHER_GROUP] = rule_actions(self)
+    def expert_action(self) -> Tensor:
+        """Actions of :func:`rule_actions` in the present state."""
+        return rule_actions(self)

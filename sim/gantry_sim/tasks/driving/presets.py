@@ -9,7 +9,7 @@ from typing import Any
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
-from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE, RuleGuidedEnv
+from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE, ScriptedDriveEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
 from gantry_sim.driving.language.scorer import require_scorer
@@ -157,9 +157,9 @@ def _slow_start(cfg: Any) -> str:
     return f"First the ways to the slots of {cfg.map_count} lots are worked out; 256 of them take one to two minutes."
 
 
-def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
+def _scripted_env(cfg: Any, device: str, seed: int) -> Any:
     assert isinstance(cfg, CarTaskCfg)
-    return RuleGuidedEnv(cfg, device, seed)
+    return ScriptedDriveEnv(cfg, device, seed)
 
 
 def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> Task:
@@ -177,7 +177,7 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> T
         evaluate=evaluate_drive,
         record=record_drive,
         teacher=drive_contract,
-        scripts={"rules": Script(_rule_guided_env)} if rules else {},
+        scripts={"rules": Script(_scripted_env)} if rules else {},
         require=_require,
         slow_start=_slow_start,
     )

@@ -14,7 +14,7 @@ from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.evaluation import fresh_env, record_signals
-from gantry_sim.tasks.registry import Policy, Task, observed_by
+from gantry_sim.tasks.registry import Policy, Task, acting
 from gantry_sim.terrains.catalogue import TESTS
 
 RECORDED_ENVS, RECORDED_STEPS, RECORDED_BEFORE = 6, 200, 50
@@ -81,10 +81,10 @@ def walk_to_goals(
     ended = torch.zeros(cfg.num_envs, dtype=torch.bool, device=device)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
     causes: dict[str, int] = {}
-    group = observed_by(policy)
+    act = acting(policy, env)
     with torch.inference_mode():
         for step in range(steps):
-            obs = vec_env.step(policy(obs[group]))[0]
+            obs = vec_env.step(act(obs))[0]
             for name in env.termination_manager.active_terms:
                 new = env.termination_manager.get_term(name) & ~ended & env.reset_terminated
                 causes[name] = causes.get(name, 0) + int(new.sum())

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
-from gantry_sim.tasks.goal.robots import Climber
+from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.tasks.goal.state import GoalState
 
 
@@ -48,7 +48,7 @@ def forget(env: GantryEnv, env_ids: Tensor | None) -> None:
     GoalState.of(env).reset(ids)
 
 
-def event_cfgs(cfg: GoalCfg, robot: Climber, foot_geoms: tuple[str, ...]) -> dict[str, EventTermCfg]:
+def event_cfgs(cfg: GoalCfg, robot: GoalRobotCfg, foot_geoms: tuple[str, ...]) -> dict[str, EventTermCfg]:
     """Every event of the task."""
     body, random = robot.body, cfg.randomize
     base = SceneEntityCfg("robot", body_names=(body.heavy_body,))

@@ -6,12 +6,12 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from gantry_sim.tasks.goal.scripted.ways import Ways
 
 from gantry_deploy.footsteps.legs import Legs
 from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.goal.contract import goal_contract
-from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.ways import Ways
+from gantry_sim.tasks.goal.scripted.ground import Ground
 from gantry_sim.tasks.registry import find_task
 
 FEET = ("FR", "FL", "RR", "RL")
