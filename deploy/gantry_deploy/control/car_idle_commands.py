@@ -18,11 +18,10 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_deploy.control.idle_commands import Postures
 from gantry_deploy.control.safety import Mode, SafetyMachine, is_car
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
-STANDSTILL_M_S = 0.05
-"""A car that is slower stands."""
 STRAIGHT_RAD = 0.1
 """Wheels that are turned by less are straight enough for a policy to take over."""
 

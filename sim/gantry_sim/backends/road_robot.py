@@ -20,6 +20,7 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING, LidarLayout
 from gantry_deploy.observations.surroundings import OBJECT_FIELDS, Surroundings
 from gantry_deploy.perception.road import Route
 from gantry_deploy.perception.simulated_road import RoadListener
+from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
@@ -41,8 +42,6 @@ from gantry_sim.robots.options import check_options
 
 STEP_S = 0.02
 """About the physics step."""
-STANDS_M_S = 0.05
-"""A slower car stands."""
 
 
 class RoadRobot:
@@ -231,7 +230,7 @@ class RoadRobot:
             **told,
             **self.log.values(),
             "speed_m_s": speed,
-            "stands": abs(speed) <= STANDS_M_S,
+            "stands": abs(speed) <= STANDSTILL_M_S,
             "episode_s": self._time_s - self._begin_s,
             "task": self._task,
             "split": self.cfg.map_split,

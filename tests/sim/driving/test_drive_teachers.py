@@ -10,7 +10,7 @@ from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_policies.on_policy.teachers import PolicyTeacher
-from gantry_sim.driving.drivers.teachers import RuleGuidedEnv, rule_actions
+from gantry_sim.driving.drivers.teachers import ScriptedDriveEnv, rule_actions
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
@@ -39,17 +39,17 @@ def run_of(preset, name="drive-lane", seed=1, teacher=None, script=""):
     return RunCfg(find_task(name), "cpu", preset, "cpu", seed, 1, teacher, script)
 
 
-def test_rules_are_told_beside_what_the_policy_sees():
+def test_the_experts_actions_are_beside_what_the_policy_sees():
     preset = small("drive-traffic", cars=3)
-    env, plain = RuleGuidedEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
+    env, plain = ScriptedDriveEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
     for _ in range(5):
         seen, bare = env.get_observations(), plain.get_observations()
-        assert set(seen.keys()) == {"actor", "critic", "teacher"}
+        action = env.expert_action()
+        assert set(seen.keys()) == {"actor", "critic"}
         assert torch.equal(seen["actor"], bare["actor"])
         assert torch.equal(seen["critic"], bare["critic"])
-        assert torch.equal(seen["teacher"], rule_actions(plain))
-        assert seen["teacher"].abs().max() <= 1.0
-        action = seen["teacher"]
+        assert torch.equal(action, rule_actions(plain))
+        assert action.abs().max() <= 1.0
         env.step(action)
         plain.step(action)
 

@@ -20,10 +20,8 @@ from mjlab.utils.spec_config import CollisionCfg
 from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.tasks.goal import rewards, terminations
 from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, goal_robot_of, weights_of
-from gantry_sim.tasks.goal.command import GoalCommandCfg
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
-from gantry_sim.tasks.goal.curriculum import GoalLevels
-from gantry_sim.tasks.goal.events import event_cfgs
+from gantry_sim.tasks.goal.episodes import GoalCommandCfg, GoalLevels, event_cfgs
 from gantry_sim.tasks.goal.ground import HEIGHT_SENSOR, ground_sensors, terrain_cfg
 from gantry_sim.tasks.goal.observations import GoalCriticObservation, GoalSensors
 from gantry_sim.tasks.goal.robots import GoalRobotCfg

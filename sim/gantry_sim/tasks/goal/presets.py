@@ -28,12 +28,11 @@ from gantry_sim.tasks.goal.cfg import (
 )
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
-from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
+from gantry_sim.tasks.goal.evaluation import ame2_suite, evaluate_goal, record_goal, suite_table
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
 from gantry_sim.tasks.goal.robots import STEP_GOAL_VELOCITY
 from gantry_sim.tasks.goal.scripted.teacher import imitating, scripted_env, taught_by_script
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.registry import Preset, Script, Suite, Task
 from gantry_sim.terrains.catalogue import GROUPS
