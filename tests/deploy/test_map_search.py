@@ -21,9 +21,8 @@ STAND = np.array([[(leg.stand_x_m, leg.stand_y_m) for leg in LEGS]])
 
 def search(costs, ground, places, vel, lowest_m, highest_m, towards, progress):
     """Offsets (1, 4, 2) in the arrays' own namespace."""
-    found = FootholdSearch(LEGS, 0.28, places, costs)
-    tried = found.candidates(places)
-    return found(found.map_costs(WINDOW, ground, tried, lowest_m, highest_m), tried, vel, towards, progress)
+    limits = lowest_m, highest_m
+    return FootholdSearch(LEGS, 0.28, places, costs).on_map(WINDOW, ground, places, vel, limits, towards, progress)
 
 
 def shifts(costs, ground, places, vel=(0.0, 0.0), towards=None, progress=0.0):

@@ -97,9 +97,10 @@ class Stepper:
         turn = xp.where(body.rests, xp.zeros_like(drive[:, 2:]), drive[:, 2:] + steps[:, 8:9])
         shift = xp.take(xp.reshape(steps[:, :6], (-1, 2, 3)), self.end_of, axis=1)
         land = self.landing(body, vel, turn) + shift[..., :2]
-        tried = self._search.candidates(land)
-        costs = self._search.map_costs(self._window, body.ground, tried, body.void, body.highest + STEP_UP_M)
-        moved = self._search(costs, tried, vel, body.predicted_touchdown, body.progress)
+        limits = body.void, body.highest + STEP_UP_M
+        moved = self._search.on_map(
+            self._window, body.ground, land, vel, limits, body.predicted_touchdown, body.progress
+        )
         land = land + moved
         # A body that goes on as it was leaves the feet behind that were moved.
         along = xp.mean(moved * xp.astype(body.swings, moved.dtype)[..., None], axis=1)

@@ -92,23 +92,32 @@ class FootholdSearch:
         """Places (N, f, k, 2) of the search around places (N, f, 2), m in the level frame."""
         return places[:, :, None] + self._around
 
-    def map_costs(
-        self, window: MapWindow, ground: Array, candidates: Array, lowest_m: Array, highest_m: Array
+    def on_map(
+        self,
+        window: MapWindow,
+        ground: Array,
+        places: Array,
+        vel: Array,
+        limits_m: tuple[Array, Array],
+        towards: Array,
+        progress: Array,
     ) -> Array:
-        """Costs (N, f, k), m^2, of the ground that a map window shows at candidates.
+        """Offsets (N, f, 2), m in the level frame, from places to the cheapest ones on the ground of a map window.
 
         Args:
             window: Cells of the map.
             ground: (N, rows, cols) the map's heights, m.
-            candidates: (N, f, k, 2), m in the level frame.
-            lowest_m: (N, 1); cells carry above this...
-            highest_m: (N, 1); ...and below this.
+            places: (N, f, 2), m in the level frame.
+            vel: As of :meth:`__call__`, with ``towards`` and ``progress``.
+            limits_m: (N, 1) each; cells carry above the first and below the second.
+            towards: See there.
+            progress: See there.
         """
-        xp, shape = namespace(candidates), candidates.shape[:3]
-        places = xp.reshape(candidates, (shape[0], -1, 2))
-        lacks = xp.reshape(1.0 - carried_shares(window, ground, places, lowest_m, highest_m), shape)
-        share = self.costs.edge_share
-        return self.costs.lack_m2 * (limited(lacks / share, None, 1.0) + share * lacks)
+        xp, tried, share = namespace(places), self.candidates(places), self.costs.edge_share
+        carries = carried_shares(window, ground, xp.reshape(tried, (tried.shape[0], -1, 2)), *limits_m)
+        lacks = xp.reshape(1.0 - carries, tried.shape[:3])
+        costs = self.costs.lack_m2 * (limited(lacks / share, None, 1.0) + share * lacks)
+        return self(costs, tried, vel, towards, progress)
 
     def __call__(self, ground_m2: Array, candidates: Array, vel: Array, towards: Array, progress: Array) -> Array:
         """Offsets (N, f, 2), m in the level frame, from the places asked for to the cheapest candidates.

@@ -151,10 +151,9 @@ class GantryEnv(ManagerBasedRlEnv):
         make = getattr(self.cfg, "make_expert", None)
         if make is None:
             raise GantryError("This environment offers no expert's actions; that of a task's script does.")
-        if self._expert is None:
-            self._expert = make(self)
+        expert = self._expert = self._expert or make(self)
         if self._expert_version != self.state_version:
-            self._expert_version, self._expert_action = self.state_version, self._expert()
+            self._expert_version, self._expert_action = self.state_version, expert()
         return self._expert_action
 
     @property

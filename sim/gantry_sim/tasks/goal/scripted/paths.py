@@ -68,8 +68,8 @@ class Paths:
         place = (points - self._low[level, column][:, None]) / CELL_M - 0.5
         ahead = interpolated(self._length[level, column, goal], place[..., 0], place[..., 1])
         best = ahead.argmin(1)
-        costs = (ahead.gather(1, (best[:, None] + k) % RAYS)[:, 0] for k in (-1, 0, 1))
-        angle = (best + vertex(*costs, 0.5)) * (2.0 * math.pi / RAYS)
+        before, here, after = (ahead.gather(1, (best[:, None] + k) % RAYS)[:, 0] for k in (-1, 0, 1))
+        angle = (best + vertex(before, here, after, 0.5)) * (2.0 * math.pi / RAYS)
         return torch.stack((torch.cos(angle), torch.sin(angle)), -1)
 
     def _learn(self, level: Tensor, column: Tensor) -> None:
