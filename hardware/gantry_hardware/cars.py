@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import GantryError, UnknownNameError
 
+STANDSTILL_M_S = 0.05
+"""Speed up to which a car stands."""
 COMMONROAD = "CommonRoad: Vehicle Models (Althoff and Würsching, 2020), parameter set"
 HEIGHT_SHARE = 0.35
 """Height of a car's box per length: no published value exists, and only viewers use it."""

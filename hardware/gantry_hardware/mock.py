@@ -12,7 +12,7 @@ import numpy as np
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 
 KEPT_COMMANDS = 1000
 """Of what was sent, at least so many commands are kept and at most twice as many."""
@@ -117,7 +117,7 @@ class MockRobot:
         """From now on the base is pitched by ``angle_rad`` from upright, at rest."""
         self.override(
             quat_base_to_world_wxyz=np.array([math.cos(angle_rad / 2), 0.0, math.sin(angle_rad / 2), 0.0]),
-            lin_acc_base_in_base_m_s2=9.81 * np.array([-math.sin(angle_rad), 0.0, math.cos(angle_rad)]),
+            lin_acc_base_in_base_m_s2=GRAVITY_M_S2 * np.array([-math.sin(angle_rad), 0.0, math.cos(angle_rad)]),
         )
 
     def override(self, **fields: Any) -> None:
@@ -149,7 +149,7 @@ class MockRobot:
             joint_effort_nm=np.zeros(self.spec.num_joints),
             quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
             ang_vel_base_in_base_rad_s=np.zeros(3),
-            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
             pos_base_in_world_m=np.array([0.0, 0.0, self.spec.base_height_m]),
             lin_vel_base_in_base_m_s=np.zeros(3),
             foot_contact=np.ones(len(self.spec.feet), dtype=bool),

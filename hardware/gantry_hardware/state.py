@@ -11,6 +11,9 @@ from gantry_hardware.spec import RobotSpec
 
 FloatArray = NDArray[np.float64]
 
+GRAVITY_M_S2 = 9.81
+"""Standard gravity, as every simulation and controller here has it."""
+
 
 @dataclass(frozen=True)
 class RobotState:

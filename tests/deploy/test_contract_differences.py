@@ -13,7 +13,7 @@ from gantry_deploy.contract.differences import (
     differences,
     listed,
 )
-from gantry_deploy.contract.parts import CarrotSpec
+from gantry_deploy.contract.parts import GoalVelocitySpec
 from gantry_deploy.contract.policy_contract import CommandSpec, PolicyContract
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
@@ -25,13 +25,15 @@ LARGE = map_contract_for(robot_spec("go2"))
 
 
 def test_what_differs_is_named_field_by_field():
-    mine = CommandSpec("command/body/pose", (), (), (), (), CarrotSpec(near_m=0.4))
-    theirs = replace(mine, kind="command/body/velocity", carrot=CarrotSpec())
+    mine = CommandSpec("command/body/pose", (), (), (), (), GoalVelocitySpec(near_m=0.4))
+    theirs = replace(mine, kind="command/body/velocity", goal_velocity=GoalVelocitySpec())
     assert differences(theirs, mine, "command") == [
         Difference("command.kind", "command/body/velocity", "command/body/pose"),
-        Difference("command.carrot.near_m", 0.5, 0.4),
+        Difference("command.goal_velocity.near_m", 0.5, 0.4),
     ]
-    assert differences(replace(mine, carrot=None), mine) == [Difference("carrot", None, mine.carrot)]
+    assert differences(replace(mine, goal_velocity=None), mine) == [
+        Difference("goal_velocity", None, mine.goal_velocity)
+    ]
     assert differences(mine, mine) == []
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CommandSpec, GoalVelocitySpec, MapWindow
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.errors import RecordingError
@@ -26,7 +26,7 @@ from gantry_mapping.snapshot import MapSnapshot
 SPEC = tiny_robot()
 WINDOW = MapWindow(6, 4, 0.1, 0.5, 0.0, ("elevation", "uncertainty"), 0.3)
 POSE = CommandSpec(
-    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, CarrotSpec()
+    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, GoalVelocitySpec()
 )
 TERMS = (make_term("joint_pos", 4), make_term("goal_command", 4), make_term("elevation_map", 48, scale=0.5))
 CONTRACT = contract_for(SPEC, command=POSE, map_window=WINDOW, observations=TERMS, gait=None)

@@ -15,8 +15,8 @@ from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
     Acceptance,
-    CarrotSpec,
     CommandSpec,
+    GoalVelocitySpec,
     MapWindow,
     PolicyContract,
     check_numbers,
@@ -34,7 +34,7 @@ NAMESPACES = {
     "torch": lambda values, dtype="float32": torch.as_tensor(np.asarray(values, dtype=dtype)),
 }
 POSE = CommandSpec(
-    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, CarrotSpec()
+    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, GoalVelocitySpec()
 )
 WINDOW = MapWindow(3, 2, 0.1, 0.4, 0.0, ("elevation", "uncertainty"), 0.3)
 TERMS = (
@@ -224,12 +224,12 @@ def test_the_gait_of_a_goal_is_the_gait_of_its_velocity(make):
     np.testing.assert_allclose(np.asarray(found)[1], CONTRACT.action.offset_rad)  # there: feet down
 
 
-def test_a_gait_without_a_carrot_is_refused():
-    contract = replace(CONTRACT, command=replace(POSE, carrot=None))
-    with pytest.raises(ContractError, match=r"command\.carrot is None"):
+def test_a_gait_without_a_goal_velocity_is_refused():
+    contract = replace(CONTRACT, command=replace(POSE, goal_velocity=None))
+    with pytest.raises(ContractError, match=r"command\.goal_velocity is None"):
         check_numbers(contract)
     check_numbers(replace(contract, gait=None))
-    with pytest.raises(ContractError, match=r"needs 'command\.carrot'"):
+    with pytest.raises(ContractError, match=r"needs 'command\.goal_velocity'"):
         drive_command(contract.command, np.zeros((1, 4), np.float32))
 
 
@@ -238,8 +238,8 @@ def test_a_goal_contract_survives_the_journey_and_its_names_are_checked():
     check_numbers(CONTRACT)
     with pytest.raises(ContractError, match=r"command\.names"):
         check_numbers(replace(CONTRACT, command=replace(POSE, names=("x", "y", "s", "c"))))
-    with pytest.raises(ContractError, match=r"carrot\.near_m"):
-        check_numbers(replace(CONTRACT, command=replace(POSE, carrot=CarrotSpec(near_m=0.0))))
+    with pytest.raises(ContractError, match=r"goal_velocity\.near_m"):
+        check_numbers(replace(CONTRACT, command=replace(POSE, goal_velocity=GoalVelocitySpec(near_m=0.0))))
 
 
 # -- the robot -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CarrotSpec, CommandSpec, MapWindow
+from gantry_deploy.contract.policy_contract import BODY_POSE, BODY_POSE_NAMES, CommandSpec, GoalVelocitySpec, MapWindow
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
@@ -38,7 +38,7 @@ SPEC = tiny_robot()
 NOMINAL_M, HEIGHT_M = 0.3, 0.25
 WINDOW = MapWindow(6, 4, 0.1, 0.9, 0.0, ("elevation", "uncertainty"), NOMINAL_M)
 POSE = CommandSpec(
-    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, CarrotSpec()
+    BODY_POSE, BODY_POSE_NAMES, (-99.0, -99.0, -1.0, -1.0), (99.0, 99.0, 1.0, 1.0), (0.0,) * 4, GoalVelocitySpec()
 )
 TERMS = (make_term("joint_pos", 4), make_term("goal_command", 4), make_term("elevation_map", 48))
 CONTRACT = contract_for(SPEC, command=POSE, map_window=WINDOW, observations=TERMS, gait=None)

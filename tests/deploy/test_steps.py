@@ -17,8 +17,10 @@ from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
 from gantry_deploy.contract.policy_contract import ActionSpec, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.gate import check_static
-from gantry_deploy.footsteps.controller import GRAVITY_M_S2, Stepper
+from gantry_deploy.footsteps import support as hold
+from gantry_deploy.footsteps.controller import FOLLOW_1_S, UPRIGHT_1_S, Stepper
 from gantry_deploy.footsteps.legs import Legs
+from gantry_deploy.footsteps.swing import ease
 from gantry_deploy.perception.maps import needs_map
 from gantry_deploy.testing.footsteps import (
     FAR,
@@ -43,6 +45,7 @@ from gantry_deploy.testing.footsteps import (
 )
 from gantry_deploy.testing.legs import golden_data, linear_model, map_contract_for, signals_for, with_actions
 from gantry_hardware.robots import robot_spec
+from gantry_hardware.state import GRAVITY_M_S2
 from gantry_mapping.frames import base_to_base_yaw
 
 
@@ -87,7 +90,7 @@ def test_who_is_where_it_is_to_be_stands_on_four_feet_whatever_the_policy_says()
     """The weight, a quarter on each foot; neither clock nor places nor velocities count, but a lower base does."""
     inputs = stepping_inputs(THERE)
     height = STAND_M - STEPS.support.height_m  # of the base over what is asked for
-    lift = MASS_KG * (GRAVITY_M_S2 - STEPS.support.height_gain_1_s2 * height)
+    lift = MASS_KG * (GRAVITY_M_S2 - hold.HEIGHT_GAIN_1_S2 * height)
     for time_s in (0.05, 0.15, 0.25):
         for action in (np.zeros((1, 12)), np.array([[1.0] * 9 + [0.0] * 3])):
             pushed = forces_of(decoded(THERE, action, time_s), inputs)
@@ -95,7 +98,7 @@ def test_who_is_where_it_is_to_be_stands_on_four_feet_whatever_the_policy_says()
             np.testing.assert_allclose(pushed[:, :2], 0.0, atol=0.5)
     lower = np.zeros((1, 12))
     lower[0, STEP_NAMES.index("base_height_m")] = -0.2  # times 0.1
-    expected = lift - MASS_KG * STEPS.support.height_gain_1_s2 * 0.02
+    expected = lift - MASS_KG * hold.HEIGHT_GAIN_1_S2 * 0.02
     np.testing.assert_allclose(forces_of(decoded(THERE, lower), inputs)[:, 2].sum(), -expected, rtol=0.01)
 
 
@@ -110,7 +113,7 @@ def test_velocity_is_held_by_a_force():
             [1, 2]
         ]  # FL and RR stand in the clock's first half
         pushed.append(-forces[:, 0].sum())
-    whole = MASS_KG * STEPS.support.velocity_gain_1_s * 0.5
+    whole = MASS_KG * hold.VELOCITY_GAIN_1_S * 0.5
     assert 0.5 * whole < pushed[0] < whole
     np.testing.assert_allclose(np.array(pushed) / pushed[0], (1.0, 0.6, 0.5, 0.5), rtol=0.02)  # at most 2.5 units
 
@@ -120,7 +123,7 @@ def test_what_the_damping_of_standing_legs_takes_is_made_up_for():
     action, inputs = np.zeros((1, 12)), stepping_inputs(FAR)
     action[0, STEP_NAMES.index("lin_vel_x_m_s")] = -2.5  # 0.25 m/s are left
     pushed = []
-    for drag in (0.0, STEPS.support.velocity_gain_1_s):
+    for drag in (0.0, hold.VELOCITY_GAIN_1_S):
         targets = targets_of(stepping_contract(**steps_with("support", drag_1_s=drag)), action, inputs)
         pushed.append(-forces_of(targets[0], inputs)[[1, 2], 0].sum())
     np.testing.assert_allclose(pushed[1], 2.0 * pushed[0], rtol=0.01)
@@ -156,7 +159,9 @@ def test_feet_land_half_a_stance_ahead_and_where_the_body_will_be():
 
 
 def test_the_policy_moves_places_of_front_and_rear_feet():
+    """At the beginning of a swing, when no foot is on its way to another place yet."""
     own, body = make_stepper(), sensed(0.05)
+    body = replace(body, progress=np.zeros((1, 4)))
     steps = np.zeros((1, 12))
     still = own.plan(steps, body).places
     np.testing.assert_allclose(still[..., 2], RADIUS_M - STAND_M)
@@ -174,7 +179,7 @@ def test_feet_that_lack_ground_are_moved_and_the_body_goes_after_them():
     flat, held = own.plan(np.zeros((1, 12)), body), own.plan(np.zeros((1, 12)), replace(body, ground=ground))
     moved = (held.places - flat.places)[0, :, :2]
     assert moved[0, 0] < -0.05
-    after = STEPS.footholds.follow_1_s * (moved[0] + moved[3]) / 4.0  # the two in the air, of four
+    after = FOLLOW_1_S * (moved[0] + moved[3]) / 4.0  # the two in the air, of four
     np.testing.assert_allclose(held.vel - flat.vel, [after], atol=1e-12)
 
 
@@ -257,13 +262,12 @@ def test_who_comes_to_rest_in_the_middle_of_a_step_puts_its_feet_down():
     assert -1.3 * MASS_KG * GRAVITY_M_S2 < carried < -0.8 * MASS_KG * GRAVITY_M_S2
 
 
-@pytest.mark.parametrize(("share", "ends", "rests"), [(0.6, 0.7, True), (0.6, 0.5, False), (0.0, -0.1, True)])
+@pytest.mark.parametrize(("ends", "rests"), [(1.0, True), (0.7, True), (0.5, False), (-0.1, False)])
 @pytest.mark.parametrize("which", [slice(0, 2), slice(2, 4)])
-def test_who_stands_on_feet_that_came_together_steps_on(share, ends, rests, which):
+def test_feet_that_came_together_are_not_rested_on(ends, rests, which):
     (feet := standing_feet())[:, which, 1] *= ends
     inputs = stepping_inputs(THERE, joint_pos_rad=joints_of(feet))
-    stepper = Stepper(stepping_contract(**steps_with("support", narrow_share=share)), np.zeros((1, 1)))
-    body = stepper.sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
+    body = make_stepper().sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
     assert (bool(body.rests[0, 0]), not body.swings.any()) == (rests, rests)
 
 
@@ -331,13 +335,13 @@ def test_a_base_that_leans_is_turned_back_and_a_turning_one_is_braked(yaw):
         attitude = quaternion(*(0.05 if axis == i else 0.0 for i in range(2)), yaw)
         joints_leant = Legs(LEGS, np.zeros(1)).joints(feet @ base_to_base_yaw(attitude)[0])  # over level ground
         leant = moment(quat_base_to_world_wxyz=attitude, joint_pos_rad=joints_leant)
-        expected = -support.inertia_kg_m2[axis] * support.tilt_gain_1_s2 * 0.05
+        expected = -support.inertia_kg_m2[axis] * hold.TILT_GAIN_1_S2 * 0.05
         assert leant[axis] == pytest.approx(expected, rel=0.4)
     for axis in range(3):
         rate = np.zeros((1, 3))
         rate[0, axis] = 0.5
         turned = moment(quat_base_to_world_wxyz=quaternion(0.0, 0.0, yaw), ang_vel_base_in_base_rad_s=rate)
-        expected = -support.inertia_kg_m2[axis] * support.tilt_damping_1_s * 0.5
+        expected = -support.inertia_kg_m2[axis] * hold.TILT_DAMPING_1_S * 0.5
         assert turned[axis] == pytest.approx(expected, rel=0.4)
 
 
@@ -345,7 +349,7 @@ def test_the_action_pitches_rolls_and_turns_the_base():
     for name, axis in (("base_roll_rad", 0), ("base_pitch_rad", 1)):
         action = np.zeros((1, 12))
         action[0, STEP_NAMES.index(name)] = 0.5  # times 0.1
-        expected = STEPS.support.inertia_kg_m2[axis] * STEPS.support.tilt_gain_1_s2 * 0.05
+        expected = STEPS.support.inertia_kg_m2[axis] * hold.TILT_GAIN_1_S2 * 0.05
         assert moment(action)[axis] == pytest.approx(expected, rel=0.4)
     own, body = make_stepper(), sensed()
     steps = np.zeros((1, 12))
@@ -368,7 +372,7 @@ def test_a_base_at_rest_comes_back_over_its_feet():
     feet = np.array([[(leg.stand_x_m - 0.03, leg.stand_y_m + 0.02, RADIUS_M - STAND_M) for leg in LEGS]])
     inputs = stepping_inputs(THERE, joint_pos_rad=Legs(LEGS, np.zeros(1)).joints(feet))
     pushed = -forces_of(decoded(THERE, joint_pos_rad=inputs["joint_pos_rad"]), inputs).sum(0)
-    gain = MASS_KG * STEPS.support.velocity_gain_1_s * STEPS.support.upright_1_s
+    gain = MASS_KG * hold.VELOCITY_GAIN_1_S * UPRIGHT_1_S
     assert pushed[0] == pytest.approx(-0.03 * gain, rel=0.5)
     assert pushed[1] == pytest.approx(0.02 * gain, rel=0.5)
 
@@ -434,15 +438,15 @@ def test_contracts_that_contradict_themselves_are_refused(change, words):
 def test_a_foot_that_moves_as_it_is_due_is_bound_for_its_place():
     """Half way in time: a foot 10 cm before its place, at the speed of the ease there, with the base 0.3 m/s slower."""
     stepper, progress = make_stepper(), np.full((1, 4), 0.55)
-    early, late = (stepper._ease(progress + step) for step in (-1e-4, 1e-4))
+    early, late = (ease(progress + step) for step in (-1e-4, 1e-4))
     swing_s = (1.0 - stepping_contract().gait.duty) / stepping_contract().gait.frequency_hz
-    share, rate_1_s = stepper._ease(progress), (late - early) / (2e-4 * swing_s)
+    share, rate_1_s = ease(progress), (late - early) / (2e-4 * swing_s)
     feet = np.zeros((1, 4, 2))
     moves = np.zeros((1, 4, 2))
     moves[..., 0] = 0.1 / (1.0 - share) * rate_1_s
-    np.testing.assert_allclose(stepper._bound(feet, moves, progress)[..., 0], 0.1, rtol=1e-4)
+    np.testing.assert_allclose(stepper.sense.predicted_touchdown(feet, moves, progress)[..., 0], 0.1, rtol=1e-4)
     body = sensed()
-    np.testing.assert_allclose(body.bound, body.feet[..., :2], atol=1e-9)  # nobody moves
+    np.testing.assert_allclose(body.predicted_touchdown, body.feet[..., :2], atol=1e-9)  # nobody moves
 
 
 def test_legs_need_a_map_even_if_the_network_looks_at_none():

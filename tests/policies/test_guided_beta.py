@@ -6,19 +6,18 @@ from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
-from gantry_policies.on_policy.teacher_protocol import Guidance
-from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
+from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher
+from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_policies.on_policy.trainer import PpoTrainer
 
 
 @pytest.fixture
 def make(toy_class):
-    """``make(teacher=..., **learner)`` gives a runner of a Beta policy on a toy whose ``teacher`` is the way home."""
+    """``make(teacher=..., **learner)`` gives a runner of a Beta policy on a toy whose expert goes home."""
 
-    class Told(toy_class):
-        def get_observations(self):
-            obs = super().get_observations()
-            return TensorDict({**obs, "teacher": (-self.pos).clamp(-1.0, 1.0)}, batch_size=[self.num_envs])
+    class Guided(toy_class):
+        def expert_action(self):
+            return (-self.pos).clamp(-1.0, 1.0)
 
     def build(teacher=None, num_envs=8, total_steps=800, **learner):
         torch.manual_seed(1)
@@ -34,7 +33,8 @@ def make(toy_class):
             "guide": GuideCfg(**guide | learner.pop("guide", {})),
         }
         cfg = PpoCfg(total_steps=total_steps, **(fields | learner))
-        return PpoTrainer(Told(num_envs), cfg, None, "cpu", None, 1, None, teacher or ToldTeacher())
+        env = Guided(num_envs)
+        return PpoTrainer(env, cfg, None, "cpu", None, 1, None, teacher or ScriptedTeacher(env.expert_action))
 
     return build
 
@@ -76,10 +76,10 @@ def test_a_student_follows_its_teacher(make):
     guide = {"action_weight": 1.0, "imitation_iterations": 40, "imitation_learning_rate": 3e-3}
     runner = make(num_envs=64, total_steps=40 * 640, epochs=5, guide=guide)
     obs = runner.env.get_observations()
-    before = (runner.alg.actor(obs) - obs["teacher"]).detach().norm(dim=-1).mean()
+    before = (runner.alg.actor(obs) - runner.env.expert_action()).detach().norm(dim=-1).mean()
     runner.train()
     obs = runner.env.get_observations()
-    assert (runner.alg.actor(obs) - obs["teacher"]).detach().norm(dim=-1).mean() < 0.3 * before
+    assert (runner.alg.actor(obs) - runner.env.expert_action()).detach().norm(dim=-1).mean() < 0.3 * before
 
 
 def test_guidance_fades_after_the_imitation(make):
@@ -111,4 +111,15 @@ def test_a_teacher_reads_the_columns_it_was_trained_on(make):
     with torch.no_grad():
         assert torch.equal(teacher(obs).actions, actor(own))
     with pytest.raises(UnknownNameError, match="teacher"):
-        ToldTeacher()(obs)
+        PolicyTeacher(actor)(obs)
+
+
+def test_a_scripted_teacher_is_asked_in_the_state_that_it_answers_for(make):
+    """Its answers are those of every step of the rollout, step by step, whatever the environment's state is later."""
+    runner, seen = make(), []
+    ask = runner.alg.teacher.expert_action
+    runner.alg.teacher.expert_action = lambda: seen.append(ask().clone()) or seen[-1]
+    runner._collect(runner.env.get_observations())
+    assert len(seen) == 10
+    torch.testing.assert_close(runner.alg._ask().actions, torch.cat(seen))
+    assert not torch.equal(seen[0], seen[-1])

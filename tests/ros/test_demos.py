@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.ros, pytest.mark.timed, pytest.mark.slow]
 pytest.importorskip("rclpy")
 
 from gantry_deploy.benchmarks.ros import measure_ros_loop  # noqa: E402
-from gantry_deploy.contract.policy_contract import CarrotSpec  # noqa: E402
+from gantry_deploy.contract.policy_contract import GoalVelocitySpec  # noqa: E402
 from gantry_deploy.recording.explained import explained_windows  # noqa: E402
 from gantry_deploy.recording.reader import read_recording  # noqa: E402
 from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle  # noqa: E402
@@ -86,12 +86,12 @@ def test_ctrl_c_ends_every_process_and_says_where_things_lie(tmp_path):
 
 def test_camera_mapping_policy_and_operator_cross_and_the_recording_explains_what_was_seen(tmp_path):
     """The policy is its gait alone, which walks where the ground is flat."""
-    from gantry_sim.tasks.locomotion.robots import walker
+    from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
-    body = walker("go2")
+    body = legged_robot_cfg("go2")
     gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
     # Briskly, and close: the gait alone hardly moves when little is asked of it.
-    command = replace(map_contract_for(GO2).command, carrot=CarrotSpec(speed_gain_s=4.0, stop_m=0.1))
+    command = replace(map_contract_for(GO2).command, goal_velocity=GoalVelocitySpec(speed_gain_s=4.0, stop_m=0.1))
     contract = map_contract_for(GO2, gait=body.gait, command=command, **gains)
     weight = np.zeros((contract.observation_size, contract.action_size))
     given = tiny_bundle(tmp_path / "given", contract, weight=weight)

@@ -378,9 +378,9 @@ def test_a_launched_walk_over_a_map_reaches_its_goal(tmp_path):
     pytest.importorskip("mujoco")
     from gantry_deploy.testing.legs import map_contract_for, tiny_bundle
     from gantry_ros.testing import isolated_environment
-    from gantry_sim.tasks.locomotion.robots import walker
+    from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
-    body = walker("go2")
+    body = legged_robot_cfg("go2")
     gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
     contract = map_contract_for(body.spec, gait=body.gait, **gains)
     tiny_bundle(tmp_path / "bundle", contract, weight=np.zeros((contract.observation_size, 12)))

@@ -12,8 +12,9 @@ from gantry_deploy.control.safety import Mode, SafetyMachine  # noqa: E402
 from gantry_deploy.perception.road import RoadView  # noqa: E402
 from gantry_deploy.policy.runner import PolicyRunner  # noqa: E402
 from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for  # noqa: E402
+from gantry_hardware.cars import STANDSTILL_M_S  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_ros.robots.ros_road import STANDS_M_S, RouteEnd  # noqa: E402
+from gantry_ros.robots.ros_road import RouteEnd  # noqa: E402
 
 BMW = robot_spec("bmw_320i")
 CONTRACT = drive_contract_for(BMW)
@@ -58,7 +59,7 @@ def test_the_policy_is_stopped_so_far_before_the_end(runner, kind):
     ends = [row[2] for row in rows]
     assert not any(ends[:stopped])
     assert any(ends) == (kind == "end")
-    assert all(row[3] <= STANDS_M_S + 0.01 for row in rows if row[2]), "the node ends once the car stands"
+    assert all(row[3] <= STANDSTILL_M_S + 0.01 for row in rows if row[2]), "the node ends once the car stands"
 
 
 def test_a_policy_that_is_not_stopped_drives_on(runner):

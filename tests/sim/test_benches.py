@@ -66,7 +66,7 @@ def test_a_thrown_away_training_is_timed():
 
 
 def test_frames_of_a_robots_own_mapping_are_timed():
-    from gantry_sim.tasks.goal.bench import measure_frames
+    from gantry_sim.benchmarks.mapping import measure_frames
     from gantry_sim.tasks.registry import find_task
 
     rows = measure_frames(find_task("ame2-go2-student").preset("cpu").env, 20, seed=1)

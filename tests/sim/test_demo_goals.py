@@ -11,7 +11,7 @@ import pytest
 
 from gantry_deploy.cli.command import jsonable
 from gantry_deploy.cli.main import main
-from gantry_deploy.contract.policy_contract import CarrotSpec
+from gantry_deploy.contract.policy_contract import GoalVelocitySpec
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import TickReport
 from gantry_deploy.control.safety import Fault, FaultCode, Mode
@@ -33,7 +33,7 @@ from gantry_sim.demo.scenarios.goal_attention import attention_of
 from gantry_sim.demo.scenarios.goal_page import crossed, in_words
 from gantry_sim.demo.scenarios.goals import FLAT, HELD_OUT, Goals, resolve_terrain
 from gantry_sim.robots.actuated_scene import ground_height_m, height_over_ground_m, robot_with_motors
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.viewing.attention import map_columns
 
 GO2 = robot_spec("go2")
@@ -318,9 +318,9 @@ def test_the_page_stands_alone_and_the_numbers_are_those_of_the_walks(scene, bun
 @pytest.mark.slow
 def test_the_same_walk_without_the_clock_is_recorded_and_judged_as_one_over_ros(tmp_path):
     """The policy is its gait alone, which walks where the ground is flat."""
-    body = walker("go2")
+    body = legged_robot_cfg("go2")
     gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
-    command = replace(map_contract_for(GO2).command, carrot=CarrotSpec(speed_gain_s=4.0, stop_m=0.1))
+    command = replace(map_contract_for(GO2).command, goal_velocity=GoalVelocitySpec(speed_gain_s=4.0, stop_m=0.1))
     contract = map_contract_for(GO2, gait=body.gait, command=command, **gains)
     weight = np.zeros((contract.observation_size, contract.action_size))
     given = tiny_bundle(tmp_path / "given", contract, weight=weight)

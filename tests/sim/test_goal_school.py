@@ -7,7 +7,7 @@ import torch
 
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
-from gantry_sim.tasks.goal.curriculum import GoalLevels
+from gantry_sim.tasks.goal.episodes import GoalLevels
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gantry_deploy.cli.main import main
-from gantry_sim.tasks.goal.suite import suite_table
+from gantry_sim.tasks.goal.evaluation import suite_table
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.catalogue import TESTS
 

@@ -13,15 +13,15 @@ from gantry_deploy.evaluation.gate import check_static
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_STEPS
+from gantry_mapping.pipeline import uncertainty_of
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal import rewards, terminations
 from gantry_sim.tasks.goal.cfg import GoalCfg, GroundCfg, RandomizeCfg, weights_of
-from gantry_sim.tasks.goal.command import in_cone, pick
 from gantry_sim.tasks.goal.contract import goal_contract
-from gantry_sim.tasks.goal.curriculum import GoalLevels
+from gantry_sim.tasks.goal.episodes import GoalLevels, in_cone, pick
 from gantry_sim.tasks.goal.evaluation import spread_evenly
 from gantry_sim.tasks.goal.ground import terrain_cfg
-from gantry_sim.tasks.goal.observations import hide_far_heading, uncertainty
+from gantry_sim.tasks.goal.observations import hide_far_heading
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.catalogue import TESTS, HeldOutTerrainError
@@ -151,7 +151,9 @@ def test_the_observation_of_the_paper():
     ]
 
 
-@pytest.mark.parametrize(("changes", "sees"), [({}, False), ({"gait": "strides"}, True), ({"carrot": None}, True)])
+@pytest.mark.parametrize(
+    ("changes", "sees"), [({}, False), ({"gait": "strides"}, True), ({"goal_velocity": None}, True)]
+)
 @pytest.mark.parametrize("observer", ["teacher", "student"])
 def test_who_says_where_to_step_does_not_see_what_it_said(observer, changes, sees):
     cfg = replace(find_task("ame2-go2").preset("cpu").env, observer=observer, **changes)
@@ -427,7 +429,7 @@ def test_far_goals_have_a_heading_of_no_meaning():
 
 
 def test_uncertainty_is_half_the_log_of_the_variance():
-    found = uncertainty(torch.tensor([1e-9, 0.01, 1.0, 2.0, 50.0]))
+    found = uncertainty_of(torch.tensor([1e-9, 0.01, 1.0, 2.0, 50.0]))
     torch.testing.assert_close(found, torch.tensor([-1.8026, -1.8026, 0.5, 0.8466, 0.8466]), atol=1e-4, rtol=0)
 
 
@@ -444,7 +446,7 @@ def test_a_student_trains_beside_its_teachers_view():
 
 def test_mirrored_robots_see_and_do_mirrored_things():
     """Two robots on the flat border, one the other's mirror image, with mirrored actions: so stay all observations."""
-    env, cfg = build(num_envs=2, carrot=None, noise=None, curriculum=False)
+    env, cfg = build(num_envs=2, goal_velocity=None, noise=None, curriculum=False)
     maps = find_task("ame2-go2").mirror(cfg)
     swap, sign = torch.tensor(maps["action"].source), torch.tensor(maps["action"].sign)
     state, data = GoalState.of(env), env.sim.data

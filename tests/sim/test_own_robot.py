@@ -14,7 +14,7 @@ from gantry_hardware.robots import go2
 from gantry_hardware.spec import JointSpec, RobotSpec
 from gantry_sim.robots import model_conventions
 from gantry_sim.tasks.locomotion import derived
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
 LEGS = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
 LINK_M = 0.25
@@ -119,7 +119,7 @@ def test_the_derived_gait_lifts_and_strides_along_the_axes(installed):
     """Moving the joints by what the gait says moves the foot straight up, forward and to the left."""
     from gantry_sim.robots.models import robot_model
 
-    body = walker("mydog")
+    body = legged_robot_cfg("mydog")
     gait, spec = body.gait, body.spec
     model = robot_model("mydog", visuals=False).compile()
 
@@ -146,7 +146,7 @@ def test_the_derived_gait_lifts_and_strides_along_the_axes(installed):
 
 
 def test_what_is_derived_for_go2_is_what_was_found_by_hand():
-    hand, found = walker("go2"), derived.derived_quadruped(go2.SPEC)
+    hand, found = legged_robot_cfg("go2"), derived.derived_quadruped(go2.SPEC)
     assert found.gait.foot_offset == hand.gait.foot_offset
     assert found.gait.joint_foot == hand.gait.joint_foot
     np.testing.assert_allclose(found.gait.joint_gain, hand.gait.joint_gain, atol=0.02)

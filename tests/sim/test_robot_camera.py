@@ -219,10 +219,10 @@ def test_episodes_towards_goals_are_judged_by_where_the_robot_is(tmp_path):
 
 @pytest.mark.slow
 def test_a_gait_alone_walks_to_its_goals_with_a_map_in_the_loop(tmp_path):
-    """No learning: the feed-forward gait follows the carrot; everything around it is what a trained policy runs in."""
-    from gantry_sim.tasks.locomotion.robots import walker
+    """No learning: the feed-forward gait follows the goal velocity, in all that a trained policy runs in."""
+    from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
-    body = walker("go2")
+    body = legged_robot_cfg("go2")
     gains = {"stiffness_nm_rad": body.stiffness_nm_rad, "damping_nm_s_rad": body.damping_nm_s_rad}
     contract = map_contract_for(GO2, gait=body.gait, **gains)
     bundle = tiny_bundle(tmp_path / "b", contract, weight=np.zeros((contract.observation_size, 12)))

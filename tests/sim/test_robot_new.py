@@ -20,7 +20,7 @@ from gantry_sim.robot_kit.study import study
 from gantry_sim.robots.depth_camera import head_camera
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.presets import flat_task
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
 LEGS = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
 LINK_M, SOLE_M, KNEE_RAD = 0.25, 0.03, 0.7
@@ -145,7 +145,7 @@ def test_the_numbers_are_those_of_the_model(installed):
 
 def test_it_is_known_checked_and_has_a_gait(installed, capsys):
     assert robot_spec("testdog").kind == "quadruped"
-    assert walker("testdog").gait.foot_offset == (0.5, 0.0, 0.0, 0.5)
+    assert legged_robot_cfg("testdog").gait.foot_offset == (0.5, 0.0, 0.0, 0.5)
     assert main(["robot", "check", "testdog"]) == 0
     output = capsys.readouterr().out
     for check in ("model", "joints", "mass", "pose", "symmetry", "gait", "standing", "conformance"):
@@ -298,15 +298,15 @@ def test_a_package_may_bring_its_own_walker_and_camera(installed):
     (installed / "testdog_robot" / "extras.py").write_text(
         "from dataclasses import replace\n"
         "from gantry_mapping.camera import REALSENSE_LIKE as CAMERA\n"
-        "from gantry_sim.tasks.locomotion.robots import walker\n"
-        "def make():\n    return replace(walker('go2'), swing_height_m=0.123)\n"
+        "from gantry_sim.tasks.locomotion.robots import legged_robot_cfg\n"
+        "def make():\n    return replace(legged_robot_cfg('go2'), swing_height_m=0.123)\n"
     )
     with pytest.raises(UnknownNameError, match="robot with a depth camera"):
         head_camera("testdog")
-    entry(info, "gantry.walkers", "testdog_robot.extras:make")
+    entry(info, "gantry.legged_robots", "testdog_robot.extras:make")
     entry(info, "gantry.head_cameras", "testdog_robot.extras:CAMERA")
     importlib.invalidate_caches()
-    assert walker("testdog").swing_height_m == 0.123
+    assert legged_robot_cfg("testdog").swing_height_m == 0.123
     assert head_camera("testdog") == REALSENSE_LIKE
 
 

@@ -16,13 +16,13 @@ from gantry_mapping.grid import WINDOW_FULL, WINDOW_STEPS
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.mapper import OnnxMapper
-from gantry_mapping.pipeline import MappingPipeline
+from gantry_mapping.pipeline import MappingPipeline, uncertainty_of
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.mapping import NO_DRIFT, StudentMap, StudentMapCfg, mapper_path, mapping_cfg
-from gantry_sim.tasks.goal.observations import CLEAN_VARIANCE_M2, uncertainty
+from gantry_sim.tasks.goal.observations import CLEAN_VARIANCE_M2
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.rasters import TerrainRasters
@@ -190,23 +190,24 @@ def test_the_environment_shows_the_pipelines_map_and_some_the_truth():
     with quietly():
         env = find_task("ame2-go2-student").make_env(env_cfg, "cpu", 1).env
         env.reset()
-    term = env.observation_manager._group_obs_term_cfgs["actor"][0].func
+    student_map = env.task_state.sensors.student_map
     with torch.inference_mode():
         for _ in range(60):
             obs = env.step(torch.zeros(12, 12))[0]
     contract = find_task("ame2-go2-student").contract(env_cfg)
     window = obs["actor"][:, -contract.observations[-1].size :].unflatten(1, (18, 10, 2))
-    clean = term.student_map.skipped
+    clean = student_map.skipped
     assert 0 < int(clean.sum()) < 12
     truth = GoalState.of(env).window("true_map")
     assert torch.equal(window[clean][..., 0], truth[clean])
-    assert torch.allclose(window[clean][..., 1], uncertainty(torch.tensor(CLEAN_VARIANCE_M2)))
-    assert torch.equal(window[~clean], term.student_map.window(env_cfg.window)[~clean])
+    assert torch.allclose(window[clean][..., 1], uncertainty_of(torch.tensor(CLEAN_VARIANCE_M2)))
+    assert torch.equal(window[~clean], student_map.window(env_cfg.window)[~clean])
     sure = window[~clean][..., 1] < -1.0
     assert sure.any()
     assert (window[~clean][..., 0] - truth[~clean])[sure].abs().median() < 0.08
     # The gait answers what the student reads, not what its teacher does.
-    assert GoalState.of(env).measured is term.signals
+    seen = GoalState.of(env).measured
+    assert torch.equal(seen.elevation_map, window)
     assert (
         obs["teacher"].shape[1] == find_task("ame2-go2").contract(replace(env_cfg, observer="teacher")).observation_size
     )

@@ -18,7 +18,7 @@ from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.presets import step_metrics
 from gantry_sim.tasks.locomotion.state import LocomotionState
-from gantry_sim.tasks.locomotion.terms import ActorObservation, SensorNoiseCfg
+from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.registry import find_task, from_flat, task_names
 from gantry_sim.training.evaluate import evaluate_policy
 
@@ -174,6 +174,19 @@ def test_noise_has_the_widths_that_were_asked_for():
         assert turned[:, axis].std() == pytest.approx(0.05 / math.sqrt(3), rel=0.05)
 
 
+def test_sensors_are_read_once_per_control_step():
+    """Observation and gait get the same noise, however often they look, and another in the next step."""
+    env, _ = build(num_envs=3)
+    state = LocomotionState.of(env)
+    first = state.measured
+    seen = [env.observation_manager.compute()["actor"].clone() for _ in range(2)]
+    assert torch.equal(*seen)
+    assert state.measured is first
+    assert not torch.equal(first.joint_vel_rad_s, state.joint_vel)
+    env.step(torch.zeros(3, env.action_manager.total_action_dim))
+    assert not torch.equal(LocomotionState.of(env).measured.joint_vel_rad_s - state.joint_vel, first.joint_vel_rad_s)
+
+
 def test_only_the_actor_hears_the_noise():
     env, _ = build(num_envs=32)
     quiet, _ = build(num_envs=32, noise=None)
@@ -184,9 +197,8 @@ def test_only_the_actor_hears_the_noise():
         measured, told = difference[:30], difference[30:]
         assert (told == 0).all()  # last action, command and clock
         assert (measured > 0).all() if noisy else (measured == 0).all()
-    (term,) = [cfg.func for cfg in env.observation_manager._group_obs_term_cfgs["actor"]]
-    assert isinstance(term, ActorObservation)
-    error = term.signals.joint_vel_rad_s - LocomotionState.of(env).signals().joint_vel_rad_s
+    state = LocomotionState.of(env)
+    error = state.measured.joint_vel_rad_s - state.signals().joint_vel_rad_s
     assert 0.9 * 1.5 < error.abs().max() <= 1.5
 
 

@@ -12,7 +12,7 @@ from gantry_mapping.ops import namespace
 Array = Any
 
 GOAL_REACH_M = 2.0
-"""An actor sees no goal farther away than this (AME-2, Sec. IV): it walks towards a carrot, for as long as it takes."""
+"""An actor sees no goal farther away than this (AME-2, Sec. IV): it walks towards a point ahead of it."""
 
 
 def shape_command(spec: CommandSpec, requested: Array, previous: Array, dt_s: float) -> Array:

@@ -34,7 +34,7 @@ from gantry_hardware.backends import make_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
+from gantry_hardware.state import GRAVITY_M_S2, RobotState
 
 STEP_AIM_S = 0.5e-3
 """A step of a policy with a small network (judge, observe, infer) should take less than this at p99 ..."""
@@ -225,7 +225,7 @@ def random_state(spec: RobotSpec, rng: np.random.Generator) -> RobotState:
         joint_effort_nm=rng.normal(0.0, 1.0, spec.num_joints),
         quat_base_to_world_wxyz=quat / np.linalg.norm(quat),
         ang_vel_base_in_base_rad_s=rng.normal(0.0, 0.3, 3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
         lin_vel_base_in_base_m_s=rng.normal(0.0, 0.1, 3),
     )
 

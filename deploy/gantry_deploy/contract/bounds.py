@@ -16,10 +16,9 @@ from gantry_deploy.contract.arm_spec import ArmSpec
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.contract.drive_spec import DriveSpec, LidarLayout
 from gantry_deploy.contract.footstep_spec import (
-    FootholdSpec,
+    BodyPoseSpec,
     LegSpec,
-    PostureSpec,
-    SteerSpec,
+    PathSelectorSpec,
     StepsSpec,
     SupportSpec,
     SwingSpec,
@@ -35,10 +34,10 @@ from gantry_deploy.contract.parts import (
     ActionSpec,
     BalanceSpec,
     CameraInput,
-    CarrotSpec,
     ChunkSpec,
     CommandSpec,
     GaitSpec,
+    GoalVelocitySpec,
     GroundSpec,
     MapWindow,
     ObservationTerm,
@@ -118,7 +117,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "stride_yaw": Range(-10.0, 10.0),
         "stride_lag": Range(-10.0, 10.0),
     },
-    CarrotSpec: {
+    GoalVelocitySpec: {
         "speed_m_s": Range(LEAST, 20.0),
         "lateral_m_s": Range(LEAST, 20.0),
         "speed_gain_s": _POSITIVE,
@@ -204,17 +203,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "height_m": _LENGTH_M,
         "highest_m": _LENGTH_M,
         "lowest_m": _LENGTH_M,
-        "pitch_share": _SHARE,
-        "roll_share": _SHARE,
-        "velocity_gain_1_s": _POSITIVE,
         "drag_1_s": _NOT_NEGATIVE,
-        "height_gain_1_s2": Range(LEAST, 5000.0),
-        "height_damping_1_s": Range(0.0, 500.0),
-        "tilt_gain_1_s2": Range(LEAST, 5000.0),
-        "tilt_damping_1_s": Range(0.0, 500.0),
-        "friction": Range(LEAST, 2.0),
-        "upright_1_s": _NOT_NEGATIVE,
-        "narrow_share": _SHARE,
     },
     SwingSpec: {
         "foot_radius_m": Range(0.0, 1.0),
@@ -223,53 +212,18 @@ RANGES: dict[type, dict[str, Range]] = {
         "ahead_m": Range(0.0, 2.0),
         "aside_m": Range(0.0, 2.0),
         "clearance_m": Range(0.0, 1.0),
-        "arrive": _SHARE,
-        "lead_s": Range(LEAST, 0.5),
-        "turn_lead_s": Range(0.0, 0.5),
-        "move_lead_s": Range(0.0, 0.5),
-        "early_share": _SHARE,
-        "early_m_s": Range(0.0, 10.0),
-        "most_lead_rad": Range(LEAST, 10.0),
-    },
-    FootholdSpec: {
         # Places are looked at one by one: a hundred times as many are no search any more.
         "search_m": Range(0.0, 0.5),
-        "edge_share": Range(LEAST, 1.0),
-        "lack_m2": _POSITIVE,
-        "ahead_m_s": Range(0.0, 10.0),
-        "inward_m": _NOT_NEGATIVE,
-        "together": _NOT_NEGATIVE,
-        "follow_1_s": _NOT_NEGATIVE,
-        "keep": _NOT_NEGATIVE,
+        "most_lead_rad": Range(LEAST, 10.0),
     },
-    SteerSpec: {
-        # Ways that are compared lead ahead, and are looked at point by point.
-        "fan_rad": Range(LEAST, 1.2),
-        "ways": Range(3, 1000),
-        "reach_m": Range(LEAST, 10.0),
-        "points": Range(1, 1000),
-        "go_m": Range(LEAST, 10.0),
-        "near_m": Range(LEAST, 10.0),
+    PathSelectorSpec: {
+        # The first of seven points on a path is one of those by which the base goes, 0.4 m ahead and nearer.
+        "reach_m": Range(LEAST, 2.8),
         "track_m": Range(0.0, 2.0),
         "deep_m": Range(LEAST, 10.0),
         "wall_m": Range(LEAST, 10.0),
-        "lack": Range(0.0, 1000.0),
-        "wall": Range(0.0, 1000.0),
-        "most_lack": _SHARE,
-        "straight": Range(0.0, 1000.0),
-        "turn_rad": Range(0.0, math.pi),
     },
-    PostureSpec: {
-        "ahead_m": Range(0.0, 10.0),
-        "free_m": Range(0.0, 2.0),
-        "nose_m": Range(LEAST, 2.0),
-        # A base that is asked for more than that has left its legs' reach.
-        "nose_up_rad": Range(0.0, 1.0),
-        "height_m_rad": Range(0.0, 0.5),
-        "belly_m": Range(0.0, 0.3),
-        "belly_up_m": Range(0.0, 0.3),
-        "wall_m": Range(LEAST, 10.0),
-    },
+    BodyPoseSpec: {"ahead_m": Range(0.0, 10.0), "nose_m": Range(LEAST, 2.0), "belly_m": Range(0.0, 0.3)},
     StepsSpec: {},
 }
 """Part of a contract to its numbers. A test holds that none is left out."""
@@ -339,8 +293,8 @@ def check_command(command: CommandSpec, *, has_gait: bool) -> None:
     names = COMMANDS[command.kind]
     if command.names != names:
         raise ContractError(f"The contract's command.names is {command.names}, expected {names}.")
-    if command.kind == BODY_POSE and command.carrot is None and has_gait:
-        raise ContractError("The contract's command.carrot is None, expected one, since a gait needs a velocity.")
+    if command.kind == BODY_POSE and command.goal_velocity is None and has_gait:
+        raise ContractError("The contract's command.goal_velocity is None, expected one: a gait needs a velocity.")
     for name, lower, upper in zip(names, command.lower, command.upper, strict=True):
         # Zero is what a lost operator's command becomes, and a range without it would make that a motion. The place of
         # an object is no motion, and is never forgotten.

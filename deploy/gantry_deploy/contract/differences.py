@@ -24,7 +24,7 @@ class Difference:
     """A place where two contracts differ."""
 
     name: str
-    """Path of the field, for example ``command.carrot.near_m`` or ``observations[joint_vel].scale``."""
+    """Path of the field, for example ``command.goal_velocity.near_m`` or ``observations[joint_vel].scale``."""
     theirs: Any
     """Value of the first one."""
     mine: Any

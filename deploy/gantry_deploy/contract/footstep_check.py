@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from gantry_deploy.contract.bounds import check_ranges
-from gantry_deploy.contract.footstep_spec import LIFT_SHARE, PostureSpec, SteerSpec, StepsSpec
+from gantry_deploy.contract.footstep_spec import StepsSpec
 from gantry_deploy.contract.parts import ActionSpec, GaitSpec, MapWindow
 from gantry_deploy.errors import ContractError
-
-MOST_POINTS = 1000
-"""Of all ways together that are compared."""
-LEAST_TURN_RAD = 0.01
-"""A share that grows over less is a jump."""
 
 
 def check_steps(
@@ -28,10 +23,10 @@ def check_steps(
     cells = f"{window.rows} x {window.cols} cells"
     _require(min(window.rows, window.cols) >= 2, "map_window", cells, "2 x 2 or more")
     _require(window.channels[:1] == ("elevation",), "map_window.channels", window.channels, "elevation first")
-    if steps.posture is not None:
-        front_m = window.center_x_m + 0.5 * window.rows * window.resolution_m
+    if steps.body_pose is not None:
+        front_m, ahead_m = window.center_x_m + 0.5 * window.rows * window.resolution_m, steps.body_pose.ahead_m
         expected = f"no further than the map_window, {front_m:g} m"
-        _require(steps.posture.ahead_m[1] <= front_m, "gait.steps.posture.ahead_m", steps.posture.ahead_m, expected)
+        _require(ahead_m[1] <= front_m, "gait.steps.body_pose.ahead_m", ahead_m, expected)
 
 
 def check_legs(steps: StepsSpec) -> None:
@@ -41,20 +36,15 @@ def check_legs(steps: StepsSpec) -> None:
         ContractError: With the field, the value, and what was expected.
     """
     check_ranges(steps, "gait.steps.")
-    support, swing = steps.support, steps.swing
-    if steps.posture is not None:
-        _check_posture(steps.posture)
-    if steps.steer is not None:
-        _check_steering(steps.steer)
+    support, pose = steps.support, steps.body_pose
+    if pose is not None:
+        _require(pose.ahead_m[0] < pose.ahead_m[1], "gait.steps.body_pose.ahead_m", pose.ahead_m, "rising numbers")
     heights = (support.lowest_m, support.height_m, support.highest_m)
     _require(
         heights == tuple(sorted(heights)),
         "gait.steps.support's lowest_m, height_m, highest_m",
         heights,
         "rising numbers",
-    )
-    _require(
-        LIFT_SHARE < swing.arrive <= 1.0, "gait.steps.swing.arrive", swing.arrive, f"more than {LIFT_SHARE}, at most 1"
     )
     corners = set()
     for i, leg in enumerate(steps.legs):
@@ -68,26 +58,6 @@ def check_legs(steps: StepsSpec) -> None:
         f"{len(steps.legs)} at {len(corners)} corners",
         "four at four",
     )
-
-
-def _check_posture(posture: PostureSpec) -> None:
-    rising = (
-        ("ahead_m", (0.0, *posture.ahead_m)),
-        ("free_m and wall_m", (posture.free_m, posture.wall_m)),
-    )
-    for name, values in rising:
-        far_enough = values[-2] < values[-1] and values == tuple(sorted(values))
-        _require(far_enough, f"gait.steps.posture.{name}", values[-2:], "rising numbers from 0")
-
-
-def _check_steering(steer: SteerSpec) -> None:
-    where, points = "gait.steps.steer", steer.ways * steer.points
-    _require(points <= MOST_POINTS, f"{where}'s ways times points", points, f"at most {MOST_POINTS}")
-    turns = steer.turn_rad
-    rising = turns[0] <= turns[1] - LEAST_TURN_RAD
-    _require(rising, f"{where}.turn_rad", turns, f"rising angles, {LEAST_TURN_RAD} apart")
-    first_m = steer.reach_m / steer.points
-    _require(steer.go_m >= first_m - 1e-9, f"{where}.go_m", steer.go_m, f"at least the first point, {first_m:g} m")
 
 
 def check_clock(steps: StepsSpec, duty: float, foot_offset: tuple[float, ...]) -> None:

@@ -167,7 +167,7 @@ class GaitSpec:
 
 
 @dataclass(frozen=True)
-class CarrotSpec:
+class GoalVelocitySpec:
     """The velocity that a goal amounts to for the gait: towards it, then into its heading."""
 
     speed_m_s: float = 0.8
@@ -202,7 +202,7 @@ class CommandSpec:
     """Largest trained value of each."""
     max_rate: tuple[float, ...]
     """Largest change of each per second; 0 for no limit."""
-    carrot: CarrotSpec | None = None
+    goal_velocity: GoalVelocitySpec | None = None
     """Velocity towards the goal that drives the gait of a policy that walks to goals; None where the command itself
     does, or nothing.
     """

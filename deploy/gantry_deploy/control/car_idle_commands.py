@@ -20,12 +20,10 @@ from gantry_deploy.control.idle_commands import IdleCommands
 from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import Tick
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.cars import STANDSTILL_M_S, CarSpec
 from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 
-STANDSTILL_M_S = 0.05
-"""A car that is slower stands."""
 STRAIGHT_RAD = 0.1
 """Wheels that are turned by less are straight enough for a policy to take over."""
 

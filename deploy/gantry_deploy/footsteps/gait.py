@@ -24,27 +24,27 @@ def drive_command(spec: CommandSpec, command: Array) -> Array:
     reached.
 
     Raises:
-        ContractError: If the command is a goal and the contract has no carrot.
+        ContractError: If the command is a goal and the contract has no goal velocity.
     """
     if spec.kind != BODY_POSE:
         return command
-    carrot = spec.carrot
-    if carrot is None:
-        raise ContractError("A gait that is driven by goals needs 'command.carrot' in the contract; it has none.")
+    goal = spec.goal_velocity
+    if goal is None:
+        raise ContractError("A gait that is driven by goals needs 'command.goal_velocity' in the contract.")
     xp = namespace(command)
     ahead, aside = command[:, 0], command[:, 1]
     distance = xp.sqrt(ahead * ahead + aside * aside)
-    walks = distance > carrot.stop_m
+    walks = distance > goal.stop_m
     # Of the way, how much a second; backwards it is walked no faster than sideways: the robot turns round first.
-    share = limited(carrot.speed_gain_s * distance, None, carrot.speed_m_s) / limited(distance, 1e-9, None)
+    share = limited(goal.speed_gain_s * distance, None, goal.speed_m_s) / limited(distance, 1e-9, None)
     share = xp.where(walks, share, xp.zeros_like(distance))
-    forward = limited(share * ahead, -carrot.lateral_m_s, carrot.speed_m_s)
-    lateral = limited(share * aside, -carrot.lateral_m_s, carrot.lateral_m_s)
-    bearing = _turn(carrot.yaw_gain_s * xp.atan2(aside, ahead), carrot.yaw_rate_rad_s)
+    forward = limited(share * ahead, -goal.lateral_m_s, goal.speed_m_s)
+    lateral = limited(share * aside, -goal.lateral_m_s, goal.lateral_m_s)
+    bearing = _turn(goal.yaw_gain_s * xp.atan2(aside, ahead), goal.yaw_rate_rad_s)
     error = xp.atan2(command[:, 2], command[:, 3])
-    turns = walks | (xp.abs(error) > carrot.stop_rad)
-    align = xp.where(turns, _turn(carrot.yaw_gain_s * error, carrot.yaw_rate_rad_s), xp.zeros_like(error))
-    far = limited(distance / carrot.near_m - 1.0, 0.0, 1.0)
+    turns = walks | (xp.abs(error) > goal.stop_rad)
+    align = xp.where(turns, _turn(goal.yaw_gain_s * error, goal.yaw_rate_rad_s), xp.zeros_like(error))
+    far = limited(distance / goal.near_m - 1.0, 0.0, 1.0)
     return xp.stack((forward, lateral, far * bearing + (1.0 - far) * align), axis=-1)
 
 

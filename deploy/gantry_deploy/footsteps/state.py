@@ -9,7 +9,7 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Body:
+class StepState:
     """State of the body at a control step; N robots, f feet."""
 
     level: Array
@@ -48,12 +48,12 @@ class Body:
     """(N, rows, cols) the map's heights over the base, m, as high as the standing feet."""
     void: Array
     """(N, 1) height over the base, m, below which ground is none to step on where there is other beside it."""
-    bound: Array
+    predicted_touchdown: Array
     """(N, f, 2) where a foot in the air would land if it went on as it moves, in the level frame, m."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepCommand:
     """Command for the body and its feet."""
 
     vel: Array

@@ -88,20 +88,39 @@ def neighbourhood(cells: Array, axis: int) -> Array:
     return (cells + xp.take(cells, before, axis=axis) + xp.take(cells, after, axis=axis)) / 3.0
 
 
+def interpolated(fields: Array, row: Array, col: Array) -> Array:
+    """Values between cell centres, bilinear; the outermost cells go on beyond the border.
+
+    Args:
+        fields: Shape (N, rows, cols), in any unit.
+        row: Shape (N, k), place in cells, 0 at the centre of the first row.
+        col: Shape (N, k), the same along the columns.
+
+    Returns:
+        Shape (N, k), in the unit of ``fields``.
+    """
+    shares, values = _around(fields, row, col)
+    return namespace(fields).sum(shares * values, axis=0)
+
+
 def _corners(window: MapWindow, elevation: Array, x_m: Array, y_m: Array) -> tuple[Array, Array]:
-    """Of the four cells around each place their shares, which add up to 1, and heights, (4, N, k) each."""
-    xp = namespace(elevation)
-    rows, cols = window.rows, window.cols
-    u = (x_m - window.center_x_m) / window.resolution_m + 0.5 * (rows - 1)
-    v = (y_m - window.center_y_m) / window.resolution_m + 0.5 * (cols - 1)
-    i, u = _cell(u, rows)
-    j, v = _cell(v, cols)
+    row = (x_m - window.center_x_m) / window.resolution_m + 0.5 * (window.rows - 1)
+    col = (y_m - window.center_y_m) / window.resolution_m + 0.5 * (window.cols - 1)
+    return _around(elevation, row, col)
+
+
+def _around(fields: Array, row: Array, col: Array) -> tuple[Array, Array]:
+    """Of the four cells around each place their shares, which add up to 1, and values, (4, N, k) each."""
+    xp = namespace(fields)
+    rows, cols = fields.shape[-2:]
+    i, u = _cell(row, rows)
+    j, v = _cell(col, cols)
     corner = i * cols + j
-    if x_m.shape[0] > 1:
-        corner = corner + xp.arange(x_m.shape[0], dtype=xp.int64, device=device(elevation))[:, None] * (rows * cols)
+    if row.shape[0] > 1:
+        corner = corner + xp.arange(row.shape[0], dtype=xp.int64, device=device(fields))[:, None] * (rows * cols)
     both, corners = u * v, (corner, corner + 1, corner + cols, corner + (cols + 1))
     shares = xp.stack((1.0 - u - v + both, v - both, u - both, both), axis=0)
-    return shares, gather(xp.reshape(elevation, (-1,)), xp.stack(corners, axis=0))
+    return shares, gather(xp.reshape(fields, (-1,)), xp.stack(corners, axis=0))
 
 
 def _cell(place: Array, count: int) -> tuple[Array, Array]:

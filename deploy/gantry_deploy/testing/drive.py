@@ -26,7 +26,7 @@ from gantry_deploy.testing.legs import contract_for, linear_model
 from gantry_hardware.cars import CarSpec
 from gantry_hardware.mock import MockRobot
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 
 PURSUIT_TERMS = (
     "speed",
@@ -279,7 +279,7 @@ class MockCar(MockRobot):
             joint_effort_nm=np.zeros(2),
             quat_base_to_world_wxyz=np.array([math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]),
             ang_vel_base_in_base_rad_s=np.array([0.0, 0.0, self._yaw_rate()]),
-            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+            lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
             pos_base_in_world_m=np.array([x, y, 0.0]),
             lin_vel_base_in_base_m_s=np.array([self.speed_m_s, 0.0, 0.0]),
         )

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from gantry_deploy.contract.footstep_spec import (
     STEP_NAMES,
     STEP_TARGET,
+    BodyPoseSpec,
     LegSpec,
-    PostureSpec,
     StepsSpec,
     SupportSpec,
     SwingSpec,
 )
-from gantry_deploy.contract.policy_contract import ActionSpec, CarrotSpec, GaitSpec, PolicyContract
-from gantry_deploy.footsteps.controller import Body, Stepper
+from gantry_deploy.contract.policy_contract import ActionSpec, GaitSpec, GoalVelocitySpec, PolicyContract
+from gantry_deploy.footsteps.controller import Stepper
 from gantry_deploy.footsteps.legs import Legs
+from gantry_deploy.footsteps.state import StepState
 from gantry_deploy.testing.legs import map_contract_for
 from gantry_hardware.robots import robot_spec
 
@@ -35,7 +36,7 @@ STEPS = StepsSpec(
     LEGS,
     SupportSpec(MASS_KG, (0.0, 0.0, 0.0), (0.12, 0.32, 0.36)),
     SwingSpec(RADIUS_M, most_lead_rad=(9.0, 9.0, 9.0)),
-    posture=PostureSpec(),
+    body_pose=BodyPoseSpec(),
 )
 """Its legs; their joints go wherever they are told at once."""
 FAR, THERE = [[5.0, 0.0, 0.0, 1.0]], [[0.1, 0.0, 0.0, 1.0]]
@@ -60,7 +61,7 @@ def stepping_contract(**changes: Any) -> PolicyContract:
         steps=STEPS,
     )
     action = ActionSpec(STEP_TARGET, (0.1,) * len(STEP_NAMES), (0.0,) * len(STEP_NAMES), 2.5)
-    command = replace(base.command, carrot=CarrotSpec(speed_m_s=0.5, stop_m=0.3, stop_rad=0.3))
+    command = replace(base.command, goal_velocity=GoalVelocitySpec(speed_m_s=0.5, stop_m=0.3, stop_rad=0.3))
     return replace(base, **{"gait": gait, "action": action, "command": command, **changes})
 
 
@@ -116,7 +117,7 @@ def make_stepper() -> Stepper:
     return Stepper(stepping_contract(), np.zeros((1, 1)))
 
 
-def sensed(time_s: float = 0.05, *, far: bool = True, **changes: Any) -> Body:
+def sensed(time_s: float = 0.05, *, far: bool = True, **changes: Any) -> StepState:
     """State of the standing robot's body, on the way to its goal or, ``far=False``, at it."""
     inputs = stepping_inputs(FAR if far else THERE, time_s, **changes)
     return make_stepper().sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))

@@ -19,9 +19,9 @@ from gantry_deploy.contract.policy_contract import (
     BODY_POSE_NAMES,
     METADATA_KEY,
     ActionSpec,
-    CarrotSpec,
     CommandSpec,
     GaitSpec,
+    GoalVelocitySpec,
     MapWindow,
     PolicyContract,
 )
@@ -127,7 +127,7 @@ def map_contract_for(spec: RobotSpec, **changes: Any) -> PolicyContract:
                 make_term("elevation_map", cells),
             ),
             "command": CommandSpec(
-                BODY_POSE, BODY_POSE_NAMES, tuple(-value for value in far), far, (0.0,) * 4, CarrotSpec()
+                BODY_POSE, BODY_POSE_NAMES, tuple(-value for value in far), far, (0.0,) * 4, GoalVelocitySpec()
             ),
             "gait": None,
             "map_window": window,

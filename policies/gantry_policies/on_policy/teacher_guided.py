@@ -20,7 +20,7 @@ from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
 from gantry_policies.on_policy.config import GuideCfg
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
-from gantry_policies.on_policy.teacher_protocol import Guidance, Teacher
+from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher, Teacher
 
 TEACHER_ROWS = 4096
 """Most rows that a teacher is asked about at once."""
@@ -31,8 +31,9 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     For the first ``guide.imitation_iterations`` surrogate and entropy are off and the learning rate is the guide's;
     the value function learns from the beginning. Imitation goes on, with weights that fade if ``guide.fade_iterations``
-    says so. A teacher is asked once about every sample of a rollout. Before the surrogate counts, the actor may learn
-    from ``guide.remembered_rollouts`` instead of the newest one, the data set that DAgger aggregates.
+    says so. A teacher is asked once about every sample of a rollout, a scripted one while it is collected. Before the
+    surrogate counts, the actor may learn from ``guide.remembered_rollouts`` instead of the newest one, the data set
+    that DAgger aggregates.
 
     Args:
         args: As for :class:`FewSamplePPO`.
@@ -57,6 +58,8 @@ class TeacherGuidedPPO(FewSamplePPO):
         self._guidance: Guidance | None = None
         self._memory = Memory(guide.remembered_rollouts) if guide.remembered_rollouts else None
         self._recalled: Tensor | None = None
+        # A scripted teacher knows the present state alone: it is asked in every step of a rollout.
+        self._answers = torch.zeros_like(self.storage.actions) if isinstance(teacher, ScriptedTeacher) else None
         self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
@@ -78,9 +81,14 @@ class TeacherGuidedPPO(FewSamplePPO):
         """Sample actions (N, n), dimensionless, and take the teacher's where it drives."""
         actions = super().act(obs)
         rows = self._driven.nonzero().flatten()
-        if not len(rows):
+        if self._answers is not None:
+            theirs = self._checked(self.teacher(obs).actions, actions.shape)
+            self._answers[self.storage.step] = theirs
+            theirs = theirs[rows]
+        elif len(rows):
+            theirs = self._checked(self.teacher(obs[rows]).actions, (len(rows), actions.shape[1]))
+        else:
             return actions
-        theirs = self._checked(self.teacher(obs[rows]).actions, (len(rows), actions.shape[1]))
         # While these are taken, nothing is learned from how probable they were.
         actions = actions.index_copy(0, rows, theirs)
         self.transition.actions = actions
@@ -102,6 +110,8 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._guidance = self._recalled = None
 
     def _ask(self) -> Guidance:
+        if self._answers is not None:
+            return Guidance(self._answers.flatten(0, 1))
         observations = self.storage.observations.flatten(0, 1)
         parts = [self.teacher(self._unpacked(rows)) for rows in observations.split(TEACHER_ROWS)]
         actions = torch.cat([part.actions for part in parts]).detach()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from tensordict import TensorDict
 from torch import Tensor
 
 TEACHER_GROUP = "teacher"
-"""Observation group that a teacher reads unless it is told otherwise; noiseless, with what a student lacks."""
+"""Observation group of a trained teacher, unless it has another one; noiseless, with what a student lacks."""
 
 
 class Guidance(NamedTuple):
@@ -26,3 +27,18 @@ class Teacher(Protocol):
     def __call__(self, observations: TensorDict) -> Guidance:
         """Answer every observation group that the environment gives, (N, ...) each; without gradients."""
         ...
+
+
+class ScriptedTeacher:
+    """A scripted policy that acts in the simulator beside the learner.
+
+    Args:
+        expert_action: Gives its actions (N, n), dimensionless, in the environment's present state.
+    """
+
+    def __init__(self, expert_action: Callable[[], Tensor]) -> None:
+        self.expert_action = expert_action
+
+    def __call__(self, observations: TensorDict) -> Guidance:
+        """Actions in the state that observations (N, ...) are of, which must be the environment's present one."""
+        return Guidance(self.expert_action().to(observations.device))

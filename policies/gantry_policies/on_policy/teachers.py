@@ -19,26 +19,7 @@ from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP, Guidance
 
 
-class ToldTeacher:
-    """A script that acts in the simulator, which gives its actions as an observation group.
-
-    Args:
-        group: Observation group that holds the actions.
-    """
-
-    def __init__(self, group: str = TEACHER_GROUP) -> None:
-        self.group = group
-
-    def __call__(self, observations: TensorDict) -> Guidance:
-        """The group as it is: actions (N, n), dimensionless.
-
-        Raises:
-            UnknownNameError: If the environment does not give the group.
-        """
-        return Guidance(told(observations, self.group))
-
-
-def told(observations: TensorDict, group: str) -> Tensor:
+def get_group(observations: TensorDict, group: str) -> Tensor:
     """An observation group, (N, ...).
 
     Raises:
@@ -127,7 +108,7 @@ class PolicyTeacher:
         Raises:
             UnknownNameError: If the environment does not give the teacher's observation group.
         """
-        found = told(observations, self.group)
+        found = get_group(observations, self.group)
         return found if self.columns is None else found[:, self.columns.to(found.device)]
 
 

@@ -16,10 +16,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.evaluation.metrics import has_fallen
 from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.errors import RobotError
 from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
+from gantry_hardware.spec import RobotSpec
 from gantry_hardware.state import JointCommand, RobotState
 from gantry_sim.robots.actuated_scene import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
 from gantry_sim.robots.depth_camera import DepthNoise, DepthSensor, head_camera
@@ -298,9 +299,8 @@ class MujocoRobot:
     @property
     def has_fallen(self) -> bool:
         """Whether the base is now below the spec's fall height, or tilted beyond FALL_TILT_RAD, or lost to NaN."""
-        _, x, y, _ = self.quat_base_to_world_wxyz
-        upright = 1.0 - 2.0 * (x * x + y * y) >= math.cos(FALL_TILT_RAD)
-        return not (upright and self.base_height_m >= self.spec.fall_height_m)
+        quat, height_m = self.quat_base_to_world_wxyz[None], np.array([self.base_height_m])
+        return bool(has_fallen(quat, height_m, self.spec.fall_height_m)[0])
 
     def render(self, width: int = 640, height: int = 360) -> NDArray[np.uint8]:
         """A picture, uint8 (height, width, 3), of the robot now, from a camera that follows it.

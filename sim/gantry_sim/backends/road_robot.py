@@ -20,11 +20,11 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING, DriveSpec, LidarL
 from gantry_deploy.observations.surroundings import OBJECT_FIELDS, Surroundings
 from gantry_deploy.perception.road import Route
 from gantry_hardware.capabilities import RoadListener
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.cars import STANDSTILL_M_S, CarSpec
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_sim.backends.road_log import RoadLog
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
 from gantry_sim.driving.maps.bank import NO_STOP_M
@@ -41,8 +41,6 @@ from gantry_sim.robots.options import check_options
 
 STEP_S = 0.02
 """About the physics step."""
-STANDS_M_S = 0.05
-"""A slower car stands."""
 
 
 class RoadRobot:
@@ -185,7 +183,7 @@ class RoadRobot:
             joint_effort_nm=np.zeros(2),
             quat_base_to_world_wxyz=np.array([math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw)]),
             ang_vel_base_in_base_rad_s=np.array([0.0, 0.0, float(cars.yaw_rate_rad_s[0]) + off(kinds.yaw_rate_rad_s)]),
-            lin_acc_base_in_base_m_s2=np.array([*accel, 9.81]),
+            lin_acc_base_in_base_m_s2=np.array([*accel, GRAVITY_M_S2]),
             pos_base_in_world_m=np.array([x, y, 0.0]),
             lin_vel_base_in_base_m_s=np.array([ahead, left, 0.0]),
         )
@@ -230,7 +228,7 @@ class RoadRobot:
             **told,
             **self.log.values(),
             "speed_m_s": speed,
-            "stands": abs(speed) <= STANDS_M_S,
+            "stands": abs(speed) <= STANDSTILL_M_S,
             "episode_s": self._time_s - self._begin_s,
             "task": self._task,
             "split": self.cfg.map_split,

@@ -152,6 +152,14 @@ class DriveEnv:
         success = self._succeeded(which)
         return EnvStep(obs, next_obs, reward, terminated, late, success)
 
+    def expert_action(self) -> Tensor:
+        """Actions of the scene's scripted driver in the present state, ``(N, 2)`` in [-1, 1].
+
+        Raises:
+            GantryError: If the scene has none.
+        """
+        return self.scene.scripted_actions()
+
     def step_metrics(self) -> dict[str, Tensor]:
         """Means over the environments of this step, and over some hundred recent episodes; scalars, speed in m/s."""
         found = {f"factor_{name}": value.mean() for name, value in self.factors.items()}

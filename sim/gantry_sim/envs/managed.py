@@ -42,6 +42,7 @@ class ManagedBatch:
         self.obs_shapes: dict[str, tuple[int, ...]] = {STATE: tuple(self._obs[STATE].shape[1:])}
         # Otherwise all environments would end their first episode together.
         env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=max(1, self.max_episode_steps))
+        env.state_version += 1
         self._fresh = True
 
     def observe(self) -> Observation:
@@ -67,6 +68,10 @@ class ManagedBatch:
             next_obs = {key: torch.where(ended, last, obs[key]) for key, last in self._keyed(env.final_obs).items()}
         success = torch.zeros_like(terminated)
         return EnvStep(obs, next_obs, reward, terminated, truncated & ~terminated, success, extras)
+
+    def expert_action(self) -> Tensor:
+        """As of :meth:`gantry_sim.envs.manager_env.GantryEnv.expert_action`."""
+        return self.env.expert_action()
 
     def step_metrics(self) -> dict[str, Tensor]:
         """Scalars, means over the environments, of the step just taken; those of every term of the reward per
@@ -117,6 +122,7 @@ class ManagedBatch:
         finally:
             env.curriculum_manager = curriculum
         env.episode_length_buf = torch.randint_like(env.episode_length_buf, high=int(env.max_episode_length))
+        env.state_version += 1
 
     def close(self) -> None:
         """Release physics and drawing."""

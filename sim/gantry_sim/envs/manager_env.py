@@ -40,6 +40,9 @@ class GantryEnvCfg(ManagerBasedRlEnvCfg):
     reset are, and the others see body, site and sensor data one substep late; qpos and qvel are always current."""
     make_task_state: Callable[[Any], Any] | None = None
     """Builds what the task's terms share, from the environment, before any term is built: ``env.task_state``."""
+    make_expert: Callable[[Any], Callable[[], torch.Tensor]] | None = None
+    """Builds the task's scripted policy from the finished environment, when it is first asked for its actions (N, a) of
+    a control step; None for none."""
 
 
 class GantryScene(Scene):
@@ -136,10 +139,27 @@ class GantryEnv(ManagerBasedRlEnv):
     def load_managers(self) -> None:
         """Build the terms' shared state, then the managers."""
         self.state_version = 0
+        self._expert: Callable[[], torch.Tensor] | None = None
+        self._expert_version = -1
+        self._expert_action = torch.empty(0)
         make_task_state = getattr(self.cfg, "make_task_state", None)
         self.task_state = make_task_state(self) if make_task_state else None
         self.cfg.terminations.setdefault("diverged", TerminationTermCfg(func=diverged))
         super().load_managers()
+
+    def expert_action(self) -> torch.Tensor:
+        """Actions (N, a), dimensionless, of the task's scripted policy, which is asked once per state.
+
+        Raises:
+            GantryError: If the environment offers none.
+        """
+        make = getattr(self.cfg, "make_expert", None)
+        if make is None:
+            raise GantryError("This environment offers no expert's actions; that of a task's script does.")
+        expert = self._expert = self._expert or make(self)
+        if self._expert_version != self.state_version:
+            self._expert_version, self._expert_action = self.state_version, expert()
+        return self._expert_action
 
     @property
     def robot(self) -> Entity:

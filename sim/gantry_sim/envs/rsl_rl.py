@@ -54,6 +54,10 @@ class BatchedVecEnv(VecEnv):
         extras = {"time_outs": step.truncated, **step.extras}
         return self.get_observations(), step.reward, (step.terminated | step.truncated).long(), extras
 
+    def expert_action(self) -> Tensor:
+        """Actions of the task's scripted policy in the present state, (N, a), dimensionless."""
+        return self.batched.expert_action()  # type: ignore[attr-defined]
+
     def step_metrics(self) -> dict[str, Tensor]:
         """Scalars of the step just taken, means over the environments."""
         metrics = getattr(self.batched, "step_metrics", None)

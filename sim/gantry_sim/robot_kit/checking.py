@@ -25,7 +25,7 @@ from gantry_sim.robot_kit.study import DEPTH_M
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import foot_geoms, model_file, robot_model
 from gantry_sim.tasks.catalogue import task_infos
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
 MASS_SHARE = 0.01
 """Share by which the masses of numbers and model may differ."""
@@ -168,7 +168,7 @@ def _symmetry(spec: RobotSpec) -> list[Finding]:
 
 def _gait(spec: RobotSpec) -> list[Finding]:
     try:
-        gait = walker(spec.name).gait
+        gait = legged_robot_cfg(spec.name).gait
     except GantryError as error:
         return [Finding(Level.OPEN, "gait", str(error))]
     return [Finding(Level.PASS, "gait", f"{gait.frequency_hz:g} Hz, {len(spec.feet)} feet")]

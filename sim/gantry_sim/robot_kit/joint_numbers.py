@@ -10,13 +10,12 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.state import GRAVITY_M_S2
 from gantry_sim.robot_kit.feet import Foot
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.preparing import Motor, Prepared
 from gantry_sim.robot_kit.reading import SourceModel
 
-GRAVITY_M_S2 = 9.81
-"""Standard gravity, rounded."""
 BANDWIDTH_HZ = 5.0
 """Of a position loop that is derived: as of a Go2, soft enough to land on."""
 DAMPING_RATIO = 0.4

@@ -72,7 +72,7 @@ def study(source: SourceModel, prepared: Prepared) -> Study:
         text = (
             f"legs of {', '.join(map(str, legs))} joints; a gait is derived for four legs of {LEG_JOINTS}. No task is "
         )
-        text += "written: register a Walker with numbers of its own in the entry-point group gantry.walkers."
+        text += "written: register a LeggedRobotCfg of its own in the entry-point group gantry.legged_robots."
         findings.append(Finding(Level.OPEN, "gait", text))
     return Study(
         prepared=prepared,

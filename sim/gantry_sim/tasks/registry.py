@@ -27,9 +27,20 @@ Policy = Callable[[Tensor], Tensor]
 """Flat observations (N, obs) to actions (N, n), deterministic and without memory."""
 
 
-def observed_by(policy: Policy) -> str:
-    """The observation group that a policy is fed: ``actor``, unless it has an attribute ``group``."""
-    return getattr(policy, "group", "actor")
+def scripted_policy(observations: Tensor) -> Tensor:
+    """Stand-in for the scripted policy of an environment, which knows its state: see :func:`acting`.
+
+    Raises:
+        GantryError: Always.
+    """
+    raise GantryError(f"A scripted policy acts in its environment, not on observations {tuple(observations.shape)}.")
+
+
+def acting(policy: Policy, env: Any) -> Callable[[Any], Tensor]:
+    """What a policy does in an environment: groups of observations (N, ...) to actions (N, n), dimensionless."""
+    if policy is scripted_policy:
+        return lambda observations: env.expert_action()
+    return lambda observations: policy(observations["actor"])
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class Script:
     """Scripted policy of a task, which acts without having learned it, and may teach a learner."""
 
     make_env: Callable[[Any, str, int], Any]
-    """As a task's, for an environment that gives the script's actions as the group ``teacher``."""
+    """As a task's, for an environment whose ``expert_action()`` gives the script's actions."""
     preset: Callable[[Preset], Preset] = lambda preset: preset
     """A preset of the task -> the same for a student of the script."""
     scored: bool = False

@@ -8,16 +8,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gantry_deploy.bundle.bundle import CARD, MAPPER, Bundle, load_bundle
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
-from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
-from gantry_sim.tasks.registry import MakePolicy, Task, find_task, from_flat
+from gantry_sim.tasks.registry import MakePolicy, Task, find_task, from_flat, scripted_policy
 from gantry_sim.training.acting import BundleActor
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
@@ -83,15 +80,6 @@ def expert_source(name: str, suboptimality: float, seed: int) -> Source:
     return Source(task, task.usual_env(), lambda env: expert(env, suboptimality, seed), None)
 
 
-class _Told:
-    """A policy that is fed what a script has done, and does it."""
-
-    group = TEACHER_GROUP
-
-    def __call__(self, actions: torch.Tensor) -> torch.Tensor:
-        return actions
-
-
 def open_script(task_name: str, script: str) -> Source:
     """Scripted policy of a task, on the preset that is taught with on a CPU.
 
@@ -103,7 +91,7 @@ def open_script(task_name: str, script: str) -> Source:
     if not found.scored:
         raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
     env_cfg = found.preset(task.preset("cpu")).env
-    return Source(replace(task, make_env=found.make_env), env_cfg, from_flat(_Told()), None)
+    return Source(replace(task, make_env=found.make_env), env_cfg, from_flat(scripted_policy), None)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:

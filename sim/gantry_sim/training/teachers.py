@@ -16,8 +16,8 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
-from gantry_policies.on_policy.teacher_protocol import Teacher
-from gantry_policies.on_policy.teachers import PolicyTeacher, ToldTeacher
+from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
+from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
@@ -35,18 +35,19 @@ def check_teacher(cfg: RunCfg) -> None:
         load_newest(cfg.teacher / CHECKPOINTS)
 
 
-def load_teacher(cfg: RunCfg) -> Teacher | None:
+def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
     """The teacher of a run, on its device; None if it has none.
 
     Args:
         cfg: The run.
+        env: Its environment, whose scripted policy may teach; None to look whether a trained one fits.
 
     Raises:
         RunError: If the teacher sees or does something else than the student's task has for it.
         CheckpointError: If the teacher's run has no checkpoint that fits its configuration.
     """
     if cfg.script:
-        return ToldTeacher()
+        return None if env is None else ScriptedTeacher(env.expert_action)
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is None or expected is None:
         return None

@@ -11,7 +11,6 @@ from gantry_deploy.cli.main import main
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_policies.on_policy.teachers import PolicyTeacher
-from gantry_sim.driving.drivers.teachers import RuleGuidedEnv
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
@@ -41,17 +40,17 @@ def run_of(preset, name="drive-lane", seed=1, teacher=None, script=""):
     return RunCfg(find_task(name), "cpu", preset, "cpu", seed, 1, teacher, script)
 
 
-def test_rules_are_told_beside_what_the_policy_sees():
+def test_the_experts_actions_are_beside_what_the_policy_sees():
     preset = small("drive-traffic", cars=3)
-    env, plain = RuleGuidedEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
+    env, plain = DriveEnv(preset.env, seed=5), DriveEnv(preset.env, seed=5)
     for _ in range(5):
         seen, bare = env.observe(), plain.observe()
-        assert set(seen.keys()) == {"state", "critic", "teacher"}
+        action = env.expert_action()
+        assert set(seen.keys()) == {"state", "critic"}
         assert torch.equal(seen["state"], bare["state"])
         assert torch.equal(seen["critic"], bare["critic"])
-        assert torch.equal(seen["teacher"], plain.scene.scripted_actions())
-        assert seen["teacher"].abs().max() <= 1.0
-        action = seen["teacher"]
+        assert torch.equal(action, plain.scene.scripted_actions())
+        assert action.abs().max() <= 1.0
         env.step(action)
         plain.step(action)
 

@@ -13,9 +13,7 @@ from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError
 from gantry_hardware.limits import CommandLimiter
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
-
-GRAVITY_M_S2 = 9.81
+from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
+from gantry_hardware.state import GRAVITY_M_S2, RobotState
 from gantry_sim.driving.bench.drivers import Act, baseline
 from gantry_sim.driving.cfg import RANDOM, RULES, SCAN, STEADY, CarTaskCfg
 from gantry_sim.driving.evaluation import drive_episodes
@@ -111,7 +111,7 @@ def state_of(signals: Signals, car: int) -> RobotState:
         joint_effort_nm=np.zeros(len(joints)),
         quat_base_to_world_wxyz=np.array([np.cos(0.5 * yaw), 0.0, 0.0, np.sin(0.5 * yaw)]),
         ang_vel_base_in_base_rad_s=_numbers(signals.ang_vel_base_in_base_rad_s, car),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
         pos_base_in_world_m=np.array([x, y, 0.0]),
         lin_vel_base_in_base_m_s=_numbers(velocity, car),
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gantry_hardware.state import GRAVITY_M_S2
 from gantry_sim.driving.vehicle.car_params import CarParams
 from gantry_sim.driving.vehicle.dynamics import (
-    GRAVITY_M_S2,
     SLIP,
     SLIP_LIMIT_RAD,
     SPEED,

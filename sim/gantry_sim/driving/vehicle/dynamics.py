@@ -27,13 +27,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gantry_hardware.state import GRAVITY_M_S2
 from gantry_sim.driving.vehicle.car_params import CarParams
 
 X, Y, STEERING, SPEED, YAW, YAW_RATE, SLIP, WHEEL_FRONT, WHEEL_REAR = range(9)
 """Columns of a state."""
 
-GRAVITY_M_S2 = 9.81
-"""As in the source."""
 SLOW_M_S = 0.1
 """Below this speed, either way, a car moves as the kinematic model says."""
 SLIP_LIMIT_RAD = 1.5

@@ -9,7 +9,7 @@ from typing import Any
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
-from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE, RuleGuidedEnv
+from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import evaluate_drive, held_out, record_drive
 from gantry_sim.driving.maps.generate import MapConfig
@@ -157,11 +157,6 @@ def _slow_start(cfg: Any) -> str:
     return f"First the ways to the slots of {cfg.map_count} lots are worked out; 256 of them take one to two minutes."
 
 
-def _rule_guided_env(cfg: Any, device: str, seed: int) -> Any:
-    assert isinstance(cfg, CarTaskCfg)
-    return RuleGuidedEnv(cfg, device, seed)
-
-
 def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> Task:
     sizes = {"cpu": cpu, "gpu": at_size(cpu), "gpu-bev": with_pictures(cpu)}
     return Task(
@@ -175,7 +170,7 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> T
         evaluate=flat_policy(evaluate_drive),
         record=flat_policy(record_drive),
         teacher=drive_contract,
-        scripts={"rules": Script(_rule_guided_env)} if rules else {},
+        scripts={"rules": Script(_make_env)} if rules else {},
         require=_require,
         slow_start=_slow_start,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gantry_deploy.contract.policy_contract import Acceptance, CarrotSpec
+from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.structured import ConfigError
 from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
-from gantry_sim.tasks.goal.robots import Climber, climber, stepping
+from gantry_sim.tasks.goal.robots import GoalRobotCfg, goal_robot_cfg, stepping
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.terrains.catalogue import TESTS, training_kinds
 
@@ -179,7 +179,7 @@ class GoalCfg:
     """Frames of a student's proprioception."""
     student_map: StudentMapCfg = field(default_factory=StudentMapCfg)
     """Source of a student's map."""
-    carrot: CarrotSpec | None = None
+    goal_velocity: GoalVelocitySpec | None = None
     """Gait prior: a clock that is driven towards the goal; None for the paper's task."""
     gait: str = "strides"
     """Gait prior, a name of :data:`GAITS`; of no effect without one."""
@@ -208,7 +208,7 @@ class GoalCfg:
     """Thresholds that a policy must reach."""
 
     def __post_init__(self) -> None:
-        climber(self.robot)
+        goal_robot_cfg(self.robot)
         if self.observer not in OBSERVERS:
             raise UnknownNameError("observer", self.observer, OBSERVERS)
         if self.gait not in GAITS:
@@ -234,15 +234,15 @@ class GoalCfg:
             )
 
 
-def climber_of(cfg: GoalCfg) -> Climber:
+def goal_robot_of(cfg: GoalCfg) -> GoalRobotCfg:
     """The robot of a task, with the recipe's gait where there is a gait."""
-    robot = climber(cfg.robot, recipe=cfg.carrot is not None)
+    robot = goal_robot_cfg(cfg.robot, recipe=cfg.goal_velocity is not None)
     return stepping(robot) if steps_in(cfg) else robot
 
 
 def steps_in(cfg: GoalCfg) -> bool:
     """Whether the policy says where to step instead of where joints are to be."""
-    return cfg.carrot is not None and cfg.gait == "steps"
+    return cfg.goal_velocity is not None and cfg.gait == "steps"
 
 
 def maps_in_loop(cfg: GoalCfg) -> bool:
@@ -257,7 +257,9 @@ def weights_of(cfg: GoalCfg, *, changes: bool = True) -> dict[str, float]:
         cfg: The task.
         changes: With those of ``cfg.reward_weights``.
     """
-    weights = PAPER_WEIGHTS | OFFERED_WEIGHTS | climber_of(cfg).extra_weights
-    if cfg.carrot is not None and not steps_in(cfg):  # legs that step by themselves need no reward for their clock
+    weights = PAPER_WEIGHTS | OFFERED_WEIGHTS | goal_robot_of(cfg).extra_weights
+    if cfg.goal_velocity is not None and not steps_in(
+        cfg
+    ):  # legs that step by themselves need no reward for their clock
         weights = weights | RECIPE_WEIGHTS
     return weights | cfg.reward_weights if changes else weights

@@ -16,7 +16,7 @@ from gantry_deploy.contract.policy_contract import (
     PolicyContract,
 )
 from gantry_deploy.observations.builder import make_term
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, maps_in_loop, steps_in
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, goal_robot_of, maps_in_loop, steps_in
 from gantry_sim.tasks.goal.mapping import mapper_hash, mapping_cfg
 from gantry_sim.tasks.goal.robots import STEP_CLIP, STEP_SCALE
 
@@ -28,7 +28,7 @@ FARTHEST_GOAL_M = 100.0
 
 def goal_contract(cfg: GoalCfg) -> PolicyContract:
     """The contract of the policy that the task trains, teacher or student."""
-    body = climber_of(cfg).body
+    body = goal_robot_of(cfg).body
     spec = body.spec
     n = spec.num_joints
     student = cfg.observer == "student"
@@ -56,9 +56,9 @@ def goal_contract(cfg: GoalCfg) -> PolicyContract:
             lower=(-FARTHEST_GOAL_M, -FARTHEST_GOAL_M, -1.0, -1.0),
             upper=(FARTHEST_GOAL_M, FARTHEST_GOAL_M, 1.0, 1.0),
             max_rate=(0.0, 0.0, 0.0, 0.0),
-            carrot=cfg.carrot,
+            goal_velocity=cfg.goal_velocity,
         ),
-        gait=None if cfg.carrot is None else body.gait,
+        gait=None if cfg.goal_velocity is None else body.gait,
         map_window=MapWindow(
             rows=cfg.window.rows,
             cols=cfg.window.cols,
@@ -80,7 +80,7 @@ def teacher_contract(cfg: GoalCfg) -> PolicyContract:
 
 
 def _action(cfg: GoalCfg) -> ActionSpec:
-    body = climber_of(cfg).body
+    body = goal_robot_of(cfg).body
     if steps_in(cfg):
         return ActionSpec(STEP_TARGET, STEP_SCALE, (0.0,) * len(STEP_SCALE), clip=STEP_CLIP)
     return ActionSpec(JOINT_TARGET, body.action_scale, body.action_offset_rad, clip=10.0)
@@ -90,7 +90,7 @@ def _terms(cfg: GoalCfg, n: int, student: bool) -> tuple[ObservationTerm, ...]:
     """Order of the paper; the gait's clock, where there is one, comes before the goal."""
     frames = cfg.history if student else 1
     slow, slower = (0.25, 0.05) if cfg.scaled else (1.0, 1.0)
-    clock = () if cfg.carrot is None else (make_term("gait_clock", 2),)
+    clock = () if cfg.goal_velocity is None else (make_term("gait_clock", 2),)
     # A policy that imitates places and sees its last ones says them again, and never learns when to choose anew.
     memory = () if steps_in(cfg) else (make_term("last_action", n, history=frames),)
     cells = cfg.window.size

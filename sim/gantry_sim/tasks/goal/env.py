@@ -19,24 +19,22 @@ from mjlab.utils.spec_config import CollisionCfg
 
 from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.tasks.goal import rewards, terminations
-from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, climber_of, weights_of
-from gantry_sim.tasks.goal.command import GoalCommandCfg
+from gantry_sim.tasks.goal.cfg import RATE_HZ, GoalCfg, goal_robot_of, weights_of
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
-from gantry_sim.tasks.goal.curriculum import GoalLevels
-from gantry_sim.tasks.goal.events import event_cfgs
+from gantry_sim.tasks.goal.episodes import GoalCommandCfg, GoalLevels, event_cfgs
 from gantry_sim.tasks.goal.ground import HEIGHT_SENSOR, ground_sensors, terrain_cfg
-from gantry_sim.tasks.goal.observations import GoalCriticObservation, GoalObservation
-from gantry_sim.tasks.goal.robots import Climber
+from gantry_sim.tasks.goal.observations import GoalCriticObservation, GoalSensors
+from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.tasks.goal.state import GoalNames, GoalState
 from gantry_sim.tasks.locomotion import rewards as walking
-from gantry_sim.tasks.locomotion.terms import ContractActionCfg
+from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, robot_cfg
 from gantry_sim.terrains.tile import GROUND_BODY
 
 
 def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
     """mjlab's configuration of the task; a fresh one at every call, since mjlab edits it."""
-    robot = climber_of(cfg)
+    robot = goal_robot_of(cfg)
     contract = goal_contract(cfg)
     names = GoalNames(
         robot.body.spec,
@@ -77,11 +75,13 @@ def goal_env_cfg(cfg: GoalCfg, *, seed: int) -> GantryEnvCfg:
     )
 
 
-def _make_state(names: GoalNames, cfg: GoalCfg, robot: Climber, env: GantryEnv) -> GoalState:
-    return GoalState(env, names, cfg, robot, goal_contract(cfg))
+def _make_state(names: GoalNames, cfg: GoalCfg, robot: GoalRobotCfg, env: GantryEnv) -> GoalState:
+    state = GoalState(env, names, cfg, robot, goal_contract(cfg))
+    state.sensors = GoalSensors(env, state)
+    return state
 
 
-def _robot_cfg(cfg: GoalCfg, robot: Climber) -> EntityCfg:
+def _robot_cfg(cfg: GoalCfg, robot: GoalRobotCfg) -> EntityCfg:
     """The walking tasks' robot with this task's collision shapes."""
     like = VelocityCfg(robot=cfg.robot, num_envs=1, physics_dt_s=cfg.physics_dt_s, feet_only=False, pyramidal=True)
     feet = "|".join(robot.foot_patterns(cfg.full_collisions))
@@ -97,7 +97,7 @@ def _robot_cfg(cfg: GoalCfg, robot: Climber) -> EntityCfg:
     return replace(robot_cfg(like, robot.body), collisions=(collision,))
 
 
-def _contact_sensors(cfg: GoalCfg, robot: Climber, names: GoalNames) -> tuple[ContactSensorCfg, ...]:
+def _contact_sensors(cfg: GoalCfg, robot: GoalRobotCfg, names: GoalNames) -> tuple[ContactSensorCfg, ...]:
     feet = robot.foot_patterns(cfg.full_collisions)
     ground = ContactMatch(mode="body", pattern=GROUND_BODY)
     fields: dict[str, Any] = {"fields": ("found", "force"), "reduce": "netforce"}
@@ -149,15 +149,15 @@ def _simulation_cfg(cfg: GoalCfg) -> SimulationCfg:
 def _observation_cfgs(cfg: GoalCfg) -> dict[str, ObservationGroupCfg]:
     teacher = teacher_contract(cfg)
     groups = {
-        "actor": ObservationTermCfg(GoalObservation, {"contract": goal_contract(cfg), "noise": cfg.noise}),
+        "actor": ObservationTermCfg(ActorObservation, {"contract": goal_contract(cfg)}),
         "critic": ObservationTermCfg(GoalCriticObservation, {"contract": teacher}),
     }
     if cfg.observer == "student":
-        groups["teacher"] = ObservationTermCfg(GoalObservation, {"contract": teacher, "noise": None})
+        groups["teacher"] = ObservationTermCfg(ActorObservation, {"contract": teacher, "exact": True})
     return {name: ObservationGroupCfg(terms={"all": term}) for name, term in groups.items()}
 
 
-def _termination_cfgs(cfg: GoalCfg, robot: Climber) -> dict[str, TerminationTermCfg]:
+def _termination_cfgs(cfg: GoalCfg, robot: GoalRobotCfg) -> dict[str, TerminationTermCfg]:
     ends = cfg.ends
     limit = robot.thigh_acc_m_s2 if ends.thigh_acc_m_s2 is None else ends.thigh_acc_m_s2
     terms = {
@@ -179,7 +179,7 @@ def _termination_cfgs(cfg: GoalCfg, robot: Climber) -> dict[str, TerminationTerm
     return terms
 
 
-def _reward_cfgs(cfg: GoalCfg, robot: Climber) -> dict[str, RewardTermCfg]:
+def _reward_cfgs(cfg: GoalCfg, robot: GoalRobotCfg) -> dict[str, RewardTermCfg]:
     body, spec = robot.body, robot.body.spec
 
     def floats(name: str) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gantry_mapping.grid import GridSpec
 from gantry_sim.tasks.goal.cfg import GoalCfg, maps_in_loop
-from gantry_sim.tasks.goal.robots import Climber
+from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.terrains.grid import ame2_terrain, assert_trainable
 from gantry_sim.terrains.tile import MAP_GROUPS, SOLID_GROUPS
 
@@ -103,7 +103,7 @@ def terrain_cfg(cfg: GoalCfg, seed: int) -> TerrainEntityCfg:
     return terrain
 
 
-def ground_sensors(cfg: GoalCfg, robot: Climber) -> tuple[SensorCfg, ...]:
+def ground_sensors(cfg: GoalCfg, robot: GoalRobotCfg) -> tuple[SensorCfg, ...]:
     """Rays to the ground, refreshed once per control step."""
     base = ObjRef(type="body", name=robot.body.root_body, entity="robot")
     feet = tuple(ObjRef(type="site", name=foot, entity="robot") for foot in robot.body.spec.feet)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.tasks.goal.robots import Climber
+from gantry_sim.tasks.goal.robots import GoalRobotCfg
 
 LIGHTEST_LINK_KG = 0.1
 """Links lighter than this do not count."""
@@ -21,7 +21,7 @@ class Motion:
     physics step would be those of a stiff contact, and differ between simulators. A reset blanks what spans it.
     """
 
-    def __init__(self, env: GantryEnv, robot: Climber, state: Any) -> None:
+    def __init__(self, env: GantryEnv, robot: GoalRobotCfg, state: Any) -> None:
         self._env = env
         self._state = state
         entity = env.robot

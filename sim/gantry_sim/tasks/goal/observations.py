@@ -1,4 +1,4 @@
-"""Observations of actor, teacher and critic; the actor's part goes through the robot's own code."""
+"""Sensor stage of the goal tasks, and the critic's observation; the actor's goes through the robot's own code."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from torch import Tensor
 from gantry_deploy.actions.commands import GOAL_REACH_M
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.evaluation.metrics import goal_errors
-from gantry_deploy.observations.builder import ObservationBuilder
+from gantry_deploy.observations.builder import ObservationBuilder, Signals
+from gantry_mapping.pipeline import uncertainty_of
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalNoiseCfg, maps_in_loop
 from gantry_sim.tasks.goal.contract import TEACHER_Z_M
 from gantry_sim.tasks.goal.mapping import StudentMap
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.locomotion.terms import ActorObservation
 from gantry_sim.terrains.rasters import terrain_rasters
 
-VARIANCE_RANGE_M2 = (0.01, 2.0)
-"""Variances are limited to this before a policy sees them."""
 STAND_IN_VARIANCE_M2 = 0.01
 """Of the stand-in map, which is the true one: a good estimate."""
 CLEAN_VARIANCE_M2 = 0.0025
@@ -33,62 +31,61 @@ OUTLIER_VARIANCE_M2 = (1.0, 2.0)
 """Their variances."""
 
 
-def uncertainty(variance_m2: Tensor) -> Tensor:
-    """The map's second channel: half the log of the variance, plus a half; -1.80 for the best estimate, 0.85 for the
-    worst."""
-    return 0.5 * torch.log(variance_m2.clamp(*VARIANCE_RANGE_M2)) + 0.5
+class GoalSensors:
+    """Sensor stage of the goal tasks: noisy signals, and the map that the actor is shown.
 
+    Args:
+        env: The environment.
+        state: Its state.
+    """
 
-class GoalObservation(ActorObservation):
-    """The whole observation of a teacher or of a student."""
-
-    def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
-        super().__init__(cfg, env)
-        noise: GoalNoiseCfg | None = cfg.params["noise"]
-        self._goal_noise = noise
-        self._clean = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
-        if noise is not None:
-            self._clean = torch.rand(env.num_envs, device=env.device) < noise.clean_share
-        window = cfg.params["contract"].map_window
-        looks = maps_in_loop(env.task_state.cfg) and len(window.channels) == 2
-        self.student_map = _make_map(env, noise, self._clean) if looks else None
+    def __init__(self, env: GantryEnv, state: GoalState) -> None:
+        self._env, self._noise = env, state.cfg.noise
+        window = state.contract.map_window
+        assert window is not None
+        self._channels = len(window.channels)
+        share = 0.0 if self._noise is None else self._noise.clean_share
+        self._clean = torch.rand(env.num_envs, device=env.device) < share
+        self.student_map = _make_map(env, state, self._clean) if maps_in_loop(state.cfg) else None
         """The mapping pipeline of a student that has one."""
 
-    def reset(self, env_ids: Tensor | slice | None = None) -> None:
-        """Forget the history and the maps of these environments, indices (k,)."""
-        super().reset(env_ids)
+    def reset(self, env_ids: Tensor) -> None:
+        """Begin episodes in these environments, indices (k,): a map without ground, and another drift."""
         if self.student_map is not None:
-            self.student_map.reset(slice(None) if env_ids is None else env_ids)
+            self.student_map.reset(env_ids)
+        names, sensors = self._env.task_state.goal_names, self._env.scene.sensors
+        if names.seen_sensor in sensors and self._noise is not None:
+            sensor = self._env.scene[names.seen_sensor]
+            if sensor.drift_m is None:
+                sensor.drift_m = torch.zeros(self._env.num_envs, 3, device=self._env.device)
+            sensor.drift_m[env_ids] = _uniform(sensor.drift_m[env_ids], self._noise.map_drift_m)
 
-    def __call__(self, env: GantryEnv, contract: PolicyContract, noise: GoalNoiseCfg | None) -> Tensor:  # type: ignore[override]
-        """Observation (N, contract.observation_size)."""
-        state = GoalState.of(env)
-        window = contract.map_window
-        assert window is not None
-        names = state.goal_names
-        signals = state.signals()
+    def measure(self, state: GoalState) -> Signals:
+        """Signals of the state, noise included, with the map."""
+        signals, noise = state.signals(), self._noise
         if noise is not None:
             signals = replace(
                 noise.body.apply(signals),
                 lin_vel_base_in_base_m_s=state.lin_vel_b + _uniform(state.lin_vel_b, noise.lin_vel_m_s),
                 command=hide_far_heading(signals.command),
             )
+        signals.elevation_map = self._map(state)
+        return signals
+
+    def _map(self, state: GoalState) -> Tensor:
+        """The actor's window (N, rows, cols, channels)."""
+        noise, names = self._noise, state.goal_names
         if self.student_map is not None:
-            self.student_map.observe(state.pos_w, state.quat, env.common_step_counter)
-            seen = self._flawed(self.student_map.window(state.cfg.window), state, noise)
-        else:
-            drifts = noise is not None and names.seen_sensor in env.scene.sensors
-            seen = state.window(names.seen_sensor if drifts else names.map_sensor)[..., None]
-            if noise is not None:
-                seen = seen + _uniform(seen, state.ramp * noise.map_z_m)
-            if len(window.channels) == 2:
-                variance = torch.full_like(seen, STAND_IN_VARIANCE_M2)
-                seen = self._flawed(torch.cat((seen, uncertainty(variance)), dim=-1), state, noise)
-        signals.elevation_map = seen
-        self.signals = signals
-        if contract == state.contract:  # the gait answers what the actor reads, not what its teacher does
-            state.measured = signals
-        return self._builder(signals)
+            self.student_map.observe(state.pos_w, state.quat, self._env.common_step_counter)
+            return self._flawed(self.student_map.window(state.cfg.window), state, noise)
+        drifts = noise is not None and names.seen_sensor in self._env.scene.sensors
+        seen = state.window(names.seen_sensor if drifts else names.map_sensor)[..., None]
+        if noise is not None:
+            seen = seen + _uniform(seen, state.ramp * noise.map_z_m)
+        if self._channels == 1:
+            return seen
+        unsure = uncertainty_of(torch.full_like(seen, STAND_IN_VARIANCE_M2))
+        return self._flawed(torch.cat((seen, unsure), dim=-1), state, noise)
 
     def _flawed(self, seen: Tensor, state: GoalState, noise: GoalNoiseCfg | None) -> Tensor:
         """A student's window (N, rows, cols, 2) with random cells, and the complete truth for some environments."""
@@ -97,17 +94,16 @@ class GoalObservation(ActorObservation):
             clean = self._clean[:, None, None, None]
             truth = state.window(state.goal_names.map_sensor)[..., None] if self.student_map is not None else height
             height = torch.where(clean, truth, height)
-            unsure = torch.where(clean, uncertainty(torch.full_like(unsure, CLEAN_VARIANCE_M2)), unsure)
+            unsure = torch.where(clean, uncertainty_of(torch.full_like(unsure, CLEAN_VARIANCE_M2)), unsure)
             wrong = (torch.rand_like(height) < noise.outlier_share) & ~clean
             height = torch.where(wrong, _between(height, OUTLIER_M), height)
-            unsure = torch.where(wrong, uncertainty(_between(unsure, OUTLIER_VARIANCE_M2)), unsure)
+            unsure = torch.where(wrong, uncertainty_of(_between(unsure, OUTLIER_VARIANCE_M2)), unsure)
             seen = torch.cat((height, unsure), dim=-1)
         return torch.cat((seen[..., :1].clamp(-2.0, 2.0), seen[..., 1:]), dim=-1)
 
 
-def _make_map(env: GantryEnv, noise: GoalNoiseCfg | None, clean: Tensor) -> StudentMap:
-    state = GoalState.of(env)
-    cfg, terrain = state.cfg.student_map, env.scene.terrain
+def _make_map(env: GantryEnv, state: GoalState, clean: Tensor) -> StudentMap:
+    cfg, noise, terrain = state.cfg.student_map, state.cfg.noise, env.scene.terrain
     window = state.contract.map_window
     assert terrain is not None
     assert window is not None

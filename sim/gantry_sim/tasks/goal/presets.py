@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gantry_deploy.contract.policy_contract import Acceptance, CarrotSpec, PolicyContract
+from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec, PolicyContract
 from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
@@ -25,17 +25,16 @@ from gantry_sim.tasks.goal.cfg import (
     GoalNoiseCfg,
     GroundCfg,
     RandomizeCfg,
-    climber_of,
+    goal_robot_of,
     maps_in_loop,
 )
 from gantry_sim.tasks.goal.contract import goal_contract, teacher_contract
 from gantry_sim.tasks.goal.env import goal_env_cfg
-from gantry_sim.tasks.goal.evaluation import evaluate_goal, record_goal
+from gantry_sim.tasks.goal.evaluation import ame2_suite, evaluate_goal, record_goal, suite_table
 from gantry_sim.tasks.goal.mapping import StudentMapCfg, mapper_bytes
-from gantry_sim.tasks.goal.robots import STEP_CARROT
-from gantry_sim.tasks.goal.rules.teacher import imitating, rule_guided_env, taught_by_rules
+from gantry_sim.tasks.goal.robots import STEP_GOAL_VELOCITY
+from gantry_sim.tasks.goal.scripted.teacher import imitating, scripted_env, taught_by_script
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.goal.suite import ame2_suite, suite_table
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.registry import Preset, Script, Suite, Task, flat_policy
 from gantry_sim.terrains.catalogue import GROUPS
@@ -65,7 +64,7 @@ def cpu(robot: str) -> Preset:
             full_collisions=False,
             pyramidal=True,
             window=WINDOW_SMALL,
-            carrot=CarrotSpec(),
+            goal_velocity=GoalVelocitySpec(),
             scaled=True,
             promote_new=0.6,
             ground=GroundCfg(levels=6, columns=16, tile_m=(8.0, 8.0), start_levels=2, school=("dense",)),
@@ -101,7 +100,7 @@ def _stepping(preset: Preset) -> Preset:
         preset.env,
         window=WINDOW_STEPS,
         student_map=StudentMapCfg(mapper="mapper-go2-near"),
-        carrot=STEP_CARROT,
+        goal_velocity=STEP_GOAL_VELOCITY,
         gait="steps",
         noise=GoalNoiseCfg(body=body, map_z_m=0.02),
         reward_weights=preset.env.reward_weights | STEP_WEIGHTS,
@@ -192,15 +191,15 @@ def make_env(cfg: GoalCfg, device: str, seed: int) -> ManagedBatch:
         return ManagedBatch(GantryEnv(goal_env_cfg(cfg, seed=seed), device), step_metrics)
 
 
-def _rule_guided(cfg: GoalCfg, device: str, seed: int) -> ManagedBatch:
-    return ManagedBatch(rule_guided_env(cfg, device, seed), step_metrics)
+def _scripted_env(cfg: GoalCfg, device: str, seed: int) -> ManagedBatch:
+    return ManagedBatch(scripted_env(cfg, device, seed), step_metrics)
 
 
 def mirror_maps(cfg: GoalCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract, teacher = goal_contract(cfg), teacher_contract(cfg)
     seen = tuple(term for term in teacher.observations if term.name not in ("goal_command", "elevation_map"))
-    robot = climber_of(cfg)
+    robot = goal_robot_of(cfg)
     feet, shapes = robot.body.spec.feet, robot.body_shapes(cfg.full_collisions)
     assert teacher.map_window is not None
     critic = (
@@ -254,7 +253,9 @@ def _follow(cfg: GoalCfg, teacher: Any) -> GoalCfg:
     """A student's configuration with its teacher's gait, goals and window."""
     if not isinstance(teacher, GoalCfg) or teacher.robot != cfg.robot:
         return cfg
-    return replace(cfg, gait=teacher.gait, carrot=teacher.carrot, window=teacher.window, scaled=teacher.scaled)
+    return replace(
+        cfg, gait=teacher.gait, goal_velocity=teacher.goal_velocity, window=teacher.window, scaled=teacher.scaled
+    )
 
 
 def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
@@ -274,7 +275,7 @@ def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
         suites={"ame2": Suite(flat_policy(ame2_suite), suite_table)},
         teacher=_teacher,
         follow=_follow,
-        scripts={"rules": Script(_rule_guided, taught_by_rules, scored=True)} if rules else {},
+        scripts={"rules": Script(_scripted_env, taught_by_script, scored=True)} if rules else {},
         needs_teacher=taught,
         mapper=_mapper,
         use_mapper=_use_mapper,

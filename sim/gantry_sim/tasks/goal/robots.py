@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gantry_deploy.contract.footstep_spec import (
-    FootholdSpec,
+    BodyPoseSpec,
     LegSpec,
-    PostureSpec,
-    SteerSpec,
+    PathSelectorSpec,
     StepsSpec,
     SupportSpec,
     SwingSpec,
 )
-from gantry_deploy.contract.policy_contract import CarrotSpec, GaitSpec, GroundSpec
+from gantry_deploy.contract.policy_contract import GaitSpec, GoalVelocitySpec, GroundSpec
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.robots.models import robot_model
-from gantry_sim.tasks.locomotion.robots import walker
-from gantry_sim.tasks.locomotion.walker import Walker
+from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 
 LINK_M = 0.213
 """Go2's thigh and calf (Unitree's description)."""
@@ -29,10 +28,10 @@ THIGH_RAD = 0.9
 
 
 @dataclass(frozen=True)
-class Climber:
+class GoalRobotCfg:
     """A robot that walks to goals."""
 
-    body: Walker
+    body: LeggedRobotCfg
     """Properties of its walking."""
     base_shapes: tuple[str, ...]
     """Regular expressions of the base's collision shapes."""
@@ -82,9 +81,9 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
-def _go2(recipe: bool) -> Climber:
-    body = walker("go2")
-    return Climber(
+def _go2(recipe: bool) -> GoalRobotCfg:
+    body = legged_robot_cfg("go2")
+    return GoalRobotCfg(
         body=_upright(body) if recipe else body,
         base_shapes=("^base_collision$", r"^head_collision\d$"),
         few_shapes=("^base_collision$", "^head_collision2$", r".*_calf_collision\d"),
@@ -94,7 +93,7 @@ def _go2(recipe: bool) -> Climber:
     )
 
 
-def _upright(body: Walker) -> Walker:
+def _upright(body: LeggedRobotCfg) -> LeggedRobotCfg:
     """A quadruped whose gait alone, without any policy, walks to goals on easy ground.
 
     On the spec's gains the legs sag by 5 cm and the strides reach a third of their speed. Somewhat stiffer knees and
@@ -121,7 +120,7 @@ def _upright(body: Walker) -> Walker:
 
 STEP_SCALE = (0.12, 0.12, 0.1, 0.12, 0.12, 0.1, 0.3, 0.15, 0.8, 0.05, 0.2, 0.1)
 """Of the numbers that say where to step (``STEP_NAMES``), per unit of action."""
-STEP_CARROT = CarrotSpec(
+STEP_GOAL_VELOCITY = GoalVelocitySpec(
     speed_m_s=0.5, lateral_m_s=0.25, speed_gain_s=1.2, yaw_rate_rad_s=1.2, yaw_gain_s=2.5, stop_m=0.3, stop_rad=0.3
 )
 """Velocity with which such a policy's robot goes to its goal of its own accord."""
@@ -129,7 +128,7 @@ STEP_CLIP = 2.5
 """Most of such an action."""
 
 
-def stepping(robot: Climber) -> Climber:
+def stepping(robot: GoalRobotCfg) -> GoalRobotCfg:
     """The same quadruped, whose policy says where to step and how fast to go, and its legs do it."""
     body = robot.body
     gait = GaitSpec(
@@ -146,7 +145,7 @@ def stepping(robot: Climber) -> Climber:
     return replace(robot, body=replace(body, gait=gait))
 
 
-def _go2_steps(body: Walker) -> StepsSpec:
+def _go2_steps(body: LeggedRobotCfg) -> StepsSpec:
     """Geometry and mass are the model's. The foot is the point of the calf's axis at the height of its site, which is
     2 mm behind it. The other numbers are from a search over goals reached (docs/ame2.md)."""
     model = robot_model(body.spec.name, visuals=False)
@@ -167,17 +166,16 @@ def _go2_steps(body: Walker) -> StepsSpec:
         mass_in_base_m=(-0.0006, 0.0, -0.02),
         inertia_kg_m2=(0.12, 0.32, 0.36),  # found with the gains, and less than the robot's
         drag_1_s=6.0,
-        narrow_share=0.6,
     )
-    swing = SwingSpec(foot_radius_m=body.foot_radius_m, capture_aside_s=0.25, arrive=1.0, move_lead_s=0.05)
+    swing = SwingSpec(foot_radius_m=body.foot_radius_m)
     legs = tuple(leg(foot) for foot in body.spec.feet)
-    return StepsSpec(legs, support, swing, FootholdSpec(keep=4.0), PostureSpec(), SteerSpec())
+    return StepsSpec(legs, support, swing, BodyPoseSpec(), PathSelectorSpec())
 
 
-def _g1(recipe: bool) -> Climber:
+def _g1(recipe: bool) -> GoalRobotCfg:
     del recipe  # its gait is that of the walking task
-    body = walker("g1")
-    return Climber(
+    body = legged_robot_cfg("g1")
+    return GoalRobotCfg(
         body=body,
         base_shapes=("^pelvis_collision$", "^torso_collision$"),
         few_shapes=("^pelvis_collision$", "^torso_collision$", ".*_shin_collision"),
@@ -188,7 +186,7 @@ def _g1(recipe: bool) -> Climber:
     )
 
 
-def climber(name: str, *, recipe: bool = False) -> Climber:
+def goal_robot_cfg(name: str, *, recipe: bool = False) -> GoalRobotCfg:
     """The parameters of a robot that walks to goals.
 
     Args:

@@ -13,15 +13,14 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.evaluation.metrics import goal_errors
 from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.observations.builder import Signals
+from gantry_hardware.state import GRAVITY_M_S2
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.ground import SEEN_MAP, TRUE_MAP
 from gantry_sim.tasks.goal.motion import Motion
-from gantry_sim.tasks.goal.robots import Climber
+from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
 from gantry_sim.terrains.grid import TerrainSites, terrain_sites
-
-GRAVITY_M_S2 = 9.81
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class GoalState(LocomotionState):
     """The walking robot's state, its goal and its map; N environments."""
 
     def __init__(
-        self, env: GantryEnv, names: GoalNames, cfg: GoalCfg, robot: Climber, contract: PolicyContract
+        self, env: GantryEnv, names: GoalNames, cfg: GoalCfg, robot: GoalRobotCfg, contract: PolicyContract
     ) -> None:
         super().__init__(env, names)
         assert contract.map_window is not None
@@ -82,7 +81,7 @@ class GoalState(LocomotionState):
         if self._goal_version != self._version:
             self._goal_version = self._version
             self._command = goal_command(self.goal_pos_w, self.goal_yaw, self.pos_w, self.quat)
-            self._drive = drive_command(self.contract.command, self._command) if self.cfg.carrot else self._drive
+            self._drive = drive_command(self.contract.command, self._command) if self.cfg.goal_velocity else self._drive
 
     def set_goals(self, env_ids: Tensor, pos_w: Tensor, yaw: Tensor) -> None:
         """Give environments (k,) new goals in the world frame, (k, 3) in m and (k,) in rad."""
@@ -153,15 +152,10 @@ class GoalState(LocomotionState):
         return plain
 
     def reset(self, env_ids: Tensor) -> None:
-        """Forget the motion of these environments, indices (k,)."""
+        """Forget the motion of these environments, indices (k,), and what their sensors remember."""
         self.motion.reset(env_ids)
-        names = self._env.scene.sensors
-        if self.goal_names.seen_sensor in names and self.cfg.noise is not None:
-            sensor = self._env.scene[self.goal_names.seen_sensor]
-            if sensor.drift_m is None:
-                sensor.drift_m = torch.zeros(self._env.num_envs, 3, device=self._env.device)
-            half = self.cfg.noise.map_drift_m
-            sensor.drift_m[env_ids] = (torch.rand(len(env_ids), 3, device=self._env.device) * 2.0 - 1.0) * half
+        if self.sensors is not None:
+            self.sensors.reset(env_ids)
 
     def training_state(self) -> dict[str, Any]:
         """State for a resumed training beside mjlab's counters."""

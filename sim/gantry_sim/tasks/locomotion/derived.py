@@ -15,7 +15,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.spec import RobotSpec
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import foot_geoms, robot_model
-from gantry_sim.tasks.locomotion.walker import Walker
+from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
 
 FloatArray = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ LIFT = 2.0
 """Largest gain of a joint in swing, as a trot by hand has it: the knee folds twice as far as the thigh turns."""
 
 
-def derived_quadruped(spec: RobotSpec) -> Walker:
+def derived_quadruped(spec: RobotSpec) -> LeggedRobotCfg:
     """Trot of a quadruped: diagonal feet together.
 
     Raises:
@@ -34,7 +34,7 @@ def derived_quadruped(spec: RobotSpec) -> Walker:
     if len(spec.feet) != 4:
         raise GantryError(
             f"Robot '{spec.name}' has {len(spec.feet)} feet; a gait is derived for quadrupeds with four feet alone. "
-            "Others need a Walker of their own, entry-point group gantry.walkers."
+            "Others need a LeggedRobotCfg of their own, entry-point group gantry.legged_robots."
         )
     model = robot_model(spec.name, visuals=False)
     base, shapes = base_body(model).name, tuple(_pattern(model, foot) for foot in spec.feet)
@@ -68,7 +68,7 @@ def derived_quadruped(spec: RobotSpec) -> Walker:
         stride_x_rad_m=tuple(along_x.tolist()),
         stride_y_rad_m=tuple(along_y.tolist()),
     )
-    return Walker(
+    return LeggedRobotCfg(
         spec=spec,
         root_body=base,
         heavy_body=base,

@@ -16,7 +16,7 @@ from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.state import LocomotionState
-from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractAction
+from gantry_sim.tasks.locomotion.terms import ContractAction
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg
 from gantry_sim.tasks.registry import Policy, Task
 
@@ -163,8 +163,6 @@ def record_signals(
     length = int(env.max_episode_length)
     env.episode_length_buf[:] = torch.arange(envs) * max(0, length - before - steps // 2) // max(1, envs - 1)
     env.state_version += 1
-    terms = env.observation_manager._group_obs_term_cfgs["actor"]
-    observed = next(cfg.func for cfg in terms if isinstance(cfg.func, ActorObservation))
     joint_action = env.action_manager.get_term(env.task_state.names.action)
     assert isinstance(joint_action, ContractAction)
     rows: dict[str, list[torch.Tensor]] = {}
@@ -172,11 +170,12 @@ def record_signals(
         obs: Any = vec_env.get_observations()
         for _ in range(before):
             obs = vec_env.step(policy(obs["actor"]))[0]
-        observed.reset()  # a replay of the recording has no earlier frames
+        env.observation_manager.reset()  # a replay of the recording has no earlier frames
         obs = env.observation_manager.compute(update_history=True)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
-            signals = {name: value.clone() for name, value in vars(observed.signals).items() if value is not None}
+            measured = vars(LocomotionState.of(env).measured)
+            signals = {name: value.clone() for name, value in measured.items() if value is not None}
             action = policy(obs["actor"])
             step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(action)

@@ -7,7 +7,7 @@ from mjlab.sensor import GridPatternCfg, ObjRef, RayCastSensorCfg
 from mjlab.sensor.sensor import SensorCfg
 from mjlab.terrains import TerrainEntityCfg, TerrainGeneratorCfg
 
-from gantry_sim.tasks.locomotion.walker import Walker
+from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
 
 HEIGHT_SENSOR = "ground_height"
 """One vertical ray under the base and under each foot."""
@@ -52,7 +52,7 @@ def terrain_cfg(rough: bool, *, levels: int, seed: int, curriculum: bool) -> Ter
     return TerrainEntityCfg(terrain_type="generator", terrain_generator=generator, max_init_terrain_level=start)
 
 
-def height_sensors(body: Walker) -> tuple[SensorCfg, ...]:
+def height_sensors(body: LeggedRobotCfg) -> tuple[SensorCfg, ...]:
     """Sensors of uneven ground; they are refreshed once per control step, after it."""
     base = ObjRef(type="body", name=body.root_body, entity="robot")
     feet = tuple(ObjRef(type="site", name=foot, entity="robot") for foot in body.spec.feet)

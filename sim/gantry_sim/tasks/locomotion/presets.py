@@ -20,7 +20,7 @@ from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
@@ -125,7 +125,7 @@ def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract = velocity_contract(cfg)
     actor = mirror_actor(contract)
-    foot = mirror_feet(walker(cfg.robot).spec)
+    foot = mirror_feet(legged_robot_cfg(cfg.robot).spec)
     critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
     if cfg.rough:
         critic = critic + mirror_scan()

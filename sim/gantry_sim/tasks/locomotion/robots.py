@@ -8,11 +8,11 @@ from gantry_deploy.contract.policy_contract import BalanceSpec, GaitSpec
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.tasks.locomotion.derived import derived_quadruped
-from gantry_sim.tasks.locomotion.walker import Walker
+from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
 
-WALKER_GROUP = "gantry.walkers"
+LEGGED_ROBOT_GROUP = "gantry.legged_robots"
 """Entry-point group of other packages: robot name -> a function without arguments that makes its
-:class:`~gantry_sim.tasks.locomotion.walker.Walker`."""
+:class:`~gantry_sim.tasks.locomotion.legged_robot.LeggedRobotCfg`."""
 
 
 def _quadruped(
@@ -26,7 +26,7 @@ def _quadruped(
     base_height_m: float,
     spawn_height_m: float,
     bandwidth: dict[str, float] | None = None,
-) -> Walker:
+) -> LeggedRobotCfg:
     """Trot: diagonal feet together. In swing the thigh moves forward and the calf folds twice as far."""
     spec = robot_spec(name)
     feet = spec.feet
@@ -48,7 +48,7 @@ def _quadruped(
         stride_x_rad_m=tuple(-1.0 / leg_m if kind == "thigh" else 0.0 for _, kind, _ in parts),
         stride_y_rad_m=tuple(1.0 / leg_m if kind == "hip" else 0.0 for _, kind, _ in parts),
     )
-    return Walker(
+    return LeggedRobotCfg(
         spec=spec,
         root_body=root_body,
         heavy_body=root_body,
@@ -64,7 +64,7 @@ def _quadruped(
     )
 
 
-def _go1() -> Walker:
+def _go1() -> LeggedRobotCfg:
     return _quadruped(
         "go1",
         "trunk",
@@ -79,7 +79,7 @@ def _go1() -> Walker:
     )
 
 
-def _go2() -> Walker:
+def _go2() -> LeggedRobotCfg:
     return _quadruped(
         "go2",
         "base",
@@ -147,7 +147,7 @@ def _g1_gait(names: tuple[str, ...]) -> GaitSpec:
     )
 
 
-def _g1() -> Walker:
+def _g1() -> LeggedRobotCfg:
     spec = robot_spec("g1")
     names = spec.joint_names
     # Feet a little apart, weight on their balls.
@@ -158,7 +158,7 @@ def _g1() -> Walker:
         "right_ankle_roll": 0.02,
         "ankle_pitch": 0.018,
     }
-    return Walker(
+    return LeggedRobotCfg(
         spec=spec,
         root_body="pelvis",
         heavy_body="torso_link",
@@ -178,7 +178,7 @@ def _g1() -> Walker:
     )
 
 
-def walker(name: str) -> Walker:
+def legged_robot_cfg(name: str) -> LeggedRobotCfg:
     """The walking parameters of a robot: found by hand, here or in its own package, or derived from its model.
 
     Raises:
@@ -188,10 +188,12 @@ def walker(name: str) -> Walker:
     makers = {"go1": _go1, "go2": _go2, "g1": _g1}
     if name in makers:
         return makers[name]()
-    for entry in entry_points(group=WALKER_GROUP):
+    for entry in entry_points(group=LEGGED_ROBOT_GROUP):
         if entry.name == name:
             body = entry.load()()
-            if not isinstance(body, Walker):
-                raise GantryError(f"Entry point '{entry.value}' made a {type(body).__name__}, expected a Walker.")
+            if not isinstance(body, LeggedRobotCfg):
+                raise GantryError(
+                    f"Entry point '{entry.value}' made a {type(body).__name__}, expected a LeggedRobotCfg."
+                )
             return body
     return derived_quadruped(robot_spec(name))

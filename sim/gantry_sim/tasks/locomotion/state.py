@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from gantry_deploy.observations.builder import Signals
 from gantry_hardware.spec import RobotSpec
+from gantry_mapping.frames import rotation_matrix
 from gantry_sim.envs.manager_env import GantryEnv
 
 
@@ -33,6 +35,18 @@ class LocomotionNames:
     """Height of a foot site above the sole."""
     height_sensor: str | None = None
     """Ray sensor with one ray under the base and one under each foot; None on a plane at height zero."""
+
+
+class Sensors(Protocol):
+    """Sensor stage of a task: what the robot's sensors report of its state."""
+
+    def measure(self, state: Any) -> Signals:
+        """Signals of a :class:`LocomotionState`, noise included."""
+        ...
+
+    def reset(self, env_ids: Tensor) -> None:
+        """Begin episodes in these environments, indices (k,)."""
+        ...
 
 
 class LocomotionState:
@@ -67,8 +81,10 @@ class LocomotionState:
         self._shape_foot = self._foot_of_shapes()
         self.joint_pos = self.joint_vel = self.quat = self.ang_vel_b = torch.empty(0)
         self.lin_vel_b = self.gravity_b = self.foot_pos_w = torch.empty(0)
-        self.measured: Signals | None = None
-        """What the actor's last observation was built from, noise included, for a gait that balances."""
+        self.sensors: Sensors | None = None
+        """Sensor stage of the task; None for exact signals."""
+        self._measured: Signals | None = None
+        self._measured_version = -1
 
     @classmethod
     def of(cls, env: GantryEnv) -> LocomotionState:
@@ -148,6 +164,15 @@ class LocomotionState:
         """Time since the start of the episode, (N,)."""
         return self._env.episode_length_buf * self._env.step_dt
 
+    @property
+    def measured(self) -> Signals:
+        """Signals of this control step's sensor stage, noise included: drawn once per state of the physics, for the
+        actor's observation and for the gait that answers it."""
+        if self._measured is None or self._measured_version != self._env.state_version:
+            self._measured_version = self._env.state_version
+            self._measured = self.signals() if self.sensors is None else self.sensors.measure(self)
+        return self._measured
+
     def signals(self) -> Signals:
         """Signals of the actor's observation, without sensor noise."""
         return Signals(
@@ -159,19 +184,6 @@ class LocomotionState:
             last_action=self._env.action_manager.get_term(self.names.action).raw_action,
             time_s=self.time_s,
         )
-
-
-def rotation_matrix(quat_wxyz: Tensor) -> Tensor:
-    """Rotation matrices (N, 3, 3) of unit quaternions (N, 4), between the same two frames."""
-    w, x, y, z = quat_wxyz.unbind(-1)
-    xx, yy, zz = x * x, y * y, z * z
-    xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z
-    rows = (
-        1 - 2 * (yy + zz), 2 * (xy - wz), 2 * (xz + wy),
-        2 * (xy + wz), 1 - 2 * (xx + zz), 2 * (yz - wx),
-        2 * (xz - wy), 2 * (yz + wx), 1 - 2 * (xx + yy),
-    )  # fmt: skip
-    return torch.stack(rows, dim=-1).view(-1, 3, 3)
 
 
 def _as_slice(ids: Tensor) -> slice | Tensor:

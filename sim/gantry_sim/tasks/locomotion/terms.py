@@ -43,6 +43,24 @@ class SensorNoiseCfg:
         )
 
 
+class BodySensors:
+    """Sensor stage of a walking robot without a map.
+
+    Args:
+        noise: Noise of its sensors; None for none.
+    """
+
+    def __init__(self, noise: SensorNoiseCfg | None) -> None:
+        self._noise = noise
+
+    def measure(self, state: LocomotionState) -> Signals:
+        """Signals of the state, noise included."""
+        return state.signals() if self._noise is None else self._noise.apply(state.signals())
+
+    def reset(self, env_ids: Tensor) -> None:
+        """Begin episodes; nothing is remembered of earlier ones."""
+
+
 def _uniform(like: Tensor, half_width: float) -> Tensor:
     return (torch.rand_like(like) - 0.5) * (2.0 * half_width)
 
@@ -109,7 +127,7 @@ class ContractAction(ActionTerm):
         """Targets (N, n), rad, of actions (N, a), by the clock, the command and what the actor was shown."""
         env: GantryEnv = self._env  # type: ignore[assignment]
         state = LocomotionState.of(env)
-        seen = state.measured or state.signals()
+        seen = state.measured
         return self._decoder(actions, replace(seen, time_s=state.time_s, command=state.command)).pos_rad
 
     def apply_actions(self) -> None:
@@ -127,19 +145,13 @@ class ActorObservation:
     def __init__(self, cfg: ObservationTermCfg, env: GantryEnv) -> None:
         contract: PolicyContract = cfg.params["contract"]
         self._builder = ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
-        self._noise: SensorNoiseCfg | None = cfg.params["noise"]
         self._num_envs = env.num_envs
         self._device = env.device
-        self.signals: Signals | None = None
-        """What the last observation was built from, noise included; kept for the golden trace of an export."""
 
-    def __call__(self, env: GantryEnv, contract: PolicyContract, noise: SensorNoiseCfg | None) -> Tensor:
-        """Observation (N, contract.observation_size)."""
+    def __call__(self, env: GantryEnv, contract: PolicyContract, exact: bool = False) -> Tensor:
+        """Observation (N, contract.observation_size) of what the sensors report, or of the exact state."""
         state = LocomotionState.of(env)
-        signals = state.signals()
-        self.signals = signals if noise is None else noise.apply(signals)
-        state.measured = self.signals
-        return self._builder(self.signals)
+        return self._builder(state.signals() if exact else state.measured)
 
     @property
     def memory(self) -> Any:

@@ -30,10 +30,16 @@ from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.curriculum import TerrainLevels
 from gantry_sim.tasks.locomotion.ground import HEIGHT_SENSOR, SCAN_SENSOR, height_sensors, terrain_cfg
-from gantry_sim.tasks.locomotion.robots import walker
+from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg
+from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionNames, LocomotionState
-from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg, CriticObservation, SensorNoiseCfg
-from gantry_sim.tasks.locomotion.walker import Walker
+from gantry_sim.tasks.locomotion.terms import (
+    ActorObservation,
+    BodySensors,
+    ContractActionCfg,
+    CriticObservation,
+    SensorNoiseCfg,
+)
 
 RATE_HZ = 50.0
 """Control rate of every velocity policy."""
@@ -125,7 +131,7 @@ REWARD_WEIGHTS: dict[str, float] = {
 
 def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
     """The contract of a policy trained on this task; training and runtime both obey it."""
-    body = walker(cfg.robot)
+    body = legged_robot_cfg(cfg.robot)
     spec = body.spec
     n = spec.num_joints
     return PolicyContract(
@@ -167,7 +173,7 @@ def _floats(spec: object, name: str) -> tuple[float, ...]:
 
 def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
     """mjlab's configuration of the task; a fresh one at every call, since mjlab edits it."""
-    body = walker(cfg.robot)
+    body = legged_robot_cfg(cfg.robot)
     contract = velocity_contract(cfg)
     decimation = round(1.0 / (RATE_HZ * cfg.physics_dt_s))
     names = LocomotionNames(
@@ -184,7 +190,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
         episode_length_s=cfg.episode_s,
         hold_controls=True,
         refresh_all=False,
-        make_task_state=partial(_make_state, names),
+        make_task_state=partial(_make_state, names, cfg.noise),
         scene=SceneCfg(
             num_envs=cfg.num_envs,
             terrain=terrain_cfg(cfg.rough, levels=cfg.terrain_levels, seed=seed, curriculum=cfg.curriculum),
@@ -202,9 +208,7 @@ def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
         ),
         sim=_simulation_cfg(cfg),
         observations={
-            "actor": ObservationGroupCfg(
-                terms={"all": ObservationTermCfg(ActorObservation, {"contract": contract, "noise": cfg.noise})}
-            ),
+            "actor": ObservationGroupCfg(terms={"all": ObservationTermCfg(ActorObservation, {"contract": contract})}),
             "critic": ObservationGroupCfg(terms={"all": ObservationTermCfg(CriticObservation, critic)}),
         },
         actions={"joint_pos": ContractActionCfg(entity_name="robot", contract=contract)},
@@ -251,16 +255,18 @@ def _curriculum_cfgs(cfg: VelocityCfg) -> dict[str, CurriculumTermCfg]:
     return terms
 
 
-def _make_state(names: LocomotionNames, env: GantryEnv) -> LocomotionState:
-    return LocomotionState(env, names)
+def _make_state(names: LocomotionNames, noise: SensorNoiseCfg | None, env: GantryEnv) -> LocomotionState:
+    state = LocomotionState(env, names)
+    state.sensors = BodySensors(noise)
+    return state
 
 
-def foot_shapes(cfg: VelocityCfg, body: Walker) -> tuple[str, ...]:
+def foot_shapes(cfg: VelocityCfg, body: LeggedRobotCfg) -> tuple[str, ...]:
     """Regular expression of the collision shapes of each foot: a few in the cheap model, all in the full one."""
     return body.foot_geoms if cfg.feet_only else body.all_foot_geoms or body.foot_geoms
 
 
-def robot_cfg(cfg: VelocityCfg, body: Walker) -> EntityCfg:
+def robot_cfg(cfg: VelocityCfg, body: LeggedRobotCfg) -> EntityCfg:
     """The robot as an mjlab entity: position servos with the contract's gains, collisions as the task asks."""
     spec = body.spec
     feet = "|".join(foot_shapes(cfg, body))
@@ -310,7 +316,7 @@ def _command_ranges(cfg: VelocityCfg, share: float) -> dict[str, tuple[float, fl
     return {name: (share * low, share * high) for name, (low, high) in ranges.items()}
 
 
-def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
+def _event_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, EventTermCfg]:
     feet = SceneEntityCfg("robot", geom_names=foot_shapes(cfg, body))
     base = SceneEntityCfg("robot", body_names=(body.heavy_body,))
     shift = (-cfg.com_offset_m, cfg.com_offset_m)
@@ -356,7 +362,7 @@ def _event_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, EventTermCfg]:
     return events
 
 
-def _reward_cfgs(cfg: VelocityCfg, body: Walker) -> dict[str, RewardTermCfg]:
+def _reward_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, RewardTermCfg]:
     default_rad = _floats(body.spec, "default_rad")
     terms = {
         "track_planar_velocity": (rewards.track_planar_velocity, {"width_m_s": cfg.track_width_m_s}),

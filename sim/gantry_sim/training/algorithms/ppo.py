@@ -102,9 +102,10 @@ def make_trainer(run: RunCfg, folder: Path | None) -> PpoTrainer:
     # A robot whose sides nothing tells can be trained without mirroring.
     mirror = None if run.preset.learner.mirror == "none" else task.mirror(env_cfg)
     env.keep_final_obs = False  # Out of time, PPO bootstraps from what is seen then.
-    parts = run.preset.learner, folder, run.device, mirror, run.learn_threads, layout, load_teacher(run)
+    vec_env = BatchedVecEnv(env)
+    parts = run.preset.learner, folder, run.device, mirror, run.learn_threads, layout, load_teacher(run, vec_env)
     with quietly():  # rsl_rl prints its networks
-        return PpoTrainer(BatchedVecEnv(env), *parts)
+        return PpoTrainer(vec_env, *parts)
 
 
 def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:

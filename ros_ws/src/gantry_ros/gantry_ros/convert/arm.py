@@ -20,7 +20,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from gantry_hardware.errors import RobotError, unknown_name_text
 from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
+from gantry_hardware.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.text import plain_text
 from gantry_ros.convert.robot import QUAT_NORM_TOLERANCE, JointArrays
 
@@ -57,7 +57,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
         joint_effort_nm=joints.effort_nm,
         quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
         ang_vel_base_in_base_rad_s=np.zeros(3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
         object_pose_in_base=object_pose_in_base,
     )
 

@@ -34,7 +34,7 @@ from gantry_deploy.perception.road import Route
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.errors import RobotError
 from gantry_hardware.robots.cars import STEERING_JOINT
-from gantry_hardware.state import RobotState
+from gantry_hardware.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.text import plain_text
 from gantry_ros.convert.map import cloud_columns
 from gantry_ros.convert.robot import LEAST_QUAT_NORM
@@ -115,7 +115,7 @@ def car_state(odometry: Odometry, steering_rad: float, steering_rate_rad_s: floa
         joint_effort_nm=np.zeros(2),
         quat_base_to_world_wxyz=quat_wxyz,
         ang_vel_base_in_base_rad_s=np.array([angular.x, angular.y, angular.z], dtype=np.float64),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, 9.81]),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
         pos_base_in_world_m=np.array([place.x, place.y, place.z], dtype=np.float64),
         lin_vel_base_in_base_m_s=np.array([linear.x, linear.y, linear.z], dtype=np.float64),
     )

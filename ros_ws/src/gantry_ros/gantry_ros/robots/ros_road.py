@@ -27,6 +27,7 @@ from gantry_deploy.observations.lidar_scan import GAP_RAD
 from gantry_deploy.observations.surroundings import STOP_GO
 from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
+from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.plugins import load_named
 from gantry_hardware.stamps import StampGate, StampVerdict
@@ -44,8 +45,6 @@ STOP, END, IGNORE = "stop", "end", "ignore"
 ROUTE_ENDS = (STOP, END, IGNORE)
 """Values of ``route_end``: what happens where the route ends; ``ignore`` leaves it to the policy, for example one that
 parks at a goal."""
-STANDS_M_S = 0.05
-"""A slower car stands."""
 
 PARAMETERS = (
     Parameter("steering", "commanded", "A car's steering angle: 'commanded', or 'joint_states' where it is measured."),
@@ -254,7 +253,7 @@ class RouteEnd:
                     self._controller.request("stop")
         if not self._over or self._kind != END or report.mode is not Mode.STAND or report.state is None:
             return False
-        return abs(float(report.state.joint_vel_rad_s[DRIVE])) <= STANDS_M_S
+        return abs(float(report.state.joint_vel_rad_s[DRIVE])) <= STANDSTILL_M_S
 
 
 def ros_road(contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> RosRoad | None:

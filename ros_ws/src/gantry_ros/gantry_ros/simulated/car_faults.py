@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.errors import GantryError, unknown_name_text
 
 LOST_INPUTS = {"no_scan": "scan", "no_objects": "objects", "no_stop_line": "stop_line", "late_objects": "objects"}
@@ -24,8 +25,6 @@ FAULT_NAMES = tuple(name for name in FAULTS if name)
 
 MOVES_M_S = 0.3
 """A faster car is on its way."""
-STANDS_M_S = 0.05
-"""A slower car stands."""
 WATCHED_S = 2.0
 """So long a car is watched after it has come to rest."""
 TOLERANCE = 0.02
@@ -118,8 +117,8 @@ class Drill:
         self._braking_m_s2 = max(self._braking_m_s2, (before - now) / step_s)
         self._top_m_s = max(self._top_m_s, now)
         if self._stood_s is None:
-            self._stood_s = time_s if now <= STANDS_M_S else None
-        elif now > STANDS_M_S:
+            self._stood_s = time_s if now <= STANDSTILL_M_S else None
+        elif now > STANDSTILL_M_S:
             self._moved_again = True
 
 

@@ -9,7 +9,7 @@ from gantry_hardware.spec import RobotSpec
 
 
 @dataclass(frozen=True)
-class Walker:
+class LeggedRobotCfg:
     """Parameters of the few-sample recipe for one robot."""
 
     spec: RobotSpec

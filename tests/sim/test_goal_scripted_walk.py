@@ -1,4 +1,4 @@
-"""The walker by rules in the task's environment: its actions, how it walks, and who learns from it."""
+"""The scripted policy in the task's environment: its actions, how it walks, and what learns from it."""
 
 import argparse
 import json
@@ -12,13 +12,12 @@ from gantry_deploy.footsteps.gait import foot_phase
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import ConfigError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
-from gantry_policies.on_policy.teacher_protocol import TEACHER_GROUP
 from gantry_sim.cli.train import COMMAND as TRAIN
 from gantry_sim.cli.train import configure
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.evaluation import walk_to_goals
-from gantry_sim.tasks.goal.rules.teacher import RULE_GUIDE, rule_guided_env
+from gantry_sim.tasks.goal.scripted.teacher import SCRIPT_GUIDE, scripted_env
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import as_flat, find_task
 from gantry_sim.training.policies import open_script
@@ -45,12 +44,12 @@ def env(made):
 
 
 def test_it_walks_towards_its_goal(env):
-    obs = env.reset()[0]
+    env.reset()
     fell = torch.zeros(env.num_envs, dtype=torch.bool)
     before = GoalState.of(env).distance.clone()
     assert before.min() > 2.0
     for _ in range(250):
-        obs = env.step(obs[TEACHER_GROUP])[0]
+        env.step(env.expert_action())
         fell |= env.reset_terminated
     nearer = before - GoalState.of(env).distance
     assert int((~fell & (nearer > 1.0)).sum()) >= 4
@@ -64,26 +63,25 @@ def test_it_goes_on_standing_whatever_the_actions(env):
     yaw = torch.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
     state.set_goals(torch.arange(env.num_envs), state.pos_w.clone(), yaw)
     env.state_version += 1
-    obs = env.observation_manager.compute(update_history=True)
     fell = torch.zeros(env.num_envs, dtype=torch.bool)
     noise = torch.tensor([1.0] * 9 + [0.2] * 3)  # the pose counts at rest as well
     for _ in range(250):
-        obs = env.step(obs[TEACHER_GROUP] + noise * torch.randn(env.num_envs, 12, generator=make))[0]
+        env.step(env.expert_action() + noise * torch.randn(env.num_envs, 12, generator=make))
         fell |= env.reset_terminated
     assert int(fell.sum()) <= 1
 
 
 def test_looking_again_does_not_walk_on(env):
-    """The walker is asked once per step, however often its actions are observed."""
+    """The scripted policy is asked once per step, however often its actions are observed."""
     action = env.action_manager.get_term("joint_pos")
-    obs = env.reset()[0]
+    env.reset()
     for _ in range(30):
-        obs = env.step(obs[TEACHER_GROUP])[0]
+        env.step(env.expert_action())
     seen, targets = [], []
     for _ in range(3):
-        obs = env.observation_manager.compute(update_history=True)
-        action.process_actions(obs[TEACHER_GROUP])
-        seen.append(obs[TEACHER_GROUP].clone())
+        env.observation_manager.compute(update_history=True)
+        action.process_actions(env.expert_action())
+        seen.append(env.expert_action().clone())
         targets.append(action.targets.clone())
     assert torch.equal(seen[0], seen[1])
     for other in targets[1:]:
@@ -93,17 +91,18 @@ def test_looking_again_does_not_walk_on(env):
 def test_an_episode_begins_as_the_first_did(env):
     """The same state gives the same targets, whatever was walked before."""
     action, state = env.action_manager.get_term("joint_pos"), GoalState.of(env)
-    obs, targets, begun = env.reset()[0], [], None
+    env.reset()
+    targets, begun = [], None
     for _ in range(2):
         for _ in range(35):
-            obs = env.step(obs[TEACHER_GROUP])[0]
-        obs = env.reset()[0]
+            env.step(env.expert_action())
+        env.reset()
         begun = env.sim.data.qpos.clone() if begun is None else begun
         env.sim.data.qpos[:], env.sim.data.qvel[:] = begun, 0.0
         state.set_goals(torch.arange(env.num_envs), state.sites.goals[0, 0, :6], torch.zeros(env.num_envs))
         env.sim.forward()
         env.state_version += 1
-        action.process_actions(env.observation_manager.compute(update_history=True)[TEACHER_GROUP])
+        action.process_actions(env.expert_action())
         targets.append(action.targets.clone())
     torch.testing.assert_close(targets[0], targets[1], atol=1e-5, rtol=0.0)
 
@@ -124,7 +123,7 @@ def test_a_policy_learns_from_the_rules(tmp_path):
 
 
 def test_evaluations_are_walked_by_rules():
-    """The driver is fed what the walker says, and reaches goals that zero actions do not."""
+    """The evaluation does what the scripted policy does, and reaches goals that zero actions do not."""
     source = open_script("ame2-go2", "rules")
     cfg = source.task.evaluation(replace(source.env_cfg, ground=ROUGH), num_envs=6)
     assert walk_to_goals(source.task, cfg, as_flat(source.make_policy), "cpu", 10007)["success_rate"]["mean"] >= 0.5
@@ -137,7 +136,7 @@ def test_the_rules_bring_their_preset_with_them(tmp_path):
     TRAIN.add_arguments(parser)
     cfg, _, _ = configure(parser.parse_args([*words[1:], "--run-dir", str(tmp_path / "run")]))
     assert (cfg.script, cfg.preset.env.gait, cfg.preset.env.ground.school) == ("rules", "steps", ())
-    assert (cfg.preset.learner.init_std, cfg.preset.learner.guide) == (0.3, RULE_GUIDE)
+    assert (cfg.preset.learner.init_std, cfg.preset.learner.guide) == (0.3, SCRIPT_GUIDE)
 
 
 def test_rules_teach_nobody_else():
@@ -146,22 +145,22 @@ def test_rules_teach_nobody_else():
         with pytest.raises(GantryError, match="has no scripted policy"):
             task.script("rules")
     with pytest.raises(GantryError, match=r"the action of this policy is 'target/joint/position'"):
-        rule_guided_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)
+        scripted_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)
     with pytest.raises(GantryError, match=r"env\.observer is 'student'"):
-        rule_guided_env(find_task("ame2-go2-student").preset("cpu").env, "cpu", 1)
+        scripted_env(find_task("ame2-go2-student").preset("cpu").env, "cpu", 1)
 
 
 def test_a_policy_must_say_where_to_step():
     env = replace(find_task("ame2-go2").preset("cpu").env, gait="strides")
     with pytest.raises(GantryError, match=r"'target/joint/position'.*env\.gait=steps"):
-        rule_guided_env(env, "cpu", 1)
+        scripted_env(env, "cpu", 1)
 
 
-@pytest.mark.parametrize("words", [["--preset", "gpu"], ["--set", "env.carrot=null"]])
+@pytest.mark.parametrize("words", [["--preset", "gpu"], ["--set", "env.goal_velocity=null"]])
 def test_without_steps_there_is_a_reason_and_no_run(tmp_path, capsys, words):
     folder = tmp_path / "run"
     assert main(["train", "ame2-go2", "--teacher", "rules", "--run-dir", str(folder), *words]) == 2
-    assert "say where to step" in capsys.readouterr().err
+    assert "says where to step" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -174,14 +173,14 @@ def test_steps_are_for_legs_that_can_take_them():
 
 
 def test_feet_keep_the_policys_time_in_an_episode_that_begins_late(env):
-    """Training spreads its first episodes; whoever imitates must see the walker's step in its own clock."""
-    obs = env.reset()[0]
+    """Training spreads its first episodes; a student must see the scripted policy's step in its own clock."""
+    env.reset()
     env.episode_length_buf[:] = torch.arange(env.num_envs) * 3
     env.state_version += 1
     state, clock = GoalState.of(env), env.action_manager.get_term("joint_pos").cfg.contract.gait
     lifted = torch.zeros(env.num_envs, 4)
     for _ in range(60):
-        obs = env.step(obs[TEACHER_GROUP])[0]
+        env.step(env.expert_action())
         state = GoalState.of(env)
         phase = foot_phase(clock, state.time_s, torch.tensor(clock.foot_offset))
         mid_swing = (phase > 0.7) & (phase < 0.8)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract.footstep_spec import SteerSpec
+from gantry_deploy.contract.footstep_spec import PathSelectorSpec
 from gantry_deploy.contract.policy_contract import MapWindow
+from gantry_deploy.footsteps import path_selector
 from gantry_deploy.footsteps.gait import drive_command
-from gantry_deploy.footsteps.path_selector import Steering
+from gantry_deploy.footsteps.path_selector import PathSelector
 from gantry_deploy.testing.footsteps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
 
 WINDOW = MapWindow(18, 10, 0.08, 0.4, 0.0, ("elevation",))
@@ -28,13 +29,12 @@ def ground(where=None, height_m=0.0):
     return cells
 
 
-def bearings(cells, goal=AHEAD, **changes):
+def bearings(cells, goal=AHEAD):
     """Bearings of the goals to go to and to face, rad, by numpy, after torch has said the same."""
-    spec = replace(SteerSpec(), **changes)
     arrays = np.array([goal]), cells, np.array([[SOLE_M]]), np.array([[SOLE_M]])
-    found = Steering(spec, WINDOW, cells)(*arrays)
+    found = PathSelector(PathSelectorSpec(), WINDOW, cells)(*arrays)
     tensors = [torch.from_numpy(values) for values in arrays]
-    np.testing.assert_allclose(Steering(spec, WINDOW, tensors[0])(*tensors).numpy(), found, atol=1e-9)
+    np.testing.assert_allclose(PathSelector(PathSelectorSpec(), WINDOW, tensors[0])(*tensors).numpy(), found, atol=1e-9)
     assert np.hypot(*found[0, :, :2].T) == pytest.approx(np.hypot(*goal[:2]))
     np.testing.assert_array_equal(found[0, :, 2:], [goal[2:]] * 2)
     return tuple(np.arctan2(found[0, :, 1], found[0, :, 0]).tolist())
@@ -64,11 +64,12 @@ def test_a_beam_beside_is_come_back_to():
     assert 0.05 < face < go + 0.1
 
 
-def test_before_a_ledge_all_ways_are_alike():
+def test_before_a_ledge_all_ways_are_alike(monkeypatch):
     """Nothing but void from 40 cm ahead on, aslant: whoever turned aside would come to its edge all the same."""
     cells = ground(lambda x, y: x + 0.3 * y > 0.4, -1.0)
     assert bearings(cells) == (0.0, 0.0)
-    assert bearings(cells, most_lack=1.1)[1] != 0.0
+    monkeypatch.setattr(path_selector, "MOST_LACK", 1.1)
+    assert bearings(cells)[1] != 0.0
 
 
 @pytest.mark.parametrize("goal", [(0.35, 0.0, 0.0, 1.0), (-3.0, 0.5, 0.0, 1.0), (1.0, 3.0, 0.0, 1.0)])
@@ -84,7 +85,7 @@ def test_the_decoder_walks_to_where_it_is_steered():
     y = (np.arange(window.cols) - 0.5 * (window.cols - 1)) * window.resolution_m
     seen = stepping_inputs(FAR)["elevation_map"]
     seen[..., 0] += 0.8 * ((x > 0.45)[:, None] & (y < 0.1)[None])
-    contract = stepping_contract(gait=replace(gait, steps=replace(STEPS, steer=SteerSpec())))
+    contract = stepping_contract(gait=replace(gait, steps=replace(STEPS, path=PathSelectorSpec())))
     inputs = stepping_inputs(FAR, elevation_map=seen)
     body = Stepper(contract, seen).sense(inputs["time_s"], inputs["command"], *(inputs[name] for name in SEEN))
     straight = drive_command(contract.command, inputs["command"])
@@ -110,13 +111,13 @@ def test_who_sees_by_a_camera_turns_to_a_far_goal_before_it_walks(goal, share):
     goals = np.array([(*goal, 0.0, 1.0)])
     tensors = torch.from_numpy(goals)
     looks = replace(WINDOW, channels=("elevation", "uncertainty"))
-    assert Steering(SteerSpec(), looks, goals).goes(goals, 0.5)[0, 0] == pytest.approx(share)
-    assert Steering(SteerSpec(), looks, tensors).goes(tensors, 0.5).item() == pytest.approx(share)
-    assert Steering(SteerSpec(), WINDOW, goals).goes(goals, 0.5).tolist() == [[1.0]]
+    assert PathSelector(PathSelectorSpec(), looks, goals).goes(goals, 0.5)[0, 0] == pytest.approx(share)
+    assert PathSelector(PathSelectorSpec(), looks, tensors).goes(tensors, 0.5).item() == pytest.approx(share)
+    assert PathSelector(PathSelectorSpec(), WINDOW, goals).goes(goals, 0.5).tolist() == [[1.0]]
 
 
 def test_while_it_turns_no_velocity_of_an_action_moves_the_base():
-    contract = stepping_contract(gait=replace(stepping_contract().gait, steps=replace(STEPS, steer=SteerSpec())))
+    contract = stepping_contract(gait=replace(stepping_contract().gait, steps=replace(STEPS, path=PathSelectorSpec())))
     assert len(contract.map_window.channels) == 2
     steps = np.zeros((1, 12))
     steps[:, 6:9] = 0.2
@@ -138,11 +139,11 @@ def test_nobody_turns_for_ever(distance_m, heading, near_m):
     """A point that moves as it is told comes to every goal, from any side."""
     looks = replace(WINDOW, channels=("elevation", "uncertainty"))
     command = stepping_contract().command
-    command = replace(command, carrot=replace(command.carrot, near_m=near_m))
+    command = replace(command, goal_velocity=replace(command.goal_velocity, near_m=near_m))
     bearings = np.linspace(-np.pi, np.pi, 16)
     place = distance_m * np.stack((np.cos(bearings), np.sin(bearings)), axis=1)
     yaw, pos, dt_s = np.zeros(16), np.zeros((16, 2)), 0.02
-    steering = Steering(SteerSpec(), looks, place)
+    steering = PathSelector(PathSelectorSpec(), looks, place)
     for _ in range(500):
         away, c, s = place - pos, np.cos(yaw), np.sin(yaw)
         turn = bearings + heading - yaw
@@ -152,4 +153,4 @@ def test_nobody_turns_for_ever(distance_m, heading, near_m):
         move = steering.goes(goal, near_m) * vel[:, :2]
         pos += dt_s * np.stack((c * move[:, 0] - s * move[:, 1], s * move[:, 0] + c * move[:, 1]), axis=1)
         yaw += dt_s * vel[:, 2]
-    assert np.hypot(*(place - pos).T).max() <= command.carrot.stop_m + 0.01
+    assert np.hypot(*(place - pos).T).max() <= command.goal_velocity.stop_m + 0.01

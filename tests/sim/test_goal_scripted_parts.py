@@ -1,4 +1,4 @@
-"""The parts of the walker by rules: legs against MuJoCo, ground and ways made by hand."""
+"""The parts of the scripted policy: legs against MuJoCo, ground and paths made by hand."""
 
 import math
 
@@ -10,8 +10,8 @@ import torch
 from gantry_deploy.footsteps.legs import Legs
 from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.goal.contract import goal_contract
-from gantry_sim.tasks.goal.rules.ground import Ground
-from gantry_sim.tasks.goal.rules.ways import Ways
+from gantry_sim.tasks.goal.scripted.ground import Ground
+from gantry_sim.tasks.goal.scripted.paths import Paths
 from gantry_sim.tasks.registry import find_task
 
 FEET = ("FR", "FL", "RR", "RL")
@@ -42,7 +42,7 @@ def test_feet_are_where_mujoco_has_them(shift_m, within_m):
         assert np.linalg.norm(found.numpy() - expected, axis=-1).max() < within_m
 
 
-# -- ground and ways -----------------------------------------------------------------------------------------------
+# -- ground and paths ----------------------------------------------------------------------------------------------
 
 
 def test_unevenness_reaches_so_far_and_no_further():
@@ -61,31 +61,32 @@ def test_unevenness_reaches_so_far_and_no_further():
 
 
 def tile(change):
-    """The ways to one goal, at (7, 4), of a tile of 8 x 8 m whose heights ``change`` edits, by (x, y) in 2 cm cells."""
+    """The paths to one goal, at (7, 4), of a tile of 8 x 8 m whose heights ``change`` edits by (x, y) in 2 cm cells."""
     height = torch.zeros(400, 400)
     change(height)
-    return Ways(Ground(height, (0.0, 0.0)), torch.tensor([[[[7.0, 4.0, 0.0]]]]), torch.zeros(1, 1, 2), (8.0, 8.0))
+    goal, corner = torch.tensor([[[[7.0, 4.0, 0.0]]]]), torch.zeros(1, 1, 2)
+    return Paths(Ground(height, (0.0, 0.0)), goal, corner, (8.0, 8.0), track_m=0.135)
 
 
-def follow(ways, start, steps=200):
-    """Points (steps, 2) of who follows the direction, 10 cm at a time, until 30 cm before the goal."""
+def follow(paths, start, steps=200):
+    """Points (steps, 2) that follow the direction, 10 cm at a time, until 30 cm before the goal."""
     zero, point, points = torch.zeros(1, dtype=torch.long), torch.tensor([start]), []
     for _ in range(steps):
         points.append(point[0])
         if (point[0] - torch.tensor([7.0, 4.0])).norm() < 0.3:
             break
-        point = point + 0.1 * ways.direction(point, zero, zero, zero, 0.45)
+        point = point + 0.1 * paths.direction(point, zero, zero, zero, 0.45)
     return torch.stack(points)
 
 
 def test_an_open_tile_is_crossed_straight():
-    ways = tile(lambda height: None)
+    paths = tile(lambda height: None)
     starts = torch.tensor([[1.0, 4.0], [2.0, 6.0], [3.0, 2.0]])
     zero = torch.zeros(3, dtype=torch.long)
     expected = torch.nn.functional.normalize(torch.tensor([7.0, 4.0]) - starts, dim=-1)
-    found = ways.direction(starts, zero, zero, zero, 0.45)
+    found = paths.direction(starts, zero, zero, zero, 0.45)
     assert (found * expected).sum(-1).min() > math.cos(0.2)  # eight neighbours and eight knights' moves
-    points = follow(ways, (1.0, 4.0))
+    points = follow(paths, (1.0, 4.0))
     assert len(points) < 60
     assert (points[:, 1] - 4.0).abs().max() < 0.15
 

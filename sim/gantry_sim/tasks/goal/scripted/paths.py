@@ -1,4 +1,4 @@
-"""The shortest way to a goal from anywhere on its tile: around walls and voids, where both sides' feet find ground."""
+"""Shortest paths to a goal from anywhere on its tile: around walls and voids, where both sides' feet find ground."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from gantry_sim.tasks.goal.rules.ground import Ground
+from gantry_deploy.footsteps.map_search import vertex
+from gantry_deploy.footsteps.terrain_lookup import interpolated
+from gantry_sim.tasks.goal.scripted.ground import Ground
 
 Array = NDArray[np.float64]
 
 CELL_M = 0.1
-"""Edge length of a cell of the ways."""
+"""Edge length of a cell of the paths."""
 STRIP_CELLS, TALL_STRIP_CELLS = 14, 16
 """The strips at either end of a tile, on which robots start and have their goals: what tells voids and walls."""
 STEP_M = 0.25
@@ -30,25 +32,26 @@ SPANNED_CELLS = 5
 """A void narrower than so many cells is stepped over and not climbed into."""
 EDGE_CELLS = 4
 """Cells beside the tile's edge that are kept away from."""
-TRACK_M = 0.135
-"""Distance of the feet's tracks to the side of the base."""
 RAYS = 24
-"""At so many points on a circle the direction of the way is looked for."""
+"""Points on a circle at which the direction of the path is looked for."""
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1), (2, 1), (1, 2), (2, -1), (1, -2))
 
 
-class Ways:
-    """Lengths of the ways to every goal, worked out tile by tile when first asked for, some 20 ms each.
+class Paths:
+    """Lengths of the paths to every goal, worked out tile by tile when first asked for, some 20 ms each.
 
     Args:
         ground: The terrain.
         goals_w: (levels, columns, goals, 3) points on the ground, m.
         low_w: (levels, columns, 2) the corner of least x and y of each tile, m.
         size_m: Length (along x) and width of a tile.
+        track_m: Distance of the feet's tracks to the side of the base.
     """
 
-    def __init__(self, ground: Ground, goals_w: Tensor, low_w: Tensor, size_m: tuple[float, float]) -> None:
-        self._ground = ground
+    def __init__(
+        self, ground: Ground, goals_w: Tensor, low_w: Tensor, size_m: tuple[float, float], track_m: float
+    ) -> None:
+        self._ground, self._track_m = ground, track_m
         self._goals, self._low = goals_w, low_w
         self._shape = (int(size_m[0] / CELL_M + 0.5), int(size_m[1] / CELL_M + 0.5))
         levels, columns, goals = goals_w.shape[:3]
@@ -58,29 +61,16 @@ class Ways:
         self._rays = torch.stack((torch.cos(angle), torch.sin(angle)), -1)
 
     def direction(self, pos_w: Tensor, level: Tensor, column: Tensor, goal: Tensor, look_m: float) -> Tensor:
-        """Unit vectors (N, 2) in the world along the ways from points (N, 2), m, to goals given by level, column and
-        number, (N,) each; the ways are followed this far."""
+        """Unit vectors (N, 2) in the world along the paths from points (N, 2), m, to goals given by level, column and
+        number, (N,) each; the paths are followed this far."""
         self._learn(level, column)
         points = pos_w[:, None] + look_m * self._rays
-        ahead = self._look(points, level, column, goal)
+        place = (points - self._low[level, column][:, None]) / CELL_M - 0.5
+        ahead = interpolated(self._length[level, column, goal], place[..., 0], place[..., 1])
         best = ahead.argmin(1)
         before, here, after = (ahead.gather(1, (best[:, None] + k) % RAYS)[:, 0] for k in (-1, 0, 1))
-        # The lowest point of the parabola through three neighbours: directions between the rays.
-        between = (0.5 * (before - after) / (before - 2.0 * here + after).clamp(min=1e-6)).clamp(-0.5, 0.5)
-        angle = (best + between) * (2.0 * math.pi / RAYS)
+        angle = (best + vertex(before, here, after, 0.5)) * (2.0 * math.pi / RAYS)
         return torch.stack((torch.cos(angle), torch.sin(angle)), -1)
-
-    def _look(self, points: Tensor, level: Tensor, column: Tensor, goal: Tensor) -> Tensor:
-        """Lengths of the ways from points (N, k, 2), (N, k), between the four cells around each."""
-        rows, columns = self._shape
-        fields = self._length[level, column, goal].flatten(1)
-        place = (points - self._low[level, column][:, None]) / CELL_M - 0.5
-        i, j = place[..., 0].floor().clamp(0, rows - 2), place[..., 1].floor().clamp(0, columns - 2)
-        u, v = (place[..., 0] - i).clamp(0.0, 1.0), (place[..., 1] - j).clamp(0.0, 1.0)
-        cell = (i * columns + j).long()
-        near = fields.gather(1, cell) * (1.0 - v) + fields.gather(1, cell + 1) * v
-        far = fields.gather(1, cell + columns) * (1.0 - v) + fields.gather(1, cell + columns + 1) * v
-        return near * (1.0 - u) + far * u
 
     def _learn(self, level: Tensor, column: Tensor) -> None:
         new = ~self._known[level, column]
@@ -91,21 +81,21 @@ class Ways:
             self._known[a, b] = True
 
     def _tile(self, level: int, column: int) -> Tensor:
-        """Lengths of the ways to each goal of a tile, (goals, rows, columns)."""
+        """Lengths of the paths to each goal of a tile, (goals, rows, columns)."""
         low, (rows, columns) = self._low[level, column], self._shape
         x, y = (torch.arange(count, device=low.device) for count in self._shape)
         points = low + CELL_M * (torch.stack(torch.meshgrid(x, y, indexing="ij"), -1) + 0.5)
         height = self._ground.at(points, self._ground.height).cpu().numpy().astype(float)
-        costs = way_costs(height, self._tracks(points, height))
+        costs = path_costs(height, self._tracks(points, height))
         cells = ((self._goals[level, column, :, :2] - low) / CELL_M).floor().long().cpu().numpy()
         source = cells[:, 0].clip(0, rows - 1) * columns + cells[:, 1].clip(0, columns - 1)
-        return torch.from_numpy(way_lengths(height, costs, source)).float()
+        return torch.from_numpy(path_lengths(height, costs, source)).float()
 
     def _tracks(self, points: Tensor, height: Array) -> Array:
         """Share of the ground below the feet of either side, the worse, that carries; 0 to 1."""
         floor = _floor(height)
         sides = []
-        for side in (-TRACK_M, TRACK_M):
+        for side in (-self._track_m, self._track_m):
             shifts = [(x, side + y) for x in np.linspace(-0.25, 0.25, 7) for y in (-0.05, 0.0, 0.05)]
             under = points[..., None, :] + torch.tensor(shifts, dtype=points.dtype, device=points.device)
             carries = self._ground.at(under, self._ground.lowest) > floor
@@ -121,7 +111,7 @@ def _strips(cells: int) -> tuple[slice, slice]:
     return slice(0, cells), slice(-cells, None)
 
 
-def way_costs(height_m: Array, tracks: Array) -> Array:
+def path_costs(height_m: Array, tracks: Array) -> Array:
     """Cost of a metre in each cell of a tile, (rows, columns); 1 on good ground.
 
     Args:
@@ -142,8 +132,8 @@ def way_costs(height_m: Array, tracks: Array) -> Array:
     )
 
 
-def way_lengths(height_m: Array, costs: Array, sources: NDArray[np.int64]) -> Array:
-    """Costs of the cheapest ways (Dijkstra) from each cell to the sources, (sources, rows, columns).
+def path_lengths(height_m: Array, costs: Array, sources: NDArray[np.int64]) -> Array:
+    """Costs of the cheapest paths (Dijkstra) from each cell to the sources, (sources, rows, columns).
 
     Args:
         height_m: (rows, columns) heights.

@@ -6,27 +6,31 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.contract.footstep_spec import FootholdSpec
 from gantry_deploy.contract.policy_contract import MapWindow
-from gantry_deploy.footsteps.footholds import Footholds
+from gantry_deploy.footsteps.map_search import FootholdCosts, FootholdSearch, vertex
 from gantry_deploy.testing.footsteps import LEGS
 
 WINDOW = MapWindow(10, 6, 0.1, 0.25, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(10) - 4.5) * 0.1
 Y = (np.arange(6) - 2.5) * 0.1
-ALONE = FootholdSpec(ahead_m_s=0.0, inward_m=0.0, together=0.0)
+ALONE = FootholdCosts(ahead_m_s=0.0, inward_m=0.0, together=0.0, keep=0.0)
 """Each foot for itself, and only for ground."""
 BOUNDS = np.array([[-0.15]]), np.array([[0.25]])
 STAND = np.array([[(leg.stand_x_m, leg.stand_y_m) for leg in LEGS]])
 
 
-def shifts(spec, ground, places, vel=(0.0, 0.0), bound=None, progress=0.0):
+def search(costs, ground, places, vel, lowest_m, highest_m, towards, progress):
+    """Offsets (1, 4, 2) in the arrays' own namespace."""
+    limits = lowest_m, highest_m
+    return FootholdSearch(LEGS, 0.28, places, costs).on_map(WINDOW, ground, places, vel, limits, towards, progress)
+
+
+def shifts(costs, ground, places, vel=(0.0, 0.0), towards=None, progress=0.0):
     """How far feet are moved, (4, 2), by numpy, after torch has said the same."""
-    bound = places if bound is None else bound
-    arrays = ground, places, np.array([vel]), *BOUNDS, bound, np.full((1, 4), progress)
-    found = Footholds(spec, LEGS, WINDOW, places)(*arrays)
-    tensors = [torch.from_numpy(values) for values in arrays]
-    np.testing.assert_allclose(Footholds(spec, LEGS, WINDOW, tensors[1])(*tensors).numpy(), found)
+    towards = places if towards is None else towards
+    arrays = ground, places, np.array([vel]), *BOUNDS, towards, np.full((1, 4), progress)
+    found = search(costs, *arrays)
+    np.testing.assert_allclose(search(costs, *(torch.from_numpy(values) for values in arrays)).numpy(), found)
     return found[0]
 
 
@@ -57,7 +61,7 @@ def test_who_finds_no_ground_stays():
 
 def test_among_good_places_those_ahead_and_not_those_further_in_are_taken():
     flat = np.zeros((1, 10, 6))
-    np.testing.assert_array_equal(shifts(FootholdSpec(), flat, STAND), np.zeros((4, 2)))
+    np.testing.assert_array_equal(shifts(FootholdCosts(), flat, STAND), np.zeros((4, 2)))
     ahead = shifts(replace(ALONE, ahead_m_s=0.16), flat, STAND, (0.5, 0.0))  # s^2 - 0.08 s is least at 4 cm
     assert ahead == pytest.approx(np.tile([0.04, 0.0], (4, 1)))
     left = shifts(replace(ALONE, ahead_m_s=0.32), flat, STAND, (0.0, 0.5))  # at 8 cm
@@ -85,8 +89,8 @@ def test_a_foot_that_is_bound_for_a_plank_is_not_called_back(keep, progress, lan
     ground = np.full((1, 10, 6), -0.5)
     ground[:, :3] = ground[:, 5:] = 0.0
     places = np.stack((np.full(4, 0.12), np.array([0.0, 0.1, -0.1, 0.05])), axis=1)[None]
-    bound = places + np.array([0.21, 0.0])
-    found = shifts(replace(ALONE, keep=keep), ground, places, bound=bound, progress=progress)
+    towards = places + np.array([0.21, 0.0])
+    found = shifts(replace(ALONE, keep=keep), ground, places, towards=towards, progress=progress)
     assert (places[0] + found)[:, 0] == pytest.approx([lands_m] * 4)
 
 
@@ -94,6 +98,14 @@ def test_what_is_near_to_where_a_foot_is_bound_is_no_other_place():
     """5 cm off, as the estimate may be, nothing pulls; 10 cm off the place gives way, but not by all of them."""
     flat, spec = np.zeros((1, 10, 6)), replace(ALONE, keep=50.0)
     near, far = (STAND + np.array([shift, 0.0]) for shift in (0.05, 0.1))
-    np.testing.assert_array_equal(shifts(spec, flat, STAND, bound=near, progress=0.9), np.zeros((4, 2)))
-    assert shifts(spec, flat, STAND, bound=far, progress=0.9) == pytest.approx(np.tile([0.04, 0.0], (4, 1)))
-    np.testing.assert_array_equal(shifts(spec, flat, STAND, bound=far, progress=0.0), np.zeros((4, 2)))
+    np.testing.assert_array_equal(shifts(spec, flat, STAND, towards=near, progress=0.9), np.zeros((4, 2)))
+    assert shifts(spec, flat, STAND, towards=far, progress=0.9) == pytest.approx(np.tile([0.04, 0.0], (4, 1)))
+    np.testing.assert_array_equal(shifts(spec, flat, STAND, towards=far, progress=0.0), np.zeros((4, 2)))
+
+
+@pytest.mark.parametrize("lowest", [-0.4, 0.0, 0.25])
+def test_the_lowest_point_between_three_costs_is_the_parabolas(lowest):
+    costs = [np.array([2.0 * (x - lowest) ** 2 + 1.0]) for x in (-1.0, 0.0, 1.0)]
+    assert vertex(*costs, 1.0) == pytest.approx(lowest)
+    assert vertex(*(torch.from_numpy(cost) for cost in costs), 0.2).item() == pytest.approx(np.clip(lowest, -0.2, 0.2))
+    assert vertex(*(0.0 * cost for cost in costs), 1.0) == 0.0  # all as good: the middle one
