@@ -81,8 +81,7 @@ class Controller:
         config, contract = safety.config, None if runner is None else runner.contract
         self._policy = None
         if runner is not None:
-            timeout_s = config.surroundings_timeout_s
-            self._policy = PolicySource(runner, robot, map_source, surroundings, timeout_s)
+            self._policy = PolicySource(runner, robot, map_source, surroundings, config.surroundings_timeout_s)
             safety.add_source(self._policy)
         self._idle = make_idle_commands(robot.spec, contract, config, 1.0 / self.rate_hz)
         safety.add_source(IdleSource(self._idle))
@@ -170,10 +169,8 @@ class Controller:
         self.timing.end(read_done - begin, map_s, judged - mapped, policy_s, done - chosen, done - begin)
         fault = self.safety.fault if self.safety.mode is Mode.DAMP else self._finding
         look = None if step is None or self.map_source is None else self.map_source.look
-        acting = self.safety.acting
-        report = TickReport(
-            now_s, choice.mode, fault, state, requested, step, sent, period_s, done - begin, look, acting
-        )
+        busy_s, acting = done - begin, self.safety.acting
+        report = TickReport(now_s, choice.mode, fault, state, requested, step, sent, period_s, busy_s, look, acting)
         if self.recorder is not None:
             self.recorder.record(report)
         return report
@@ -309,15 +306,10 @@ class Controller:
         except RobotError:
             return None
 
-    def _look(self) -> None:
-        """Judge the robot before the first tick, so that no robot stands up that was never judged."""
-        now_s = self.robot.now_s()
-        state, trouble = self._read(now_s)
-        self._finding = trouble or self.safety.judge(state, now_s, self.safety.mode, heartbeat_s=self._heartbeat_s)
-
     def _refuse_stand(self) -> str | None:
-        if self.timing.ticks == 0:
-            self._look()
+        if self.timing.ticks == 0:  # No robot stands up that was never judged.
+            now_s = self.robot.now_s()
+            self._judge(*self._read(now_s), now_s, self._buffer.nothing)
         if self._finding is not None:
             return self._finding.text
         if (shared := capability(self.robot, HasExclusiveCommand)) is not None:
