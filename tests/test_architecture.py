@@ -236,8 +236,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 ASKS_AT_MOST = 141
-"""Lines of product code that ask for the kind of robot, for a body of one kind, or for a capability: a ratchet, which may
-only fall."""
+"""Lines of product code that ask for the kind of robot, a body of one kind, or a capability; it may only fall."""
 
 
 def test_fewer_and_fewer_lines_ask_for_the_kind_of_robot():
