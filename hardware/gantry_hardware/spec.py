@@ -99,7 +99,7 @@ class RobotSpec:
     """Derivative gain of every joint for letting the robot down without a policy, position gains zero. Empty: the
     joints' own, which belong to a position loop and let a legged robot drop onto its trunk."""
     body: Any = None
-    """What the embodiment knows of a robot beside its joints: a :class:`gantry_hardware.chain.Chain` of an arm, a
+    """Body beside the joints, of a type of the embodiment: a :class:`gantry_hardware.chain.Chain` of an arm, a
     :class:`gantry_hardware.cars.CarSpec` of a car, None of a robot with legs. Its method ``check_joints``, if it has
     one, is called with the joints' names, and ``urdf`` with name and joints' names."""
     mjcf: str = ""

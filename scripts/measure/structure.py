@@ -17,8 +17,9 @@ LIMIT, NEAR = 400, 5
 KINDS = re.compile(
     r"\bcontract\.(?:arm|drive|chunk)\b|\bis_(?:arm|car)\(|\bis_(?:about_arms|arm_task|gym_task)\b"
     r"|\bspec\.(?:car|chain)\b|\bisinstance\((?:robot|scene)\b"
+    r"|\.embodiment [!=]= \"|\bisinstance\([a-z_.]*\.body\b|(?<!def )\b(?:body_as|capability)\("
 )
-"""Questions about the kind of robot."""
+"""Questions about the kind of robot: branches on it, bodies of one kind that are taken for granted, capabilities."""
 
 
 def product_files() -> list[Path]:

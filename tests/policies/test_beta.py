@@ -9,10 +9,10 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 from torch.distributions import AffineTransform, Beta, TransformedDistribution
 
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing.legs import contract_for, golden_data, tiny_robot
+from gantry_deploy.testing.legs import contract_for, golden_data, signals_for, tiny_robot
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.export import export_bundle
@@ -206,7 +206,8 @@ def test_the_exported_graph_answers_the_mean(tmp_path, normalize):
     actor.update_normalization(TensorDict({"actor": 2.0 + 3.0 * torch.randn(256, size)}, batch_size=[256]))
     data = golden_data(CONTRACT, 1000)
     still = np.zeros((1000, actions), dtype=np.float32)
-    target = ActionDecoder(CONTRACT, still)(still, data["time_s"], data["command"])
+    signals = signals_for(CONTRACT, still, len(still), time_s=data["time_s"], command=data["command"])
+    target = JointDecoder(CONTRACT, still)(still, signals).pos_rad
     data |= {"joint_target_rad": target, "episode_start": np.arange(1000) % 50 == 0}
     data["observation"] = np.random.default_rng(0).normal(0, 3, (1000, size)).astype(np.float32)
     bundle = load_bundle(export_bundle(actor.as_onnx(verbose=False), CONTRACT, data, tmp_path / "bundle"))

@@ -8,12 +8,12 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 from torch import nn
 
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
-from gantry_deploy.testing.legs import contract_for, golden_data, tiny_robot
+from gantry_deploy.testing.legs import contract_for, golden_data, signals_for, tiny_robot
 from gantry_policies.common.export import MAX_DIFFERENCE, compare, export_bundle
 
 CONTRACT = contract_for(tiny_robot())
@@ -23,7 +23,8 @@ OBS, ACTIONS = CONTRACT.observation_size, CONTRACT.action_size
 def golden(rows=1000):
     data = golden_data(CONTRACT, rows)
     action = np.zeros((rows, ACTIONS), dtype=np.float32)
-    target = ActionDecoder(CONTRACT, action)(action, data["time_s"], data["command"])
+    signals = signals_for(CONTRACT, action, len(action), time_s=data["time_s"], command=data["command"])
+    target = JointDecoder(CONTRACT, action)(action, signals).pos_rad
     return data | {"joint_target_rad": target, "episode_start": np.arange(rows) % 50 == 0}
 
 

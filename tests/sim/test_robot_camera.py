@@ -5,9 +5,10 @@ import math
 import mujoco
 import numpy as np
 import pytest
-from gantry_deploy.evaluation.goal_rollout import draw_goal, run_goal_episodes
 
+from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
+from gantry_deploy.evaluation.walking import draw_goal
 from gantry_deploy.perception.maps import MapLimits, OwnMap, default_cfg
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import map_contract_for, tiny_bundle
@@ -207,14 +208,15 @@ def test_episodes_towards_goals_are_judged_by_where_the_robot_is(tmp_path):
     contract = map_contract_for(GO2)
     bundle = tiny_bundle(tmp_path / "b", contract, weight=np.zeros((contract.observation_size, 12)))
     runner = PolicyRunner(bundle, GO2)
-    result = run_goal_episodes(runner, RolloutConfig(episodes=2, seconds=1.0, options={"terrain": "gap"}))
+    result = run_episodes(runner, RolloutConfig(episodes=2, seconds=1.0, options={"terrain": "gap"}))
     assert result.scores.success_rate.mean == 0.0
     assert result.scores.early_end_rate.mean == 0.0
     for episode in result.episodes:
         assert episode.seconds == pytest.approx(1.0)
-        expected = math.hypot(episode.goal.x_in_world_m, episode.goal.y_in_world_m)
-        assert episode.distance_m == pytest.approx(expected, abs=0.2)
-        assert episode.heading_error_rad == pytest.approx(abs(episode.goal.yaw_in_world_rad), abs=0.1)
+        goal, found = episode.conditions["goal"], episode.scores
+        expected = math.hypot(goal.x_in_world_m, goal.y_in_world_m)
+        assert found["distance_m"] == pytest.approx(expected, abs=0.2)
+        assert found["heading_error_rad"] == pytest.approx(abs(goal.yaw_in_world_rad), abs=0.1)
 
 
 @pytest.mark.slow
@@ -227,7 +229,7 @@ def test_a_gait_alone_walks_to_its_goals_with_a_map_in_the_loop(tmp_path):
     contract = map_contract_for(GO2, gait=body.gait, **gains)
     bundle = tiny_bundle(tmp_path / "b", contract, weight=np.zeros((contract.observation_size, 12)))
     options = {"camera_noise": 1.0}
-    result = run_goal_episodes(PolicyRunner(bundle, GO2), RolloutConfig(episodes=3, seconds=12.0, options=options))
+    result = run_episodes(PolicyRunner(bundle, GO2), RolloutConfig(episodes=3, seconds=12.0, options=options))
     assert result.scores.success_rate.mean > 0.5
     assert result.scores.early_end_rate.mean == 0.0
 

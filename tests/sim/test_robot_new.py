@@ -144,7 +144,7 @@ def test_the_numbers_are_those_of_the_model(installed):
 
 
 def test_it_is_known_checked_and_has_a_gait(installed, capsys):
-    assert robot_spec("testdog").kind == "quadruped"
+    assert robot_spec("testdog").embodiment == "legs"
     assert legged_robot_cfg("testdog").gait.foot_offset == (0.5, 0.0, 0.0, 0.5)
     assert main(["robot", "check", "testdog"]) == 0
     output = capsys.readouterr().out

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_deploy.actions.joints import ActionDecoder
+from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import tiny_bundle
@@ -130,7 +130,7 @@ def test_what_an_export_records_is_what_the_runtime_computes():
     found = ObservationBuilder(contract, golden["observation"])(signals)
     np.testing.assert_allclose(found, golden["observation"], atol=1e-5, rtol=0)
     action = golden["observation"] @ matrix.numpy()
-    targets = ActionDecoder(contract, action)(action, golden["time_s"], golden["command"])
+    targets = JointDecoder(contract, action)(action, signals).pos_rad
     np.testing.assert_allclose(targets, golden["joint_target_rad"], atol=1e-5, rtol=0)
     inside = np.ones(1440, dtype=bool)
     inside[starts] = False

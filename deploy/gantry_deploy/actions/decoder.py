@@ -83,7 +83,7 @@ class DecoderFactory(Protocol):
     """Maker of a decoder: a class, usually."""
 
     def __call__(self, contract: PolicyContract, like: Array, spec: RobotSpec | None = None) -> ActionDecoder:
-        """A decoder for rows like ``like``, any floating array; limits of ``spec`` count where they are smaller."""
+        """A decoder for rows like ``like``, any floating array (N, k) of any unit; smaller limits of ``spec`` count."""
         ...
 
 

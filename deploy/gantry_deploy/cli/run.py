@@ -101,8 +101,7 @@ def run(args: argparse.Namespace) -> int:
     goal = _goal(contract, args)
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
-    options = {**embodiment.backend_options(contract, args.backend), **dict(args.option)}
-    options |= {"realtime": True} if args.real_time else {}
+    options = _options(args, contract)
     runner = PolicyRunner(bundle, spec)
     backend = choose("robot backend", args.backend, backend_names())
     embodiment.check_backend(contract, backend)
@@ -171,6 +170,12 @@ def _done(robot: Robot) -> Callable[[], bool] | None:
     """Whether a simulated task is done, where there is one."""
     task = capability(robot, HasTask)
     return None if task is None else (lambda: task.task_done)
+
+
+def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, Any]:
+    """Options of the backend: what the policy needs, and what was given."""
+    options = {**embodiment_of(contract).backend_options(contract, args.backend), **dict(args.option)}
+    return options | ({"realtime": True} if args.real_time else {})
 
 
 def _mapping(path: str, contract: PolicyContract) -> MappingCfg:

@@ -129,7 +129,7 @@ class PolicyContract:
     map_window: MapWindow | None = None
     """Elevation window, if the policy sees one."""
     body: Any = None
-    """What the embodiment adds, of its ``body_type``: an :class:`gantry_deploy.contract.arm_spec.ArmSpec`, a
+    """Part that the embodiment adds, of its ``body_type``: an :class:`gantry_deploy.contract.arm_spec.ArmSpec`, a
     :class:`gantry_deploy.contract.drive_spec.DriveSpec`; None where it adds nothing."""
     cameras: tuple[CameraInput, ...] = ()
     """Images that the policy sees, in order."""

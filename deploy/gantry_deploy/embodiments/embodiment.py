@@ -60,7 +60,7 @@ class Embodiment:
     simulated_backend: str = "mujoco"
     """Backend that simulates such robots, unless asked otherwise."""
     start_words: str = "stand up and walk"
-    """What a robot does that is started without being asked again, for messages."""
+    """Motion of a robot that is started, for messages."""
     idle_commands: str = "gantry_deploy.control.idle_commands:JointIdleCommands"
     """Maker of the commands while no policy acts: (spec, contract or None, safety configuration, dt_s)."""
     ros_robot: str = "gantry_ros.robots.ros_robot:RosRobot"

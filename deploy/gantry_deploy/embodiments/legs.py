@@ -66,7 +66,7 @@ class Legs(Embodiment):
         super().check_contract(contract)
 
     def rehearsal(self, contract: PolicyContract) -> list[NDArray[np.float64]]:
-        """At rest, then a whole step of each leg that is told where to step."""
+        """Commands (c,), in the contract's units: at rest, then a whole step of each leg that is told where to step."""
         gait, rest = contract.gait, super().rehearsal(contract)
         if gait is None or gait.steps is None:
             return rest

@@ -88,7 +88,7 @@ class RoadScenario(Scenario):
         self._car.reset()
 
     def judge(self, command: FloatArray) -> End | None:
-        """What the car's task calls an end."""
+        """Ends of the car's task; the command (0,), dimensionless, asks for nothing."""
         self._outcome = self._car.outcome
         ended = self._outcome["ended"]
         what = ended.replace("_", " ")

@@ -74,9 +74,9 @@ class Episode:
     reason: str = ""
     """Reason for an early end, for people; empty if there was none."""
     scores: Mapping[str, Any] = field(default_factory=dict)
-    """What the scenario measured, by name with unit."""
+    """Measurements of the scenario, by name with unit."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What was drawn for it, by name with unit."""
+    """Draws for it, by name with unit."""
 
 
 class Scores(Protocol):
@@ -168,7 +168,7 @@ class Scenario:
         raise NotImplementedError
 
     def drawn_conditions(self) -> dict[str, Any]:
-        """What was drawn for the episode that has ended."""
+        """Draws for the episode that has ended."""
         return {}
 
     def summarise(self, episodes: Sequence[Episode]) -> Scores:

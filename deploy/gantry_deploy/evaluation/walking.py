@@ -48,7 +48,7 @@ class _HasPlace(HasGroundTruth, Protocol):
 
 
 class _WalkingScenario(Scenario):
-    """What both sorts have in common."""
+    """Common part of both sorts."""
 
     drawn = ("noise", "friction", "added_mass_kg", "seed")
     conditions = "with sensor noise, friction and payload drawn for each"
@@ -114,7 +114,7 @@ class VelocityScenario(_WalkingScenario):
         return [values for start_s, values in self._commands if start_s <= time_s + 1e-9][-1]
 
     def judge(self, command: FloatArray) -> End | None:
-        """A fall ends the episode."""
+        """A fall ends the episode; the command (c,) is in the contract's units."""
         fallen = self._scores.update(
             self._truth.true_lin_vel_base_in_base_m_s[None],
             self._truth.true_ang_vel_base_in_base_rad_s[None],
@@ -162,7 +162,7 @@ class GoalScenario(_WalkingScenario):
         controller.set_goal(self._goal)
 
     def judge(self, command: FloatArray) -> End | None:
-        """A fall ends the episode."""
+        """A fall ends the episode; the command (c,) is in the contract's units."""
         quat = self._truth.quat_base_to_world_wxyz[None]
         place = np.array([[self._goal.x_in_world_m, self._goal.y_in_world_m, 0.0]])
         yaw = np.array([self._goal.yaw_in_world_rad])

@@ -44,7 +44,7 @@ class TaskScenario(Scenario):
         controller.set_command(self._task.goal_in_base_m, controller.robot.now_s())
 
     def judge(self, command: FloatArray) -> End | None:
-        """A task that is done or lost ends the episode."""
+        """A task that is done or lost ends the episode; the command (c,) is in the contract's units."""
         self._done = self._task.task_done
         if self._done:
             return End()

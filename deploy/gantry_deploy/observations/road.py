@@ -243,7 +243,7 @@ def goal_pose(signals: Signals, constants: TermConstants) -> Array:
 
 
 def pose_in_goal(signals: Signals, constants: TermConstants) -> Array:
-    """The same seen from the goal: x ahead of it, y to its left, m, and the car's yaw minus the goal's, rad, in
+    """The same in the goal's frame: x ahead of it, y to its left, m, and the car's yaw minus the goal's, rad, in
     (-pi, pi], (N, 3); 0, 0, 0 is there."""
     goal, pose = given(_around(signals).goal_pose, "pose_in_goal", "a goal"), _pose(signals, "pose_in_goal")
     xp = namespace(goal)

@@ -273,7 +273,7 @@ def recorded_images(golden: Arrays, row: int) -> Images | None:
 def compare(
     what: str, found: NDArray[Any], expected: NDArray[Any], labels: list[str], allowed: float = MAX_DIFFERENCE
 ) -> float:
-    """Largest absolute difference of two tables (M, k).
+    """Largest absolute difference of two tables (M, k) of one unit, in that unit.
 
     Raises:
         DifferenceError: If it is too large, naming the worst entry.

@@ -16,7 +16,7 @@ FloatArray = NDArray[np.float32]
 
 
 class PolicyAction(NamedTuple):
-    """What a policy does in one step."""
+    """Action of a policy in one step."""
 
     action: FloatArray
     """Shape (1, contract.action_size), before the clip, dimensionless."""
@@ -29,7 +29,7 @@ class Policy(Protocol):
 
     @property
     def network(self) -> OnnxPolicy:
-        """What ``policy.onnx`` computes."""
+        """Network of ``policy.onnx``."""
         ...
 
     def reset(self) -> None:

@@ -243,7 +243,7 @@ def tiny_bundle(folder: str | Path, contract: PolicyContract | None = None, **mo
 
 
 def with_actions(contract: PolicyContract, model_bytes: bytes, golden: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Golden data with the network's actions and the joint targets that follow from them, as an export records them."""
+    """Golden data with the network's actions (M, a) and the joint targets (M, n), rad, that follow from them."""
     policy = OnnxPolicy(model_bytes, contract)
     action = np.concatenate([policy(row[None]) for row in golden["observation"]])
     decoder = embodiment_of(contract).make_decoder(contract, action)

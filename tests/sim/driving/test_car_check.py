@@ -7,16 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gantry_deploy.evaluation.car_rollout import CarEpisode, car_scores, run_car_episodes
 
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.errors import ContractError
-from gantry_deploy.evaluation.scenario import RolloutConfig
+from gantry_deploy.evaluation.driving import RoadScenario, car_scores
+from gantry_deploy.evaluation.rollout import run_episodes
+from gantry_deploy.evaluation.scenario import Episode, RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for, pursuit_weight
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_hardware.errors import RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.cfg import DriveCfg
 
@@ -40,8 +42,9 @@ def bundles(tmp_path_factory):
 
 
 def episode(**changes):
-    usual = {"seconds": 30.0, "completion": 1.0, "driven_m": 200.0, "lateral_rmse_m": 0.1, "off_route_share": 0.0}
-    return CarEpisode(**{**usual, "finished": False, "failed": False, **changes})
+    usual = {"completion": 1.0, "driven_m": 200.0, "lateral_rmse_m": 0.1, "off_route_share": 0.0}
+    scores = {**usual, "finished": False, "ended": "", **changes}
+    return Episode(seconds=30.0, failed=scores.pop("failed", False), scores=scores)
 
 
 def test_scores_of_hand_made_episodes():
@@ -71,44 +74,45 @@ def test_a_policy_that_follows_its_route_finishes_and_equal_seeds_are_equal(bund
     runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
     config = RolloutConfig("road", episodes=2, seconds=60.0, options=SHORT, seed=3)
     told = []
-    result = run_car_episodes(runner, config, lambda index, episode: told.append(index))
+    result = run_episodes(runner, config, lambda index, episode: told.append(index))
     assert told == [0, 1]
     for found in result.episodes:
-        assert (found.finished, found.completion, found.ended, found.reason) == (True, 1.0, "finished", "")
-        assert 40.0 < found.driven_m <= 50.0, "it starts somewhere in the first metres"
+        ride = found.scores
+        assert (ride["finished"], ride["completion"], ride["ended"], found.reason) == (True, 1.0, "finished", "")
+        assert 40.0 < ride["driven_m"] <= 50.0, "it starts somewhere in the first metres"
         # From standstill, at no more than 16.7 m/s.
-        assert found.driven_m / 16.7 < found.seconds < 20.0
+        assert ride["driven_m"] / 16.7 < found.seconds < 20.0
     assert result.episodes[0] != result.episodes[1]
-    assert run_car_episodes(runner, config) == result
-    assert run_car_episodes(runner, replace(config, seed=4)) != result
+    assert run_episodes(runner, config) == result
+    assert run_episodes(runner, replace(config, seed=4)) != result
 
 
 def test_the_first_episode_is_the_same_however_many_follow(bundles):
     runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
     config = RolloutConfig("road", episodes=1, seconds=1.0, options={"route_m": 50.0}, seed=3)
-    alone, among = run_car_episodes(runner, config), run_car_episodes(runner, replace(config, episodes=3))
+    alone, among = run_episodes(runner, config), run_episodes(runner, replace(config, episodes=3))
     assert among.episodes[0] == alone.episodes[0]
 
 
 def test_who_leaves_the_road_has_failed(bundles):
     runner = PolicyRunner(load_bundle(bundles / "bad"), BMW)
-    result = run_car_episodes(runner, RolloutConfig("road", episodes=1, seconds=60.0, options=SHORT))
+    result = run_episodes(runner, RolloutConfig("road", episodes=1, seconds=60.0, options=SHORT))
     (found,) = result.episodes
     assert found.failed
-    assert not found.finished
-    assert (found.ended, found.reason, found.fault) == ("off_road", "off road", "")
-    assert found.completion < 1.0
+    assert not found.scores["finished"]
+    assert (found.scores["ended"], found.reason, found.fault) == ("off_road", "off road", "")
+    assert found.scores["completion"] < 1.0
     assert result.scores.early_end_rate.mean == 1.0
     assert result.faults == {}
 
 
 def test_time_that_runs_out_is_neither(bundles):
     runner = PolicyRunner(load_bundle(bundles / "good"), BMW)
-    result = run_car_episodes(runner, RolloutConfig("road", episodes=1, seconds=1.0, options=SHORT))
+    result = run_episodes(runner, RolloutConfig("road", episodes=1, seconds=1.0, options=SHORT))
     (found,) = result.episodes
-    assert (found.finished, found.failed, found.ended) == (False, False, "")
+    assert (found.scores["finished"], found.failed, found.scores["ended"]) == (False, False, "")
     assert found.seconds == pytest.approx(1.0)
-    assert 0.0 < found.completion < 0.5
+    assert 0.0 < found.scores["completion"] < 0.5
     assert result.short_of_s == DriveCfg().episode_s
 
 
@@ -126,7 +130,8 @@ def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
     assert json.loads((tmp_path / "s.json").read_text())["scores"] == card["scores"]
     assert main(["check", str(bundles / "bad"), *given, "--no-card"]) == 1
     out = capsys.readouterr().out
-    assert "off: off road" in out
+    assert "m off  after" in out
+    assert "s: off road" in out
     assert "FAIL  success rate" in out
     assert main(["check", str(bundles / "good"), *given, "--seconds", "1"]) == 1
     out = capsys.readouterr().out
@@ -139,8 +144,8 @@ def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
 
 def test_other_robots_are_refused(bundles, tmp_path):
     walks = PolicyRunner(tiny_bundle(tmp_path / "walks", contract_for(robot_spec("go2"))), robot_spec("go2"))
-    with pytest.raises(ContractError, match="'go2', expected a car"):
-        run_car_episodes(walks, RolloutConfig("road"))
+    with pytest.raises(RobotError, match="'go2' is of embodiment 'legs' and has no CarSpec"):
+        RoadScenario(walks, RolloutConfig("road"))
     drives = PolicyRunner(load_bundle(bundles / "good"), BMW)
     with pytest.raises(ContractError, match="'mujoco' tells of no road"):
-        run_car_episodes(drives, RolloutConfig("mujoco"))
+        run_episodes(drives, RolloutConfig("mujoco"))

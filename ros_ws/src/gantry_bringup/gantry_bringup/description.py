@@ -240,10 +240,8 @@ def build_sim_drive(args: Mapping[str, str]) -> list[NodeSpec]:
     embodiment = _launched_by("sim_drive", contract.robot)
     if args["split"] and args["split"] not in SPLITS:
         raise UnknownNameError("split", args["split"], SPLITS)
-    world: dict[str, ParameterValue] = {
-        **embodiment.simulated_options(contract),
-        **given(args, "task", "split", "model"),
-    }
+    world: dict[str, ParameterValue] = embodiment.simulated_options(contract)
+    world |= given(args, "task", "split", "model")
     if args["traffic"]:
         world["traffic"] = flag(args, "traffic")
     simulated = _simulated(args, contract.robot, embodiment.simulated_backend, world)
@@ -335,22 +333,14 @@ def find_launch(name: str) -> Launch:
 
 
 def _walker(args: Mapping[str, str]) -> str:
-    """The robot that is asked for, or the bundle's.
-
-    Raises:
-        GantryError: If there is no such robot, or it does not walk: a car would wait for its route forever.
-    """
+    """The robot that is asked for, or the bundle's; see :func:`_launched_by`."""
     robot = args["robot"] or contract_of(bundle_of(args)).robot
     _launched_by("sim_walk", robot)
     return robot
 
 
 def _launched_by(launch: str, robot: str) -> Embodiment:
-    """The embodiment of a robot that a launch description simulates.
-
-    Raises:
-        GantryError: If there is no such robot, or another description simulates it.
-    """
+    """The embodiment of a robot; refused if another launch description simulates it."""
     embodiment = embodiment_of_robot(robot_spec(robot))
     if embodiment.launch != launch:
         raise GantryError(f"Robot '{robot}' is {embodiment.noun}; start {embodiment.launch}.")

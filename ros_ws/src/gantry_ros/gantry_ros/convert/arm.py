@@ -48,7 +48,8 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
     Args:
         joints: From :class:`gantry_ros.convert.robot.JointStateReader`.
         stamp_s: Local monotonic time at which they were received.
-        object_pose_in_base: Shape (7,), from :func:`pose`, where a node reports the object.
+        object_pose_in_base: Shape (7,), m and a unit quaternion, in the arm's base frame, from :func:`pose`, where a node
+            reports the object.
     """
     return RobotState(
         stamp_s=stamp_s,
@@ -63,7 +64,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
 
 
 def trajectory_message(names: Sequence[str], pos_rad: FloatArray, period_s: float) -> JointTrajectory:
-    """One point (n,) [rad, of a gripper m] for the named joints, to be reached after a control period.
+    """One point (n,), rad and of a gripper m, for the named joints, to be reached after a control period.
 
     Its stamp is zero, which asks a controller to begin at once, and it holds no velocities, so that the controller
     goes there in a straight line instead of stopping in every point.
@@ -99,7 +100,7 @@ def path_of_trajectory(message: JointTrajectory, spec: RobotSpec) -> Path:
 
 
 def positions_message(names: Sequence[str], pos_rad: FloatArray) -> Float64MultiArray:
-    """Positions (n,) [rad, of a gripper m] in the order of the named joints; the names are a label that controllers
+    """Positions (n,), rad and of a gripper m, in the order of the named joints; the names are a label that controllers
     do not look at.
     """
     message = Float64MultiArray(data=array("d", pos_rad.tolist()))

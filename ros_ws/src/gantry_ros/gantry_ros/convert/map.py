@@ -206,7 +206,7 @@ def grid_map_message(snapshot: MapSnapshot, stamp: Time, frame_id: str) -> Any:
 
 
 def grid_layer(values: FloatArray) -> Float32MultiArray:
-    """A map's layer (rows, cols), row along x, in a grid map's order."""
+    """A map's layer (rows, cols), m or its own unit, row along x of the map's frame, in a grid map's order."""
     flipped = np.asarray(values, dtype=np.float32)[::-1, ::-1]
     rows, cols = flipped.shape
     message = Float32MultiArray(data=array("f", flipped.tobytes(order="F")))
