@@ -252,7 +252,7 @@ def test_play_of_a_bundle_writes_film_stills_and_report(tmp_path, capsys):
         "driver by rules",
         "constant speed",
         "random",
-        "red lights",
+        "red light</th>",
         "data:video/mp4",
         "time was up",
     ):
