@@ -157,7 +157,7 @@ def test_sim_arm_is_an_arm_at_the_task_of_its_bundle_and_a_policy(tmp_path):
     assert policy.parameters == {"bundle": path, "command_message": "positions", "auto_start": True}
     with pytest.raises(UnknownNameError, match="option of backend 'workbench' 'tsk'"):
         find_launch("sim_arm").nodes({"bundle": path, "task": "yam-push", "options": '{"tsk": 1}'})
-    with pytest.raises(GantryError, match="robot 'go2', which is no arm; start sim_walk"):
+    with pytest.raises(GantryError, match="'go2' is a robot with legs; start sim_walk"):
         find_launch("sim_arm").nodes({"bundle": "pretrained:go2-walk"})
 
 

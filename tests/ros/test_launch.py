@@ -156,7 +156,7 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
         ({"options": '{"sed": 1}'}, "option of backend 'road'"),
         ({"seed": "nan"}, "'seed' is 'nan', expected an integer"),
         ({"robot_statistics": "no/such.json"}, "'robot_statistics': folder 'no' does not exist"),
-        ({"bundle": str(bundles / "good")}, "'go2', which is no car; start sim_walk"),
+        ({"bundle": str(bundles / "good")}, "'go2' is a robot with legs; start sim_walk"),
     ):
         with pytest.raises(GantryError, match=text):
             find_launch("sim_drive").nodes({**given, **changes})

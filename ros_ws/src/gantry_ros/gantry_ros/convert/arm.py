@@ -48,8 +48,8 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
     Args:
         joints: From :class:`gantry_ros.convert.robot.JointStateReader`.
         stamp_s: Local monotonic time at which they were received.
-        object_pose_in_base: Shape (7,), m and a unit quaternion, in the arm's base frame, from :func:`pose`, where a node
-            reports the object.
+        object_pose_in_base: Shape (7,), m and a unit quaternion, in the arm's base frame, from :func:`pose`, where a
+            node reports the object.
     """
     return RobotState(
         stamp_s=stamp_s,
