@@ -114,23 +114,23 @@ class FootholdSearch:
             progress: See there.
         """
         xp, tried, share = namespace(places), self.candidates(places), self.costs.edge_share
-        carries = carried_shares(window, ground, xp.reshape(tried, (tried.shape[0], -1, 2)), *limits_m)
-        lacks = xp.reshape(1.0 - carries, tried.shape[:3])
-        costs = self.costs.lack_m2 * (limited(lacks / share, None, 1.0) + share * lacks)
-        return self(costs, tried, vel, towards, progress)
+        lacks = 1.0 - carried_shares(window, ground, xp.reshape(tried, (tried.shape[0], -1, 2)), *limits_m)
+        lacks = xp.reshape(lacks, tried.shape[:3])
+        lacks = limited(lacks / share, None, 1.0) + share * lacks
+        return self(self.costs.lack_m2 * lacks, tried, vel, towards, progress)
 
-    def __call__(self, ground_m2: Array, candidates: Array, vel: Array, towards: Array, progress: Array) -> Array:
+    def __call__(self, cost: Array, candidates: Array, vel: Array, towards: Array, progress: Array) -> Array:
         """Offsets (N, f, 2), m in the level frame, from the places asked for to the cheapest candidates.
 
         Args:
-            ground_m2: (N, f, k) costs of the ground at the candidates.
+            cost: (N, f, k) costs of the ground at the candidates, m^2.
             candidates: (N, f, k, 2), m in the level frame.
             vel: (N, 2) velocity of the base in it, m/s: ahead is better.
             towards: (N, f, 2) where feet in the air will touch down, m in the level frame.
             progress: (N, f) share of the swing that is over: so much does ``towards`` count.
         """
         xp, costs = namespace(candidates), self.costs
-        cost = ground_m2 + self._still
+        cost = cost + self._still
         cost = cost - costs.ahead_m_s * (vel @ xp.matrix_transpose(self._around))[:, None]
         if costs.keep > 0.0:
             away = candidates - towards[:, :, None]
