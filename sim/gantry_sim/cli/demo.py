@@ -12,7 +12,7 @@ from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, fi
 from gantry_deploy.cli import command as cli
 from gantry_deploy.cli.command import Command, UsageError
 from gantry_hardware.robots import robot_spec
-from gantry_sim.cli.common import ProgressBar, add_set_option, changed, steps, whole
+from gantry_sim.cli.common import ProgressBar, add_set_option, changed, clock, steps, whole
 from gantry_sim.tasks.catalogue import described
 from gantry_sim.tasks.names import require_task
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TASK, ARM_TASK, PRETRAINED = "velocity-flat-go2", "yam-lift", "pretrained:go2-walk"
 """Default tasks, and the policy of ``--pretrained``."""
-SECONDS, EPISODES, CHECK_EPISODES, QUICK_CHECK_EPISODES = 20.0, 200, 20, 6
-"""Length of a recorded walk, held-out episodes, and those of the gate, the last where nothing is trained."""
+SECONDS, EPISODES, GATE_EPISODES = 20.0, 200, {True: 6, False: 20}
+"""Length of a recorded walk, held-out episodes, and those of the gate by whether a finished policy is shown."""
 LEGS, GOALS, ARM = "policies that follow velocities", "policies that walk to goals by a map", "arms"
 """Kinds of demos."""
 TAKEN_BY = {
@@ -39,10 +39,10 @@ TAKEN_BY = {
 LEARNING = ("changes", "demos", "suboptimality", "clone_updates", "steps")
 """Those of them that are about learning."""
 HINTS = {
-    LEGS: "Ask for an arm with --arm, and for goals with the --bundle of such a policy.",
-    GOALS: "Its episodes are counted by `gantry eval --suite ame2` and `gantry check`.",
-    ARM: "",
+    LEGS: " Ask for an arm with --arm, and for goals with the --bundle of such a policy.",
+    GOALS: " Its episodes are counted by `gantry eval --suite ame2` and `gantry check`.",
 }
+"""Advice where an option is of another kind."""
 LEAST = {"seconds": 2.0, "episodes": 0, "check_episodes": 1, "demos": 2, "trials": 1}
 """Smallest values of options."""
 
@@ -61,7 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-ros", action="store_true", help="run in this process, without ROS 2")
     add("--no-video", action="store_true", help="leave out the film")
     add("--episodes", type=int, metavar="N", help=f"held-out episodes; 0 for none (default: {EPISODES})")
-    check = f"episodes of the gate; {CHECK_EPISODES}, or {QUICK_CHECK_EPISODES} if nothing is trained"
+    check = f"episodes of the gate; {GATE_EPISODES[False]}, or {GATE_EPISODES[True]} if nothing is trained"
     add("--check-episodes", type=int, metavar="N", help=check)
     add = parser.add_argument_group("with --bundle, policies that walk to goals by a map").add_argument
     terrain = "where to walk: t1 to t4, which no policy was trained on, a training terrain, or flat (default: t1 to t4)"
@@ -103,9 +103,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"\nStopped; every process of the demo has ended. What there is lies in {output}", file=sys.stderr)
         return 130
     _print_scores(outcome)
-    minutes, seconds = divmod(round(time.monotonic() - begin), 60)
-    took = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
-    print(f"{'Passed' if outcome.passed else 'NOT passed'} after {took}.")
+    print(f"{'Passed' if outcome.passed else 'NOT passed'} after {clock(time.monotonic() - begin)} min.")
     print(f"Report: {(output / REPORT).resolve()}")
     path = outcome.bundle.path
     print(f"Bundle: {path}\nNext:   gantry check {path}, or watch it: gantry play {path}")
@@ -114,12 +112,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def configure(args: argparse.Namespace, kind: str, bundle: Path | None) -> tuple[Scenario, DemoConfig]:
-    """Build scenario and settings from the command line.
-
-    Args:
-        args: The command line.
-        kind: Kind of the demo.
-        bundle: The policy to show; None to train one.
+    """Build scenario and settings from the command line, for a bundle or to train one.
 
     Raises:
         GantryError: If something in it makes no sense.
@@ -150,8 +143,7 @@ def _legs(args: argparse.Namespace, is_finished: bool) -> Scenario:
     if robot_spec(task.robot).embodiment == "car":
         raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
     run = None if is_finished else RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
-    gate = args.check_episodes or (QUICK_CHECK_EPISODES if is_finished else CHECK_EPISODES)
-    return Legs(run, args.seconds or SECONDS, gate)
+    return Legs(run, args.seconds or SECONDS, args.check_episodes or GATE_EPISODES[is_finished])
 
 
 def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
@@ -168,8 +160,7 @@ def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
 
 def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
-    task = args.task or ARM_TASK
-    cli.choose("manipulation task", task, _arm_tasks())
+    task = cli.choose("manipulation task", args.task or ARM_TASK, _arm_tasks())
     if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
         raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
     from gantry_sim.demo.scenarios.arm import Arm
@@ -189,24 +180,22 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
             raise UsageError(f"--{name.replace('_', '-')} is {value:g}, expected {least:g} or more.")
     asked = PRETRAINED if args.pretrained else args.bundle
     given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
-    for name in given:
-        if asked is not None and name in LEARNING:
-            option = _option(name)
-            raise UsageError(f"{option} is about learning, and with --bundle or --pretrained nothing is trained.")
+    if asked is not None and (about := [_option(name) for name in given if name in LEARNING]):
+        raise UsageError(f"{about[0]} is about learning, and with --bundle or --pretrained nothing is trained.")
     folder: Path | None = args.output
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"'{folder}' is in use already; name another folder for this demo with --output.")
-    path = None if asked is None else find_bundle(bundle_in(find_source(asked)))
-    contract = None
-    if path is not None:
+    path, contract = None, None
+    if asked is not None:
         from gantry_deploy.bundle.bundle import load_bundle
 
+        path = find_bundle(bundle_in(find_source(asked)))
         contract = load_bundle(path).contract
     kind = ARM if args.arm or args.task in _arm_tasks() else _kind(contract)
     for name in given:
         if kind not in TAKEN_BY[name]:
             belongs = f"{_option(name)} belongs to demos of {' and '.join(TAKEN_BY[name])}"
-            raise UsageError(f"{belongs}, and this is one of {kind}. {HINTS[kind]}".rstrip())
+            raise UsageError(f"{belongs}, and this is one of {kind}.{HINTS.get(kind, '')}")
     if kind == LEGS and path is None:
         require_task(args.task or TASK)
     return kind, path
@@ -237,8 +226,7 @@ def _print_scores(outcome: Outcome) -> None:
         sign = "at least" if score.above else "at most"
         limit = "" if score.limit is None else f"  ({sign} {score.text(score.limit)})"
         print(f"{verdict}  {score.name:<{width}}  {score.text(score.value)}{limit}")
-    _, tiles, _ = outcome.scenario.headline(outcome)
-    print(", ".join(f"{name}: {text}" for name, text in tiles.items()))
+    print(", ".join(f"{name}: {text}" for name, text in outcome.scenario.headline(outcome)[1].items()))
 
 
 COMMAND = Command(
@@ -247,18 +235,16 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     description=(
-        "Train a policy on this machine's CPU, score it on held-out episodes, export it as a bundle, put it through "
-        "the gate, start a simulated robot and the policy as two ROS 2 nodes, drive them for a while, and write all "
-        "of it into one self-contained report.html. With the bundle of a policy that walks to goals by a map, camera, "
-        "mapping, policy and operator are ROS 2 nodes that cross held-out terrain. With --arm, demonstrations are "
-        "cloned, the clone is corrected by trying, and the result moves a simulated arm over ROS 2. Exit code 0 if "
-        "every threshold is met, or every terrain crossed, 1 if one is not; the report is written either way."
+        "Train a policy on this machine's CPU, score it on held-out episodes, export it as a bundle, check it, run "
+        "simulated robot and policy as ROS 2 nodes, and write all of it into one self-contained report.html. The "
+        "bundle of a policy that walks to goals by a map crosses held-out terrain by what its camera sees. With --arm, "
+        "demonstrations are cloned, and the clone is corrected by trying. Exit code 0 if every threshold is met, 1 if "
+        "one is not; the report is written either way."
     ),
     epilog="""examples:
   gantry demo
   gantry demo --pretrained
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
   gantry demo --bundle runs/student --terrain t1,t2
-  gantry demo --arm
   gantry demo --arm --demos 20 --steps 8k --trials 5""",
 )

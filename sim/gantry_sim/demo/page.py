@@ -116,7 +116,7 @@ def _cell(value: Any) -> Any:
 
 
 def processes(outcome: Outcome, what: str) -> str:
-    """Where policy and simulated robot ran, in words."""
+    """Processes of policy and simulated robot, in words."""
     if outcome.recorded[0].rollout.over_ros:
         return f"a simulated {what}, the policy and an operator as ROS 2 nodes, each a process of its own"
     return f"the simulated {what} and the policy in one process, without ROS 2"

@@ -1,4 +1,4 @@
-"""What a kind of demo brings along, and the one outcome that page, JSON and verdict are made of."""
+"""The interface of a kind of demo, and the one outcome that page, JSON and verdict are made of."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Recorded:
     folder: Path
     """Folder of its files."""
     rollout: Rollout
-    """How it went."""
+    """Its run."""
     note: str = ""
     """Reason for not using ROS 2; empty if it was used."""
     episodes: tuple[Any, ...] = ()

@@ -43,7 +43,7 @@ def labels(contract: PolicyContract) -> list[str]:
 
 
 def summary(outcome: Outcome) -> str:
-    """How the policy came to be, and where it was run."""
+    """Origin of the policy, and the processes that it was run in."""
     provenance, learned = outcome.bundle.contract.provenance, outcome.policy.learned
     text = page.EARLIER_POLICY
     if learned is not None:
