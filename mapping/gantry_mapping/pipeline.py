@@ -50,7 +50,9 @@ def window_channels(elevation: Array, variance: Array, pos_base_in_world: Array,
 
 
 def uncertainty_of(variance_m2: Array) -> Array:
-    """Uncertainty channel of variances of any shape: -1.80 for the smallest that count, 0.85 for the largest."""
+    """Uncertainty channel, dimensionless, of variances in m² of any shape: -1.80 for the smallest that count, 0.85
+    for the largest.
+    """
     xp = ops.namespace(variance_m2)
     return 0.5 * xp.log(xp.clip(variance_m2, *VARIANCE_RANGE_M2)) + 0.5
 

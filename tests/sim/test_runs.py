@@ -1,9 +1,7 @@
 """Run folders and the training commands: what is written, what is refused, and in which words."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,10 +17,9 @@ from gantry_hardware.training.log import read_metrics
 from gantry_policies.common.checkpoint import CheckpointError
 from gantry_sim.cli.common import steps
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.training import run_files
 from gantry_sim.training.policies import open_source
 from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, hold_run, read_run
-from gantry_sim.training.train import build_trainer, open_trained, train
+from gantry_sim.training.train import build_trainer, open_trained
 
 GO2 = "velocity-flat-go2"
 SMALL = (
@@ -241,9 +238,13 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     assert "Next:   gantry check run/bundle" in out
     assert "Warp" not in err
 
+    what_was_recorded_and_what_is_read_back_agree(capsys, record, evaluation)
+
+
+def what_was_recorded_and_what_is_read_back_agree(capsys, record, evaluation):
     # What was recorded passes every comparison of the gate, and the gate leaves the configuration in the card.
     assert gantry(capsys, "check", "run/bundle", "--episodes", 1, "--seconds", 1)[0] in (0, 1)
-    card = load_bundle(tmp_path / "run" / "bundle").card
+    card = load_bundle("run/bundle").card
     assert card["training"]["env"] == record["env"]
     assert "verdict" in card["check"]
 
@@ -257,10 +258,11 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
     assert scores[0]["fall_rate"] == scores[1]["fall_rate"]
     assert scores[0]["lin_vel_error_m_s"]["mean"] == pytest.approx(scores[1]["lin_vel_error_m_s"]["mean"], abs=1e-3)
     assert scores[0] == evaluation["training_model"]
-    code, out, _ = gantry(capsys, "export", "run", "--output", "again", "--zip", "again.zip")
+    code, _, _ = gantry(capsys, "export", "run", "--output", "again", "--zip", "again.zip")
     assert code == 0
-    assert load_bundle(tmp_path / "again.zip").golden.keys() == bundle.golden.keys()
-    for name, values in load_bundle(tmp_path / "again").golden.items():
+    bundle = load_bundle("run/bundle")
+    assert load_bundle("again.zip").golden.keys() == bundle.golden.keys()
+    for name, values in load_bundle("again").golden.items():
         torch.testing.assert_close(torch.tensor(values), torch.tensor(bundle.golden[name]), atol=1e-5, rtol=0)
 
 
@@ -339,91 +341,6 @@ def test_no_warning_about_a_gpu_that_nobody_asked_for():
     assert done.returncode == 0
     assert "CUDA driver. GPU execution" not in done.stderr
     assert done.stderr.splitlines()[-1] == "still here"
-
-
-# -- sessions ------------------------------------------------------------------------------------------------------
-
-
-def test_every_session_of_a_run_is_written_down_and_learns_with_as_many_threads(tmp_path):
-    learner = replace(find_task(GO2).preset("cpu").learner, total_steps=16 * 24 * 4, hidden=(8,), critic_hidden=(8,))
-    cfg = configured(num_envs=16)
-    cfg = replace(cfg, preset=replace(cfg.preset, learner=learner), learn_threads=2)
-    folder = create_run(cfg, tmp_path / "run")
-    stopped = []
-
-    def stop_once(progress):
-        if progress.done == 2 and not stopped:
-            stopped.append(True)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    assert not train(cfg, folder, on_progress=stop_once)[1]
-    assert torch.get_num_threads() == 1
-    runner, complete = train(read_run(folder), folder, resume=True)
-    assert complete
-    assert len(runner.alg._replicas) == 2
-    sessions = json.loads((folder / "config.json").read_text())["sessions"]
-    assert [session["done"] for session in sessions] == [0, 2]
-    assert all(session.keys() == {"done", "git_commit", "started_utc", "machine"} for session in sessions)
-
-
-def test_a_run_that_is_over_goes_on_if_it_is_made_longer(capsys, tmp_path):
-    learner = replace(find_task(GO2).preset("cpu").learner, total_steps=16 * 24 * 2, hidden=(8,), critic_hidden=(8,))
-    cfg = configured(num_envs=16)
-    folder = create_run(replace(cfg, preset=replace(cfg.preset, learner=learner)), tmp_path / "run")
-    assert train(read_run(folder), folder)[0].iteration == 2
-    more = [
-        "train",
-        "--resume",
-        "run",
-        "--episodes",
-        "0",
-        "--no-export",
-        "--set",
-        "learner.guide.imitation_iterations=",
-    ]
-    assert gantry(capsys, *more[:-1], f"{more[-1]}7000", "--steps", 16 * 24 * 4)[0] == 0
-    record = json.loads((folder / "config.json").read_text())
-    assert [session["done"] for session in record["sessions"]] == [0, 2]
-    assert [entry["was"]["learner.total_steps"] for entry in record["lengthened"]] == [16 * 24 * 2]
-    longer = read_run(folder).preset
-    assert longer.learner == replace(learner, total_steps=1536, guide=replace(learner.guide, imitation_iterations=7000))
-    assert open_trained(folder)[1].done == 4
-
-    code, _, err = gantry(capsys, "train", "--resume", "run", "--set", "learner.gamma=0.9")
-    assert (code, "only learner.total_steps and learner.guide.imitation_iterations may be raised" in err) == (2, True)
-
-    def refused(*words):
-        code, _, err = gantry(capsys, *words)
-        return code, err.strip()
-
-    said = "a run can be made longer, not shorter (768)."
-    assert refused(*more[:-2], "--steps", "768") == (2, f"Error: learner.total_steps is 1536 in 'run'; {said}")
-    assert refused(*more[:-1], f"{more[-1]}many")[0] == 2
-    assert json.loads((folder / "config.json").read_text()) == record
-
-
-def test_only_a_repository_that_tracks_this_package_gives_its_commit(tmp_path, monkeypatch):
-    """A virtual environment inside another project's repository must not borrow that one's commit."""
-
-    def git(*words):
-        author = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
-        subprocess.run(["git", "-C", str(tmp_path), *author, *words], check=True, capture_output=True)
-
-    package = tmp_path / "env" / "gantry_sim" / "run_files.py"
-    package.parent.mkdir(parents=True)
-    package.write_text("")
-    monkeypatch.setattr(run_files, "__file__", str(package))
-    assert run_files.git_commit() == ""
-    git("init")
-    (tmp_path / "thesis.tex").write_text("draft")
-    git("add", "thesis.tex")
-    git("commit", "-m", "Draft")
-    assert run_files.git_commit() == ""
-    git("add", "env")
-    git("commit", "-m", "Package")
-    assert re.fullmatch("[0-9a-f]{40}", run_files.git_commit())
-    package.write_text("changed")
-    assert re.fullmatch("[0-9a-f]{40}-dirty", run_files.git_commit())
 
 
 # -- run folders ---------------------------------------------------------------------------------------------------

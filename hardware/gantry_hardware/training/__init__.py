@@ -1,1 +1,1 @@
-"""What every training has in common, whatever is learned: the loop, the log, checkpoints before an error."""
+"""Training loop, log and checkpoints before an error, shared by all trainings."""

@@ -39,7 +39,7 @@ class EnvStep:
     success: Tensor
     """``(N,)`` bool: the task's own verdict at this step."""
     extras: dict[str, Any] = field(default_factory=dict)
-    """What else an environment tells of a step, for example ``expert_action``, ``(N, action_size)``."""
+    """Further information on the step, for example ``expert_action``, ``(N, action_size)``."""
 
 
 class BatchedEnv(Protocol):

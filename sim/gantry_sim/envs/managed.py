@@ -46,7 +46,7 @@ class ManagedBatch:
         self._fresh = True
 
     def observe(self) -> Observation:
-        """What is seen now, observed anew: (N, ...) by key, other groups of mjlab beside ``state``."""
+        """Present observations, made anew: (N, ...) by key, other groups of mjlab beside ``state``."""
         return self._keyed(self.env.observation_manager.compute())
 
     def reset(self) -> Observation:

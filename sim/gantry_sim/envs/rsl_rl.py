@@ -64,7 +64,7 @@ class BatchedVecEnv(VecEnv):
         return {} if metrics is None else metrics()
 
     def training_state(self) -> dict[str, Any]:
-        """What a resumed training carries over; nothing where the environments offer nothing."""
+        """State that a resumed training carries over; nothing where the environments offer nothing."""
         state = getattr(self.batched, "training_state", None)
         return {} if state is None else state()
 

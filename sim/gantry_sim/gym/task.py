@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import BatchedEnv
-from gantry_sim.gym.names import PREFIX
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.presets import presets
 from gantry_sim.tasks.registry import Task
@@ -16,6 +15,8 @@ from gantry_sim.tasks.registry import Task
 if TYPE_CHECKING:
     from gantry_sim.gym.cfg import GymCfg
 
+PREFIX = "gym:"
+"""Names of such tasks begin with it."""
 NO_ROBOT = "none"
 """Stands for the robot of a task that has none which Gantry knows."""
 

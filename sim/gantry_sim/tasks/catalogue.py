@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_sim.gym.names import is_gym_task
-from gantry_sim.tasks.names import task_names
+from gantry_sim.tasks.names import family_of, task_names
 
 GROUP = "gantry.task_info"
 """Entry-point group of descriptions: name of a package -> a sequence of :class:`TaskInfo`."""
@@ -89,7 +88,7 @@ def require_preset(task: str, preset: str) -> str:
     Raises:
         UnknownNameError: If the task has none of that name.
     """
-    available = ARM_PRESETS if is_gym_task(task) else (described().get(task) or _loaded(task)).presets
+    available = ARM_PRESETS if family_of(task) is not None else (described().get(task) or _loaded(task)).presets
     if preset not in available:
         raise UnknownNameError(f"preset of {task}", preset, available)
     return preset

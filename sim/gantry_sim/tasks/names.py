@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_sim.gym.names import is_gym_task
 
 GROUP = "gantry.tasks"
 """Entry-point group: name -> :class:`gantry_sim.tasks.registry.Task`."""
+FAMILIES = "gantry.task_families"
+"""Entry-point group of tasks that are made on demand: prefix -> function from a name ``PREFIX:REST`` to a task."""
 
 
 def task_names() -> list[str]:
@@ -16,15 +17,22 @@ def task_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
+def family_of(name: str) -> EntryPoint | None:
+    """Family of a name ``PREFIX:REST``, for example ``gym:Pendulum-v1``; None for any other name."""
+    prefix, colon, _ = name.partition(":")
+    found = [entry for entry in entry_points(group=FAMILIES) if colon and entry.name == prefix]
+    return found[0] if found else None
+
+
 def require_task(name: str) -> str:
-    """The name itself, of an installed task, or of an environment of gymnasium, which is looked for later.
+    """The name itself, of an installed task or of one of a family, which is looked for later.
 
     Raises:
         UnknownNameError: If no installed package offers a task of that name.
         GantryError: If it is a task of mjlab.
     """
     known = task_names()
-    if name not in known and not is_gym_task(name):
+    if name not in known and family_of(name) is None:
         if name.lower().startswith(("mjlab-", "mjlab:")):
             raise GantryError(
                 f"'{name}' is a task of mjlab, which is not trained here: it says nothing of what its observations and "

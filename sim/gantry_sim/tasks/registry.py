@@ -17,8 +17,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_policies.on_policy.symmetry import MirrorMap
-from gantry_sim.gym.names import is_gym_task
-from gantry_sim.tasks.names import GROUP
+from gantry_sim.tasks.names import GROUP, family_of
 from gantry_sim.tasks.names import task_names as task_names
 
 MakePolicy = Callable[[Any], ActingPolicy]
@@ -37,7 +36,7 @@ def scripted_policy(observations: Tensor) -> Tensor:
 
 
 def acting(policy: Policy, env: Any) -> Callable[[Any], Tensor]:
-    """What a policy does in an environment: groups of observations (N, ...) to actions (N, n), dimensionless."""
+    """Bind a policy to an environment: groups of observations (N, ...) to actions (N, n), dimensionless."""
     if policy is scripted_policy:
         return lambda observations: env.expert_action()
     return lambda observations: policy(observations["actor"])
@@ -213,16 +212,14 @@ def as_flat(make_policy: MakePolicy) -> Policy:
 
 
 def find_task(name: str) -> Task:
-    """Look a task up, an installed one by its name or an environment of gymnasium by ``gym:ENV_ID``.
+    """Look a task up, an installed one by its name or one of a family, such as ``gym:ENV_ID`` of gymnasium.
 
     Raises:
         UnknownNameError: If there is none of that name.
         GantryError: If the entry point does not hold a task.
     """
-    if is_gym_task(name):
-        from gantry_sim.gym.task import gym_task
-
-        return gym_task(name)
+    if (family := family_of(name)) is not None:
+        return family.load()(name)
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             task = entry.load()

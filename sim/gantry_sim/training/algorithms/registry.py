@@ -1,4 +1,4 @@
-"""What an algorithm has to offer. Third parties add theirs as entry points ``gantry.algorithms``."""
+"""Interface and registry of algorithms. Third parties add theirs as entry points ``gantry.algorithms``."""
 
 from __future__ import annotations
 
