@@ -19,8 +19,8 @@ from gantry_sim.tasks.goal.cfg import GroundCfg
 from gantry_sim.tasks.goal.evaluation import walk_to_goals
 from gantry_sim.tasks.goal.scripted.teacher import SCRIPT_GUIDE, scripted_env
 from gantry_sim.tasks.goal.state import GoalState
-from gantry_sim.tasks.registry import as_flat, find_task
-from gantry_sim.training.policies import open_script
+from gantry_sim.tasks.registry import find_task
+from gantry_sim.training.policies import scripted_source
 from gantry_sim.training.run_config import RunCfg, check_run, create_run, read_run
 from gantry_sim.training.train import train
 
@@ -34,7 +34,7 @@ def made():
     task = find_task("ame2-go2")
     cfg = task.evaluation(replace(task.preset("cpu").env, ground=ROUGH, noise=None), num_envs=6)
     with quietly():
-        return task.script("rules").make_env(cfg, "cpu", 10007).env
+        return task.require_scripted().make_env(cfg, "cpu", 10007).env
 
 
 @pytest.fixture
@@ -112,30 +112,30 @@ def test_a_policy_learns_from_the_rules(tmp_path):
     preset = task.preset("cpu")
     learner = replace(preset.learner, total_steps=96, epochs=1)
     small = replace(preset, env=replace(preset.env, num_envs=4, ground=ROUGH), learner=learner)
-    cfg = RunCfg(task, "cpu", small, "cpu", 1, 1, script="rules")
+    cfg = RunCfg(task, "cpu", small, "cpu", 1, 1, scripted_teacher=True)
     check_run(cfg)
     create_run(cfg, tmp_path / "run")
     runner, complete = train(read_run(tmp_path / "run"), tmp_path / "run")
     assert complete
     assert isinstance(runner.alg, TeacherGuidedPPO)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["script"] == "rules"
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["teacher"] == "scripted"
     assert "loss_imitation" in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0]
 
 
 def test_evaluations_are_walked_by_rules():
     """The evaluation does what the scripted policy does, and reaches goals that zero actions do not."""
-    source = open_script("ame2-go2", "rules")
+    source = scripted_source("ame2-go2", 0.0, 1)
     cfg = source.task.evaluation(replace(source.env_cfg, ground=ROUGH), num_envs=6)
-    assert walk_to_goals(source.task, cfg, as_flat(source.make_policy), "cpu", 10007)["success_rate"]["mean"] >= 0.5
+    assert walk_to_goals(source.task, cfg, source.make_policy, "cpu", 10007)["success_rate"]["mean"] >= 0.5
 
 
 def test_the_rules_bring_their_preset_with_them(tmp_path):
     """Whoever names them needs no further switches; what is set wins."""
-    words = ["train", "ame2-go2", "--teacher", "rules", "--set", "learner.init_std=0.3"]
+    words = ["train", "ame2-go2", "--teacher", "scripted", "--set", "learner.init_std=0.3"]
     parser = argparse.ArgumentParser()
     TRAIN.add_arguments(parser)
     cfg, _, _ = configure(parser.parse_args([*words[1:], "--run-dir", str(tmp_path / "run")]))
-    assert (cfg.script, cfg.preset.env.gait, cfg.preset.env.ground.school) == ("rules", "steps", ())
+    assert (cfg.scripted_teacher, cfg.preset.env.gait, cfg.preset.env.ground.school) == (True, "steps", ())
     assert (cfg.preset.learner.init_std, cfg.preset.learner.guide) == (0.3, SCRIPT_GUIDE)
 
 
@@ -143,7 +143,7 @@ def test_rules_teach_nobody_else():
     for name in ("ame2-g1", "ame2-go2-student"):
         task = find_task(name)
         with pytest.raises(GantryError, match="has no scripted policy"):
-            task.script("rules")
+            task.require_scripted()
     with pytest.raises(GantryError, match=r"the action of this policy is 'target/joint/position'"):
         scripted_env(find_task("ame2-g1").preset("cpu").env, "cpu", 1)
     with pytest.raises(GantryError, match=r"env\.observer is 'student'"):
@@ -159,7 +159,7 @@ def test_a_policy_must_say_where_to_step():
 @pytest.mark.parametrize("words", [["--preset", "gpu"], ["--set", "env.goal_velocity=null"]])
 def test_without_steps_there_is_a_reason_and_no_run(tmp_path, capsys, words):
     folder = tmp_path / "run"
-    assert main(["train", "ame2-go2", "--teacher", "rules", "--run-dir", str(folder), *words]) == 2
+    assert main(["train", "ame2-go2", "--teacher", "scripted", "--run-dir", str(folder), *words]) == 2
     assert "says where to step" in capsys.readouterr().err
     assert not folder.exists()
 

@@ -26,7 +26,7 @@ from gantry_sim.gym.cfg import GymCfg  # noqa: E402
 from gantry_sim.gym.env import GymStepEnv  # noqa: E402
 from gantry_sim.gym.layout import GymEnvError, action_layout, observation_layout, resized  # noqa: E402
 from gantry_sim.tasks.registry import find_task  # noqa: E402
-from gantry_sim.training.policies import expert_source  # noqa: E402
+from gantry_sim.training.policies import scripted_source  # noqa: E402
 
 GOAL = "gym_goal_env:gantry_test/Goal-v0"
 STAY = -1.0 / 3.0
@@ -289,8 +289,8 @@ def test_a_task_of_that_name_has_environments_and_says_what_it_lacks():
     env.close()
     with pytest.raises(GantryError, match="has no contract"):
         task.contract(cfg)
-    with pytest.raises(GantryError, match="has no scripted expert"):
-        expert_source(f"gym:{GOAL}", 0.0, 0)
+    with pytest.raises(GantryError, match="has no scripted policy"):
+        scripted_source(f"gym:{GOAL}", 0.0, 0)
     with pytest.raises(UnknownNameError, match="Did you mean 'Pendulum-v1'"):
         find_task("gym:Pendulom-v1")
     with pytest.raises(GantryError, match="expected gym:ENV_ID"):

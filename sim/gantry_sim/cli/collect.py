@@ -62,8 +62,8 @@ def configure(args: argparse.Namespace) -> CollectCfg:
     from gantry_sim.training.collect import CollectCfg
 
     task = find_task(args.task)
-    if task.expert is None:
-        raise UsageError(f"Task '{task.name}' has no scripted expert that demonstrates it.")
+    if not task.require_scripted().demonstrates:
+        raise UsageError(f"The scripted policy of task '{task.name}' is not recorded; it may teach.")
     env = task.usual_env()
     if args.images:
         env = replace(env, observer="camera", num_envs=CAMERA_ENVS)

@@ -12,7 +12,6 @@ from gantry_deploy.cli.command import Command, UsageError, add_json_option, coun
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.cli.common import INTERVAL, ProgressBar, print_scores, print_verdicts, whole
 from gantry_sim.tasks.names import require_task
-from gantry_sim.training.run_validation import SCRIPTS
 
 if TYPE_CHECKING:
     from gantry_sim.training.policies import Source
@@ -33,12 +32,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "tasks that have both",
     )
     parser.add_argument("--suite", metavar="NAME", help="a larger evaluation of the task, for example ame2")
-    parser.add_argument("--driver", choices=SCRIPTS, help="name a task instead of a run, and score its scripted policy")
     parser.add_argument(
-        "--expert",
+        "--scripted",
         type=float,
+        nargs="?",
+        const=0.0,
         metavar="B",
-        help="name a manipulation task instead of a run, and score its scripted expert of suboptimality B, 0 to 1",
+        help="name a task instead of a run, and score its scripted policy, of suboptimality B from 0 to 1 (default: 0) "
+        "where it can err on purpose",
     )
     parser.add_argument(
         "--hold",
@@ -51,10 +52,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     if args.episodes < 1:
         raise UsageError("--episodes is 0, expected at least 1.")
-    if args.expert is not None and args.driver is not None:
-        raise UsageError("--expert is for manipulation tasks and --driver for others; give one of them.")
-    if args.expert is not None and not 0.0 <= args.expert <= 1.0:
-        raise UsageError(f"--expert is {args.expert:g}, expected a suboptimality from 0 to 1.")
+    if args.scripted is not None and not 0.0 <= args.scripted <= 1.0:
+        raise UsageError(f"--scripted is {args.scripted:g}, expected a suboptimality from 0 to 1.")
     source, seed = _source(args)
     task = source.task
     if seed == source.trained_seed:
@@ -77,18 +76,15 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
 def _source(args: argparse.Namespace) -> tuple[Source, int]:
     """The policy to be scored, and the seed of its episodes."""
-    scripted = args.driver is not None or args.expert is not None
+    scripted = args.scripted is not None
     path = args.source if scripted else find_source(args.source)
     if scripted:
         require_task(str(path))
-    from gantry_sim.training.policies import expert_source, open_script, open_source
+    from gantry_sim.training.policies import open_source, scripted_source
     from gantry_sim.training.run_files import EVALUATION_SEED
 
     seed = EVALUATION_SEED if args.seed is None else args.seed
-    if args.expert is not None:
-        source = expert_source(str(path), args.expert, seed)
-    else:
-        source = open_script(str(path), args.driver) if args.driver is not None else open_source(path)
+    source = scripted_source(str(path), args.scripted, seed) if scripted else open_source(path)
     if not args.hold:
         return source, seed
     if not hasattr(source.env_cfg, "end_on_success"):
@@ -155,6 +151,7 @@ COMMAND = Command(
   gantry eval pretrained:go2-walk --episodes 50 --model training
   gantry eval runs/ame2 --suite ame2
   gantry eval runs/lift-resfit --episodes 200
-  gantry eval ame2-go2 --driver rules --suite ame2 --episodes 144
-  gantry eval yam-lift --expert 0.3""",
+  gantry eval ame2-go2 --scripted --suite ame2 --episodes 144
+  gantry eval yam-lift --scripted 0.3
+  gantry eval drive-lane --scripted --episodes 50""",
 )

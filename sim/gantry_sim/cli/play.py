@@ -175,5 +175,5 @@ COMMAND = Command(
   gantry play runs/lift-resfit --video lift.mp4 --seconds 15
   gantry play runs/traffic --video crash.mp4 --episode collision --episodes 64
   gantry play runs/traffic --report traffic.html --baselines
-  gantry play drive-junction --driver rules --video rules.mp4""",
+  gantry play drive-junction --driver scripted --video scripted.mp4""",
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gantry_sim.driving.film.playing import Driven
 
 CHOICES = ("first", "collision", "worst")
-DRIVERS = ("policy", "rules", "scan", "steady", "random")
+DRIVERS = ("policy", "scripted", "scan", "steady", "random")
 EPISODES, REPORTED = 16, 100
 """Episodes to choose from, and those of a report, if no number is given."""
 ENCODER = "imageio_ffmpeg"

@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--episodes", type=whole, default=200, help="episodes of the evaluation, of each part of a suite"
     )
-    parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, or a script: rules")
+    parser.add_argument("--teacher", metavar="RUN", default="", help="run folder of the teacher, or scripted")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where all runs go")
     add_set_option(parser)
     add_json_option(parser)
@@ -70,6 +70,6 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     epilog="""examples:
-  gantry sweep ame2-go2 --teacher rules --vary learner.network=ame2,ame1,scan_mlp --suite ame2 --output runs/encoders
+  gantry sweep ame2-go2 --teacher scripted --vary learner.network=ame2,ame1,scan_mlp --suite ame2 --output runs/encoders
   gantry sweep velocity-flat-go2 --vary learner.gamma=0.97,0.99 --set learner.total_steps=1000000 --output runs/g""",
 )

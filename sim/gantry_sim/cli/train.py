@@ -28,7 +28,7 @@ from gantry_sim.cli.common import (
 from gantry_sim.cli.way_back import log_scores, way_back
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import require_task
-from gantry_sim.training.run_validation import SCRIPTS, RunError, require_fresh, require_teacher
+from gantry_sim.training.run_validation import SCRIPTED, RunError, require_fresh, require_teacher
 
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Trainer
@@ -55,8 +55,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--teacher",
         type=Path,
         metavar="RUN",
-        help="run folder of a trained policy to learn from; or rules: the task's scripted policy, on roads and lots, "
-        "or for walks to goals (ame2-go2)",
+        help="run folder of a trained policy to learn from; or scripted: the task's scripted policy, where it "
+        "has one that teaches",
     )
     parser.add_argument("--demos", type=Path, metavar="FOLDER", help="dataset to learn from, see `gantry collect`")
     parser.add_argument(
@@ -144,10 +144,10 @@ def _described(args: argparse.Namespace) -> RunCfg:
     device = args.device or "cpu"
     name, preset = _preset(args, task, device)
     algorithm = find_algorithm(preset.algorithm)
-    script = str(args.teacher) if args.teacher is not None and str(args.teacher) in SCRIPTS else ""
-    teacher = None if script else args.teacher
-    if script:
-        preset = task.script(script).preset(preset)
+    scripted = str(args.teacher) == SCRIPTED
+    teacher = None if scripted else args.teacher
+    if scripted:
+        preset = task.require_scripted().preset(preset)
     elif teacher is not None:
         preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
     demos = args.demos
@@ -161,7 +161,7 @@ def _described(args: argparse.Namespace) -> RunCfg:
         device,
         1 if args.seed is None else args.seed,
         teacher=teacher,
-        script=script,
+        scripted_teacher=scripted,
         minutes=args.minutes or 0.0,
         demos=str(demos or ""),
         base=str(args.base or ""),

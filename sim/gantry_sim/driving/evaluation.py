@@ -18,7 +18,7 @@ from gantry_sim.driving.cfg import CarTaskCfg
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.reward import evaluation_reward
-from gantry_sim.tasks.registry import Policy, Task
+from gantry_sim.tasks.registry import MakePolicy, Task, acting
 
 COUNTED = ("pedestrian", "vehicle", "static", "red_light", "blocked")
 """Ends of episodes that are infractions."""
@@ -113,7 +113,7 @@ def _race_scores(found: dict[str, np.ndarray], crashes_per_km: float) -> dict[st
 def evaluate_drive(
     task: Task,
     env_cfg: CarTaskCfg,
-    policy: Policy,
+    make_policy: MakePolicy,
     *,
     episodes: int,
     device: str,
@@ -124,18 +124,19 @@ def evaluate_drive(
     """Episodes on held-out maps, as :class:`~gantry_sim.tasks.registry.Task` asks for them."""
     env = task.make_env(task.evaluation(env_cfg, num_envs=episodes, full_model=full_model), device, seed)
     assert isinstance(env, DriveEnv)
-    return scores_of(drive_episodes(env, lambda _, obs: policy(obs[STATE]), on_progress))
+    act = acting(make_policy, env)
+    return scores_of(drive_episodes(env, lambda _, obs: act(obs), on_progress))
 
 
 def record_drive(
-    task: Task, env_cfg: CarTaskCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240
+    task: Task, env_cfg: CarTaskCfg, make_policy: MakePolicy, *, seed: int, envs: int = 6, steps: int = 240
 ) -> dict[str, np.ndarray]:
     """Signals, observations and targets of the training environment under the policy.
 
     Args:
         task: The task.
         env_cfg: Its configuration in training.
-        policy: Observations (N, obs) to actions (N, 2), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         seed: Of the episodes.
         envs: Cars side by side.
         steps: Decisions of each.
@@ -149,13 +150,14 @@ def record_drive(
     env = task.make_env(replace(env_cfg, num_envs=envs, map_count=maps, reward=reward), "cpu", seed)
     assert isinstance(env, DriveEnv)
     rows: dict[str, list[torch.Tensor]] = {}
+    act = acting(make_policy, env)
     with torch.inference_mode():
         obs = env.reset()
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
             signals = env.signals
             assert signals is not None
-            action = policy(obs[STATE])
+            action = act(obs)
             step = _told(signals) | {"observation": obs[STATE].clone(), "episode_start": start.clone()}
             target = env.decoder(action, signals)
             assert target.vel_rad_s is not None

@@ -26,20 +26,13 @@ Policy = Callable[[Tensor], Tensor]
 """Flat observations (N, obs) to actions (N, n), deterministic and without memory."""
 
 
-def scripted_policy(observations: Tensor) -> Tensor:
-    """Stand-in for the scripted policy of an environment, which knows its state: see :func:`acting`.
-
-    Raises:
-        GantryError: Always.
+def acting(make_policy: MakePolicy, env: Any) -> Callable[[Any], Tensor]:
+    """Bind a policy to environments: observations (N, ...) by key, or by rsl_rl's groups, to actions (N, n),
+    dimensionless.
     """
-    raise GantryError(f"A scripted policy acts in its environment, not on observations {tuple(observations.shape)}.")
-
-
-def acting(policy: Policy, env: Any) -> Callable[[Any], Tensor]:
-    """Bind a policy to an environment: groups of observations (N, ...) to actions (N, n), dimensionless."""
-    if policy is scripted_policy:
-        return lambda observations: env.expert_action()
-    return lambda observations: policy(observations["actor"])
+    policy = make_policy(env)
+    policy.reset()
+    return lambda obs: policy.act({STATE: obs["actor"]} if "actor" in obs.keys() else obs)  # noqa: SIM118 - TensorDict
 
 
 @dataclass(frozen=True)
@@ -54,16 +47,42 @@ class Preset:
     """Name of the algorithm; see :mod:`gantry_sim.training.algorithms`."""
 
 
-@dataclass(frozen=True)
-class Script:
-    """Scripted policy of a task, which acts without having learned it, and may teach a learner."""
+class Expert:
+    """The scripted policy of environments that offer ``expert_action()``.
 
-    make_env: Callable[[Any, str, int], Any]
-    """As a task's, for an environment whose ``expert_action()`` gives the script's actions."""
+    Args:
+        env: The environments.
+        suboptimality: Of no effect: such a policy makes no mistakes on purpose.
+        seed: Of no effect.
+    """
+
+    def __init__(self, env: Any, suboptimality: float = 0.0, seed: int = 0) -> None:
+        del suboptimality, seed
+        self._env = env
+
+    def reset(self, env_ids: Tensor | None = None) -> None:
+        """Nothing to forget."""
+
+    def act(self, obs: Observation) -> Tensor:
+        """Actions (N, a), dimensionless."""
+        del obs
+        return self._env.expert_action()
+
+
+@dataclass(frozen=True)
+class ScriptedPolicy:
+    """Policy of a task that acts by what the simulator knows, without having learned it."""
+
+    make_policy: Callable[[Any, float, int], ActingPolicy] = Expert
+    """(environments, suboptimality from 0 to 1, seed) -> the policy in them."""
+    make_env: Callable[[Any, str, int], BatchedEnv] | None = None
+    """Environments that it acts in, as of the task; None for the task's own."""
     preset: Callable[[Preset], Preset] = lambda preset: preset
-    """A preset of the task -> the same for a student of the script."""
-    scored: bool = False
-    """Whether the task's evaluations may be done by it."""
+    """A preset of the task -> the same for a student of this policy."""
+    teaches: bool = True
+    """Whether its environments offer ``expert_action()``, by which it guides a learner."""
+    demonstrates: bool = False
+    """Whether its episodes are worth recording as demonstrations."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +124,8 @@ class Task:
     """Simulation models that a policy is evaluated on: the one of the training, and one with every collision shape."""
     mirror: Callable[[Any], dict[str, MirrorMap] | None] = lambda env_cfg: None
     """Env configuration -> symmetry maps of ``actor``, ``critic`` and ``action``."""
-    expert: Callable[[Any, float, int], ActingPolicy] | None = None
-    """(environments, suboptimality from 0 to 1, seed) -> a scripted policy that demonstrates the task in them."""
+    scripted: ScriptedPolicy | None = None
+    """Its scripted policy, if it has one."""
     has_contract: bool = True
     """Whether the task says what observations and actions mean on a robot, so that its policies can be exported."""
     teacher: Callable[[Any], PolicyContract | None] = lambda env_cfg: None
@@ -115,8 +134,6 @@ class Task:
     follow: Callable[[Any, Any], Any] = lambda env_cfg, teacher: env_cfg
     """(env configuration, that of a teacher's run) -> the first with what both must have in common; what is set by
     hand afterwards still wins, and is refused where it must not differ."""
-    scripts: Mapping[str, Script] = field(default_factory=dict)
-    """Teachers that are no policy, by name."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None
@@ -152,33 +169,15 @@ class Task:
         """Env configuration of the first preset."""
         return next(iter(self.presets.values()))().env
 
-    def script(self, name: str) -> Script:
-        """Script that acts by itself and teaches this task.
+    def require_scripted(self) -> ScriptedPolicy:
+        """Its scripted policy.
 
         Raises:
-            GantryError: With those that exist, if there are any.
+            GantryError: If it has none.
         """
-        if not self.scripts:
-            raise GantryError(
-                f"Task '{self.name}' has no scripted policy; leave out --teacher, or name the run folder of a policy."
-            )
-        if name not in self.scripts:
-            raise UnknownNameError(f"script that teaches {self.name}", name, self.scripts)
-        return self.scripts[name]
-
-
-def flat_policy(work: Callable[..., Any]) -> Callable[..., Any]:
-    """An evaluation or a recording that asks a :data:`Policy`, as one that is given a :data:`MakePolicy`.
-
-    Args:
-        work: ``(task, env configuration, Policy, **options)``; its task has flat observations, and policies without
-            memory.
-    """
-
-    def adapted(task: Task, env_cfg: Any, make_policy: MakePolicy, **options: Any) -> Any:
-        return work(task, env_cfg, as_flat(make_policy), **options)
-
-    return adapted
+        if self.scripted is None:
+            raise GantryError(f"Task '{self.name}' has no scripted policy.")
+        return self.scripted
 
 
 class FlatPolicy:
@@ -203,12 +202,6 @@ class FlatPolicy:
 def from_flat(policy: Policy) -> MakePolicy:
     """The function in any environments."""
     return lambda env: FlatPolicy(policy)
-
-
-def as_flat(make_policy: MakePolicy) -> Policy:
-    """The policy as a function of flat observations."""
-    policy = make_policy(None)
-    return policy.function if isinstance(policy, FlatPolicy) else lambda obs: policy.act({STATE: obs})
 
 
 def find_task(name: str) -> Task:

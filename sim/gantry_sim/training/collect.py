@@ -169,8 +169,7 @@ def _record(
     count, missing = env.num_envs, cfg.episodes - writer.num_episodes
     shares = np.array([missing // count + (row < missing % count) for row in range(count)])
     recorder = StepRecorder(writer, count, cfg.task.summary, only_successes=cfg.only_successes)
-    assert cfg.task.expert is not None
-    expert = cfg.task.expert(env, cfg.suboptimality, seed)
+    expert = cfg.task.require_scripted().make_policy(env, cfg.suboptimality, seed)
     began = time.perf_counter()
     frames = _Frames(contract)
     obs = env.reset()

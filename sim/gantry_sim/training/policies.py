@@ -1,4 +1,4 @@
-"""A policy with the task it was trained on, from a run folder, from a bundle, or from a script."""
+"""A policy with the task it was trained on, from a run folder, from a bundle, or the scripted one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
 from gantry_hardware.structured import from_plain
 from gantry_hardware.text import plain_text
-from gantry_sim.tasks.registry import MakePolicy, Task, find_task, from_flat, scripted_policy
+from gantry_sim.tasks.registry import MakePolicy, Task, find_task
 from gantry_sim.training.acting import BundleActor
 from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
 
@@ -61,8 +61,8 @@ def bundle_source(bundle: Bundle) -> Source:
     return Source(task, env_cfg, partial(BundleActor, bundle), provenance.seed)
 
 
-def expert_source(name: str, suboptimality: float, seed: int) -> Source:
-    """The scripted policy with which a task is demonstrated.
+def scripted_source(name: str, suboptimality: float, seed: int) -> Source:
+    """The scripted policy of a task, in the environments that it acts in.
 
     Args:
         name: Of the task.
@@ -74,24 +74,11 @@ def expert_source(name: str, suboptimality: float, seed: int) -> Source:
         GantryError: If the task has none.
     """
     task = find_task(name)
-    expert = task.expert
-    if expert is None:
-        raise GantryError(f"Task '{name}' has no scripted expert; bring demonstrations as a LeRobot dataset.")
-    return Source(task, task.usual_env(), lambda env: expert(env, suboptimality, seed), None)
-
-
-def open_script(task_name: str, script: str) -> Source:
-    """Scripted policy of a task, on the preset that is taught with on a CPU.
-
-    Raises:
-        GantryError: If the task has no such script, or none that its evaluations know.
-    """
-    task = find_task(task_name)
-    found = task.script(script)
-    if not found.scored:
-        raise GantryError(f"Evaluations of {task_name} know policies alone; `gantry bench` compares scripted drivers.")
-    env_cfg = found.preset(task.preset("cpu")).env
-    return Source(replace(task, make_env=found.make_env), env_cfg, from_flat(scripted_policy), None)
+    found = task.require_scripted()
+    first = next(iter(task.presets))
+    env_cfg = found.preset(task.preset(first)).env
+    where = task if found.make_env is None else replace(task, make_env=found.make_env)
+    return Source(where, env_cfg, lambda env: found.make_policy(env, suboptimality, seed), None)
 
 
 def trained_env(bundle: Bundle, task: Task) -> Any:

@@ -12,6 +12,7 @@ import torch
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_policies.common.batched_env import IMAGE_PREFIX, STATE
 from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.training.run_validation import SCRIPTED
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class RunCfg:
     """Threads of the learner; with another number, sums are rounded otherwise and the run comes out differently."""
     teacher: Path | None = None
     """Run folder of the teacher, if there is one."""
-    script: str = ""
-    """Name of one of the task's scripts that teaches instead, if any."""
+    scripted_teacher: bool = False
+    """Whether the task's scripted policy teaches instead."""
     minutes: float = 0.0
     """Longest training time, evaluations not counted; 0 for as long as it takes."""
     demos: str = ""
@@ -70,8 +71,7 @@ class RunCfg:
             "minutes": self.minutes,
             "env": asdict(self.preset.env),
             "learner": asdict(self.preset.learner),
-            "teacher": None if self.teacher is None else str(self.teacher),
-            "script": self.script,
+            "teacher": SCRIPTED if self.scripted_teacher else None if self.teacher is None else str(self.teacher),
             "demos": self.demos,
             "base": self.base,
         }

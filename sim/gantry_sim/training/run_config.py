@@ -41,7 +41,7 @@ from gantry_sim.training.run_files import (  # noqa: F401 - re-exported for user
     trained_commit,
     write_json,
 )
-from gantry_sim.training.run_validation import TEACHER_FOLDER, RunError, read_run_file, require_fresh
+from gantry_sim.training.run_validation import SCRIPTED, TEACHER_FOLDER, RunError, read_run_file, require_fresh
 
 CONFIG_FILE = RUN_CONFIG
 
@@ -89,7 +89,7 @@ def _check_sources(run: RunCfg, algorithm: Algorithm) -> None:
         raise RunError(f"Preset '{name}' builds upon a policy; name the run folder of a cloned one with --base RUN.")
     if not algorithm.base and run.base:
         raise RunError(f"Preset '{name}' builds upon no policy; leave out --base.")
-    if not algorithm.teacher and (run.teacher is not None or run.script):
+    if not algorithm.teacher and (run.teacher is not None or run.scripted_teacher):
         raise RunError(f"Algorithm '{algorithm.name}' learns from no teacher; leave out --teacher.")
 
 
@@ -168,9 +168,10 @@ def read_run(folder: Path) -> RunCfg:
             raise RunError(f"{path}: learn_threads is {plain_text(threads)}, expected a whole number of at least 1.")
         if (folder / MAPPER).is_file():
             env = task.use_mapper(env, folder / MAPPER)
-        teacher = folder / TEACHER_FOLDER if data["teacher"] else None
+        scripted = data["teacher"] == SCRIPTED
+        teacher = folder / TEACHER_FOLDER if data["teacher"] and not scripted else None
         preset = Preset(env, learner, algorithm.name)
-        run = RunCfg(task, data["preset"], preset, data["device"], data["seed"], threads, teacher, data["script"])
+        run = RunCfg(task, data["preset"], preset, data["device"], data["seed"], threads, teacher, scripted)
         return replace(run, minutes=data["minutes"], demos=data["demos"], base=data["base"])
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error

@@ -14,8 +14,8 @@ from gantry_hardware.whole_files import is_temporary
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
-SCRIPTS = ("rules",)
-"""Teachers that are no run but drive by themselves, as ``--teacher`` names them; not every task has them."""
+SCRIPTED = "scripted"
+"""Name of a task's scripted policy, as ``--teacher`` takes it in place of a run folder."""
 MAX_RUN_FILE_BYTES = 64 * 2**20
 """Largest JSON file of a run; results hold numbers of every episode."""
 SOURCE_FILES = ("base", "demos.npz", "contract.json")
@@ -66,22 +66,21 @@ def trained_task(folder: Path) -> str:
 
 
 def trained_teacher(folder: Path) -> str:
-    """Teacher of a run by its ``--teacher``: a script, or the path that was given; empty for none."""
-    data = _configuration(folder)
-    return str(data.get("script") or data.get("teacher") or "")
+    """Teacher of a run as ``--teacher`` named it; empty for none."""
+    return str(_configuration(folder).get("teacher") or "")
 
 
 def require_teacher(name: str) -> None:
-    """Refuse what is neither a script that teaches nor a run folder.
+    """Refuse what is neither :data:`SCRIPTED` nor a run folder.
 
     Raises:
         RunError: With the near miss.
     """
-    near = near_name(name, SCRIPTS)
-    if name not in SCRIPTS and near and not Path(name).exists():
-        raise RunError(f"'{name}' is no run folder. Did you mean '{near}'?")
-    if name not in SCRIPTS:
-        find_run(Path(name), RunError)
+    if name == SCRIPTED:
+        return
+    if near_name(name, (SCRIPTED,)) and not Path(name).exists():
+        raise RunError(f"'{name}' is no run folder. Did you mean '{SCRIPTED}'?")
+    find_run(Path(name), RunError)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Teachers of a run: a trained run's policy, kept in the run folder of its student, or a script of the task."""
+"""Teachers of a run: a trained run's policy, kept in the run folder of its student, or the task's scripted policy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
         RunError: If the teacher sees or does something else than the student's task has for it.
         CheckpointError: If the teacher's run has no checkpoint that fits its configuration.
     """
-    if cfg.script:
+    if cfg.scripted_teacher:
         return None if env is None else ScriptedTeacher(env.expert_action)
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is None or expected is None:

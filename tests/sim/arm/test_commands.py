@@ -129,7 +129,7 @@ def test_an_environment_of_gymnasium_is_trained_and_scored_alike_and_not_exporte
 
 
 def test_an_expert_is_scored_like_a_policy(capsys):
-    assert gantry("eval", LIFT, "--expert", 0, "--episodes", 4) == 0
+    assert gantry("eval", LIFT, "--scripted", "--episodes", 4) == 0
     out = capsys.readouterr().out
     assert "4 held-out episodes of yam-lift" in out
     assert "success rate         1.000" in out
@@ -149,7 +149,7 @@ def test_an_expert_is_scored_like_a_policy(capsys):
         (["train", LIFT, "--demos", "demos", "--set", "learner.step=3"], "Unknown field 'step'. Did you mean 'steps'?"),
         (["train", LIFT, "--demos", "demos", "--set", "steps=3"], "Did you mean 'learner.steps'?"),
         (["train", LIFT, "--demos", "demos", "--minutes", 1], "Cloning ends after a number of updates"),
-        (["train", LIFT, "--demos", "demos", "--teacher", "rules"], "Task 'yam-lift' has no scripted policy"),
+        (["train", LIFT, "--algo", "ppo", "--teacher", "scripted"], "demonstrates, and guides no learner"),
         (["train", LIFT, "--algo", "sak"], "Unknown algorithm 'sak'. Did you mean 'sac'?"),
         (["train", LIFT, "--algo", "ppo", "--preset", "sac"], "Preset 'sac' is one of sac; leave out --preset"),
         (["train", LIFT, "--demos", "demos", "--seed", 10007], "Seed 10007 is held out for evaluation"),
@@ -164,8 +164,8 @@ def test_an_expert_is_scored_like_a_policy(capsys):
         (["collect", LIFT, "--episodes", 3, "--output", "d", "--set", "env.acton=joint"], "Did you mean 'action'?"),
         (["collect", LIFT, "--episodes", 3, "--seed", 10007, "--output", "d"], "held out for evaluation"),
         (["collect", LIFT, "--episodes", 3, "--output", "demos"], "holds no dataset"),
-        (["eval", "yam-lft", "--expert", 0], "Did you mean 'yam-lift'?"),
-        (["eval", LIFT, "--expert", 3], "--expert is 3, expected a suboptimality from 0 to 1."),
+        (["eval", "yam-lft", "--scripted"], "Did you mean 'yam-lift'?"),
+        (["eval", LIFT, "--scripted", 3], "--scripted is 3, expected a suboptimality from 0 to 1."),
         (["eval", LIFT], "There is no run folder and no bundle at yam-lift."),
         (["tasks", LIFT, "--preset", "rlp"], "Did you mean 'rlpd'?"),
     ],

@@ -54,7 +54,7 @@ def sets(changes):
         (("table", "--seeds", "1,10007", "--output", "t"), "Seed 10007 is held out for evaluation; take another."),
         (("table", "--set", "env.num_env=3", "--output", "t"), "Did you mean 'num_envs'"),
         (("table", "--seeds", "2,2", "--output", "t"), "The seeds are [2, 2], expected one or more, each once."),
-        (("table", "--teacher", "rulse", "--output", "t"), "'rulse' is no run folder. Did you mean 'rules'?"),
+        (("table", "--teacher", "scriptd", "--output", "t"), "'scriptd' is no run folder. Did you mean 'scripted'?"),
         (("table", "--episodes", "0", "--output", "t"), "0 episodes"),
         (("table", "--set", "learner.gama=1", "--output", "t"), "Did you mean 'gamma'"),
     ],
@@ -161,8 +161,8 @@ def test_a_table_takes_runs_that_are_there_and_says_what_is_missing(tmp_path, ca
     capsys.readouterr()
     assert main([*words, "--steps", "96"]) == 2
     assert "learner.total_steps 64, not 96" in capsys.readouterr().err
-    assert main([*words, "--teacher", "rules"]) == 2
-    assert "was guided by no teacher, expected rules" in capsys.readouterr().err
+    assert main([*words, "--teacher", "scripted"]) == 2
+    assert "was guided by no teacher, expected scripted" in capsys.readouterr().err
     assert main([*train, "--seed", "2", "--run-dir", "runs/twice"]) == 0
     assert main(found) == 2
     assert "are both runs of drive-lane with seed 2" in capsys.readouterr().err
@@ -175,14 +175,14 @@ def test_a_table_knows_runs_that_its_teacher_guided(tmp_path):
     cfg = TableCfg(("drive-lane",), (1,), teacher=str(wise))
     assert find_runs(cfg, "drive-lane", tmp_path / "t") == {1: tmp_path / "t" / "any"}
     assert find_runs(replace(cfg, teacher=f"{tmp_path}/t/../wise/"), "drive-lane", tmp_path / "t")
-    with pytest.raises(GantryError, match=r"was guided by .*wise, expected rules"):
-        find_runs(replace(cfg, teacher="rules"), "drive-lane", tmp_path / "t")
+    with pytest.raises(GantryError, match=r"was guided by .*wise, expected scripted"):
+        find_runs(replace(cfg, teacher="scripted"), "drive-lane", tmp_path / "t")
 
 
 def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path):
     said = []
     with pytest.raises(GantryError, match="Task 'drive-race' has no scripted policy"):
-        run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="rules"), tmp_path / "t", said.append)
+        run_table(TableCfg(("drive-lane", "drive-race"), (1,), teacher="scripted"), tmp_path / "t", said.append)
     assert said == []
 
 
@@ -190,13 +190,13 @@ def test_a_table_refuses_a_teacher_that_a_task_has_not_before_it_trains(tmp_path
 def test_a_table_trains_what_is_missing_once(tmp_path, capfd):
     words = ["bench", "drive", "table", "--tasks", "drive-lane", "--seeds", "1", "--steps", "64", "--episodes", "4"]
     words += ["--output", str(tmp_path / "t"), *sets(TINY)]
-    words += ["--teacher", "rules"]
+    words += ["--teacher", "scripted"]
     assert main(words) == 0
     assert capfd.readouterr().out.count(": training") == 1
     assert main(words) == 0
     assert ": training" not in capfd.readouterr().out
     assert json.loads((tmp_path / "t" / "result.json").read_text())["tasks"]["drive-lane"]["rows"][0]["teachers"] == [
-        "rules"
+        "scripted"
     ]
 
 

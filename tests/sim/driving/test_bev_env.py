@@ -20,6 +20,7 @@ from gantry_sim.driving.maps.tiles import road_tiles
 from gantry_sim.driving.scenes.road_scene import RoadScene
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.driving.presets import DRIVE_TRAFFIC
+from gantry_sim.tasks.registry import from_flat
 
 PLAIN = DriveCfg(
     num_envs=3,
@@ -118,7 +119,9 @@ def test_observations_hold_the_raster_and_critics_leave_it_out():
 def test_a_robot_repeats_what_training_saw_to_the_bit():
     torch.manual_seed(0)
     env_cfg = replace(PLAIN, num_envs=2)
-    golden = record_drive(DRIVE_TRAFFIC, env_cfg, lambda obs: torch.full((len(obs), 2), 0.1), seed=3, envs=2, steps=25)
+    golden = record_drive(
+        DRIVE_TRAFFIC, env_cfg, from_flat(lambda obs: torch.full((len(obs), 2), 0.1)), seed=3, envs=2, steps=25
+    )
     contract = DRIVE_TRAFFIC.contract(env_cfg)
     assert golden["around/road_cells"].dtype == np.uint8
     builder = ObservationBuilder(contract, np.zeros((1, 1), np.float32))

@@ -8,7 +8,6 @@ import torch
 
 from gantry_hardware.errors import GantryError
 from gantry_sim.driving.drivers.cost_to_go import CostToGo
-from gantry_sim.driving.drivers.park_driver import park_actions
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes
 from gantry_sim.driving.maps.bank import LotBank, lot_bank
@@ -174,9 +173,9 @@ def test_the_driver_by_rules_comes_nearer_all_the_way_and_parks():
 
 def test_the_driver_by_rules_teaches():
     told = DriveEnv(PLAIN, seed=3).expert_action()
-    assert torch.equal(told, park_actions(DriveEnv(PLAIN, seed=3)))
+    assert torch.equal(told, DriveEnv(PLAIN, seed=3).scene.scripted_actions())
     assert told.abs().max() <= 1.0
-    assert find_task("drive-park").scripts.keys() == {"rules"}
+    assert find_task("drive-park").require_scripted().teaches
 
 
 def test_the_straight_distance_is_left_to_whoever_asks_for_it():

@@ -8,13 +8,13 @@ import torch
 from tensordict import TensorDict
 
 from gantry_deploy.cli.main import main
-from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.errors import GantryError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
-from gantry_sim.tasks.registry import as_flat, find_task
+from gantry_sim.tasks.registry import acting, find_task
 from gantry_sim.training.algorithms.ppo import PPO
 from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher, load_teacher
@@ -36,8 +36,8 @@ def small(name="drive-lane", iterations=1, cars=4, steps=16, **env):
     return replace(preset, env=replace(preset.env, num_envs=cars, map_count=2, **env), learner=learner)
 
 
-def run_of(preset, name="drive-lane", seed=1, teacher=None, script=""):
-    return RunCfg(find_task(name), "cpu", preset, "cpu", seed, 1, teacher, script)
+def run_of(preset, name="drive-lane", seed=1, teacher=None, scripted_teacher=False):
+    return RunCfg(find_task(name), "cpu", preset, "cpu", seed, 1, teacher, scripted_teacher)
 
 
 def test_the_experts_actions_are_beside_what_the_policy_sees():
@@ -59,24 +59,24 @@ def test_the_experts_actions_are_beside_what_the_policy_sees():
 def test_a_guided_student_is_far_ahead_of_an_unguided_one(tmp_path):
     """33 thousand steps each: alone a car soon leaves the road, guided it drives about half of its route."""
     completion = {}
-    for script in ("rules", ""):
-        cfg = run_of(small(iterations=8, cars=64, steps=64), script=script)
+    for scripted in (True, False):
+        cfg = run_of(small(iterations=8, cars=64, steps=64), scripted_teacher=scripted)
         runner = build_trainer(cfg, None)
-        assert isinstance(runner.alg, TeacherGuidedPPO) == bool(script)
+        assert isinstance(runner.alg, TeacherGuidedPPO) == scripted
         assert runner.train()
-        actor = as_flat(PPO.open(cfg, tmp_path, runner).make_policy)
+        actor = acting(PPO.open(cfg, tmp_path, runner).make_policy, None)
         env = DriveEnv(held_out(cfg.preset.env, num_envs=16, episode_s=30.0), seed=9)
-        scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs["state"])))
-        completion[script] = scores["completion_percent"]["mean"]
-    assert completion["rules"] > completion[""] + 25.0
+        scores = scores_of(drive_episodes(env, lambda _, obs, actor=actor: actor(obs)))
+        completion[scripted] = scores["completion_percent"]["mean"]
+    assert completion[True] > completion[False] + 25.0
 
 
 @pytest.mark.slow
 def test_a_run_guided_by_rules_goes_on_and_exports(tmp_path):
     folder = tmp_path / "run"
-    create_run(run_of(small(iterations=2), script="rules"), folder)
+    create_run(run_of(small(iterations=2), scripted_teacher=True), folder)
     cfg = read_run(folder)
-    assert cfg.script == "rules"
+    assert cfg.scripted_teacher
     runner = build_trainer(cfg, folder)
     runner.train(lambda progress: runner.stop())
     again, complete = train(cfg, folder, resume=True)
@@ -104,9 +104,9 @@ def test_who_learned_to_be_alone_teaches_who_is_not(tmp_path):
         start = stop
     own = torch.cat([terms[term.name] for term in teacher_runner.env.batched.contract.observations], dim=1)
     assert own.shape[1] < seen["state"].shape[1]
-    actor = as_flat(PPO.open(cfg, tmp_path, teacher_runner).make_policy)
+    actor = acting(PPO.open(cfg, tmp_path, teacher_runner).make_policy, None)
     told = teacher(TensorDict({"actor": seen["state"]}, batch_size=[env.num_envs]))
-    torch.testing.assert_close(told.actions, actor(own), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(told.actions, actor({"state": own}), atol=1e-6, rtol=1e-5)
     create_run(cfg, tmp_path / "student")
     copy_teacher(tmp_path / "lane", tmp_path / "student")
     student, complete = train(read_run(tmp_path / "student"), tmp_path / "student")
@@ -121,30 +121,26 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(RunError, match="sees 'stop_line', the student's task shows"):
         load_teacher(run_of(small(), teacher=tmp_path / "among"))
     for change, text in (
-        ({"robot": "f1tenth"}, "another drive"),
+        ({"robot": "f1tenth"}, "another body"),
         ({"lookahead_m": (5.0, 10.0)}, "another 'route_points'"),
         ({"rate_hz": 20.0}, "another rate_hz"),
     ):
         other = replace(among, env=replace(among.env, **change))
         with pytest.raises(RunError, match=text):
             load_teacher(run_of(other, teacher=tmp_path / "among"))
-    with pytest.raises(UnknownNameError, match=r"rulez.*Did you mean 'rules'"):
-        check_run(run_of(small(), script="rulez"))
-    with pytest.raises(RunError, match="expected one of them"):
-        check_run(run_of(small(), teacher=tmp_path, script="rules"))
+    with pytest.raises(RunError, match="are named to teach, expected one"):
+        check_run(run_of(small(), teacher=tmp_path, scripted_teacher=True))
     task = find_task("velocity-flat-go2")
-    with pytest.raises(
-        GantryError, match="Task 'velocity-flat-go2' has no scripted policy; leave out --teacher, or name"
-    ):
-        check_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, script="rules"))
+    with pytest.raises(GantryError, match="Task 'velocity-flat-go2' has no scripted policy"):
+        check_run(RunCfg(task, "cpu", task.preset("cpu"), "cpu", 1, scripted_teacher=True))
 
 
 def test_rules_are_named_on_the_command_line_like_a_run(tmp_path, capsys):
     few = ["--steps", "64", "--episodes", "0", "--no-export", "--set", "env.num_envs=2", "--set", "env.map_count=1"]
     few += ["--set", "learner.steps_per_env=8", "--set", "learner.guide.imitation_iterations=1"]
-    assert main(["train", "drive-lane", "--teacher", "rules", "--run-dir", str(tmp_path / "run"), *few]) == 0
+    assert main(["train", "drive-lane", "--teacher", "scripted", "--run-dir", str(tmp_path / "run"), *few]) == 0
     record = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (record["script"], record["teacher"]) == ("rules", None)
+    assert record["teacher"] == "scripted"
     assert "loss_imitation" in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0]
     assert main(["train", "drive-lane", "--teacher", "rulers", "--run-dir", str(tmp_path / "other"), *few]) != 0
     assert "rulers" in capsys.readouterr().err

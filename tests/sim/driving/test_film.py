@@ -281,7 +281,7 @@ def test_without_an_encoder_a_sheet_takes_the_films_place(tmp_path, monkeypatch,
 
 
 def test_other_robots_are_not_played_as_cars(tmp_path, capsys):
-    assert main(["play", "velocity-flat-go2", "--driver", "rules", "--video", "a.mp4"]) == 2
+    assert main(["play", "velocity-flat-go2", "--driver", "scripted", "--video", "a.mp4"]) == 2
     assert "drives no car" in capsys.readouterr().err
     assert main(["play", "drive-lane", "--video", "a.mp4"]) == 2
     assert "no run folder" in capsys.readouterr().err
@@ -289,7 +289,7 @@ def test_other_robots_are_not_played_as_cars(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("task", "driver", "others"),
-    [("drive-lane", "scan", "rules, steady, random"), ("drive-park", "steady", "rules, random")],
+    [("drive-lane", "scan", "scripted, steady, random"), ("drive-park", "steady", "scripted, random")],
 )
 def test_who_cannot_drive_on_a_task_is_refused(task, driver, others, capsys):
     assert main(["play", task, "--driver", driver, "--stills", "a.png"]) == 2

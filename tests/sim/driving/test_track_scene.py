@@ -26,7 +26,7 @@ from gantry_sim.driving.scenes.track_scene import TrackScene
 from gantry_sim.driving.sensors.boxes import corners
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
-from gantry_sim.tasks.registry import find_task
+from gantry_sim.tasks.registry import find_task, from_flat
 
 RADIUS, INNER, OUTER = 5.0, 4.0, 6.0
 PLAIN = RaceCfg(num_envs=4, map_count=2, laps=1, tracks=TrackConfig(length_m=(40.0, 41.0), corners=(8, 9)), noise=None)
@@ -211,7 +211,8 @@ def test_what_training_records_is_what_the_runtime_sees(lookahead_m):
     cfg = replace(PLAIN, noise=RaceCfg().noise, lookahead_m=lookahead_m)
     contract = track_contract(cfg)
     straight = torch.tensor([[0.1, 0.2]])
-    golden = record_drive(find_task("drive-race"), cfg, lambda obs: straight.expand(len(obs), 2), seed=3, steps=60)
+    policy = from_flat(lambda obs: straight.expand(len(obs), 2))
+    golden = record_drive(find_task("drive-race"), cfg, policy, seed=3, steps=60)
     assert ("around/route_points_in_world_m" in golden) == bool(lookahead_m)
     builder = ObservationBuilder(contract, np.zeros((1, 1), dtype=np.float32))
     found = []

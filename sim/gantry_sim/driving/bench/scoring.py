@@ -16,7 +16,7 @@ from gantry_sim.driving.bench.drivers import Act, baseline, lane_width_m
 from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of
 from gantry_sim.process.torch_threads import torch_threads
-from gantry_sim.tasks.registry import Task, as_flat
+from gantry_sim.tasks.registry import Task, acting
 from gantry_sim.training.run_config import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
 from gantry_sim.training.run_validation import read_run_file
 from gantry_sim.training.train import open_trained
@@ -111,10 +111,10 @@ def score_run(folder: Path, held: Held, on_share: Share = lambda share: None) ->
     kept: dict[str, Any] | None = _kept(path, key)
     if kept is None:
         _, trained = open_trained(folder)
-        policy = as_flat(trained.make_policy)
         with torch_threads(1):
             env = held.env(cfg.task, cfg.preset.env)
-            found = drive_episodes(env, lambda _, obs: policy(obs["state"]), on_share)
+            act = acting(trained.make_policy, env)
+            found = drive_episodes(env, lambda _, obs: act(obs), on_share)
         plain = {name: values.tolist() for name, values in found.items()}
         kept = {**key, "env_steps": trained.env_steps, "train_wall_s": trained.wall_s, "found": plain}
         write_json(path, kept)

@@ -25,7 +25,7 @@ from gantry_sim.driving.bench.scoring import (
 from gantry_sim.driving.cfg import SCAN
 from gantry_sim.tasks.registry import Preset, find_task
 from gantry_sim.training.run_config import read_run, require_seeds
-from gantry_sim.training.run_validation import SCRIPTS, require_teacher, trained_task, trained_teacher
+from gantry_sim.training.run_validation import SCRIPTED, require_teacher, trained_task, trained_teacher
 
 ALL_SEEDS = "policy, all seeds"
 """Name of the row with the episodes of all seeds."""
@@ -109,8 +109,8 @@ def run_table(cfg: TableCfg, output: Path, say: Callable[[str], None] = print) -
     before = {task: find_runs(cfg, task, output) for task in cfg.tasks}  # What does not fit is found before anything.
     for task in cfg.tasks:
         preset = find_task(task).preset("cpu")
-        if cfg.train and cfg.teacher in SCRIPTS:
-            preset = find_task(task).script(cfg.teacher).preset(preset)
+        if cfg.train and cfg.teacher == SCRIPTED:
+            preset = find_task(task).require_scripted().preset(preset)
         changed(preset, cfg.sets)
     output.mkdir(parents=True, exist_ok=True)
     tasks = {}
@@ -160,7 +160,7 @@ def rows_of(driver: str, scored: dict[str, Any], runs: Sequence[ScoredRun]) -> d
         "env_steps": [run.env_steps for run in runs],
         "train_wall_s": [run.train_wall_s for run in runs],
         "runs": [str(run.folder) for run in runs],
-        "teachers": [run.cfg.script or str(run.cfg.teacher or "") for run in runs],
+        "teachers": [run.cfg.as_dict()["teacher"] or "" for run in runs],
     }
     return {"driver": driver, "scores": scored} | (trained if runs else {})
 

@@ -28,7 +28,7 @@ from gantry_sim.tasks.registry import Task
 from gantry_sim.training.run_files import EVALUATION_SEED
 
 POLICY = "policy"
-DRIVERS = {POLICY: "policy", "rules": RULES, "scan": SCAN, "steady": STEADY, "random": RANDOM}
+DRIVERS = {POLICY: "policy", "scripted": RULES, "scan": SCAN, "steady": STEADY, "random": RANDOM}
 """Word on the command line -> driver."""
 
 
@@ -210,6 +210,6 @@ def _driver(name: str, bundle: Bundle | None, env: WatchedEnv, seed: int) -> Act
 
 def _name(driver: str, bundle: Bundle | None) -> str:
     if driver != POLICY or bundle is None:
-        return f"driver {DRIVERS[driver]}" if driver == "rules" else f"{DRIVERS[driver]}, learned nothing"
+        return f"driver {DRIVERS[driver]}" if driver == "scripted" else f"{DRIVERS[driver]}, learned nothing"
     provenance = bundle.contract.provenance
     return f"policy, {provenance.env_steps / 1e6:.2f} million decisions, seed {provenance.seed}"

@@ -21,7 +21,7 @@ from gantry_sim.driving.traffic.lights import LightsCfg
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
-from gantry_sim.tasks.registry import Preset, Script, Task, flat_policy
+from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
 
 ROADS = {"straight": 1.0, "arc": 2.0, "s": 1.0}
 """Blocks of roads without junctions."""
@@ -157,7 +157,7 @@ def _slow_start(cfg: Any) -> str:
     return f"First the ways to the slots of {cfg.map_count} lots are worked out; 256 of them take one to two minutes."
 
 
-def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> Task:
+def _task(info: TaskInfo, cpu: Callable[[], Preset], *, scripted: bool = True) -> Task:
     sizes = {"cpu": cpu, "gpu": at_size(cpu), "gpu-bev": with_pictures(cpu)}
     return Task(
         name=info.name,
@@ -167,10 +167,10 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> T
         make_env=_make_env,
         contract=drive_contract,
         evaluation=held_out,
-        evaluate=flat_policy(evaluate_drive),
-        record=flat_policy(record_drive),
+        evaluate=evaluate_drive,
+        record=record_drive,
         teacher=drive_contract,
-        scripts={"rules": Script(_make_env)} if rules else {},
+        scripted=ScriptedPolicy() if scripted else None,
         require=_require,
         slow_start=_slow_start,
     )
@@ -179,5 +179,5 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, rules: bool = True) -> T
 DRIVE_LANE = _task(catalogue.DRIVE_LANE, cpu_lane)
 DRIVE_TRAFFIC = _task(catalogue.DRIVE_TRAFFIC, cpu_traffic)
 DRIVE_JUNCTION = _task(catalogue.DRIVE_JUNCTION, cpu_junction)
-DRIVE_RACE = _task(catalogue.DRIVE_RACE, cpu_race, rules=False)
+DRIVE_RACE = _task(catalogue.DRIVE_RACE, cpu_race, scripted=False)
 DRIVE_PARK = _task(catalogue.DRIVE_PARK, cpu_park)

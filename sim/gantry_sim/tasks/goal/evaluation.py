@@ -14,7 +14,7 @@ from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.evaluation import fresh_env, record_signals
-from gantry_sim.tasks.registry import Policy, Task, acting
+from gantry_sim.tasks.registry import MakePolicy, Task, acting
 from gantry_sim.terrains.catalogue import GROUPS, TESTS
 
 RECORDED_ENVS, RECORDED_STEPS, RECORDED_BEFORE = 6, 200, 50
@@ -24,7 +24,7 @@ RECORDED_ENVS, RECORDED_STEPS, RECORDED_BEFORE = 6, 200, 50
 def evaluate_goal(
     task: Task,
     env_cfg: GoalCfg,
-    policy: Policy,
+    make_policy: MakePolicy,
     *,
     episodes: int,
     device: str,
@@ -37,7 +37,7 @@ def evaluate_goal(
     Args:
         task: The task.
         env_cfg: Its configuration in training.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         episodes: Number of episodes of either part.
         device: Where to simulate.
         seed: Of the episodes; the held-out terrains are always the same.
@@ -50,15 +50,15 @@ def evaluate_goal(
     """
     cfg = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model)
     tests = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model, held_out=TESTS)
-    scores = walk_to_goals(task, cfg, policy, device, seed, lambda done: on_progress(0.5 * done))
-    held_out = walk_to_goals(task, tests, policy, device, seed, lambda done: on_progress(0.5 + 0.5 * done))
+    scores = walk_to_goals(task, cfg, make_policy, device, seed, lambda done: on_progress(0.5 * done))
+    held_out = walk_to_goals(task, tests, make_policy, device, seed, lambda done: on_progress(0.5 + 0.5 * done))
     return scores | {"held_out": held_out}
 
 
 def walk_to_goals(
     task: Task,
     cfg: GoalCfg,
-    policy: Policy,
+    make_policy: MakePolicy,
     device: str,
     seed: int,
     on_progress: Callable[[float], None] = lambda done: None,
@@ -69,7 +69,7 @@ def walk_to_goals(
     Args:
         task: The task.
         cfg: What to walk on; its curriculum is off.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         device: Where to simulate.
         seed: Of the episodes.
         on_progress: Called with the share that is done.
@@ -81,7 +81,7 @@ def walk_to_goals(
     ended = torch.zeros(cfg.num_envs, dtype=torch.bool, device=device)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
     causes: dict[str, int] = {}
-    act = acting(policy, env)
+    act = acting(make_policy, env)
     with torch.inference_mode():
         for step in range(steps):
             obs = vec_env.step(act(obs))[0]
@@ -126,17 +126,17 @@ def spread_evenly(env: GantryEnv, levels: tuple[int, int] | None = None) -> None
     terrain.env_origins[:] = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
 
 
-def record_goal(task: Task, env_cfg: GoalCfg, policy: Policy, *, seed: int) -> dict[str, np.ndarray]:
+def record_goal(task: Task, env_cfg: GoalCfg, make_policy: MakePolicy, *, seed: int) -> dict[str, np.ndarray]:
     """Signals, observations and joint targets of the training environment under the policy, episodes ending among
     them; see :func:`gantry_sim.tasks.locomotion.evaluation.record_velocity`."""
     cfg = replace(env_cfg, num_envs=RECORDED_ENVS, curriculum=False)
-    return record_signals(task, cfg, policy, seed=seed, steps=RECORDED_STEPS, before=RECORDED_BEFORE)
+    return record_signals(task, cfg, make_policy, seed=seed, steps=RECORDED_STEPS, before=RECORDED_BEFORE)
 
 
 def ame2_suite(
     task: Task,
     env_cfg: GoalCfg,
-    policy: Policy,
+    make_policy: MakePolicy,
     *,
     episodes: int,
     device: str,
@@ -149,7 +149,7 @@ def ame2_suite(
     Args:
         task: A goal task.
         env_cfg: Its configuration in training.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         episodes: Episodes of each part.
         device: Where to simulate.
         seed: Of episodes and tiles.
@@ -176,7 +176,7 @@ def ame2_suite(
         def report(done: float, number: int = number) -> None:
             on_progress((number + done) / len(parts))
 
-        result[name] = walk_to_goals(task, cfg, policy, device, seed, report, levels)
+        result[name] = walk_to_goals(task, cfg, make_policy, device, seed, report, levels)
     return result
 
 

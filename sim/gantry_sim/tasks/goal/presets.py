@@ -36,7 +36,7 @@ from gantry_sim.tasks.goal.robots import STEP_GOAL_VELOCITY
 from gantry_sim.tasks.goal.scripted.teacher import imitating, scripted_env, taught_by_script
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
-from gantry_sim.tasks.registry import Preset, Script, Suite, Task, flat_policy
+from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Suite, Task
 from gantry_sim.terrains.catalogue import GROUPS
 
 WINDOW_G1 = GridSpec(26, 15, 0.08, 0.5, 0.0)
@@ -258,7 +258,7 @@ def _follow(cfg: GoalCfg, teacher: Any) -> GoalCfg:
     )
 
 
-def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
+def _task(info: TaskInfo, *, taught: bool = False, scripted: bool = False) -> Task:
     makers = {"cpu": cpu_student, "gpu": gpu_student} if taught else {"cpu": cpu, "gpu": gpu}
     presets: dict[str, Any] = {preset: partial(maker, info.robot) for preset, maker in makers.items()}
     return Task(
@@ -270,18 +270,18 @@ def _task(info: TaskInfo, *, taught: bool = False, rules: bool = False) -> Task:
         contract=goal_contract,
         mirror=mirror_maps,
         evaluation=evaluation_cfg,
-        evaluate=flat_policy(evaluate_goal),
-        record=flat_policy(record_goal),
-        suites={"ame2": Suite(flat_policy(ame2_suite), suite_table)},
+        evaluate=evaluate_goal,
+        record=record_goal,
+        suites={"ame2": Suite(ame2_suite, suite_table)},
         teacher=_teacher,
         follow=_follow,
-        scripts={"rules": Script(_scripted_env, taught_by_script, scored=True)} if rules else {},
+        scripted=ScriptedPolicy(make_env=_scripted_env, preset=taught_by_script) if scripted else None,
         needs_teacher=taught,
         mapper=_mapper,
         use_mapper=_use_mapper,
     )
 
 
-AME2_GO2 = _task(catalogue.AME2_GO2, rules=True)
+AME2_GO2 = _task(catalogue.AME2_GO2, scripted=True)
 AME2_G1 = _task(catalogue.AME2_G1)
 AME2_GO2_STUDENT = _task(catalogue.AME2_GO2_STUDENT, taught=True)

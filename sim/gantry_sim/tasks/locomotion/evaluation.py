@@ -18,7 +18,7 @@ from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ContractAction
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg
-from gantry_sim.tasks.registry import Policy, Task
+from gantry_sim.tasks.registry import MakePolicy, Task, acting
 
 STANDING_SHARE = 4
 """One episode without a command for so many with one."""
@@ -31,7 +31,7 @@ RECORDED_RESAMPLE_S = (0.5, 1.0)
 def evaluate_velocity(
     task: Task,
     env_cfg: VelocityCfg,
-    policy: Policy,
+    make_policy: MakePolicy,
     *,
     episodes: int,
     device: str,
@@ -44,7 +44,7 @@ def evaluate_velocity(
     Args:
         task: The task.
         env_cfg: Its configuration in training.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         episodes: Number of episodes with commands; friction, mass and commands differ between them.
         device: Where to simulate.
         seed: Of the episodes.
@@ -60,22 +60,23 @@ def evaluate_velocity(
     rest = replace(rest, episode_s=min(STANDING_S, rest.episode_s))
     work = episodes * cfg.episode_s
     share = work / (work + still * rest.episode_s)
-    scores = _tracking(task, cfg, policy, device, seed, lambda done: on_progress(done * share))
-    standing = _standing(task, rest, policy, device, seed, lambda done: on_progress(share + done * (1.0 - share)))
+    scores = _tracking(task, cfg, make_policy, device, seed, lambda done: on_progress(done * share))
+    standing = _standing(task, rest, make_policy, device, seed, lambda done: on_progress(share + done * (1.0 - share)))
     return scores | {"standing": standing}
 
 
 def _tracking(
-    task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
+    task: Task, cfg: VelocityCfg, make_policy: MakePolicy, device: str, seed: int, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
     env, vec_env = fresh_env(task, cfg, device, seed)
+    act = acting(make_policy, env)
     obs = vec_env.get_observations()
     scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(cfg.robot).fall_height_m)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
     with torch.inference_mode():
         for step in range(steps):
             command = LocomotionState.of(env).command.clone()
-            obs = vec_env.step(policy(obs["actor"]))[0]
+            obs = vec_env.step(act(obs))[0]
             state = LocomotionState.of(env)
             # An environment that has just been reset shows its next episode; it has fallen, and counts no more.
             scores.fallen = scores.fallen | env.reset_terminated
@@ -91,12 +92,13 @@ def _tracking(
 
 
 def _standing(
-    task: Task, cfg: VelocityCfg, policy: Policy, device: str, seed: int, on_progress: Callable[[float], None]
+    task: Task, cfg: VelocityCfg, make_policy: MakePolicy, device: str, seed: int, on_progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """Distance that robots without a command get in the plane, per second until the end or the fall, and share of those
     that fall.
     """
     env, vec_env = fresh_env(task, cfg, device, seed)
+    act = acting(make_policy, env)
     obs = vec_env.get_observations()
     base = env.robot.indexing.free_joint_q_adr[:2]
     start = env.sim.data.qpos[:, base].clone()
@@ -105,7 +107,7 @@ def _standing(
     steps = int(env.max_episode_length) - 1
     with torch.inference_mode():
         for step in range(steps):
-            obs = vec_env.step(policy(obs["actor"]))[0]
+            obs = vec_env.step(act(obs))[0]
             fallen = fallen | env.reset_terminated
             end = torch.where(fallen[:, None], end, env.sim.data.qpos[:, base])
             stood += (~fallen).float()
@@ -121,7 +123,14 @@ def _standing(
 
 
 def record_velocity(
-    task: Task, env_cfg: VelocityCfg, policy: Policy, *, seed: int, envs: int = 6, steps: int = 240, before: int = 50
+    task: Task,
+    env_cfg: VelocityCfg,
+    make_policy: MakePolicy,
+    *,
+    seed: int,
+    envs: int = 6,
+    steps: int = 240,
+    before: int = 50,
 ) -> dict[str, np.ndarray]:
     """Signals, observations and joint targets of the training environment under the policy.
 
@@ -131,7 +140,7 @@ def record_velocity(
     Args:
         task: The task.
         env_cfg: Its configuration in training.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         seed: Of the episodes.
         envs: Environments side by side.
         steps: Control steps of each.
@@ -141,11 +150,11 @@ def record_velocity(
         Arrays of ``envs * steps`` rows, environment by environment, ``episode_start`` marking those without a past.
     """
     cfg = replace(env_cfg, num_envs=envs, resample_s=RECORDED_RESAMPLE_S)
-    return record_signals(task, cfg, policy, seed=seed, steps=steps, before=before)
+    return record_signals(task, cfg, make_policy, seed=seed, steps=steps, before=before)
 
 
 def record_signals(
-    task: Task, cfg: Any, policy: Policy, *, seed: int, steps: int, before: int
+    task: Task, cfg: Any, make_policy: MakePolicy, *, seed: int, steps: int, before: int
 ) -> dict[str, np.ndarray]:
     """The recording of :func:`record_velocity`, of any task whose actor sees through
     :class:`~gantry_sim.tasks.locomotion.terms.ActorObservation` and acts through ``ContractAction``.
@@ -153,12 +162,13 @@ def record_signals(
     Args:
         task: The task.
         cfg: Its configuration, with the number of environments to record.
-        policy: Observations (N, obs) to actions (N, n), deterministic.
+        make_policy: From environments to the policy that acts in them, deterministic.
         seed: Of the episodes.
         steps: Control steps of each environment.
         before: Control steps that come first and are not recorded.
     """
     env, vec_env = fresh_env(task, cfg, "cpu", seed)
+    act = acting(make_policy, env)
     envs = cfg.num_envs
     length = int(env.max_episode_length)
     env.episode_length_buf[:] = torch.arange(envs) * max(0, length - before - steps // 2) // max(1, envs - 1)
@@ -169,14 +179,14 @@ def record_signals(
     with torch.inference_mode():
         obs: Any = vec_env.get_observations()
         for _ in range(before):
-            obs = vec_env.step(policy(obs["actor"]))[0]
+            obs = vec_env.step(act(obs))[0]
         env.observation_manager.reset()  # a replay of the recording has no earlier frames
         obs = env.observation_manager.compute(update_history=True)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
             measured = vars(LocomotionState.of(env).measured)
             signals = {name: value.clone() for name, value in measured.items() if value is not None}
-            action = policy(obs["actor"])
+            action = act(obs)
             step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
             obs, _, done, _ = vec_env.step(action)
             step["joint_target_rad"] = joint_action.targets.clone()

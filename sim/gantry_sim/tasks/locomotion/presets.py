@@ -24,7 +24,7 @@ from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
-from gantry_sim.tasks.registry import Preset, Task, flat_policy
+from gantry_sim.tasks.registry import Preset, Task
 
 
 def cpu_flat(robot: str) -> Preset:
@@ -172,8 +172,8 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
         contract=velocity_contract,
         mirror=mirror_maps,
         evaluation=evaluation_cfg,
-        evaluate=flat_policy(evaluate_velocity),
-        record=flat_policy(record_velocity),
+        evaluate=evaluate_velocity,
+        record=record_velocity,
         other_robots=True,
     )
 

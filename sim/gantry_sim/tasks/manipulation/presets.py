@@ -22,7 +22,7 @@ from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.experts import make_expert
 from gantry_sim.tasks.manipulation.layouts import insert_cfg, lift_cfg, pick_place_cfg, push_cfg
 from gantry_sim.tasks.manipulation.recording import record_episodes
-from gantry_sim.tasks.registry import Preset, Task
+from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
 
 ENVS = 8
 """Environments side by side while learning by trying; more collect faster, and further behind what is learned."""
@@ -96,7 +96,7 @@ def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
         evaluate=evaluate_success,
         record=record_episodes,
         models=("training",),
-        expert=ExpertPolicy,
+        scripted=ScriptedPolicy(ExpertPolicy, teaches=False, demonstrates=True),
     )
 
 

@@ -66,10 +66,10 @@ def check(run: RunCfg) -> None:
 
 def _check_teacher(run: RunCfg) -> None:
     task = run.task
-    if run.script and run.teacher is not None:
-        raise RunError(f"Both '{run.script}' and the run '{run.teacher}' are named to teach, expected one of them.")
-    if run.script:
-        task.script(run.script)
+    if run.scripted_teacher and run.teacher is not None:
+        raise RunError(f"Both the scripted policy and the run '{run.teacher}' are named to teach, expected one.")
+    if run.scripted_teacher and not task.require_scripted().teaches:
+        raise RunError(f"The scripted policy of task '{task.name}' demonstrates, and guides no learner; see --demos.")
     if task.needs_teacher and run.teacher is None:
         raise RunError(f"Task '{task.name}' learns from a teacher; name its run folder with --teacher RUN.")
     if run.teacher is not None and task.teacher(run.preset.env) is None:
@@ -85,9 +85,9 @@ def make_trainer(run: RunCfg, folder: Path | None) -> PpoTrainer:
         RunError: If no environment can be built from the configuration.
     """
     task, env_cfg = run.task, run.preset.env
-    make_env = task.script(run.script).make_env if run.script else task.make_env
+    make_env = task.require_scripted().make_env if run.scripted_teacher else None
     try:
-        env = make_env(env_cfg, run.device, run.seed)
+        env = (make_env or task.make_env)(env_cfg, run.device, run.seed)
     except ValueError as error:  # from mjlab, or from MuJoCo's compiler
         raise RunError(f"The environment cannot be built with this configuration: {error}") from error
     layout = None
@@ -113,7 +113,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
     if trainer is None:
         load_newest(folder / CHECKPOINTS)  # says what is missing before anything is built
         few = replace(run.preset, env=replace(run.preset.env, num_envs=2))
-        trainer = make_trainer(replace(run, preset=few, device="cpu", teacher=None, script=""), folder)
+        trainer = make_trainer(replace(run, preset=few, device="cpu", teacher=None, scripted_teacher=False), folder)
         trainer.resume(policy_only=True)
     assert isinstance(trainer, PpoTrainer)
     actor = trainer.alg.get_policy().as_onnx(verbose=False).to("cpu").eval()
