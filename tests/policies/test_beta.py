@@ -17,7 +17,7 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
-from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
 from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance
@@ -321,7 +321,7 @@ def test_what_a_beta_policy_does_not_know_is_refused(make_runner, toy_class):
         def __call__(self, observations):
             return Guidance(1.5 * torch.ones(len(observations), 2))
 
-    cfg = PpoCfg(total_steps=80, steps_per_env=10, guide=GuideCfg(embedding_weight=0.0), distribution="beta")
+    cfg = PpoCfg(total_steps=80, steps_per_env=10, guide=ImitationCfg(embedding_weight=0.0), distribution="beta")
     with pytest.raises(GantryError, match=r"teacher's actions reach 1\.5, those of learner.distribution 'beta'"):
         PpoTrainer(toy_class(), cfg, None, "cpu", learn_threads=1, teacher=Beyond()).train()
 

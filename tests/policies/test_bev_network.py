@@ -18,7 +18,7 @@ from gantry_hardware.robots import robot_spec
 from gantry_policies.common.export import compare, onnx_bytes
 from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
-from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, make_actor
@@ -165,13 +165,15 @@ class SeesItAll:
 def test_a_teacher_is_shown_the_same_picture_while_it_acts_and_while_it_is_asked(remembered):
     """Rollouts keep the raster as bytes beside the rest; neither a teacher nor what is remembered may notice."""
     teacher = SeesItAll()
-    guide = GuideCfg(imitation_iterations=4, remembered_rollouts=remembered, teacher_drives=0.5, embedding_weight=0.0)
+    guide = ImitationCfg(
+        imitation_iterations=4, aggregate_rollouts=remembered, teacher_action_fraction=0.5, embedding_weight=0.0
+    )
     learner = runner(teacher=teacher, guide=guide, total_steps=16 * 8 * 3)
     assert learner.train()
     assert len(teacher.sizes) == 1
     assert dict(next(iter(teacher.sizes)))["actor"] == layout().size
     assert set(torch.cat(teacher.seen)[:, 1:65].unique().tolist()) == {0.0, float(200 * torch.tensor(1.0 / 255.0))}
-    memory = learner.alg._memory
+    memory = learner.alg._dagger
     if remembered:
         kept = learner.alg._packing.unpack(memory.observations)["actor"]
         assert torch.equal(teacher(TensorDict({"actor": kept}, [len(kept)])).actions, memory.guidance.actions)
@@ -184,7 +186,7 @@ def test_a_trained_policy_teaches_through_the_columns_that_it_was_trained_on():
     cfg = PpoCfg(1, network="bev", critic_network="bev", bev=TINY, hidden=(16,), distribution="beta")
     actor = make_actor(cfg, ObservationLayout.from_contract(seen), 2)
     teacher = PolicyTeacher(actor, "actor", torch.arange(1, layout().size))
-    guide = GuideCfg(imitation_iterations=2, remembered_rollouts=2, embedding_weight=0.0)
+    guide = ImitationCfg(imitation_iterations=2, aggregate_rollouts=2, embedding_weight=0.0)
     learner = runner(teacher=teacher, guide=guide, total_steps=16 * 8)
     learner._collect(learner.env.get_observations())
     stored = learner.alg._packing.unpack(dict(learner.alg.storage.observations.flatten(0, 1).items()))

@@ -5,7 +5,7 @@ import torch
 from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher
 from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_policies.on_policy.trainer import PpoTrainer
@@ -30,7 +30,7 @@ def make(toy_class):
             "critic_hidden": (16,),
             "distribution": "beta",
             "mirror": "none",
-            "guide": GuideCfg(**guide | learner.pop("guide", {})),
+            "guide": ImitationCfg(**guide | learner.pop("guide", {})),
         }
         cfg = PpoCfg(total_steps=total_steps, **(fields | learner))
         env = Guided(num_envs)
@@ -83,9 +83,9 @@ def test_a_student_follows_its_teacher(make):
 
 
 def test_guidance_fades_after_the_imitation(make):
-    guide = GuideCfg(imitation_iterations=2, fade_iterations=4)
+    guide = ImitationCfg(imitation_iterations=2, fade_iterations=4)
     assert [guide.share_at(i) for i in range(8)] == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
-    assert GuideCfg(imitation_iterations=2).share_at(1000) == 1.0
+    assert ImitationCfg(imitation_iterations=2).share_at(1000) == 1.0
     runner, shares = make(guide={"imitation_iterations": 2, "fade_iterations": 4}), []
     runner.train(lambda progress: shares.append(runner.alg.share))
     assert shares == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0]

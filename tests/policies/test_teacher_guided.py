@@ -11,9 +11,9 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
-from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.symmetry import MirrorMap
-from gantry_policies.on_policy.teacher_guided import Memory, TeacherGuidedPPO
+from gantry_policies.on_policy.teacher_guided import DaggerBuffer, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_policies.on_policy.trainer import PpoTrainer
@@ -61,7 +61,7 @@ def make(map_toy):
             "network": "ame2",
             "ame": SIZES,
             "mirror": who,
-            "guide": GuideCfg(imitation_iterations=3),
+            "guide": ImitationCfg(imitation_iterations=3),
         }
         cfg = PpoCfg(**(fields | learner))
         return PpoTrainer(map_toy(num_envs), cfg, run_dir, "cpu", mirror, threads, LAYOUT, teacher)
@@ -112,7 +112,7 @@ def gradient_of(runner, names):
 @pytest.mark.parametrize("imitating", [True, False])
 def test_the_surrogate_waits_until_the_imitation_ends(make, imitating):
     """A teacher that repeats the student leaves no gradient in the mean: what is left comes from the surrogate."""
-    runner = make(epochs=1, minibatches=1, teacher=Homeward(), entropy=0.0, guide=GuideCfg(imitation_iterations=1))
+    runner = make(epochs=1, minibatches=1, teacher=Homeward(), entropy=0.0, guide=ImitationCfg(imitation_iterations=1))
     student = runner.alg.actor
 
     class Echo:
@@ -132,7 +132,7 @@ def test_the_surrogate_waits_until_the_imitation_ends(make, imitating):
 
 @pytest.mark.parametrize("desired_kl", [None, 0.01])
 def test_the_phases_have_their_own_learning_rates(make, desired_kl):
-    guide, history = GuideCfg(imitation_iterations=3, imitation_learning_rate=2e-3), []
+    guide, history = ImitationCfg(imitation_iterations=3, imitation_learning_rate=2e-3), []
     runner = make(teacher=Homeward(), guide=guide, learning_rate=1e-4, desired_kl=desired_kl)
     runner.train(lambda progress: history.append((progress.metrics["learning_rate"], runner.alg.imitating)))
     rates = [rate for rate, _ in history]
@@ -146,7 +146,7 @@ def test_the_phases_have_their_own_learning_rates(make, desired_kl):
 
 
 def test_the_rate_of_imitation_falls_linearly(make):
-    guide, rates = GuideCfg(imitation_iterations=4, imitation_learning_rate=2e-3, final_imitation_factor=0.2), []
+    guide, rates = ImitationCfg(imitation_iterations=4, imitation_learning_rate=2e-3, final_imitation_factor=0.2), []
     runner = make(teacher=Homeward(), guide=guide, learning_rate=1e-4, total_steps=5 * 640, num_envs=64)
     runner.train(lambda progress: rates.append(progress.metrics["learning_rate"]))
     assert rates[:4] == pytest.approx([2e-3, 1.6e-3, 1.2e-3, 0.8e-3])
@@ -155,7 +155,7 @@ def test_the_rate_of_imitation_falls_linearly(make):
 
 def test_a_ring_of_rollouts_by_hand():
     """Three rollouts of two samples in a memory of two: the first one is gone, rows keep their answers."""
-    memory = Memory(2)
+    memory = DaggerBuffer(2)
     for number in range(3):
         seen = torch.tensor([[2.0 * number], [2.0 * number + 1.0]])
         memory.add({"actor": seen}, Guidance(10.0 * seen, (seen + 0.5,)))
@@ -178,13 +178,13 @@ def test_what_was_said_earlier_is_imitated_too(make, threads):
             return Guidance(torch.full((len(observations), 2), self.said))
 
     teacher = Changes()
-    guide = GuideCfg(1.0, 0.0, imitation_iterations=2, action_loss="mean", remembered_rollouts=2)
+    guide = ImitationCfg(1.0, 0.0, imitation_iterations=2, action_loss="mean", aggregate_rollouts=2)
     runner = make(teacher=teacher, threads=threads, guide=guide, epochs=60, init_std=0.01)
     for iteration, expected in enumerate((1.0, 0.5)):
         runner.alg.begin_iteration(iteration)
         runner._collect(runner.env.get_observations())
         assert "surrogate" not in runner.alg.update()
-        seen = runner.alg._memory.observations["actor"][: 80 * (iteration + 1)]
+        seen = runner.alg._dagger.observations["actor"][: 80 * (iteration + 1)]
         with torch.no_grad():
             mean = runner.alg.actor(TensorDict({"actor": seen}, batch_size=[len(seen)])).mean().item()
         assert mean == pytest.approx(expected, abs=0.1)
@@ -192,11 +192,11 @@ def test_what_was_said_earlier_is_imitated_too(make, threads):
     runner.alg.begin_iteration(2)
     runner._collect(runner.env.get_observations())
     assert "surrogate" in runner.alg.update()
-    assert runner.alg._memory is None
+    assert runner.alg._dagger is None
 
 
 def test_a_student_follows_its_teacher(make):
-    guide, history = GuideCfg(action_weight=1.0, imitation_iterations=20, imitation_learning_rate=3e-3), []
+    guide, history = ImitationCfg(action_weight=1.0, imitation_iterations=20, imitation_learning_rate=3e-3), []
     runner = make(teacher=Homeward(), num_envs=64, total_steps=20 * 640, guide=guide)
     runner.train(history.append)
     assert history[-1].metrics["loss_imitation"] < history[0].metrics["loss_imitation"] - 0.5
@@ -208,7 +208,7 @@ def test_a_student_follows_its_teacher(make):
 
 def test_whose_actions_are_taken(make):
     """All of the teacher's at first, none from the end of the imitation on; in between some rows, a rollout long."""
-    guide, shares = GuideCfg(imitation_iterations=3, teacher_drives=1.0), []
+    guide, shares = ImitationCfg(imitation_iterations=3, teacher_action_fraction=1.0), []
     runner = make(teacher=Homeward(), num_envs=64, guide=guide, total_steps=4 * 640)
 
     def look(progress):
@@ -226,7 +226,7 @@ def test_whose_actions_are_taken(make):
 
 
 def test_a_teacher_that_drives_makes_sense(make):
-    guide = GuideCfg(imitation_iterations=3, teacher_drives=1.0)
+    guide = ImitationCfg(imitation_iterations=3, teacher_action_fraction=1.0)
     runner = make(teacher=lambda observations: Guidance(torch.zeros(len(observations), 3)), guide=guide)
     with pytest.raises(GantryError, match=r"actions have shape \(8, 3\), expected \(8, 2\)"):
         runner.train()
@@ -239,7 +239,7 @@ def test_six_iterations_are_three_and_three(make, tmp_path, threads, embedding):
     """Through the change of phase; an adaptive rate, the map's network and a teacher that drives included."""
     teacher = PolicyTeacher(make(seed=7).alg.actor, "actor") if embedding else Homeward()
     options = {"teacher": teacher, "threads": threads, "desired_kl": 0.01, "mirror": CRITIC, "chunk_rows": 16}
-    guide = GuideCfg(imitation_iterations=4, teacher_drives=0.5)
+    guide = ImitationCfg(imitation_iterations=4, teacher_action_fraction=0.5)
     make(tmp_path / "straight", guide=guide, **options).train()
     first = make(tmp_path / "halves", guide=guide, **options)
     first.train(lambda progress: first.stop() if progress.done == 3 else None)
@@ -293,7 +293,7 @@ def test_a_mirrored_student_has_a_mirrored_teacher(make):
 def test_remembered_rows_are_mirrored_with_their_answers(make):
     """A teacher that answers what it is shown: after the mirror the answers are still what remembered rows show."""
     maps = CRITIC | {"actor": MirrorMap.signs(*([1.0, -1.0] * 7))}
-    guide = GuideCfg(1.0, 0.0, imitation_iterations=2, remembered_rollouts=2)
+    guide = ImitationCfg(1.0, 0.0, imitation_iterations=2, aggregate_rollouts=2)
 
     class Echoes:
         def __call__(self, observations):
@@ -329,7 +329,7 @@ def test_representations_have_no_mirror_image(make):
     options = {"teacher": PolicyTeacher(make(seed=7).alg.actor, "actor"), "mirror": maps, "who": "both"}
     with pytest.raises(GantryError, match="an embedding has no mirror image"):
         make(**options).train()
-    assert make(**options, guide=GuideCfg(embedding_weight=0.0)).train()
+    assert make(**options, guide=ImitationCfg(embedding_weight=0.0)).train()
     assert make(**(options | {"who": "critic"})).train()
 
 
@@ -346,13 +346,13 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
         ({"imitation_iterations": -1}, "imitation_iterations is -1"),
         ({"imitation_learning_rate": 0.0}, "imitation_learning_rate is 0.0"),
         ({"final_imitation_factor": 0.0}, "final_imitation_factor is 0.0, expected more than 0 and at most 1"),
-        ({"teacher_drives": 1.5}, "teacher_drives is 1.5, expected 0 to 1"),
-        ({"teacher_drives": math.nan}, "teacher_drives is nan"),
-        ({"remembered_rollouts": -1}, "remembered_rollouts is -1, expected >= 0"),
+        ({"teacher_action_fraction": 1.5}, "teacher_action_fraction is 1.5, expected 0 to 1"),
+        ({"teacher_action_fraction": math.nan}, "teacher_action_fraction is nan"),
+        ({"aggregate_rollouts": -1}, "aggregate_rollouts is -1, expected >= 0"),
         ({"fade_iterations": -2}, "fade_iterations is -2"),
         ({"action_loss": "meen"}, "meen.*Did you mean 'mean'"),
     ],
 )
 def test_guides_that_make_no_sense_are_refused(change, text):
     with pytest.raises(GantryError, match=text):
-        GuideCfg(**change)
+        ImitationCfg(**change)

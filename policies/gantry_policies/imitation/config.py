@@ -8,16 +8,16 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 
 NETWORKS = ("mlp", "transformer")
 """Networks: one hidden state for the whole chunk, or one query per step that attends to what is seen (ACT)."""
-EYES = ("conv", "vit", "resnet18")
+IMAGE_ENCODERS = ("conv", "vit", "resnet18")
 """Image encoders: two convolutions, those and a transformer block, or a residual network of 18 layers."""
 
 
 @dataclass(frozen=True)
-class EyesCfg:
+class ImageEncoderCfg:
     """Image encoder, one per camera; of no effect without cameras."""
 
     kind: str = "conv"
-    """A name of :data:`EYES`."""
+    """A name of :data:`IMAGE_ENCODERS`."""
     stem_width: int = 16
     """Channels of the first convolution, except in ``resnet18``."""
     width: int = 32
@@ -30,10 +30,10 @@ class EyesCfg:
     """Of AdamW."""
 
     def __post_init__(self) -> None:
-        _known("network.eyes.kind", self.kind, EYES)
-        _at_least("network.eyes", self, 1, "stem_width", "width", "attention_heads")
-        _at_least("network.eyes", self, 0, "shift_pixels")
-        _positive("network.eyes", self, "learning_rate")
+        _known("network.image_encoder.kind", self.kind, IMAGE_ENCODERS)
+        _at_least("network.image_encoder", self, 1, "stem_width", "width", "attention_heads")
+        _at_least("network.image_encoder", self, 0, "shift_pixels")
+        _positive("network.image_encoder", self, "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class NetworkCfg:
     latent: int = 0
     """Numbers that say in which style a demonstrator acts, for a ``transformer`` trained as a conditional variational
     autoencoder; zero when acting. 0 for none."""
-    eyes: EyesCfg = field(default_factory=EyesCfg)
+    image_encoder: ImageEncoderCfg = field(default_factory=ImageEncoderCfg)
     """Image encoders."""
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ def act_paper() -> BcCfg:
             feedforward=3200,
             dropout=0.1,
             latent=32,
-            eyes=EyesCfg(kind="resnet18", shift_pixels=0, learning_rate=1e-5),
+            image_encoder=ImageEncoderCfg(kind="resnet18", shift_pixels=0, learning_rate=1e-5),
         ),
         chunk_steps=100,
         execute_steps=100,

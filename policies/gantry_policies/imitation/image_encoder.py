@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
-from gantry_policies.imitation.config import EyesCfg
+from gantry_policies.imitation.config import ImageEncoderCfg
 from gantry_policies.off_policy.config import EncoderCfg
 from gantry_policies.off_policy.encoders import ConvTokens, VitTokens
 
@@ -18,7 +18,7 @@ _GROUPS = 16
 """Channels are normalised in so many groups, since batches of a policy are small."""
 
 
-class Eyes(nn.Module):
+class ImageEncoder(nn.Module):
     """All cameras of an observation, each with an encoder of its own.
 
     Args:
@@ -26,7 +26,7 @@ class Eyes(nn.Module):
         cfg: Kind and sizes.
     """
 
-    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: EyesCfg) -> None:
+    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: ImageEncoderCfg) -> None:
         super().__init__()
         self.keys = sorted(key for key in obs_shapes if key.startswith(IMAGE_PREFIX))
         self.cameras = nn.ModuleList(_encoder(obs_shapes[key], cfg) for key in self.keys)
@@ -89,7 +89,7 @@ class _Block(nn.Module):
         return torch.relu(self.layers(image) + self.around(image))
 
 
-def _encoder(shape: tuple[int, ...], cfg: EyesCfg) -> nn.Module:
+def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg) -> nn.Module:
     if cfg.kind == "resnet18":
         return ResNetTokens(shape[0])
     sizes = EncoderCfg(kind=cfg.kind, stem_width=cfg.stem_width, width=cfg.width, attention_heads=cfg.attention_heads)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.attention import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.imitation.config import NetworkCfg
-from gantry_policies.imitation.image_encoder import Eyes
+from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.off_policy.encoders import Summary
 
 
@@ -30,8 +30,12 @@ class ChunkMlp(nn.Module):
         self, obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, steps: int, cfg: NetworkCfg
     ) -> None:
         super().__init__()
-        self.eyes = Eyes(obs_shapes, cfg.eyes)
-        self.summary = Summary(self.eyes.tokens, self.eyes.width, cfg.image_size) if self.eyes.keys else None
+        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
+        self.summary = (
+            Summary(self.image_encoder.tokens, self.image_encoder.width, cfg.image_size)
+            if self.image_encoder.keys
+            else None
+        )
         sizes = [obs_shapes[STATE][0] + (cfg.image_size if self.summary else 0), *cfg.hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
@@ -43,7 +47,7 @@ class ChunkMlp(nn.Module):
         """``(B, T, n)`` of observations ``(B, ...)`` whose state is standardised."""
         seen = obs[STATE]
         if self.summary is not None:
-            seen = torch.cat((seen, self.summary(self.eyes(obs))), dim=1)
+            seen = torch.cat((seen, self.summary(self.image_encoder(obs))), dim=1)
         return self.layers(seen).unflatten(1, self.shape)
 
 
@@ -62,13 +66,13 @@ class ChunkTransformer(nn.Module):
     ) -> None:
         super().__init__()
         width, sizes = cfg.width, (cfg.width, cfg.heads, cfg.feedforward, cfg.dropout)
-        self.eyes = Eyes(obs_shapes, cfg.eyes)
+        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
         self.from_state = nn.Linear(obs_shapes[STATE][0], width)
-        self.from_eyes = nn.Linear(self.eyes.width, width) if self.eyes.keys else None
+        self.from_images = nn.Linear(self.image_encoder.width, width) if self.image_encoder.keys else None
         self.from_latent = nn.Linear(cfg.latent, width) if cfg.latent else None
         self.style = StyleEncoder(obs_shapes[STATE][0], action_size, steps, cfg) if cfg.latent else None
         self.latent = cfg.latent
-        self.position = learned_positions(1 + self.eyes.tokens + (1 if cfg.latent else 0), width)
+        self.position = learned_positions(1 + self.image_encoder.tokens + (1 if cfg.latent else 0), width)
         self.query = learned_positions(steps, width)
         self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(cfg.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(cfg.decoder_layers))
@@ -86,8 +90,8 @@ class ChunkTransformer(nn.Module):
         if self.from_latent is not None:
             style = obs[STATE].new_zeros(obs[STATE].shape[0], self.latent) if latent is None else latent
             tokens.append(self.from_latent(style)[:, None])
-        if self.from_eyes is not None:
-            tokens.append(self.from_eyes(self.eyes(obs)))
+        if self.from_images is not None:
+            tokens.append(self.from_images(self.image_encoder(obs)))
         memory = torch.cat(tokens, dim=1)
         for layer in self.encoder:
             memory = layer(memory, self.position)

@@ -237,7 +237,7 @@ class CloningTrainer(Trainer):
     def _blurred(self, chunks: Chunks) -> Chunks:
         """With shifted images and noise on the states."""
         cfg = self.cfg
-        obs = shifted(chunks.obs, cfg.network.eyes.shift_pixels, self._noise)
+        obs = shifted(chunks.obs, cfg.network.image_encoder.shift_pixels, self._noise)
         if cfg.state_noise:
             state = obs[STATE]
             noise = torch.randn(state.shape, generator=self._noise, device=state.device)
@@ -282,11 +282,13 @@ def learning_rate_share(cfg: BcCfg, step: int) -> float:
 
 def _groups(policy: BcPolicy, cfg: BcCfg) -> list[dict[str, Any]]:
     """Parameters with their highest learning rates; images have their own."""
-    eyes: list[Tensor] = list(policy.network.eyes.parameters())
-    seen = {id(parameter) for parameter in eyes}
+    image_encoder: list[Tensor] = list(policy.network.image_encoder.parameters())
+    seen = {id(parameter) for parameter in image_encoder}
     rest = [parameter for parameter in policy.parameters() if id(parameter) not in seen]
     groups = [{"params": rest, "highest": cfg.learning_rate}]
-    return groups + ([{"params": eyes, "highest": cfg.network.eyes.learning_rate}] if eyes else [])
+    return groups + (
+        [{"params": image_encoder, "highest": cfg.network.image_encoder.learning_rate}] if image_encoder else []
+    )
 
 
 def _check(data: ChunkData, cfg: BcCfg, validation: ChunkData | None, eval_env: BatchedEnv | None) -> None:

@@ -18,12 +18,12 @@ LOG_STD_RANGE = (-10.0, 2.0)
 
 
 @dataclass(frozen=True)
-class Choice:
+class ActorOutput:
     """Actions of an actor."""
 
     action: Tensor
     """``(B, n)``: what is executed, clamped to [-1, 1]; gradients pass the clamp."""
-    own: Tensor
+    correction: Tensor
     """``(B, n)``: the actor's share of it: the correction of a base, or everything."""
     log_prob: Tensor | None = None
     """``(B,)``: of a sample of a squashed Gaussian."""
@@ -72,7 +72,7 @@ class Actor(nn.Module):
             nn.init.zeros_(self.last.weight)
             nn.init.zeros_(self.last.bias)
 
-    def best(self, features: Features, base: Tensor | None, scale: float) -> Choice:
+    def act_deterministic(self, features: Features, base: Tensor | None, scale: float) -> ActorOutput:
         """The deterministic action, ``(B, n)`` in [-1, 1], of evaluation.
 
         Args:
@@ -82,8 +82,8 @@ class Actor(nn.Module):
         """
         raise NotImplementedError
 
-    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
-        """An action ``(B, n)`` in [-1, 1] with noise; arguments as of :meth:`best`."""
+    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> ActorOutput:
+        """An action ``(B, n)`` in [-1, 1] with noise; arguments as of :meth:`act_deterministic`."""
         raise NotImplementedError
 
     def outputs(self, features: Features, base: Tensor | None) -> Tensor:
@@ -102,17 +102,17 @@ class DeterministicActor(Actor):
     def __init__(self, cfg: ActorCfg, state_size: int, action_size: int, tokens: int = 0, width: int = 0) -> None:
         super().__init__(cfg, state_size, action_size, 1, tokens, width)
 
-    def best(self, features: Features, base: Tensor | None, scale: float) -> Choice:
-        """See :meth:`Actor.best`."""
+    def act_deterministic(self, features: Features, base: Tensor | None, scale: float) -> ActorOutput:
+        """See :meth:`Actor.act_deterministic`."""
         own = torch.tanh(self.outputs(features, base))
         return _composed(own, base, scale)
 
-    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
+    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> ActorOutput:
         """See :meth:`Actor.sample`; the noise is not scaled."""
-        chosen = self.best(features, base, scale)
-        drawn = torch.empty_like(chosen.own).normal_(generator=noise.generator) * noise.std
-        own = chosen.own + drawn.clamp(-noise.clip, noise.clip)
-        return Choice(clamp(own if base is None else base + own), own)
+        chosen = self.act_deterministic(features, base, scale)
+        drawn = torch.empty_like(chosen.correction).normal_(generator=noise.generator) * noise.std
+        own = chosen.correction + drawn.clamp(-noise.clip, noise.clip)
+        return ActorOutput(clamp(own if base is None else base + own), own)
 
 
 class GaussianActor(Actor):
@@ -121,12 +121,12 @@ class GaussianActor(Actor):
     def __init__(self, cfg: ActorCfg, state_size: int, action_size: int, tokens: int = 0, width: int = 0) -> None:
         super().__init__(cfg, state_size, action_size, 2, tokens, width)
 
-    def best(self, features: Features, base: Tensor | None, scale: float) -> Choice:
-        """See :meth:`Actor.best`: the Gaussian's mean, squashed."""
+    def act_deterministic(self, features: Features, base: Tensor | None, scale: float) -> ActorOutput:
+        """See :meth:`Actor.act_deterministic`: the Gaussian's mean, squashed."""
         mean, _ = self.outputs(features, base).chunk(2, dim=-1)
         return _composed(torch.tanh(mean), base, scale)
 
-    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> Choice:
+    def sample(self, features: Features, base: Tensor | None, scale: float, noise: Noise) -> ActorOutput:
         """See :meth:`Actor.sample`; with ``(B,)`` log-probabilities before any scaling. Only the generator counts."""
         mean, log_std = self._gaussian(features, base)
         drawn = torch.empty_like(mean).normal_(generator=noise.generator)
@@ -135,7 +135,7 @@ class GaussianActor(Actor):
         squash = 2.0 * (math.log(2.0) - raw - functional.softplus(-2.0 * raw))
         log_prob = -0.5 * drawn.square() - log_std - 0.5 * math.log(2.0 * math.pi) - squash
         chosen = _composed(torch.tanh(raw), base, scale)
-        return Choice(chosen.action, chosen.own, log_prob.sum(-1))
+        return ActorOutput(chosen.action, chosen.correction, log_prob.sum(-1))
 
     def _gaussian(self, features: Features, base: Tensor | None) -> tuple[Tensor, Tensor]:
         mean, log_std = self.outputs(features, base).chunk(2, dim=-1)
@@ -149,8 +149,8 @@ def clamp(action: Tensor) -> Tensor:
     return action + (action.clamp(-1.0, 1.0) - action).detach()
 
 
-def _composed(squashed: Tensor, base: Tensor | None, scale: float) -> Choice:
+def _composed(squashed: Tensor, base: Tensor | None, scale: float) -> ActorOutput:
     if base is None:
-        return Choice(squashed, squashed)
+        return ActorOutput(squashed, squashed)
     own = scale * squashed
-    return Choice(clamp(base + own), own)
+    return ActorOutput(clamp(base + own), own)

@@ -147,14 +147,14 @@ def critic_loss(values: Tensor, target: Tensor, kind: str) -> Tensor:
     return error.square().mean()
 
 
-def some_heads(heads: int, count: int, generator: torch.Generator) -> Tensor | None:
+def subset_of_heads(heads: int, count: int, generator: torch.Generator) -> Tensor | None:
     """``(count,)`` int64: different heads, drawn at random, on the generator's device; None where all are wanted."""
     if count >= heads:
         return None
     return torch.randperm(heads, generator=generator, device=generator.device)[:count]
 
 
-def policy_heads(reduction: str, heads: int, generator: torch.Generator) -> Tensor | None:
+def heads_for_policy_loss(reduction: str, heads: int, generator: torch.Generator) -> Tensor | None:
     """Indices ``(M,)`` of the heads that the actor's loss needs; None for all of them.
 
     Args:
@@ -165,12 +165,12 @@ def policy_heads(reduction: str, heads: int, generator: torch.Generator) -> Tens
     if reduction == "q1":
         return torch.zeros(1, dtype=torch.int64, device=generator.device)
     if reduction == "min_random_pair":
-        return some_heads(heads, 2, generator)
+        return subset_of_heads(heads, 2, generator)
     return None
 
 
 def reduced(values: Tensor, reduction: str) -> Tensor:
     """Values ``(B,)``, in units of the reward, whose gradient trains the actor, of the values ``(M, B)`` of the
-    heads that :func:`policy_heads` chose.
+    heads that :func:`heads_for_policy_loss` chose.
     """
     return values.mean(0) if reduction == "ensemble_mean" else values.amin(0)

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import weights_difference
-from gantry_policies.off_policy.actors import Choice, DeterministicActor, GaussianActor, Noise
+from gantry_policies.off_policy.actors import ActorOutput, DeterministicActor, GaussianActor, Noise
 from gantry_policies.off_policy.augment import shifted
 from gantry_policies.off_policy.config import LearnerCfg
-from gantry_policies.off_policy.critics import Critic, critic_loss, policy_heads, reduced, some_heads
+from gantry_policies.off_policy.critics import Critic, critic_loss, heads_for_policy_loss, reduced, subset_of_heads
 from gantry_policies.off_policy.encoders import Encoder, Features
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
@@ -118,7 +118,7 @@ class Learner:
         if explore:
             noise = Noise(self.cfg.actor.explore_std, generator=self.generator)
             return self.actor.sample(features, base, self.correction_scale, noise).action
-        return self.actor.best(features, base, self.correction_scale).action.clamp(-1.0, 1.0)
+        return self.actor.act_deterministic(features, base, self.correction_scale).action.clamp(-1.0, 1.0)
 
     def update(self, replay: ReplayBuffer, demos: ReplayBuffer | None = None) -> dict[str, Tensor]:
         """``cfg.critic_updates`` updates of the critic, and one of the actor on the last batch.
@@ -173,7 +173,7 @@ class Learner:
         features = self.encoder.features(self._prepared(batch.next_obs, shift=True))
         base = self._base(batch.next_base_action)
         chosen = self._next_choice(features, base, smooth)
-        heads = some_heads(cfg.critic.heads, cfg.critic.target_heads, self.generator)
+        heads = subset_of_heads(cfg.critic.heads, cfg.critic.target_heads, self.generator)
         value = self.critic_target(features, chosen.action.clamp(-1.0, 1.0), heads).amin(0)
         if chosen.log_prob is not None and cfg.actor.temperature.backup:
             value = value - self.log_temperature.exp() * chosen.log_prob
@@ -237,12 +237,12 @@ class Learner:
             raise GantryError("A residual actor needs the base's action, but there is none.")
         return base_action
 
-    def _next_choice(self, features: Features, base: Tensor | None, smooth: bool) -> Choice:
+    def _next_choice(self, features: Features, base: Tensor | None, smooth: bool) -> ActorOutput:
         cfg, scale = self.cfg.actor, self.correction_scale
         if cfg.kind == "sac":
             return self.actor.sample(features, base, scale, Noise(0.0, generator=self.generator))
         if not smooth:
-            return self.actor_target.best(features, base, scale)
+            return self.actor_target.act_deterministic(features, base, scale)
         noise = Noise(cfg.target_std, cfg.target_std_clip, self.generator)
         return self.actor_target.sample(features, base, scale, noise)
 
@@ -273,19 +273,19 @@ class Learner:
         if cfg.kind == "sac":
             chosen = self.actor.sample(features, base, self.correction_scale, Noise(0.0, generator=self.generator))
         else:
-            chosen = self.actor.best(features, base, self.correction_scale)
-        heads = policy_heads(cfg.gradient, self.cfg.critic.heads, self.generator)
+            chosen = self.actor.act_deterministic(features, base, self.correction_scale)
+        heads = heads_for_policy_loss(cfg.gradient, self.cfg.critic.heads, self.generator)
         value = reduced(self.critic(features, chosen.action, heads), cfg.gradient)
         loss = -value.mean()
         if clone_weight is not None:
             # The value is divided by its own size, so that the weight means the same for every reward.
-            cloned = self.actor.best(features, base, self.correction_scale).action
+            cloned = self.actor.act_deterministic(features, base, self.correction_scale).action
             loss = loss / value.detach().abs().mean().clamp(min=1e-3)
             loss = loss + clone_weight * (cloned - batch.action).square().sum(-1).mean()
         if chosen.log_prob is not None:
             loss = loss + self.log_temperature.detach().exp() * chosen.log_prob.mean()
         if cfg.penalty:
-            loss = loss + cfg.penalty * chosen.own.square().mean()
+            loss = loss + cfg.penalty * chosen.correction.square().mean()
         norm = self._descend(loss, "actor")
         if cfg.kind == "td3":
             self._follow("actor", cfg.tau)
@@ -293,7 +293,7 @@ class Learner:
         metrics = {
             "actor_loss": loss.detach(),
             "actor_grad_norm": norm,
-            "own_action": chosen.own.detach().abs().mean(),
+            "own_action": chosen.correction.detach().abs().mean(),
         }
         return metrics if chosen.log_prob is None else metrics | self._update_temperature(chosen.log_prob.detach())
 

@@ -41,7 +41,7 @@ class PolicyModule(nn.Module):
         """
         features = self.encoder.features({**obs, STATE: self.state_scaler(obs[STATE])})
         base = self.action_scaler.scale(base_action) if self.residual and base_action is not None else None
-        return self.action_scaler.unscale(self.actor.best(features, base, self.correction_scale).action)
+        return self.action_scaler.unscale(self.actor.act_deterministic(features, base, self.correction_scale).action)
 
 
 class LearnedPolicy:

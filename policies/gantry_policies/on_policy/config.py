@@ -48,7 +48,7 @@ ACTION_LOSSES = ("likelihood", "mean")
 
 
 @dataclass(frozen=True)
-class GuideCfg:
+class ImitationCfg:
     """Guidance of PPO by a teacher (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
 
     action_weight: float = 0.02
@@ -68,21 +68,23 @@ class GuideCfg:
     and a Beta's has its poles where pedals are: at the ends. The mean leaves the spread to the reward."""
     fade_iterations: int = 0
     """Iterations after the imitation in which both weights fall linearly to nothing; 0 to keep them."""
-    teacher_drives: float = 0.0
+    teacher_action_fraction: float = 0.0
     """Share of the environments that the teacher acts in, drawn anew for each rollout; it falls linearly to nothing by
     the end of the imitation. A student that falls at once never sees most of what its teacher could show it."""
 
-    remembered_rollouts: int = 0
+    aggregate_rollouts: int = 0
     """While there is imitation alone, learn from samples of the last so many rollouts, as in DAgger, instead of the
     newest. A resumed training begins to remember anew."""
 
     def __post_init__(self) -> None:
-        if self.remembered_rollouts < 0:
-            raise GantryError(f"learner.guide.remembered_rollouts is {self.remembered_rollouts}, expected >= 0.")
+        if self.aggregate_rollouts < 0:
+            raise GantryError(f"learner.guide.aggregate_rollouts is {self.aggregate_rollouts}, expected >= 0.")
         if self.action_loss not in ACTION_LOSSES:
             raise UnknownNameError("action loss", self.action_loss, ACTION_LOSSES)
-        if not 0.0 <= self.teacher_drives <= 1.0:
-            raise GantryError(f"learner.guide.teacher_drives is {self.teacher_drives}, expected 0 to 1.")
+        if not 0.0 <= self.teacher_action_fraction <= 1.0:
+            raise GantryError(
+                f"learner.guide.teacher_action_fraction is {self.teacher_action_fraction}, expected 0 to 1."
+            )
         if self.fade_iterations < 0:
             raise GantryError(f"learner.guide.fade_iterations is {self.fade_iterations}, expected >= 0.")
         for name in ("action_weight", "embedding_weight"):
@@ -106,7 +108,7 @@ class GuideCfg:
 
     def driven_at(self, iteration: int) -> float:
         """Share of the environments that the teacher acts in, in an iteration counted from 0."""
-        return self.teacher_drives * max(0.0, 1.0 - iteration / max(1, self.imitation_iterations))
+        return self.teacher_action_fraction * max(0.0, 1.0 - iteration / max(1, self.imitation_iterations))
 
     def share_at(self, iteration: int) -> float:
         """Remaining share of the weights in an iteration, counted from 0."""
@@ -190,7 +192,7 @@ class PpoCfg:
     """
     chunk_rows: int = 0
     """Most samples that run through the networks at once while learning, for want of memory; 0 for no limit."""
-    guide: GuideCfg = field(default_factory=GuideCfg)
+    guide: ImitationCfg = field(default_factory=ImitationCfg)
     """Guidance by a teacher, if there is one."""
     save_every_s: float = 30.0
     """Time between checkpoints; the end of a training always leaves one."""

@@ -34,7 +34,7 @@ class RasterPacking:
         kept = {**dict(observations.items()), self.group: rest, RASTER: raster}
         return TensorDict(kept, batch_size=observations.batch_size, device=observations.device)
 
-    def room(self, observations: TensorDict) -> TensorDict:
+    def allocate(self, observations: TensorDict) -> TensorDict:
         """Packed zeros for as many observations (steps, N, size)."""
         kept = {
             name: torch.zeros(*observations.batch_size, *row.shape[2:], dtype=row.dtype, device=row.device)

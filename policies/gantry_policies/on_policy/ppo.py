@@ -94,7 +94,7 @@ class FewSamplePPO(PPO):
         self._chunk_rows = chunk_rows
         self._packing = packing
         if packing is not None:
-            storage.observations = packing.room(storage.observations)
+            storage.observations = packing.allocate(storage.observations)
         self._replicas = [_Replica(self.actor, self.critic) for _ in range(parts)] if own else []
         self._pool = (
             ThreadPoolExecutor(parts, initializer=torch.set_num_threads, initargs=(1,)) if own and parts > 1 else None

@@ -18,7 +18,7 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
-from gantry_policies.on_policy.config import GuideCfg
+from gantry_policies.on_policy.config import ImitationCfg
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
 from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher, Teacher
 
@@ -32,7 +32,7 @@ class TeacherGuidedPPO(FewSamplePPO):
     For the first ``guide.imitation_iterations`` surrogate and entropy are off and the learning rate is the guide's;
     the value function learns from the beginning. Imitation goes on, with weights that fade if ``guide.fade_iterations``
     says so. A teacher is asked once about every sample of a rollout, a scripted one while it is collected. Before the
-    surrogate counts, the actor may learn from ``guide.remembered_rollouts`` instead of the newest one, the data set
+    surrogate counts, the actor may learn from ``guide.aggregate_rollouts`` instead of the newest one, the data set
     that DAgger aggregates.
 
     Args:
@@ -47,7 +47,7 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     always_own_update = True
 
-    def __init__(self, *args: Any, teacher: Teacher, guide: GuideCfg, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, teacher: Teacher, guide: ImitationCfg, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         self.guide = guide
@@ -56,7 +56,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         """What is left of the guide's weights."""
         self._rl_schedule, self._rl_learning_rate = self.schedule, self.learning_rate
         self._guidance: Guidance | None = None
-        self._memory = Memory(guide.remembered_rollouts) if guide.remembered_rollouts else None
+        self._dagger = DaggerBuffer(guide.aggregate_rollouts) if guide.aggregate_rollouts else None
         self._recalled: Tensor | None = None
         # A scripted teacher knows the present state alone: it is asked in every step of a rollout.
         self._answers = torch.zeros_like(self.storage.actions) if isinstance(teacher, ScriptedTeacher) else None
@@ -97,13 +97,13 @@ class TeacherGuidedPPO(FewSamplePPO):
     def update(self) -> dict[str, float]:
         """Ask the teacher about the stored rollout, and learn from both; means of the losses."""
         self._guidance = self._ask()
-        if self._memory is not None and not self.imitating:
-            self._memory = None  # a gigabyte
+        if self._dagger is not None and not self.imitating:
+            self._dagger = None  # a gigabyte
         try:
-            if self._memory is not None:
+            if self._dagger is not None:
                 groups = self.actor.obs_groups if self._packing is None else self._packing.groups(self.actor.obs_groups)
                 seen = {group: self.storage.observations[group].flatten(0, 1) for group in groups}
-                self._memory.add(seen, self._guidance)
+                self._dagger.add(seen, self._guidance)
                 self._recalled = torch.zeros(len(self._guidance.actions), dtype=torch.long, device=self.device)
             return super().update()
         finally:
@@ -158,18 +158,18 @@ class TeacherGuidedPPO(FewSamplePPO):
 
     def _minibatches(self) -> Iterator[Tensor]:
         for rows in super()._minibatches():
-            if self._memory is not None and self._recalled is not None:
-                self._recalled[rows] = self._memory.draw(len(rows))  # here, since threads come in any order
+            if self._dagger is not None and self._recalled is not None:
+                self._recalled[rows] = self._dagger.draw(len(rows))  # here, since threads come in any order
             yield rows
 
     def _gather(self, rows: Tensor) -> Batch:
         batch = super()._gather(rows)
         assert self._guidance is not None
         guidance = self._guidance
-        if self._memory is not None and self._recalled is not None:
+        if self._dagger is not None and self._recalled is not None:
             rows = self._recalled[rows]
-            guidance = self._memory.guidance
-            batch.remembered = {group: values[rows] for group, values in self._memory.observations.items()}
+            guidance = self._dagger.guidance
+            batch.remembered = {group: values[rows] for group, values in self._dagger.observations.items()}
             if self._packing is not None:
                 batch.remembered = self._packing.unpack(batch.remembered)
         batch.teacher_actions = guidance.actions[rows]
@@ -200,7 +200,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         return loss, losses
 
 
-class Memory:
+class DaggerBuffer:
     """The last rollouts of a student with its teacher's answers, in a ring.
 
     Args:

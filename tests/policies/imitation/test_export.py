@@ -14,7 +14,7 @@ from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.policy import ChunkedPolicy
 from gantry_deploy.testing.arm import arm_contract_for, arm_golden, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
-from gantry_policies.imitation.config import BcCfg, EyesCfg, NetworkCfg
+from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.export import export_chunks
 from gantry_policies.imitation.policy import BcPolicy, make_base
 
@@ -33,7 +33,7 @@ def trained_like(kind, golden, make=BcPolicy):
     """A policy with statistics that are not those of a fresh one."""
     torch.manual_seed(0)
     shapes = {"state": (CONTRACT.observation_size,), "image/front": (3, 20, 20), "image/wrist": (3, 20, 20)}
-    network = NetworkCfg(kind=kind, eyes=EyesCfg(stem_width=2, width=4), **SIZES)
+    network = NetworkCfg(kind=kind, image_encoder=ImageEncoderCfg(stem_width=2, width=4), **SIZES)
     cfg = BcCfg(network=network, chunk_steps=CHUNK.steps, execute_steps=CHUNK.execute)
     policy = make(cfg, shapes, CONTRACT.action_size)
     policy.state_scaler.fit(torch.from_numpy(golden["observation"]))

@@ -14,7 +14,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-from gantry_policies.imitation.config import BcCfg, EyesCfg, NetworkCfg
+from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.data import load_chunks, split_episodes
 from gantry_policies.imitation.policy import load_policy
 from gantry_policies.imitation.trainer import CloningTrainer
@@ -48,7 +48,7 @@ def test_a_dataset_written_by_lerobot_trains_a_clone(tmp_path, demos, monkeypatc
 
     learned, kept = (load_chunks(tmp_path / "d", episodes=part) for part in split_episodes(5, 0.2, seed=0))
     cfg = BcCfg(
-        network=NetworkCfg(hidden=(32,), eyes=EyesCfg(stem_width=2, width=4)),
+        network=NetworkCfg(hidden=(32,), image_encoder=ImageEncoderCfg(stem_width=2, width=4)),
         chunk_steps=4,
         execute_steps=2,
         steps=60,

@@ -11,9 +11,9 @@ from gantry_deploy.policy.action_queue import ActionQueue
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.checkpoint import CheckpointError
 from gantry_policies.imitation.attention import Attention
-from gantry_policies.imitation.config import PRESETS, BcCfg, EyesCfg, NetworkCfg
+from gantry_policies.imitation.config import PRESETS, BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.data import ChunkData
-from gantry_policies.imitation.image_encoder import Eyes
+from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.imitation.networks import Style, StyleEncoder
 from gantry_policies.imitation.policy import BcPolicy, list_policies, load_policy, make_base, masked_l1, save_policy
 
@@ -75,7 +75,7 @@ def test_each_network_learns_a_toy_by_heart(network):
     ways = torch.stack([start + 0.1 * step * (2 * bright - 1) for step in range(4)], dim=1)
     obs = {"state": start.repeat_interleave(4)[:, None], "image/front": images.repeat_interleave(4, 0)}
     data = ChunkData(obs, ways.flatten()[:, None], [4] * 12)
-    network = replace(network, eyes=EyesCfg(stem_width=2, width=4))
+    network = replace(network, image_encoder=ImageEncoderCfg(stem_width=2, width=4))
     policy = small_policy(data.obs_shapes, 1, network=network, latent_weight=0.1)
     policy.fit(data)
     chunks = data.chunks(torch.arange(0, 48, 4), 4)
@@ -106,12 +106,12 @@ def test_steps_are_told_apart_where_nothing_is_seen_but_a_state():
 @pytest.mark.parametrize("kind", ["conv", "vit", "resnet18"])
 def test_eyes_give_tokens_of_every_camera(kind):
     shapes = {"state": (2,), "image/b": (3, 36, 44), "image/a.x": (3, 40, 40)}
-    eyes = Eyes(shapes, EyesCfg(kind=kind, stem_width=4, width=8))
+    image_encoder = ImageEncoder(shapes, ImageEncoderCfg(kind=kind, stem_width=4, width=8))
     images = {key: torch.randint(0, 256, (2, *shapes[key]), dtype=torch.uint8) for key in shapes if key != "state"}
-    tokens = eyes(images)
-    assert tokens.shape == (2, eyes.tokens, 512 if kind == "resnet18" else 8)
+    tokens = image_encoder(images)
+    assert tokens.shape == (2, image_encoder.tokens, 512 if kind == "resnet18" else 8)
     changed = {**images, "image/b": 255 - images["image/b"]}
-    differs = (eyes(changed) != tokens).any(-1)
+    differs = (image_encoder(changed) != tokens).any(-1)
     assert differs.any()
     assert not differs.all()
 

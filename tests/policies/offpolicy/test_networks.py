@@ -10,7 +10,14 @@ from torch.nn import functional
 from gantry_policies.off_policy.actors import DeterministicActor, GaussianActor, Noise, clamp
 from gantry_policies.off_policy.augment import random_shift, shifted
 from gantry_policies.off_policy.config import ActorCfg, CriticCfg, EncoderCfg
-from gantry_policies.off_policy.critics import Critic, EnsembleMlp, critic_loss, policy_heads, reduced, some_heads
+from gantry_policies.off_policy.critics import (
+    Critic,
+    EnsembleMlp,
+    critic_loss,
+    heads_for_policy_loss,
+    reduced,
+    subset_of_heads,
+)
 from gantry_policies.off_policy.encoders import Encoder, Features
 
 
@@ -73,11 +80,11 @@ def test_what_the_actor_climbs():
     values, draw = torch.tensor([[1.0, 4.0], [3.0, 2.0]]), torch.Generator().manual_seed(0)
     assert reduced(values, "ensemble_mean").tolist() == [2.0, 3.0]
     assert reduced(values, "min_random_pair").tolist() == [1.0, 2.0]
-    assert policy_heads("ensemble_mean", 10, draw) is None
-    assert policy_heads("q1", 10, draw).tolist() == [0]
-    pairs = {tuple(sorted(policy_heads("min_random_pair", 4, draw).tolist())) for _ in range(100)}
+    assert heads_for_policy_loss("ensemble_mean", 10, draw) is None
+    assert heads_for_policy_loss("q1", 10, draw).tolist() == [0]
+    pairs = {tuple(sorted(heads_for_policy_loss("min_random_pair", 4, draw).tolist())) for _ in range(100)}
     assert pairs == {(a, b) for a in range(4) for b in range(a + 1, 4)}
-    assert some_heads(2, 2, draw) is None
+    assert subset_of_heads(2, 2, draw) is None
 
 
 def actor_of(kind, **options):
@@ -90,8 +97,8 @@ def actor_of(kind, **options):
 def test_a_residual_begins_at_exactly_zero(kind):
     actor = actor_of(kind, action_scale=0.2)
     base = torch.rand(50, 2) * 2 - 1
-    chosen = actor.best(Features(torch.randn(50, 3) * 100), base, 0.2)
-    assert chosen.own.abs().max() == 0.0
+    chosen = actor.act_deterministic(Features(torch.randn(50, 3) * 100), base, 0.2)
+    assert chosen.correction.abs().max() == 0.0
     assert torch.equal(chosen.action, base)
 
 
@@ -99,11 +106,11 @@ def test_a_residual_looks_at_the_base_and_is_bounded():
     actor = actor_of(DeterministicActor, action_scale=0.2)
     nn.init.normal_(actor.last.weight, std=30.0)
     state, base = Features(torch.randn(200, 3)), torch.rand(200, 2) * 2 - 1
-    chosen = actor.best(state, base, 0.2)
-    assert chosen.own.abs().max() <= 0.2
-    assert chosen.own.abs().mean() > 0.15
-    assert torch.allclose(chosen.action, (base + chosen.own).clamp(-1, 1), atol=1e-7)
-    assert not torch.equal(actor.best(state, -base, 0.2).own, chosen.own)
+    chosen = actor.act_deterministic(state, base, 0.2)
+    assert chosen.correction.abs().max() <= 0.2
+    assert chosen.correction.abs().mean() > 0.15
+    assert torch.allclose(chosen.action, (base + chosen.correction).clamp(-1, 1), atol=1e-7)
+    assert not torch.equal(actor.act_deterministic(state, -base, 0.2).correction, chosen.correction)
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.5])
@@ -112,10 +119,10 @@ def test_trap_9_noise_is_in_units_of_the_action_whatever_the_largest_correction(
     noise = Noise(0.05, generator=torch.Generator().manual_seed(1))
     base = torch.zeros(4000, 2)
     chosen = actor.sample(Features(torch.zeros(4000, 3)), base, scale, noise)
-    assert chosen.own.std().item() == pytest.approx(0.05, rel=0.03)
-    assert torch.equal(chosen.action, chosen.own)
+    assert chosen.correction.std().item() == pytest.approx(0.05, rel=0.03)
+    assert torch.equal(chosen.action, chosen.correction)
     clipped = actor.sample(Features(torch.zeros(4000, 3)), base, scale, Noise(0.05, 0.02, noise.generator))
-    assert clipped.own.abs().max().item() == pytest.approx(0.02)
+    assert clipped.correction.abs().max().item() == pytest.approx(0.02)
 
 
 def test_the_density_of_a_squashed_gaussian_is_that_of_its_samples():
@@ -131,7 +138,7 @@ def test_the_density_of_a_squashed_gaussian_is_that_of_its_samples():
     assert torch.allclose(chosen.log_prob[inside], expected[inside], atol=1e-3)
     # The mean of 1 / density over samples is the area of the square.
     assert (-chosen.log_prob).exp().mean().item() == pytest.approx(4.0, rel=0.1)
-    assert torch.equal(actor.best(state, None, 1.0).action[0], torch.tanh(mean))
+    assert torch.equal(actor.act_deterministic(state, None, 1.0).action[0], torch.tanh(mean))
 
 
 def test_gradients_pass_the_clamp_of_an_action():
@@ -167,7 +174,7 @@ def test_images_are_read_and_train_the_encoder_through_the_critic_alone(kind, tr
     features = encoder.features({**obs, "state": torch.zeros(2, 3)})
     critic = Critic(CriticCfg(heads=2, hidden=(8,), trunk=trunk, trunk_size=8), 3, 2, encoder.tokens, encoder.width)
     actor = DeterministicActor(ActorCfg(hidden=(8,), image_size=8), 3, 2, encoder.tokens, encoder.width)
-    action = actor.best(features.detached(), None, 1.0).action
+    action = actor.act_deterministic(features.detached(), None, 1.0).action
     value = critic(features, action.detach()).mean()
     gradients = torch.autograd.grad(value, list(encoder.parameters()))
     assert all(gradient.abs().max() > 0.0 for gradient in gradients)

@@ -6,9 +6,9 @@ actions of an expert guide the learner on its own rollouts, less and less.
 
 from __future__ import annotations
 
-from gantry_policies.on_policy.config import GuideCfg
+from gantry_policies.on_policy.config import ImitationCfg
 
-DRIVE_GUIDE = GuideCfg(
+DRIVE_GUIDE = ImitationCfg(
     action_weight=1.0,
     embedding_weight=0.0,
     imitation_iterations=10,

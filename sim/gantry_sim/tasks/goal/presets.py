@@ -12,7 +12,7 @@ import torch
 from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec, PolicyContract
 from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.networks.sizes import AmeCfg
-from gantry_policies.on_policy.config import GuideCfg, PpoCfg
+from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
@@ -164,13 +164,13 @@ def cpu_student(robot: str) -> Preset:
     """The student of :func:`cpu`, on all kinds of terrain alike and from the easier levels on; it imitates alone, its
     teacher at the wheel at first."""
     preset = cpu(robot)
-    guide = GuideCfg(
+    guide = ImitationCfg(
         action_weight=0.3,
         imitation_iterations=100,
         final_imitation_factor=0.02,
         action_loss="mean",
-        teacher_drives=1.0,
-        remembered_rollouts=40,
+        teacher_action_fraction=1.0,
+        aggregate_rollouts=40,
     )
     # Embeddings of a map have no mirror image, so the critic alone learns from mirrored samples.
     return imitating(student(preset, replace(preset.learner, mirror="critic", learning_rate=3e-4)), guide)
@@ -180,7 +180,7 @@ def gpu_student(robot: str) -> Preset:
     """The paper's student of :func:`gpu`: half the iterations, the first 5000 of them imitate alone."""
     preset = gpu(robot)
     learner = replace(
-        preset.learner, total_steps=2_000_000_000, learning_rate=1e-5, entropy_floor=0.0005, guide=GuideCfg()
+        preset.learner, total_steps=2_000_000_000, learning_rate=1e-5, entropy_floor=0.0005, guide=ImitationCfg()
     )
     return student(preset, learner)
 

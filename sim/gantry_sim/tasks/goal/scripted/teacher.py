@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.on_policy.config import GuideCfg
+from gantry_policies.on_policy.config import ImitationCfg
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.contract import goal_contract
@@ -15,22 +15,22 @@ from gantry_sim.tasks.registry import Preset
 
 START_LEVELS = 3
 """Robots start on this many of the lowest levels: with the scripted policy beside them they need no school."""
-SCRIPT_GUIDE = GuideCfg(
+SCRIPT_GUIDE = ImitationCfg(
     action_weight=0.3,
     embedding_weight=0.0,
     imitation_iterations=100,
     final_imitation_factor=0.02,
     action_loss="mean",
     fade_iterations=40,
-    teacher_drives=1.0,
-    remembered_rollouts=100,
+    teacher_action_fraction=1.0,
+    aggregate_rollouts=100,
 )
 """Guidance by the scripted policy: imitation alone for 1.2 million steps of the CPU preset, in which it drives less
 and less, of all that it has said so far; afterwards its word counts less and less.
 """
 
 
-def imitating(preset: Preset, guide: GuideCfg) -> Preset:
+def imitating(preset: Preset, guide: ImitationCfg) -> Preset:
     """A preset for a policy that imitates and does nothing else: all kinds of terrain alike, from the easier levels on,
     many small steps of the optimiser, and an end where the imitation ends."""
     env, learner = preset.env, preset.learner
