@@ -19,7 +19,8 @@ from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
 from gantry_policies.on_policy.config import GuideCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
+from gantry_deploy.observations.mirrors import MirrorMap
+from gantry_policies.on_policy.symmetry import RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.trainer import PpoTrainer
 

@@ -28,7 +28,7 @@ from gantry_policies.common.checkpoint import (
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.symmetry import MirrorMap
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
 STOP_WITHIN_S = 5.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.on_policy.sides import partners
+from gantry_deploy.observations.sides import partners
 from gantry_sim.robot_kit.geometry import posed
 
 TOLERANCE_M = 0.01
