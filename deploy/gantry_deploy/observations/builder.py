@@ -174,10 +174,19 @@ TERMS: dict[str, TermInfo] = {
     "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad", mirror=mirror_contract_joints),
     "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s", mirror=mirror_contract_joints),
     "last_action": TermInfo(last_action, "", "", "", mirror=mirror_action),
-    "velocity_command": TermInfo(velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s", mirror=(1, -1, -1)),
+    "velocity_command": TermInfo(
+        velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s", mirror=(1, -1, -1)
+    ),
     # Sides swap half a period apart, so the mirrored clock runs half a period ahead.
     "gait_clock": TermInfo(gait_clock_term, "", "", "", mirror=(-1, -1)),
-    "base_lin_vel": TermInfo(base_lin_vel, "state/body/linear_velocity", "base", "m/s", mirror=(1, -1, 1), signals={"lin_vel_base_in_base_m_s": 3}),
+    "base_lin_vel": TermInfo(
+        base_lin_vel,
+        "state/body/linear_velocity",
+        "base",
+        "m/s",
+        mirror=(1, -1, 1),
+        signals={"lin_vel_base_in_base_m_s": 3},
+    ),
     "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1", mirror=(1, -1, -1, 1)),
     "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m", mirror=mirror_contract_window),
     "joint_lead": TermInfo(joint_lead, "", "", "rad"),

@@ -117,7 +117,13 @@ class TermInfo:
 
     def mirror_of(self, contract: PolicyContract) -> MirrorMap | None:
         """Mirror image of the term under a contract; None where none is known."""
-        return self.mirror(contract) if callable(self.mirror) else None if self.mirror is None else MirrorMap.signs(*self.mirror)
+        return (
+            self.mirror(contract)
+            if callable(self.mirror)
+            else None
+            if self.mirror is None
+            else MirrorMap.signs(*self.mirror)
+        )
 
 
 def given(value: Array | None, term: str, what: str) -> Array:

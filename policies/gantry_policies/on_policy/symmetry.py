@@ -19,6 +19,7 @@ from gantry_deploy.observations.builder import term_info
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError
 
+
 def mirror_actor(contract: PolicyContract) -> MirrorMap:
     """The map of the actor's observation, history included, from the mirror images that its terms declare.
 
