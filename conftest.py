@@ -1,4 +1,4 @@
-"""Setup of every test: the packages under ``examples`` and ``tests/outside`` as if they were installed, and one thread for small tensors."""
+"""Setup of every test: packages of ``examples`` and ``tests/outside`` as if installed, one thread for small tensors."""
 
 import os
 import sys

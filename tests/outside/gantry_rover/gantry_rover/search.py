@@ -23,18 +23,20 @@ from gantry_sim.training.run_cfg import RunCfg
 class SearchCfg:
     """Settings of the search."""
 
-    total_steps: int = 200_000
+    total_steps: int = 1_000_000
     """Control steps of all environments."""
     spread: float = 1.0
     """Standard deviation of the first candidates."""
     elite: float = 0.2
     """Share of the candidates that the next ones are drawn around."""
+    episodes: int = 5
+    """Episodes of each candidate, which have different commands."""
     save_every_s: float = 60.0
     """Time between two checkpoints."""
 
 
 class SearchTrainer(Trainer):
-    """Generations of candidates, each judged by the return of one episode."""
+    """Generations of candidates, each judged by its return over some episodes."""
 
     unit = "step"
 
@@ -58,12 +60,13 @@ class SearchTrainer(Trainer):
         noise = torch.randn(self.env.num_envs, *self.mean.shape, generator=self._random)
         candidates, total = self.mean + self.std * noise, torch.zeros(self.env.num_envs)
         state = self.env.reset()[STATE]
-        for _ in range(self.env.max_episode_steps):
+        steps = self.cfg.episodes * self.env.max_episode_steps
+        for _ in range(steps):
             step = self.env.step(torch.einsum("nao,no->na", candidates, state).clamp(-1.0, 1.0))
             state, total = step.obs[STATE], total + step.reward
         best = candidates[total.topk(max(2, int(self.cfg.elite * len(total)))).indices]
         self.mean, self.std = best.mean(dim=0), best.std(dim=0) + 0.01
-        self.steps += self.env.num_envs * self.env.max_episode_steps
+        self.steps += self.env.num_envs * steps
         return float(total.mean())
 
     def save_checkpoint(self) -> Path | None:
