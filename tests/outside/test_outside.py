@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from gantry_hardware.state import JointCommand
 from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_sim.tasks.registry import find_task
 
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).with_name("gantry_rover")
 TASK = "rover-follow"
 LENGTHS = {
     "search": ("--steps", "600k"),
@@ -102,3 +106,12 @@ def test_its_task_is_trained_evaluated_and_checked(runs, algorithm, capsys):
     capsys.readouterr()
     code = main(["check", str(run / "bundle"), "--episodes", "2", "--seconds", "2"])
     assert code == 0, capsys.readouterr().out
+
+
+def test_the_guide_shows_this_package():
+    """Every sample of the page on extensions stands in the package, line by line."""
+    samples = re.findall(r"```(?:toml|python)\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)
+    files = [path.read_text() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".toml")]
+    assert len(samples) == 6
+    for sample in samples:
+        assert any(sample in text for text in files), sample
