@@ -32,7 +32,6 @@ class RoverCfg:
 
 def contract_of(cfg: RoverCfg) -> PolicyContract:
     """The contract of the task's policies."""
-    rates = {name: ROVER.numbers(name) for name in ("stiffness_nm_rad", "damping_nm_s_rad", "effort_limit_nm")}
     return PolicyContract(
         robot=ROVER.name,
         embodiment=ROVER.embodiment,
@@ -41,7 +40,9 @@ def contract_of(cfg: RoverCfg) -> PolicyContract:
         joint_lower_rad=ROVER.numbers("lower_rad"),
         joint_upper_rad=ROVER.numbers("upper_rad"),
         default_pos_rad=ROVER.numbers("default_rad"),
-        **rates,
+        stiffness_nm_rad=ROVER.numbers("stiffness_nm_rad"),
+        damping_nm_s_rad=ROVER.numbers("damping_nm_s_rad"),
+        effort_limit_nm=ROVER.numbers("effort_limit_nm"),
         observations=(make_term("wheel_odometry", 2), make_term("last_action", 2), make_term("velocity_command", 3)),
         action=ActionSpec(WHEEL_TARGET, (MOST_RAD_S,) * 2, (0.0, 0.0), 1.0),
         command=CommandSpec(BODY_VELOCITY, BODY_VELOCITY_NAMES, (-0.5, 0.0, -1.0), (0.5, 0.0, 1.0), (0.0,) * 3),

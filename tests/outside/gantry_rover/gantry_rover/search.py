@@ -93,6 +93,8 @@ class SearchTrainer(Trainer):
 class LinearPolicy(torch.nn.Module):
     """Observations (N, obs) times the weights, within [-1, 1]."""
 
+    weight: Tensor
+
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
