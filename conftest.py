@@ -1,4 +1,4 @@
-"""Setup of every test: the packages under ``examples`` as if they were installed, and one thread for small tensors."""
+"""Setup of every test: packages of ``examples`` and ``tests/outside`` as if installed, one thread for small tensors."""
 
 import os
 import sys
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent / "examples"
+ROOT = Path(__file__).resolve().parent
 _METADATA = tempfile.TemporaryDirectory(prefix="gantry-examples-")
 
 
-def _add_examples():
-    """Put every example on the path of this process and of those that it starts, its entry points beside it."""
+def _add_packages():
+    """Put every such package on the path of this process and of those that it starts, its entry points beside it."""
     added = []
-    for config in sorted(EXAMPLES.glob("*/pyproject.toml")):
+    for config in sorted([*ROOT.glob("examples/*/pyproject.toml"), *ROOT.glob("tests/outside/*/pyproject.toml")]):
         project = tomllib.loads(config.read_text(encoding="utf-8"))["project"]
         info = Path(_METADATA.name) / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         info.mkdir()
@@ -32,7 +32,7 @@ def _add_examples():
     os.environ["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-_add_examples()
+_add_packages()
 
 
 @pytest.fixture

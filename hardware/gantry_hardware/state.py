@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ class RobotState:
     object_pose_in_base: FloatArray | None = None
     """Shape (7,), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame; None where
     no source reports it."""
+    extra: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Further signals by name, each (k,), for observation terms of other packages; a name ends with its unit."""
 
     @property
     def pose_in_world(self) -> tuple[FloatArray, FloatArray] | None:

@@ -95,9 +95,9 @@ def attempt(path: Path, forbidden: bool) -> str:
     if forbidden:
         raise WrongError("accepted, and must be refused")
     contract = bundle.contract
-    if not (10.0 if contract.drive is None else 5.0) <= contract.rate_hz <= 1000.0:
+    if not (5.0 if contract.embodiment == "car" else 10.0) <= contract.rate_hz <= 1000.0:
         raise WrongError(f"a rate of {contract.rate_hz} Hz was accepted")
-    if contract.drive is None and contract.arm is None and contract.map_window is None:
+    if contract.embodiment == "legs" and contract.map_window is None:
         run(runner)
         return "right"
     return "right, not run"

@@ -70,7 +70,7 @@ def test_another_rate_makes_another_sound_bundle(bundle, tmp_path):
     actions = []
     for item in (bundle, other):
         runner = PolicyRunner(item, SPEC)  # Refuses a network that carries another contract.
-        actions.append(runner._policy(observation[None]))
+        actions.append(runner._policy(observation[None]).action)
     np.testing.assert_array_equal(*actions)
 
 

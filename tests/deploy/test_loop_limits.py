@@ -135,8 +135,11 @@ class Wild:
 
     def __call__(self, observation, *more):
         self.calls += 1
-        calm = np.zeros_like(self.policy(observation, *more))
-        return calm + (1e6 if self.calls == self.at else 0.0)
+        action, base = self.policy(observation, *more)
+        return np.zeros_like(action) + np.float32(1e6 if self.calls == self.at else 0.0), base
+
+    def reset(self):
+        self.policy.reset()
 
 
 def walking(bundle, **config):

@@ -11,6 +11,7 @@ from torch.distributions import AffineTransform, Beta, TransformedDistribution
 
 from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.bundle.bundle import load_bundle
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, golden_data, signals_for, tiny_robot
 from gantry_hardware.errors import GantryError, UnknownNameError
@@ -19,7 +20,7 @@ from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
 from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror
+from gantry_policies.on_policy.symmetry import RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.trainer import PpoTrainer
 

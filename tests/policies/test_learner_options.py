@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks import MixtureModel
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.symmetry import MirrorMap
 
 MIRROR = {
     "actor": MirrorMap.signs(1, -1),

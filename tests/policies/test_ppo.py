@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.symmetry import MirrorMap
 
 POINT_MIRROR = {
     "actor": MirrorMap.signs(1, -1),

@@ -7,12 +7,12 @@ import torch
 from tensordict import TensorDict
 
 from gantry_deploy.contract.policy_contract import MapWindow
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
-from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_guided import DaggerBuffer, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher

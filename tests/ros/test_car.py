@@ -281,7 +281,9 @@ def test_what_the_contract_forbids_is_refused(own_rig, bundle, bundles, tmp_path
     golden = dict(np.load(bundle / "golden.npz"))
     write_bundle(tmp_path / "longer", contract=longer, model_bytes=network, golden=golden)
     assert "trained for another car" in refused(own_rig, tmp_path / "longer")
-    assert "'go2' describes no car" in refused(own_rig, bundles / "good", robot="bmw_320i")
+    assert "is of embodiment 'legs', robot 'bmw_320i' is of 'car'" in refused(
+        own_rig, bundles / "good", robot="bmw_320i"
+    )
     older = tmp_path / "drive.mcap"
     older.write_bytes(b"an older drive")
     assert "Did you mean 'lanes'?" in refused(own_rig, bundle, route_message="lane", record=str(older))

@@ -66,7 +66,7 @@ def write(folder, contract):
     ("kind", "texts"),
     [
         ("flipped", ["'policy.onnx' was changed"]),
-        ("newer", [f"version {CONTRACT_VERSION + 1}", f"understands up to {CONTRACT_VERSION}"]),
+        ("newer", [f"version {CONTRACT_VERSION + 1}", f"understands version {CONTRACT_VERSION}"]),
         ("names", ["FR_hip_jiont", "Did you mean 'FR_hip_joint'?"]),
         ("order", ["Same joints, other order", "FR_hip_joint, FR_thigh_joint", "RL_thigh_joint, RL_hip_joint"]),
     ],

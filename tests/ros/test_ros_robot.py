@@ -102,7 +102,7 @@ def test_nothing_here_loads_torch_or_a_simulator():
         ),
         (["sim_robot_node", "--ros-args", "-p", "rate_hz:=fast"], ["Parameter 'rate_hz' is 'fast'", "a number"]),
         (["sim_robot_node", "--ros-args", "-p", "robot:=bmw_320i"], ["'bmw_320i' is a car; start sim_car_node"]),
-        (["sim_car_node", "--ros-args", "-p", "robot:=go2"], ["'go2' is no car; start sim_robot_node"]),
+        (["sim_car_node", "--ros-args", "-p", "robot:=go2"], ["'go2' is a robot with legs; start sim_robot_node"]),
         (["sim_car_node", "--ros-args", "-p", "fault:=no_scam"], ["Did you mean 'no_scan'?"]),
         (["sim_car_node", "--ros-args", "-p", "fault_after_s:=6.0"], ["no fault is named that would begin then"]),
         (["operator_node", "--ros-args", "-p", "profile:='2:1,0'"], ["'2:1,0'", "seconds:vx,vy,yaw_rate"]),

@@ -8,7 +8,7 @@ import torch
 
 from gantry_deploy.cli.main import main
 from gantry_sim.tasks.goal.evaluation import suite_table
-from gantry_sim.tasks.registry import find_task
+from gantry_sim.tasks.registry import find_task, from_flat
 from gantry_sim.terrains.catalogue import TESTS
 
 
@@ -30,7 +30,9 @@ def test_the_table_shows_every_group_and_leaves_a_dash_where_nothing_was_tried()
 
 def test_a_suite_that_does_not_exist_is_answered_with_the_near_miss(tmp_path, capsys, monkeypatch):
     task = find_task("ame2-go2")
-    source = type("Source", (), {"task": task, "env_cfg": task.preset("cpu").env, "trained_seed": 1, "policy": None})
+    source = type(
+        "Source", (), {"task": task, "env_cfg": task.preset("cpu").env, "trained_seed": 1, "make_policy": None}
+    )
     monkeypatch.setattr("gantry_sim.training.policies.open_source", lambda path: source)
     (tmp_path / "config.json").write_text('{"task": "ame2-go2"}')
     assert main(["eval", str(tmp_path), "--suite", "ame"]) == 2
@@ -46,7 +48,7 @@ def test_every_part_counts_its_trials_and_a_robot_that_stays_reaches_nothing():
     result = task.suites["ame2"].run(
         task,
         cfg,
-        lambda observations: torch.zeros(len(observations), size),
+        from_flat(lambda observations: torch.zeros(len(observations), size)),
         episodes=12,
         device="cpu",
         seed=3,

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.observations.mirrors import MirrorMap, mirror_feet, robot_joint_mirror
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.spec import JointSpec, RobotSpec
 from gantry_mapping.camera import REALSENSE_LIKE
-from gantry_policies.on_policy.symmetry import MirrorMap, mirror_feet, robot_joint_mirror
 from gantry_sim.robot_kit.checking import check_robot
 from gantry_sim.robot_kit.findings import fails
 from gantry_sim.robot_kit.preparing import prepare

@@ -14,13 +14,16 @@ from gantry_deploy.actions.commands import shorten_goal
 from gantry_deploy.contract.policy_contract import ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
+from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_joints, mirror_contract_window
 from gantry_deploy.observations.road import DRIVING_TERMS
 from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, given
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.plugins import find_plugin, load_plugin, plugin_names
 from gantry_mapping.frames import rotation_matrix
 from gantry_mapping.ops import namespace
 
 __all__ = [
+    "GROUP",
     "TERMS",
     "ObservationBuilder",
     "Signals",
@@ -28,10 +31,14 @@ __all__ = [
     "TermInfo",
     "check_term",
     "make_term",
+    "needed_signals",
     "term_info",
 ]
 
 Array = Any
+
+GROUP = "gantry.observation_terms"
+"""Entry-point group: name of a term -> :class:`TermInfo`."""
 
 
 def joint_pos(signals: Signals, constants: TermConstants) -> Array:
@@ -159,39 +166,52 @@ def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
     return signals.ee_pose_in_base
 
 
+_OBJECT = {"object_pose_in_base": 7}
+
 TERMS: dict[str, TermInfo] = {
-    "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s"),
-    "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", ""),
-    "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad"),
-    "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s"),
-    "last_action": TermInfo(last_action, "", "", ""),
-    "velocity_command": TermInfo(velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s"),
-    "gait_clock": TermInfo(gait_clock_term, "", "", ""),
-    "base_lin_vel": TermInfo(base_lin_vel, "state/body/linear_velocity", "base", "m/s"),
-    "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1"),
-    "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m"),
+    "base_ang_vel": TermInfo(base_ang_vel, "state/body/angular_velocity", "base", "rad/s", mirror=(-1, 1, -1)),
+    "projected_gravity": TermInfo(projected_gravity, "state/body/rotation", "base", "", mirror=(1, -1, 1)),
+    "joint_pos": TermInfo(joint_pos, "state/joint/position", "", "rad", mirror=mirror_contract_joints),
+    "joint_vel": TermInfo(joint_vel, "state/joint/velocity", "", "rad/s", mirror=mirror_contract_joints),
+    "last_action": TermInfo(last_action, "", "", "", mirror=mirror_action),
+    "velocity_command": TermInfo(
+        velocity_command, "command/body/velocity", "base", "m/s, m/s, rad/s", mirror=(1, -1, -1)
+    ),
+    # Sides swap half a period apart, so the mirrored clock runs half a period ahead.
+    "gait_clock": TermInfo(gait_clock_term, "", "", "", mirror=(-1, -1)),
+    "base_lin_vel": TermInfo(
+        base_lin_vel,
+        "state/body/linear_velocity",
+        "base",
+        "m/s",
+        mirror=(1, -1, 1),
+        signals={"lin_vel_base_in_base_m_s": 3},
+    ),
+    "goal_command": TermInfo(goal_command_term, "command/body/pose", "base_yaw", "m, m, 1, 1", mirror=(1, -1, -1, 1)),
+    "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m", mirror=mirror_contract_window),
     "joint_lead": TermInfo(joint_lead, "", "", "rad"),
     "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
     "ee_rotation": TermInfo(ee_rotation, "state/body/rotation", "base", ""),
-    "object_pos": TermInfo(object_pos, "state/body/position", "base", "m"),
-    "object_rotation": TermInfo(object_rotation, "state/body/rotation", "base", ""),
-    "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m"),
+    "object_pos": TermInfo(object_pos, "state/body/position", "base", "m", signals=_OBJECT),
+    "object_rotation": TermInfo(object_rotation, "state/body/rotation", "base", "", signals=_OBJECT),
+    "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m", signals=_OBJECT),
     "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
-    "goal_from_object": TermInfo(goal_from_object, "", "base", "m"),
+    "goal_from_object": TermInfo(goal_from_object, "", "base", "m", signals=_OBJECT),
     **DRIVING_TERMS,
 }
-"""Every term that a contract may name."""
+"""Terms of this package; others come by the entry-point group :data:`GROUP`."""
 
 
 def make_term(
-    name: str, size: int, *, scale: float = 1.0, clip: float | None = None, history: int = 1
+    name: str, size: int, *, scale: float | None = None, clip: float | None = None, history: int | None = None
 ) -> ObservationTerm:
-    """An :class:`ObservationTerm` with kind, frame and unit filled in.
+    """An :class:`ObservationTerm` with kind, frame and unit filled in; scale and history are the usual ones if None.
 
     Raises:
         UnknownNameError: If there is no such term.
     """
     info = term_info(name)
+    scale, history = info.scale if scale is None else scale, info.history if history is None else history
     return ObservationTerm(name, size, scale, clip, history, info.kind, info.frame, info.unit)
 
 
@@ -212,14 +232,30 @@ def check_term(term: ObservationTerm) -> None:
 
 
 def term_info(name: str) -> TermInfo:
-    """Look a term up.
+    """Look a term up, of this package or of an installed one.
 
     Raises:
         UnknownNameError: If there is no such term.
+        ContractError: If its entry point cannot be loaded or holds none.
     """
-    if name not in TERMS:
-        raise UnknownNameError("observation term", name, TERMS)
-    return TERMS[name]
+    if name in TERMS:
+        return TERMS[name]
+    others = plugin_names(GROUP)
+    if name not in others:
+        raise UnknownNameError("observation term", name, [*TERMS, *others])
+    entry = find_plugin(GROUP, name, "observation term")
+    info = load_plugin(entry, "Observation term", ContractError)
+    if not isinstance(info, TermInfo):
+        raise ContractError(f"Entry point '{entry.value}' is a {type(info).__name__}, expected a TermInfo.")
+    return info
+
+
+def needed_signals(contract: PolicyContract) -> dict[str, int]:
+    """Signals that not every robot reports and that a contract's terms need, with the number of values of each."""
+    needed: dict[str, int] = {}
+    for term in contract.observations:
+        needed |= term_info(term.name).signals
+    return needed
 
 
 class ObservationBuilder:

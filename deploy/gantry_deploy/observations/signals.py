@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from gantry_deploy.contract.arm_spec import ArmSpec
 from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_deploy.observations.route import OnRoute, RouteView
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_mapping.ops import namespace
@@ -57,6 +58,8 @@ class Signals:
     """Position of a car on its route; found from pose and surroundings if it is not given."""
     objects_on_route: tuple[Array, OnRoute] | None = None
     """The objects that a car sees, (N, K, 7), and where they are on its route; found likewise."""
+    extra: Mapping[str, Array] = field(default_factory=dict)
+    """Signals of robots of other packages by name, each (N, k); see :attr:`gantry_hardware.state.RobotState.extra`."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,25 @@ class TermInfo:
     """Frame, or empty."""
     unit: str
     """Unit, or empty."""
+    mirror: tuple[float, ...] | Callable[[PolicyContract], MirrorMap | None] | None = None
+    """Left-right mirror image: the sign of each number, or a function of the contract; None where none is known."""
+    signals: Mapping[str, int] = field(default_factory=dict)
+    """Signals that not every robot reports and that the term needs, with the number of values of each: fields of
+    :class:`~gantry_hardware.state.RobotState`, or names in its ``extra``. Recordings hold them."""
+    scale: float = 1.0
+    """Usual factor."""
+    history: int = 1
+    """Usual number of frames."""
+
+    def mirror_of(self, contract: PolicyContract) -> MirrorMap | None:
+        """Mirror image of the term under a contract; None where none is known."""
+        return (
+            self.mirror(contract)
+            if callable(self.mirror)
+            else None
+            if self.mirror is None
+            else MirrorMap.signs(*self.mirror)
+        )
 
 
 def given(value: Array | None, term: str, what: str) -> Array:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.builder import needed_signals
 from gantry_deploy.policy.onnx_policy import Images
 from gantry_hardware.backend import Robot
 from gantry_hardware.capabilities import FollowsScene, HasImages, capability
 
-OBJECT_TERMS = ("object_pos", "object_rotation", "object_from_ee", "goal_from_object")
-"""Observations that need the object's pose."""
 STALE_S = 0.5
 """A picture that is older is not acted on: the policy ends as with any input that it lacks."""
 
@@ -35,7 +34,7 @@ def watch_scene(contract: PolicyContract, robot: Robot) -> None:
     following = capability(robot, FollowsScene)
     if following is None:
         return
-    if {term.name for term in contract.observations} & set(OBJECT_TERMS):
+    if "object_pose_in_base" in needed_signals(contract):
         following.follow_object()
     if contract.cameras:
         following.follow_pictures(tuple(camera.name for camera in contract.cameras))

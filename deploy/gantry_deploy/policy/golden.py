@@ -13,6 +13,7 @@ raster's columns are not in ``observation`` but, before their scale, as uint8 in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,8 @@ from gantry_deploy.bundle.bundle import GOLDEN, Bundle
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
-from gantry_deploy.observations.builder import Signals
+from gantry_deploy.observations.builder import Signals, needed_signals
 from gantry_deploy.observations.surroundings import Surroundings
-from gantry_deploy.perception.images import OBJECT_TERMS
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.policy.runner import signals_of
 from gantry_hardware.state import RobotState
@@ -36,12 +36,15 @@ VELOCITY_ARRAY, MAP_ARRAY, OBJECT_ARRAY = "lin_vel_base_in_base_m_s", "elevation
 """Recorded signals that only some policies see."""
 PLACE_ARRAY, AROUND_PREFIX = "pos_base_in_world_m", "around/"
 """Arrays of robots that need to know where they are, and what is around them."""
+EXTRA_PREFIX = "extra/"
+"""Arrays of signals that robots of other packages report beside the usual ones."""
 TARGET_ARRAY, TARGET_VELOCITY_ARRAY = "joint_target_rad", "joint_target_vel_rad_s"
 """Recorded joint targets, and their velocities where the action gives some."""
 RASTER_TERM, RASTER_ARRAY = "bev", "raster"
 """The observation term that is kept as bytes, and under which name."""
 
 Arrays = Mapping[str, NDArray[Any]]
+_STATE_FIELDS = {item.name for item in fields(RobotState)}
 
 
 class DifferenceError(PolicyError):
@@ -147,7 +150,6 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         "action": (actions,),
         TARGET_ARRAY: (joints,),
     }
-    terms = {term.name for term in contract.observations}
     embodiment = embodiment_of(contract)
     if embodiment.base_moves:
         widths |= {"quat_base_to_world_wxyz": (4,), "ang_vel_base_in_base_rad_s": (3,)}
@@ -158,12 +160,10 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         widths |= {PLACE_ARRAY: (3,), VELOCITY_ARRAY: (3,)}
     if embodiment.action_kind(contract.action.kind).gives_velocity:
         widths[TARGET_VELOCITY_ARRAY] = (joints,)
-    if terms & set(OBJECT_TERMS):
-        widths[OBJECT_ARRAY] = (7,)
+    for name, size in needed_signals(contract).items():
+        widths[name if name in _STATE_FIELDS else EXTRA_PREFIX + name] = (size,)
     if contract.chunk is not None and contract.chunk.residual:
         widths[BASE_ACTION] = (actions,)
-    if "base_lin_vel" in terms:
-        widths[VELOCITY_ARRAY] = (3,)
     if contract.map_window is not None:
         window = contract.map_window
         widths[MAP_ARRAY] = (window.rows, window.cols, len(window.channels))
@@ -223,6 +223,11 @@ def recorded_state(golden: Arrays, row: int) -> RobotState:
         pos_base_in_world_m=numbers(PLACE_ARRAY) if PLACE_ARRAY in golden else None,
         lin_vel_base_in_base_m_s=numbers(VELOCITY_ARRAY) if VELOCITY_ARRAY in golden else None,
         object_pose_in_base=numbers(OBJECT_ARRAY) if OBJECT_ARRAY in golden else None,
+        extra={
+            name.removeprefix(EXTRA_PREFIX): np.atleast_1d(numbers(name))
+            for name in golden
+            if name.startswith(EXTRA_PREFIX)
+        },
     )
 
 

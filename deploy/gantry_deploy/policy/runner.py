@@ -227,6 +227,7 @@ def signals_of(
         object_pose_in_base=None if place is None else _row(place),
         pose_in_world=pose,
         surroundings=surroundings,
+        extra={name: _row(values) for name, values in state.extra.items()},
     )
 
 

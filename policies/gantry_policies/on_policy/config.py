@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.layout import RASTER_TERM, ObservationLayout
 from gantry_policies.networks.sizes import AmeCfg, BevNetCfg
 from gantry_policies.on_policy.beta import INIT_STD_RANGE, MAX_INIT_STD
 from gantry_policies.on_policy.packing import RasterPacking
-from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
 ACTIVATIONS = (

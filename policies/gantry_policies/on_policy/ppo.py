@@ -14,12 +14,13 @@ from rsl_rl.algorithms import PPO
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.networks.moe import MixtureOfExperts
 from gantry_policies.on_policy.beta import BetaActions, is_beta, mirror_shapes
 from gantry_policies.on_policy.packing import RasterPacking
-from gantry_policies.on_policy.symmetry import MirrorMap, RandomMirror, mirror_mean_and_std
+from gantry_policies.on_policy.symmetry import RandomMirror, mirror_mean_and_std
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios of new to old probabilities are limited to this, so that none overflows."""

@@ -13,6 +13,7 @@ import torch
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.training.trainer import CHECKPOINTS, Report, Trainer, TrainingError
 from gantry_policies.common.border import NotFiniteError, require_finite
 from gantry_policies.common.checkpoint import (
@@ -28,7 +29,6 @@ from gantry_policies.common.checkpoint import (
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
-from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
 STOP_WITHIN_S = 5.0

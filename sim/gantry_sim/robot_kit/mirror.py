@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_deploy.observations.sides import partners
 from gantry_hardware.errors import GantryError
-from gantry_policies.on_policy.sides import partners
 from gantry_sim.robot_kit.geometry import posed
 
 TOLERANCE_M = 0.01

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
-from gantry_policies.on_policy.symmetry import MirrorMap
 from gantry_sim.tasks.names import GROUP, family_of
 from gantry_sim.tasks.names import task_names as task_names
 

@@ -151,7 +151,7 @@ def test_a_scan_sees_a_box_ahead_at_its_distance():
 def test_a_policy_drives_it_through_the_ordinary_runtime_and_the_log_is_true(tmp_path):
     runner = PolicyRunner(drive_bundle(tmp_path / "bundle", CONTRACT), BMW)
     robot = make_backend("road", BMW, map_count=1, route_m=60.0, **road_options(CONTRACT))
-    view = make_road_view(CONTRACT, robot, "road")
+    view = make_road_view(CONTRACT, robot)
     assert isinstance(view, RoadView)
     robot.connect()
     loop, reports = Controller(robot, runner, SafetyMachine(BMW), surroundings=view), []
@@ -218,7 +218,7 @@ def test_the_same_seed_begins_at_the_same_place():
 def test_options_are_checked():
     with pytest.raises(UnknownNameError, match="kinematik"):
         road(model="kinematik")
-    with pytest.raises(GantryError, match="is no car"):
+    with pytest.raises(GantryError, match="has no CarSpec"):
         make_backend("road", robot_spec("go2"))
     with pytest.raises(GantryError, match=r"option 'response_s' is 0\.0"):
         road(response_s=0.0)

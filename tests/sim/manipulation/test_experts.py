@@ -18,7 +18,7 @@ N = 8
 
 def scores(task, suboptimality, **changes):
     env = task.make_env(replace(task.usual_env(), num_envs=N, **changes), "cpu", 11)
-    return evaluate(env, task.expert(env, suboptimality, 0), N)
+    return evaluate(env, task.require_scripted().make_policy(env, suboptimality, 0), N)
 
 
 @pytest.mark.parametrize("task", [LIFT, PUSH, PICK_PLACE, INSERT], ids=lambda task: task.name)
@@ -42,13 +42,13 @@ def test_the_worst_expert_hardly_ever_succeeds():
 def test_suboptimality_is_a_share():
     env = ArmStepEnv(replace(LIFT.usual_env(), num_envs=1))
     with pytest.raises(GantryError, match=r"suboptimality is 1\.5, expected 0 to 1"):
-        LIFT.expert(env, 1.5, 0)
+        LIFT.require_scripted().make_policy(env, 1.5, 0)
 
 
 def test_success_at_the_end_is_another_than_success_once():
     """The expert lifts the cube and holds on; told to let go halfway, it has succeeded once, and not at the end."""
     env = ArmStepEnv(replace(LIFT.usual_env(), num_envs=2, end_on_success=False, episode_s=4.0), seed=11)
-    expert = LIFT.expert(env, 0.0, 0)
+    expert = LIFT.require_scripted().make_policy(env, 0.0, 0)
 
     class LetsGo:
         reset = staticmethod(expert.reset)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec, PolicyContract
+from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_names, mirror_window
 from gantry_mapping.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.networks.sizes import AmeCfg
 from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
-from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_names, mirror_window
+from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.process.suppress_output import quietly

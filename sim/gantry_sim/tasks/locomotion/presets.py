@@ -11,8 +11,9 @@ import torch
 
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
+from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_feet
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.symmetry import MirrorMap, mirror_action, mirror_actor, mirror_feet
+from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.process.suppress_output import quietly
