@@ -28,7 +28,7 @@ def pursuit(tmp_path_factory):
     """Pure pursuit of the route, at its speed limits; it sees nobody."""
     contract = drive_contract_for(BMW)
     seen = tuple(term for term in contract.observations if term.name != "lidar")
-    contract = replace(contract, observations=seen, drive=replace(contract.drive, lidar=None))
+    contract = replace(contract, observations=seen, body=replace(contract.body, lidar=None))
     return drive_bundle(tmp_path_factory.mktemp("pursuit") / "bundle", contract)
 
 
