@@ -350,7 +350,7 @@ def terrain_of(task, preset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in task_names() if not name.startswith(("drive-", "yam-", "rover-"))])  # on roads
+@pytest.mark.parametrize("name", [name for name in task_names() if not name.startswith(("drive-", "yam-", "rover-"))])
 def test_no_task_is_trained_on_held_out_terrain(name):
     task = find_task(name)
     for preset in task.presets:
