@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def test_most_pages_have_command_lines():
 def test_python_examples_compile(path):
     for language, text in code_of(path):
         if language == "python":
-            compile(text, str(path), "exec")
+            compile(textwrap.dedent(text), str(path), "exec")
 
 
 def test_links_of_every_page_lead_somewhere(monkeypatch, tmp_path):
