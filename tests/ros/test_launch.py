@@ -160,7 +160,7 @@ def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles
     ):
         with pytest.raises(GantryError, match=text):
             find_launch("sim_drive").nodes({**given, **changes})
-    for name, text in (("sim_walk", "a car"), ("sim_map_walk", "a car"), ("sim_arm", "no arm")):
+    for name, text in (("sim_walk", "a car"), ("sim_map_walk", "a car"), ("sim_arm", "a car")):
         with pytest.raises(GantryError, match=f"'bmw_320i'.* is {text}; start sim_drive"):
             find_launch(name).nodes({"bundle": given["bundle"]})
 
