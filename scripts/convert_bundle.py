@@ -20,17 +20,30 @@ from gantry_deploy.contract.policy_contract import METADATA_KEY, PolicyContract
 from gantry_deploy.policy.golden import TARGET_ARRAY, TARGET_VELOCITY_ARRAY
 
 Arrays = dict[str, np.ndarray]
+RENAMED = {"looks_past": "carve_free_space", "past_reach_m": "carving_reach_m", "past_std_m": "carving_std_m"}
+"""Fields of a mapping's configuration that have other names since."""
+
+
+def renamed(value: Any) -> Any:
+    """Plain data with the names of today."""
+    if isinstance(value, list):
+        return [renamed(item) for item in value]
+    if isinstance(value, dict):
+        return {RENAMED.get(key, key): renamed(item) for key, item in value.items()}
+    return value
 
 
 def converted_contract(old: dict[str, Any]) -> dict[str, Any]:
-    """A contract of version 2 from one of version 1, as plain data."""
+    """A contract of version 2 from one of version 1, or from one of 2 with old names; plain data."""
+    if old["version"] == 2:
+        return renamed(old)
     if old["version"] != 1:
-        raise SystemExit(f"The contract has version {old['version']}, expected 1.")
+        raise SystemExit(f"The contract has version {old['version']}, expected 1 or 2.")
     arm, drive = old.pop("arm", None), old.pop("drive", None)
     name = "car" if drive is not None else "legs" if arm is None else "arm"
     cameras = [] if arm is None else arm.pop("cameras", [])
     body = drive if arm is None else arm
-    return {**old, "embodiment": name, "body": body, "cameras": cameras, "version": 2}
+    return renamed({**old, "embodiment": name, "body": body, "cameras": cameras, "version": 2})
 
 
 def converted_golden(golden: Arrays) -> Arrays:

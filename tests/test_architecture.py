@@ -137,7 +137,7 @@ def test_json_is_parsed_in_one_place():
                 continue
             if names & {"load", "loads", "JSONDecoder"}:
                 found.add(label(path))
-    assert found == {"hardware/gantry_hardware/json_file.py"}
+    assert found == {"hardware/gantry_hardware/files/json_file.py"}
 
 
 def test_house_limits():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

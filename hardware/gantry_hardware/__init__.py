@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gantry_hardware.backend import Robot
+    from gantry_hardware.backends.backend import Robot
+    from gantry_hardware.backends.state import JointCommand, RobotState
     from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
-    from gantry_hardware.spec import JointSpec, RobotSpec
-    from gantry_hardware.state import JointCommand, RobotState
+    from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 __all__ = [
     "GantryError",
@@ -21,10 +21,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "backend": ("Robot",),
+    "backends.backend": ("Robot",),
     "errors": ("GantryError", "RobotError", "UnknownNameError"),
-    "spec": ("JointSpec", "RobotSpec"),
-    "state": ("JointCommand", "RobotState"),
+    "model.spec": ("JointSpec", "RobotSpec"),
+    "backends.state": ("JointCommand", "RobotState"),
 }
 
 

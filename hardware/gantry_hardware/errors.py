@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from gantry_hardware.text import NAME_LIMIT, printable, printable_lines
+from gantry_hardware.files.text import NAME_LIMIT, printable, printable_lines
 
 NEARNESS = 0.65
 """Share of letters in common, in order, from which on a name is taken for a slip of another: 'go3' and 'go2' have 0.67,
@@ -48,7 +48,8 @@ class RobotError(GantryError):
 def unknown_name_text(kind: str, name: str, available: Iterable[str]) -> str:
     """One line: what was asked for, the near miss if there is one, and the list, an empty name as two quotes.
 
-    Names are escaped and cut as :func:`gantry_hardware.text.printable` does: they may come from a file or a message.
+    Names are escaped and cut as :func:`gantry_hardware.files.text.printable` does: they may come from a file or a
+    message.
     """
     names = sorted(available)
     near = near_name(name, names)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.files.bounds import Range, check_fields
+from gantry_hardware.files.structured import ConfigError, from_plain
+from gantry_hardware.files.yaml_file import YamlFileError, read_yaml
 from gantry_hardware.robots.go2 import SPEC as GO2
-from gantry_hardware.structured import ConfigError, from_plain
-from gantry_hardware.yaml_file import YamlFileError, read_yaml
-from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
-from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.grid import LOCAL_GRID_FULL, LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.sensing.camera import REALSENSE_LIKE, DepthCamera
 
 FUSIONS = ("wta", "kalman")
 """Values of ``MappingCfg.fusion``."""
@@ -23,7 +23,7 @@ class WinnerTakeAllCfg:
 
     Two things differ from the paper's, which are in :data:`PAPER_WTA`; what they are worth was measured on training
     terrains, with range noise, as the error of cells that were in sight, when a guess could still replace a
-    measurement (:func:`gantry_mapping.fusion.weighed` forbids it since).
+    measurement (:func:`gantry_mapping.elevation.fusion.fusion_variances` forbids it since).
 
     * The gate is narrower (8.1 to 7.4 cm): of two looks at a cell the surer one is to be kept, which with a gate of
       0.2 m of deviation it is not.
@@ -66,7 +66,7 @@ PAPER_WTA = WinnerTakeAllCfg(gate_ratio=1.5, gate_variance_m2=0.04, least_ratio=
 
 @dataclass(frozen=True)
 class KalmanCfg:
-    """Classical elevation mapping: one Kalman filter per cell, on measured cells only (and see ``looks_past``)."""
+    """Classical elevation mapping: one Kalman filter per cell, on measured cells only (see ``carve_free_space``)."""
 
     process_variance_m2_per_s: float = 1e-4
     """Growth rate of a cell's variance."""
@@ -111,8 +111,8 @@ _RANGES = {
     "stale_after_s": Range(0.001, 60.0),
     "stale_variance_m2_per_s": Range(0.0, 100.0),
     "recenter_fraction": Range(0.001, 0.499),
-    "past_reach_m": Range(0.0, 10.0),
-    "past_std_m": Range(1e-6, 10.0),
+    "carving_reach_m": Range(0.0, 10.0),
+    "carving_std_m": Range(1e-6, 10.0),
     "lowest_m": Range(-1.999999, 100.0),
     "highest_m": Range(-1.999999, 100.0),
     "void_margin_m": Range(0.0, 10.0),
@@ -158,12 +158,13 @@ class MappingCfg:
     """For ``wta``."""
     kalman: KalmanCfg = field(default_factory=KalmanCfg)
     """For ``kalman``."""
-    looks_past: bool = True
-    """Whether ground that an image looks past is taken to be lower than the look; see :mod:`gantry_mapping.sight`."""
-    past_reach_m: float = 0.32
+    carve_free_space: bool = True
+    """Whether ground behind which an image shows something is lowered to the ray over it
+    (:mod:`gantry_mapping.elevation.free_space`)."""
+    carving_reach_m: float = 0.32
     """Ground that was looked past is as deep as the deepest such ground within this along the grid's axes, unless more
     is known of it; with 0 as deep as the look alone."""
-    past_std_m: float = 0.15
+    carving_std_m: float = 0.15
     """Standard deviation of a cell of which no more is known than that."""
     sensor: SensorModelCfg = field(default_factory=SensorModelCfg)
     """For mapping without a network."""
@@ -186,7 +187,7 @@ class MappingCfg:
     """... and shows the lowest of them where that is so much lower than its middle and than the ground that a robot
     stands on: beside a void there is less ground than the highest points of cells say."""
     infill: bool = False
-    """Whether a window shows, for a cell among surer ones, their mean; see :mod:`gantry_mapping.infill`."""
+    """Whether a window shows, for a cell among surer ones, their mean; see :mod:`gantry_mapping.elevation.infill`."""
     seed: int = 0
     """Of the draws of winner-take-all."""
 

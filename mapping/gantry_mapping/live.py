@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.stamps import MAX_AHEAD_S, StampGate, StampVerdict
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
+from gantry_mapping.elevation.snapshot import MapSnapshot, snapshot_of
 from gantry_mapping.errors import MapperError, MappingError, NotFiniteError
-from gantry_mapping.frames import rotation_matrix
 from gantry_mapping.mapper import Mapper, require_finite
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_mapping.poses import Pose, PoseNews, PoseTrack
-from gantry_mapping.snapshot import MapSnapshot, snapshot_of
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.frames import rotation_matrix
+from gantry_mapping.sensing.poses import Pose, PoseNews, PoseTrack
 
 FloatArray = NDArray[np.floating]
 
@@ -61,7 +61,7 @@ class LiveMapping:
 
     Stamps are believed within a bound: what lies further ahead of the clock is refused and counted and changes nothing.
     The clock is ``now_s``, where it is handed in beside a stamp, or else that of the poses. A camera whose stamps jump
-    back has started over and is followed at once; for poses see :class:`gantry_mapping.poses.PoseTrack`.
+    back has started over and is followed at once; for poses see :class:`gantry_mapping.sensing.poses.PoseTrack`.
 
     Args:
         cfg: Setup; its cameras are where the frames come from.

@@ -11,14 +11,14 @@ import numpy as np
 import onnxruntime as ort
 from array_api_compat import device, is_numpy_array
 
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.structured import from_plain
 from gantry_mapping.config import SensorModelCfg
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.errors import MapperError, MappingError, NotFiniteError
-from gantry_mapping.grid import GridSpec
-from gantry_mapping.network import Network
-from gantry_mapping.ops import namespace
-from gantry_mapping.rasterize import EMPTY_Z_M
+from gantry_mapping.onnx.network import Network
 
 Array = Any
 
@@ -42,7 +42,7 @@ class Mapper(Protocol):
 
         Args:
             z: Shape (N, 1, rows, cols), float32: heights relative to the base in ``base_yaw``, m, from
-                :func:`gantry_mapping.rasterize.rasterize`.
+                :func:`gantry_mapping.elevation.rasterize.rasterize`.
 
         Returns:
             Mean, m, and log variance, natural logarithm of m^2: each (N, rows, cols) or (N, 1, rows, cols). A mean
@@ -87,7 +87,7 @@ class MapperInfo:
 class OnnxMapper:
     """A mapping network in onnxruntime, on one thread, refused unless it answers as one.
 
-    The graph, its time and its memory have the limits of a policy's: see :class:`gantry_mapping.network.Network`.
+    The graph, its time and its memory have the limits of a policy's: see :class:`gantry_mapping.onnx.network.Network`.
 
     Args:
         model: The ONNX file, or its bytes.

@@ -7,16 +7,16 @@ from typing import Any
 
 from array_api_compat import device
 
-from gantry_mapping import ops
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.elevation_map import ElevationMap
+from gantry_mapping.elevation import ops
+from gantry_mapping.elevation.elevation_map import ElevationMap
+from gantry_mapping.elevation.free_space import FreeSpace, lowest_within
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.infill import infill
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M, rasterize
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import base_to_base_yaw, yaw_of
-from gantry_mapping.grid import GridSpec
-from gantry_mapping.infill import infill
 from gantry_mapping.mapper import Mapper, PassThrough
-from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
-from gantry_mapping.sight import Sight, deepest
+from gantry_mapping.sensing.frames import base_to_base_yaw, yaw_of
 
 Array = Any
 
@@ -84,7 +84,9 @@ class MappingPipeline:
         self._xp = ops.namespace(like)
         self._like = like
         self._since_frame_s = self._xp.zeros((num_envs,), dtype=like.dtype, device=device(like))
-        self._sights = [Sight(camera, cfg.local_grid, cfg.nominal_base_height_m, like) for camera in cfg.cameras]
+        self._free_space = [
+            FreeSpace(camera, cfg.local_grid, cfg.nominal_base_height_m, like) for camera in cfg.cameras
+        ]
         self._rays = [camera.rays_in_base(like) for camera in cfg.cameras]
 
     @property
@@ -126,7 +128,7 @@ class MappingPipeline:
         rows, pos, quat = self._fresh_rows(pos_base_in_world, quat_base_to_world_wxyz, fresh)
         images = images if rows is None else [image[rows] for image in images]
         points, valid = self._points(images, quat)
-        past = self._past(images, quat) if self.cfg.looks_past else None
+        past = self._past(images, quat) if self.cfg.carve_free_space else None
         self._fuse(rows, points, valid, pos, yaw_of(quat), past)
 
     def update_points(
@@ -147,8 +149,8 @@ class MappingPipeline:
         rotation = base_to_base_yaw(quat)
         turned = xp.matmul(rotation, xp.permute_dims(points, (0, 2, 1)))
         past = None
-        if camera is not None and self.cfg.looks_past:
-            sight = self._sights[camera]
+        if camera is not None and self.cfg.carve_free_space:
+            sight = self._free_space[camera]
             past = sight(sight.image(points, valid), rotation)
         self._fuse(rows, xp.permute_dims(turned, (0, 2, 1)), valid, pos, yaw_of(quat), past)
 
@@ -207,7 +209,7 @@ class MappingPipeline:
     def _past(self, images: list[Array], quat: Array) -> Array:
         """Upper bound of the ground by any of the images (M, height, width): (M, rows, cols)."""
         rotation = base_to_base_yaw(quat)
-        first, *others = (sight(image, rotation) for sight, image in zip(self._sights, images, strict=True))
+        first, *others = (sight(image, rotation) for sight, image in zip(self._free_space, images, strict=True))
         for other in others:
             first = self._xp.minimum(first, other)
         return first
@@ -235,7 +237,7 @@ class MappingPipeline:
         known = covered
         if past is not None:
             past = xp.astype(past, self._like.dtype)
-            low = deepest(past, round(cfg.past_reach_m / cfg.local_grid.resolution_m))
+            low = lowest_within(past, round(cfg.carving_reach_m / cfg.local_grid.resolution_m))
             # The highest point counts, beside an edge too.
             low, past = (xp.where(covered, float("inf"), part) for part in (low, past))
             passed = xp.isfinite(past)

@@ -47,7 +47,7 @@ from gantry_deploy.contract.policy_contract import METADATA_KEY
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachine
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 
 NAMES = ("go2-walk", "go2-walk", "yam-pick-place", "drive-race", "ame2-go2-student")

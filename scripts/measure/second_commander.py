@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from sensor_msgs.msg import JointState
 
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost

@@ -18,7 +18,7 @@ from gantry_deploy.observations.builder import ObservationBuilder, Signals, make
 from gantry_deploy.testing.legs import contract_for
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M
-from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.sensing.frames import rotation_matrix
 
 YAM = robot_spec("yam")
 HOME = YAM.array("default_rad")

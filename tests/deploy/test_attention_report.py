@@ -23,7 +23,7 @@ from gantry_deploy.report.attention import (
 from gantry_deploy.report.maps import UNSEEN, Panel
 from gantry_deploy.report.success import add_success
 from gantry_hardware.errors import GantryError
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
 
 WINDOW = GridSpec(7, 4, 0.2, 0.6, 0.0)
 AROUND = GridSpec(64, 64, 0.03, 0.6, 0.0)

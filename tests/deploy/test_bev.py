@@ -32,8 +32,8 @@ from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.policy.golden import golden_arrays, pack_golden
 from gantry_deploy.testing.drive import drive_contract_for, drive_golden
 from gantry_deploy.testing.legs import linear_model
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
 
 SMALL = BevLayout(pixels=16, behind_m=4.0)
 """12 m ahead, 4 m behind, 8 m to both sides: row r shows x = 11.5 - r, column c shows y = 7.5 - c."""

@@ -22,8 +22,8 @@ from gantry_deploy.bundle.locate import find_bundle
 from gantry_deploy.errors import BundleError
 from gantry_deploy.report import Report
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_robot
-from gantry_hardware import whole_files
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files import whole_files
+from gantry_hardware.files.whole_files import write_whole
 
 TRACED = {bundle_files.__file__, whole_files.__file__}
 """Modules between whose lines a writer is killed: nothing else writes bundles and reports."""

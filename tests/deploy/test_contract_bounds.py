@@ -14,8 +14,8 @@ from gantry_deploy.contract.policy_contract import CommandSpec, PolicyContract, 
 from gantry_deploy.errors import ContractError
 from gantry_deploy.testing.drive import drive_contract_for
 from gantry_deploy.testing.legs import contract_for, tiny_robot
-from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.chain import Chain
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg
 

@@ -28,9 +28,9 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
 from gantry_deploy.testing.legs import linear_model, tiny_bundle
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.testing import check_backend
 
 BMW, SMALL = robot_spec("bmw_320i"), robot_spec("f1tenth")
 CONTRACT = drive_contract_for(BMW)

@@ -27,7 +27,7 @@ PACKAGE = '''
 import numpy as np
 from gantry_deploy.actions.decoder import ActionKind, JointTargets, joint_labels
 from gantry_deploy.embodiments.embodiment import Embodiment
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 class WheelDecoder:
     """Wheel speeds in proportion to actions."""

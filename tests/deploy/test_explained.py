@@ -18,10 +18,10 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.explained import explained_windows
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
-from gantry_hardware.mock import MockRobot
-from gantry_mapping.camera import DepthCamera
+from gantry_hardware.backends.mock import MockRobot
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.elevation.snapshot import MapSnapshot
+from gantry_mapping.sensing.camera import DepthCamera
 
 SPEC = tiny_robot()
 WINDOW = MapWindow(6, 4, 0.1, 0.5, 0.0, ("elevation", "uncertainty"), 0.3)

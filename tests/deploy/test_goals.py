@@ -27,7 +27,7 @@ from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, signals_for, tiny_bundle, tiny_robot
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 
 NAMESPACES = {
     "numpy": lambda values, dtype="float32": np.asarray(values, dtype=dtype),

@@ -14,7 +14,7 @@ from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, overflowing_model, tiny_bundle, tiny_robot
 from gantry_hardware import RobotError
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

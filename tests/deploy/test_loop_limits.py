@@ -19,9 +19,9 @@ from gantry_deploy.control.safety import Event, Fault, FaultCode, Mode, SafetyCo
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle, tiny_robot
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

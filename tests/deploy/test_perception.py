@@ -27,12 +27,12 @@ from gantry_deploy.perception.maps import (
 )
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
+from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.mock import MockRobot
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
+from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_mapping.errors import MappingError
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.sensing.camera import DepthCamera
 
 SPEC = tiny_robot()
 NOMINAL_M, HEIGHT_M = 0.3, 0.25
@@ -362,7 +362,7 @@ def flat_mapper(height_m):
     """A mapping network that is sure of level ground at a height relative to the base, whatever it is shown."""
     from onnx import TensorProto, helper, numpy_helper
 
-    from gantry_mapping.grid import LOCAL_GRID_SMALL
+    from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL
     from gantry_mapping.mapper import METADATA_KEY, MapperInfo
 
     nodes, constants = [helper.make_node("Mul", ["z", "zero"], ["nothing"])], []

@@ -28,9 +28,9 @@ from gantry_deploy.recording.recorder import TOPICS, Recorder, read_recording
 from gantry_deploy.recording.sink import Sink
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware import UnknownNameError
-from gantry_hardware.description import Frames
-from gantry_hardware.mock import MockRobot
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.model.description import Frames
+from gantry_mapping.elevation.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

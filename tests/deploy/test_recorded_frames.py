@@ -16,8 +16,8 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.frames import RATE_HZ
 from gantry_deploy.recording.recorder import Recorder
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
-from gantry_hardware.description import robot_description
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.model.description import robot_description
 from gantry_hardware.robots import robot_spec
 
 GO2 = robot_spec("go2")

@@ -20,7 +20,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.reader import METADATA, Recording, sealed
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

@@ -15,7 +15,7 @@ from gantry_deploy.observations.builder import make_term
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, linear_model, overflowing_model, tiny_bundle, tiny_robot
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

@@ -14,7 +14,7 @@ from gantry_deploy.control.safety_config import RANGES, age_text
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware import JointCommand
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.backends.mock import MockRobot
 
 SPEC = tiny_robot()
 EXACT = SafetyConfig(limit_ticks=1, joint_pos_margin_rad=0.1, joint_vel_factor=1.5, joint_effort_factor=2.0)

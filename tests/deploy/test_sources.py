@@ -17,8 +17,8 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
 from gantry_deploy.testing.legs import contract_for, tiny_bundle, tiny_robot
 from gantry_hardware import RobotError
-from gantry_hardware.mock import MockRobot
-from gantry_hardware.state import JointCommand
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.state import JointCommand
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)

@@ -44,9 +44,9 @@ from gantry_deploy.testing.footsteps import (
     steps_with,
 )
 from gantry_deploy.testing.legs import golden_data, linear_model, map_contract_for, signals_for, with_actions
+from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import GRAVITY_M_S2
-from gantry_mapping.frames import base_to_base_yaw
+from gantry_mapping.sensing.frames import base_to_base_yaw
 
 
 def targets_of(contract, action, inputs):

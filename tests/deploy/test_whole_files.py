@@ -14,7 +14,7 @@ from gantry_deploy.errors import BundleError
 from gantry_deploy.report import Report
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_robot
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
 
 CONTRACT = contract_for(tiny_robot())
 PARTS = {"contract": CONTRACT, "model_bytes": linear_model(CONTRACT)}

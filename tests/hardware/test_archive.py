@@ -11,8 +11,8 @@ import zlib
 import numpy as np
 import pytest
 
-from gantry_hardware.archive import ZIP_ERRORS, ArchiveError, read_archive
-from gantry_hardware.npz import read_npz
+from gantry_hardware.files.archive import ZIP_ERRORS, ArchiveError, read_archive
+from gantry_hardware.files.npz import read_npz
 
 LIMIT = 2**20
 
@@ -83,7 +83,7 @@ def test_unpacking_stops_at_the_limit_in_a_small_process(size, tmp_path):
     (tmp_path / "bomb.zip").write_bytes(local + packed + entry + end)
     code = f"""
         import resource
-        from gantry_hardware.archive import ZIP_ERRORS, read_archive
+        from gantry_hardware.files.archive import ZIP_ERRORS, read_archive
 
         data = open({str(tmp_path / "bomb.zip")!r}, "rb").read()
         has = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

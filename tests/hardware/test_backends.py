@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from gantry_deploy.testing.legs import tiny_robot
-from gantry_hardware import JointCommand, RobotError, UnknownNameError, backends, plugins
-from gantry_hardware.backends import backend_names, check_options, make_backend, moves_metal, require_options
-from gantry_hardware.mock import MockRobot
-from gantry_hardware.testing import ConformanceError, check_backend
+from gantry_hardware import JointCommand, RobotError, UnknownNameError, plugins
+from gantry_hardware.backends import registry as backends
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.registry import backend_names, check_options, make_backend, moves_metal, require_options
+from gantry_hardware.backends.testing import ConformanceError, check_backend
 
 SPEC = tiny_robot()
 

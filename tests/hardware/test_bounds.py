@@ -3,8 +3,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from gantry_hardware.bounds import Range, check_fields, finite, is_finite_number, value_text, whole
 from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.files.bounds import Range, check_fields, finite, is_finite_number, value_text, whole
 
 NO_NUMBERS = [
     float("nan"), float("inf"), -float("inf"), 1e308, 1e-300, 10**400, 10**5000, True, "3", None, [1.0], 1j,

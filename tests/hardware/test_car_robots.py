@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_hardware.cars import CarSpec, car_spec
+from gantry_hardware.backends.limits import clamp_command
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, RobotError
-from gantry_hardware.limits import clamp_command
-from gantry_hardware.mock import MockRobot
+from gantry_hardware.model.cars import CarSpec, car_spec
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.cars import car_robot
-from gantry_hardware.state import JointCommand
-from gantry_hardware.testing import check_backend
 
 CARS = ("f1tenth", "f1tenth_vesc", "bmw_320i")
 

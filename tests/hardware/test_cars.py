@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from gantry_hardware.cars import CarSpec, WheelSpec, car_names, car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.cars import CarSpec, WheelSpec, car_names, car_spec
 
 
 @pytest.mark.parametrize(("name", "number"), [("ford_escort", 1), ("bmw_320i", 2), ("vw_vanagon", 3)])

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from gantry_hardware.description import BASE_LINK, RobotDescription, robot_description
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.description import BASE_LINK, RobotDescription, robot_description
 from gantry_hardware.robots import robot_names, robot_spec
 
 CRANE = """<robot name="crane">

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import (
+from gantry_hardware.files.json_file import (
     MAX_BYTES,
     MAX_DEPTH,
     JsonError,
@@ -17,7 +17,7 @@ from gantry_hardware.json_file import (
     read_json,
     read_json_object,
 )
-from gantry_hardware.structured import ConfigError, set_field
+from gantry_hardware.files.structured import ConfigError, set_field
 
 
 @pytest.mark.parametrize(

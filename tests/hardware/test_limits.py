@@ -9,7 +9,7 @@ import pytest
 
 from gantry_deploy.testing.legs import tiny_robot
 from gantry_hardware import JointCommand, RobotError
-from gantry_hardware.limits import clamp_command
+from gantry_hardware.backends.limits import clamp_command
 
 SPEC = tiny_robot()
 

@@ -4,13 +4,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from gantry_hardware.backends.limits import clamp_command
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import GantryError
-from gantry_hardware.limits import clamp_command
+from gantry_hardware.model.spec import JointSpec
 from gantry_hardware.robots import robot_names, robot_spec
 from gantry_hardware.robots.g1 import FAST, SMALL, STRONG, TINY
 from gantry_hardware.robots.go2 import SPEC as GO2
-from gantry_hardware.spec import JointSpec
-from gantry_hardware.state import JointCommand
 
 ROBOTS = ("go1", "go2", "g1")
 

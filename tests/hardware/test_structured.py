@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gantry_deploy.errors import ContractError
-from gantry_hardware.structured import ConfigError, from_plain, set_field, set_fields
+from gantry_hardware.files.structured import ConfigError, from_plain, set_field, set_fields
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from gantry_hardware.errors import near_name, unknown_name_text
-from gantry_hardware.text import NAME_LIMIT, names_text, plain_text, printable
+from gantry_hardware.files.text import NAME_LIMIT, names_text, plain_text, printable
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from gantry_mapping.camera import REALSENSE_FULL, REALSENSE_LIKE, DepthCamera, pitched_down_quat_wxyz
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import base_to_base_yaw, rotation_matrix, yaw_of
+from gantry_mapping.sensing.camera import REALSENSE_FULL, REALSENSE_LIKE, DepthCamera, pitched_down_quat_wxyz
+from gantry_mapping.sensing.frames import base_to_base_yaw, rotation_matrix, yaw_of
 
 LEVEL = [[1.0, 0.0, 0.0, 0.0]]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gantry_mapping.config import KalmanCfg, MappingCfg
-from gantry_mapping.elevation_map import ElevationMap
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.elevation_map import ElevationMap
+from gantry_mapping.elevation.grid import GridSpec
 
 CFG = MappingCfg(map_size_m=3.2, map_resolution_m=0.1, nominal_base_height_m=0.3)
 LOCAL = GridSpec(12, 8, 0.1, 0.5, 0.05)

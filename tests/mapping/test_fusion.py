@@ -8,8 +8,8 @@ import pytest
 
 from gantry_hardware.errors import UnknownNameError
 from gantry_mapping.config import PAPER_WTA, KalmanCfg, MappingCfg, WinnerTakeAllCfg
+from gantry_mapping.elevation.fusion import Kalman, WinnerTakeAll, make_fusion
 from gantry_mapping.errors import MappingError
-from gantry_mapping.fusion import Kalman, WinnerTakeAll, make_fusion
 
 INF = math.inf
 

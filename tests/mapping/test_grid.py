@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
+from gantry_mapping.elevation.grid import (
+    LOCAL_GRID_FULL,
+    LOCAL_GRID_NEAR,
+    LOCAL_GRID_SMALL,
+    WINDOW_FULL,
+    WINDOW_SMALL,
+    GridSpec,
+)
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL, WINDOW_FULL, WINDOW_SMALL, GridSpec
 
 GRIDS = (LOCAL_GRID_FULL, LOCAL_GRID_SMALL, LOCAL_GRID_NEAR, WINDOW_FULL, WINDOW_SMALL)
 

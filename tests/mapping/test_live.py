@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.elevation_map import ElevationMap
+from gantry_mapping.elevation.elevation_map import ElevationMap
+from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.snapshot import MapSnapshot, cfg_of, load_snapshot, snapshot_of
 from gantry_mapping.errors import MapperError, MappingError
-from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome, intrinsics_of, stride_for
-from gantry_mapping.poses import PoseBuffer, PoseNews
-from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot, snapshot_of
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.poses import PoseBuffer, PoseNews
 
 CAMERA = DepthCamera.from_fov(64, 48, math.radians(90), pos_camera_in_base_m=(0.3, 0.0, 0.1), pitch_down_rad=0.7)
 CFG = MappingCfg(cameras=(CAMERA,), map_size_m=4.0, map_resolution_m=0.08, local_grid=LOCAL_GRID_SMALL, fusion="kalman")

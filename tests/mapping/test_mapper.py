@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from gantry_mapping.config import SensorModelCfg
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import GridSpec
 from gantry_mapping.mapper import (
     MAX_BATCH,
     METADATA_KEY,
@@ -20,7 +21,6 @@ from gantry_mapping.mapper import (
     trial_grid,
     turned_by,
 )
-from gantry_mapping.rasterize import EMPTY_Z_M
 
 GRID = GridSpec(3, 2, 0.5, 1.0, 0.0)
 INFO = MapperInfo(GRID, provenance={"steps": 5})

@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.robots.go2 import SPEC
-from gantry_hardware.structured import ConfigError
-from gantry_mapping.camera import REALSENSE_LIKE
 from gantry_mapping.config import (
     GO2_FULL,
     GO2_SMALL,
@@ -19,7 +18,8 @@ from gantry_mapping.config import (
     WinnerTakeAllCfg,
     load_mapping_cfg,
 )
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.sensing.camera import REALSENSE_LIKE
 
 
 def load(tmp_path, text):
@@ -55,7 +55,7 @@ def test_cameras_in_full(tmp_path):
         ("recenter_fraction: 0.7", "recenter_fraction is 0.7, expected a number from 0.001 to 0.499"),
         ("window_points: 2", "window_points is 2, expected an odd number"),
         ("window_drop_m: -1", "window_drop_m is -1.0, expected a number from 0 to 10"),
-        ("past_reach_m: .inf", "map.yaml, line 1: 'past_reach_m' is .inf, expected a finite number"),
+        ("carving_reach_m: .inf", "map.yaml, line 1: 'carving_reach_m' is .inf, expected a finite number"),
         ("kalman:\n  gate_m: .nan", "map.yaml, line 2: 'kalman.gate_m' is .nan"),
         ("map_size_m: 4\nmap_size_m: 8", "map.yaml, line 2: 'map_size_m' is there twice, first in line 1"),
         ("cameras: [{width: 1, width: 2}]", "map.yaml, line 1: 'cameras[0].width' is there twice"),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gantry_mapping.metrics import ScoreCounter, coverage, gaussian_nll, mae_cm, within_sigma
+from gantry_mapping.elevation.metrics import ScoreCounter, coverage, gaussian_nll, mae_cm, within_sigma
 
 
 def test_by_hand(array):

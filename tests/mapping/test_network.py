@@ -7,10 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gantry_mapping import network, onnx_graph, protobuf
 from gantry_mapping.errors import MappingError
-from gantry_mapping.network import Network
-from gantry_mapping.onnx_graph import check_graph
+from gantry_mapping.onnx import graph as onnx_graph
+from gantry_mapping.onnx import network, protobuf
+from gantry_mapping.onnx.graph import check_graph
+from gantry_mapping.onnx.network import Network
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_mapping import ops
+from gantry_mapping.elevation import ops
 from gantry_mapping.errors import MappingError
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import GO2_FULL, MappingCfg
+from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, WINDOW_FULL, GridSpec
+from gantry_mapping.elevation.infill import infill
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import LOCAL_GRID_SMALL, WINDOW_FULL, GridSpec
-from gantry_mapping.infill import infill
 from gantry_mapping.mapper import MapperInfo
 from gantry_mapping.pipeline import MappingPipeline, window_channels
+from gantry_mapping.sensing.camera import DepthCamera
 
 CAMERA = DepthCamera.from_fov(64, 48, math.radians(90), pos_camera_in_base_m=(0.3, 0.0, 0.1), pitch_down_rad=0.7)
 CFG = MappingCfg(cameras=(CAMERA,), map_size_m=4.0, map_resolution_m=0.08, local_grid=LOCAL_GRID_SMALL)
@@ -229,7 +229,7 @@ def test_a_void_of_the_network_is_not_fused(wide):
 
 
 def test_a_measured_pit_is_no_void(wide):
-    pipeline = MappingPipeline(replace(CFG, looks_past=False), None, wide([0.0]))
+    pipeline = MappingPipeline(replace(CFG, carve_free_space=False), None, wide([0.0]))
     pos, quat = pose(z=1.8)
     for _ in range(10):
         pipeline.update(wide(render(CAMERA, pos, quat)), wide(pos), wide(quat))

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from gantry_mapping.grid import GridSpec
-from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M, rasterize
 
 GRID = GridSpec(4, 3, 0.1, 0.2, 0.0)  # x from 0 to 0.4, y from -0.15 to 0.15
 

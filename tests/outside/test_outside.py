@@ -15,10 +15,10 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.observations.builder import make_term, term_info
 from gantry_deploy.observations.mirrors import MirrorMap
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand
 from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_sim.tasks.registry import find_task
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from gantry_hardware.checked_files import DamagedFileError
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.checked_files import DamagedFileError
 from gantry_hardware.training.trainer import TrainingError
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,

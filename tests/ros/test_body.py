@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from gantry_deploy.recording.frames import RATE_HZ
-from gantry_hardware.description import robot_description
+from gantry_hardware.model.description import robot_description
 from gantry_hardware.robots import robot_spec
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost

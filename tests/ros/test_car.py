@@ -19,10 +19,10 @@ from sensor_msgs.msg import JointState, PointCloud2  # noqa: E402
 
 from gantry_deploy.bundle.bundle import write_bundle  # noqa: E402
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for  # noqa: E402
+from gantry_hardware.backends.state import JointCommand  # noqa: E402
+from gantry_hardware.backends.testing import check_backend  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import JointCommand  # noqa: E402
-from gantry_hardware.testing import check_backend  # noqa: E402
 from gantry_ros.convert import car as convert_car  # noqa: E402
 from gantry_ros.robots import car_commands  # noqa: E402
 from gantry_ros.robots.ros_car import RosCar  # noqa: E402

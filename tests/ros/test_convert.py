@@ -17,8 +17,8 @@ from sensor_msgs.msg import Imu, JointState  # noqa: E402
 
 from gantry_deploy.recording.ros_messages import COMMAND_INTERFACES  # noqa: E402
 from gantry_deploy.testing.legs import tiny_robot  # noqa: E402
+from gantry_hardware.backends.state import JointCommand, RobotState  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
-from gantry_hardware.state import JointCommand, RobotState  # noqa: E402
 from gantry_ros.convert import robot as convert  # noqa: E402
 
 SPEC = tiny_robot()

@@ -16,10 +16,10 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: E
 
 from gantry_bringup.description import find_launch  # noqa: E402
 from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, with_cameras  # noqa: E402
-from gantry_hardware.backends import make_backend  # noqa: E402
+from gantry_hardware.backends.registry import make_backend  # noqa: E402
+from gantry_hardware.backends.state import JointCommand  # noqa: E402
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import JointCommand  # noqa: E402
 from gantry_ros.convert import arm as convert_arm  # noqa: E402
 from gantry_ros.robots import arm_commands  # noqa: E402
 from gantry_ros.simulated.command_inputs import Follower  # noqa: E402

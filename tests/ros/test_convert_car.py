@@ -19,8 +19,8 @@ from sensor_msgs.msg import JointState, LaserScan, PointCloud2  # noqa: E402
 from gantry_deploy.errors import SurroundingsError  # noqa: E402
 from gantry_deploy.observations.surroundings import NO_ROAD, OBJECT_FIELDS, ROAD, ROAD_BROKEN, ROAD_SOLID, VEHICLE  # noqa: E402
 from gantry_deploy.perception.road import Route  # noqa: E402
-from gantry_hardware.cars import car_spec  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
+from gantry_hardware.model.cars import car_spec  # noqa: E402
 from gantry_ros.convert import car as convert_car  # noqa: E402
 from gantry_ros.robots import car_commands  # noqa: E402
 from gantry_ros.runtime.frames import SensorPose  # noqa: E402

@@ -18,9 +18,9 @@ from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField, RegionOf
 
 from gantry_deploy.control.goals import Goal  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
-from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
+from gantry_mapping.elevation.snapshot import MapSnapshot  # noqa: E402
 from gantry_mapping.errors import MappingError  # noqa: E402
-from gantry_mapping.snapshot import MapSnapshot  # noqa: E402
+from gantry_mapping.sensing.camera import REALSENSE_LIKE  # noqa: E402
 from gantry_ros.convert import map as convert_map  # noqa: E402
 
 STAMP = Time(sec=1_700_000_000, nanosec=123_456_789)

@@ -17,8 +17,8 @@ from sensor_msgs.msg import Imu  # noqa: E402
 
 from gantry_deploy.testing.legs import tiny_robot  # noqa: E402
 from gantry_hardware.errors import GantryError, RobotError  # noqa: E402
-from gantry_mapping.frames import rotation_matrix  # noqa: E402
-from gantry_mapping.snapshot import MapSnapshot  # noqa: E402
+from gantry_mapping.elevation.snapshot import MapSnapshot  # noqa: E402
+from gantry_mapping.sensing.frames import rotation_matrix  # noqa: E402
 from gantry_ros.convert import map as convert_map  # noqa: E402
 from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.robots.map_inbox import MapInbox  # noqa: E402

@@ -13,7 +13,7 @@ pytest.importorskip("rclpy")
 from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField  # noqa: E402
 
-from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
+from gantry_mapping.sensing.camera import REALSENSE_LIKE  # noqa: E402
 from gantry_ros.convert import map as convert_map  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402

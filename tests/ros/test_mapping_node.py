@@ -19,14 +19,14 @@ from sensor_msgs.msg import CameraInfo, Image, PointCloud2  # noqa: E402
 
 from gantry_deploy.control.goals import Goal  # noqa: E402
 from gantry_deploy.testing.legs import map_contract_for, tiny_bundle  # noqa: E402
+from gantry_hardware.backends.state import RobotState  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import RobotState  # noqa: E402
-from gantry_mapping.camera import REALSENSE_LIKE  # noqa: E402
 from gantry_mapping.config import MappingCfg, load_mapping_cfg  # noqa: E402
-from gantry_mapping.elevation_map import ElevationMap  # noqa: E402
-from gantry_mapping.grid import WINDOW_SMALL  # noqa: E402
+from gantry_mapping.elevation.elevation_map import ElevationMap  # noqa: E402
+from gantry_mapping.elevation.grid import WINDOW_SMALL  # noqa: E402
+from gantry_mapping.elevation.snapshot import cfg_of, load_snapshot  # noqa: E402
 from gantry_mapping.pipeline import MappingPipeline  # noqa: E402
-from gantry_mapping.snapshot import cfg_of, load_snapshot  # noqa: E402
+from gantry_mapping.sensing.camera import REALSENSE_LIKE  # noqa: E402
 from gantry_ros.convert import map as convert_map  # noqa: E402
 from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
@@ -169,7 +169,7 @@ def test_clouds_make_a_map_too(rig, player):
 
 
 def some_map():
-    from gantry_mapping.snapshot import MapSnapshot
+    from gantry_mapping.elevation.snapshot import MapSnapshot
 
     return MapSnapshot(np.zeros((3, 3)), np.ones((3, 3)), (0.0, 0.0), 0.1)
 

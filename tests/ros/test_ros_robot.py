@@ -11,11 +11,11 @@ import pytest
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
-from gantry_hardware.backends import make_backend  # noqa: E402
+from gantry_hardware.backends.registry import make_backend  # noqa: E402
+from gantry_hardware.backends.state import JointCommand  # noqa: E402
+from gantry_hardware.backends.testing import check_backend  # noqa: E402
 from gantry_hardware.errors import RobotError, UnknownNameError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import JointCommand  # noqa: E402
-from gantry_hardware.testing import check_backend  # noqa: E402
 from gantry_ros.__main__ import EXECUTABLES  # noqa: E402
 from gantry_ros.testing import wait_until  # noqa: E402
 

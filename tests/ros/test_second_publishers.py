@@ -19,10 +19,10 @@ from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import Imu, JointState  # noqa: E402
 from std_msgs.msg import Float32MultiArray  # noqa: E402
 
-from gantry_hardware.backends import make_backend  # noqa: E402
+from gantry_hardware.backends.registry import make_backend  # noqa: E402
+from gantry_hardware.backends.state import JointCommand  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
-from gantry_hardware.state import JointCommand  # noqa: E402
 from gantry_ros.convert import robot as convert  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402

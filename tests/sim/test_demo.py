@@ -25,9 +25,9 @@ from gantry_deploy.policy.runner import PolicyStep
 from gantry_deploy.process.domains import DOMAINS, free_domain
 from gantry_deploy.recording.recorder import Recorder
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand, RobotState
 from gantry_ros.nodes.profile import Segment as OperatorSegment
 from gantry_ros.nodes.profile import parse_profile
 from gantry_sim.demo import nodes

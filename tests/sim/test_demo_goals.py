@@ -19,12 +19,12 @@ from gantry_deploy.perception.maps import MapLimits, WindowCutter
 from gantry_deploy.policy.runner import PolicyStep
 from gantry_deploy.recording.recorder import Recorder
 from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand, RobotState
 from gantry_mapping.config import MappingCfg
+from gantry_mapping.elevation.snapshot import MapSnapshot, cfg_of, load_snapshot
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
 from gantry_sim.demo.measured import measure_goal_walk, rerun_difference
 from gantry_sim.demo.page import build_page
 from gantry_sim.demo.rollout import Rollout, in_process

@@ -10,7 +10,7 @@ import torch
 from gantry_deploy.cli.main import main
 from gantry_deploy.footsteps.gait import foot_phase
 from gantry_hardware.errors import GantryError
-from gantry_hardware.structured import ConfigError
+from gantry_hardware.files.structured import ConfigError
 from gantry_policies.on_policy.teacher_guided import TeacherGuidedPPO
 from gantry_sim.cli.train import COMMAND as TRAIN
 from gantry_sim.cli.train import configure
@@ -21,7 +21,7 @@ from gantry_sim.tasks.goal.scripted.teacher import SCRIPT_GUIDE, scripted_env
 from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.policies import scripted_source
-from gantry_sim.training.run_config import RunCfg, check_run, create_run, read_run
+from gantry_sim.training.run_folder import RunCfg, check_run, create_run, read_run
 from gantry_sim.training.train import train
 
 ROUGH = GroundCfg(kinds=("rough",), levels=1, columns=1, tile_m=(8.0, 8.0), start_levels=1)

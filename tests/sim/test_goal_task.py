@@ -11,8 +11,8 @@ import torch
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.evaluation.gate import check_static
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.structured import ConfigError
-from gantry_mapping.grid import WINDOW_STEPS
+from gantry_hardware.files.structured import ConfigError
+from gantry_mapping.elevation.grid import WINDOW_STEPS
 from gantry_mapping.pipeline import uncertainty_of
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.goal import rewards, terminations
@@ -27,7 +27,7 @@ from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.catalogue import TESTS, HeldOutTerrainError
 from gantry_sim.terrains.grid import assert_trainable
 from gantry_sim.terrains.tile import MAP_GROUPS
-from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.run_folder import RunCfg, create_run
 from gantry_sim.training.train import build_trainer, export_run, open_trained
 
 NAMES = ("ame2-go2", "ame2-g1")

@@ -17,7 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 
 from gantry_hardware.errors import GantryError, UnknownNameError  # noqa: E402
-from gantry_hardware.structured import from_plain, set_field  # noqa: E402
+from gantry_hardware.files.structured import from_plain, set_field  # noqa: E402
 from gantry_policies.common.evaluation import evaluate  # noqa: E402
 from gantry_policies.off_policy.config import CriticCfg  # noqa: E402
 from gantry_policies.off_policy.presets import sac  # noqa: E402

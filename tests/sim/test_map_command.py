@@ -9,7 +9,7 @@ import pytest
 
 import gantry_sim
 from gantry_deploy.cli.main import main
-from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR
+from gantry_mapping.elevation.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR
 from gantry_mapping.learn.heightfields import load_rasters, save_rasters
 from gantry_mapping.mapper import OnnxMapper
 from gantry_sim.cli.map import held_out_rasters, mapping_for

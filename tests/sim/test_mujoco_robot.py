@@ -8,12 +8,12 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from gantry_hardware.backend import Robot
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import JointCommand, RobotState
-from gantry_hardware.testing import check_backend
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.actuated_scene import rotate_into_base
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 from gantry_hardware.robots import go2
-from gantry_hardware.spec import JointSpec, RobotSpec
 from gantry_sim.robots import model_conventions
 from gantry_sim.tasks.locomotion import derived
 from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
@@ -59,7 +59,7 @@ MJCF = f"""
 SPEC = f"""
 import math
 from pathlib import Path
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 def joint(leg, part, lower, upper, default, torque):
     return JointSpec(f"{{leg}}_{{part}}", lower, upper, 20.0, torque, default, 60.0, 2.0, 0.02)
@@ -157,9 +157,9 @@ def test_what_is_derived_for_go2_is_what_was_found_by_hand():
 
 
 def test_it_stands_in_mujoco(installed):
-    from gantry_hardware.backends import make_backend
+    from gantry_hardware.backends.registry import make_backend
+    from gantry_hardware.backends.state import JointCommand
     from gantry_hardware.robots import robot_spec
-    from gantry_hardware.state import JointCommand
 
     spec = robot_spec("mydog")
     robot = make_backend("mujoco", spec, visuals=False)

@@ -14,8 +14,8 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import map_contract_for, tiny_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_mapping.camera import FORWARD_QUAT_WXYZ, REALSENSE_LIKE, DepthCamera
-from gantry_mapping.frames import base_to_base_yaw
+from gantry_mapping.sensing.camera import FORWARD_QUAT_WXYZ, REALSENSE_LIKE, DepthCamera
+from gantry_mapping.sensing.frames import base_to_base_yaw
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.actuated_scene import ground_height_m
 from gantry_sim.robots.depth_camera import SEEN_GROUPS, DepthNoise, DepthRays, DepthSensor

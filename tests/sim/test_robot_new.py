@@ -9,9 +9,9 @@ import pytest
 from gantry_deploy.cli.main import main
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_feet, robot_joint_mirror
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import JointSpec, RobotSpec
-from gantry_mapping.camera import REALSENSE_LIKE
+from gantry_mapping.sensing.camera import REALSENSE_LIKE
 from gantry_sim.robot_kit.checking import check_robot
 from gantry_sim.robot_kit.findings import fails
 from gantry_sim.robot_kit.preparing import prepare
@@ -297,7 +297,7 @@ def test_a_package_may_bring_its_own_walker_and_camera(installed):
     info = installed / "testdog_robot-0.1.0.dist-info"
     (installed / "testdog_robot" / "extras.py").write_text(
         "from dataclasses import replace\n"
-        "from gantry_mapping.camera import REALSENSE_LIKE as CAMERA\n"
+        "from gantry_mapping.sensing.camera import REALSENSE_LIKE as CAMERA\n"
         "from gantry_sim.tasks.locomotion.robots import legged_robot_cfg\n"
         "def make():\n    return replace(legged_robot_cfg('go2'), swing_height_m=0.123)\n"
     )

@@ -13,7 +13,7 @@ import torch
 from gantry_deploy.cli import main as cli
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training import run_files
-from gantry_sim.training.run_config import RunCfg, create_run, read_run
+from gantry_sim.training.run_folder import RunCfg, create_run, read_run
 from gantry_sim.training.train import open_trained, train
 
 GO2 = "velocity-flat-go2"

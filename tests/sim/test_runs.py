@@ -18,7 +18,7 @@ from gantry_policies.common.checkpoint import CheckpointError
 from gantry_sim.cli.common import steps
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.policies import open_source
-from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, hold_run, read_run
+from gantry_sim.training.run_folder import RunCfg, RunError, check_run, create_run, hold_run, read_run
 from gantry_sim.training.train import build_trainer, open_trained
 
 GO2 = "velocity-flat-go2"

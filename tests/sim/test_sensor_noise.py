@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
 from gantry_sim.robots.sensor_noise import SensorNoise
 
 

@@ -12,7 +12,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli import main as cli
 from gantry_deploy.evaluation.gate import check_static
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_mapping.grid import WINDOW_FULL, WINDOW_STEPS
+from gantry_mapping.elevation.grid import WINDOW_FULL, WINDOW_STEPS
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import CLEAN
 from gantry_mapping.mapper import OnnxMapper
@@ -27,7 +27,7 @@ from gantry_sim.tasks.goal.state import GoalState
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.terrains.rasters import TerrainRasters
 from gantry_sim.training.policies import open_source
-from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.training.run_folder import RunCfg, RunError, check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher, load_teacher
 from gantry_sim.training.train import build_trainer, export_run, open_trained, train
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gantry_hardware
-from gantry_hardware.description import BASE_LINK, quat_product, robot_description, rotated
+from gantry_hardware.model.description import BASE_LINK, quat_product, robot_description, rotated
 from gantry_hardware.robots import robot_spec
 from gantry_sim.robots.models import base_body, model_names, robot_model
 from gantry_sim.robots.urdf import urdf_of

@@ -11,8 +11,8 @@ from gantry_deploy.actions.joints import JointDecoder
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import tiny_bundle
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards

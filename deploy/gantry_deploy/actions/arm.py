@@ -11,9 +11,9 @@ from gantry_deploy.actions.kinematics import ArmKinematics, damped_step, rotatio
 from gantry_deploy.contract.arm_spec import BODY_TARGET, ArmSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.signals import Signals
-from gantry_hardware.spec import RobotSpec
-from gantry_mapping.frames import rotation_matrix
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.sensing.frames import rotation_matrix
 
 Array = Any
 

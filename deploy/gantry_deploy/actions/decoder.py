@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.signals import Signals
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 
 Array = Any
 
@@ -66,7 +66,7 @@ class ActionKind:
     """Semantic kind in a contract's ``action.kind``, for example ``target/joint/position``."""
     decoder: str
     """``module:Class`` of an :class:`ActionDecoder`, made of a contract, an array to work like, and a
-    :class:`~gantry_hardware.spec.RobotSpec` or None."""
+    :class:`~gantry_hardware.model.spec.RobotSpec` or None."""
     labels: Callable[[PolicyContract], tuple[str, ...]]
     """Names of the numbers of an action, as many as it has."""
     embodiment: str = ""

@@ -9,9 +9,9 @@ from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.signals import Signals
-from gantry_hardware.cars import CarSpec
-from gantry_hardware.spec import RobotSpec
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

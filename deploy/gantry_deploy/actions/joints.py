@@ -13,8 +13,8 @@ from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.footsteps import terrain_lookup as footing
 from gantry_deploy.footsteps.controller import Stepper
 from gantry_deploy.observations.signals import Signals
-from gantry_hardware.spec import RobotSpec
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from gantry_hardware.chain import Chain
-from gantry_mapping.frames import rotation_matrix
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.chain import Chain
+from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.sensing.frames import rotation_matrix
 
 Array = Any
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.model.spec import RobotSpec
 
 RANGE_SHARE = 0.75
 """A target moves by no more than this share of its joint's range in one step, however short the range is."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from gantry_deploy.process.launched import launched
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import read_json_object
+from gantry_hardware.files.json_file import read_json_object
 
 START_TIMEOUT_S = 60.0
 """Time that the nodes may take until the policy runs."""

@@ -30,11 +30,11 @@ from gantry_deploy.errors import SafetyError
 from gantry_deploy.perception.maps import make_map_source, needs_map
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import realtime_thread
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, RobotState
 
 STEP_AIM_S = 0.5e-3
 """A step of a policy with a small network (judge, observe, infer) should take less than this at p99 ..."""

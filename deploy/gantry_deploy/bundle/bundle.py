@@ -39,10 +39,10 @@ from gantry_deploy.bundle.files import (
 )
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.npz import ZIP_ERRORS, plain_arrays, read_npz
-from gantry_hardware.text import names_text, path_text, plain_text
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.npz import ZIP_ERRORS, plain_arrays, read_npz
+from gantry_hardware.files.text import names_text, path_text, plain_text
+from gantry_hardware.files.whole_files import write_whole
 
 __all__ = [
     "BASE",

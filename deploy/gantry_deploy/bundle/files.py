@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gantry_deploy.errors import BundleError
-from gantry_hardware.archive import ZIP_ERRORS, read_archive
-from gantry_hardware.text import path_text, printable
-from gantry_hardware.whole_files import folder_reaches_disk, is_temporary, reach_disk
+from gantry_hardware.files.archive import ZIP_ERRORS, read_archive
+from gantry_hardware.files.text import path_text, printable
+from gantry_hardware.files.whole_files import folder_reaches_disk, is_temporary, reach_disk
 
 MANIFEST, MODEL, CONTRACT, GOLDEN, CARD = "manifest.json", "policy.onnx", "contract.json", "golden.npz", "card.json"
 MAPPER = "mapper.onnx"

@@ -12,7 +12,7 @@ from pathlib import Path
 from gantry_deploy.bundle.files import holds_bundle
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError, UnknownNameError, near_name
-from gantry_hardware.text import path_text
+from gantry_hardware.files.text import path_text
 
 GROUP = "gantry.pretrained"
 """Entry-point group of bundles that are installed along with a package: name -> path of its folder or zip."""

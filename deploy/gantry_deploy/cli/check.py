@@ -34,10 +34,10 @@ from gantry_deploy.evaluation.gate import (
 from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import ROLLOUT_RANGES, Episode, RolloutConfig, RolloutResult, scenario_class
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backends import backend_names, check_options, require_options
-from gantry_hardware.bounds import finite
+from gantry_hardware.backends.registry import backend_names, check_options, require_options
 from gantry_hardware.errors import GantryError
-from gantry_hardware.text import path_text, printable
+from gantry_hardware.files.bounds import finite
+from gantry_hardware.files.text import path_text, printable
 
 _WORD = 28
 """Width of the column with a stage's name."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gantry_deploy.process.interrupts import interrupt_on_terminate
-from gantry_hardware.bounds import MAX_SEED
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.json_file import JsonError, JsonSyntaxError, parse_json
-from gantry_hardware.text import plain_text
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.bounds import MAX_SEED
+from gantry_hardware.files.json_file import JsonError, JsonSyntaxError, parse_json
+from gantry_hardware.files.text import plain_text
+from gantry_hardware.files.whole_files import write_whole
 
 STDOUT = "-"
 """Value of ``--json`` that means standard output."""

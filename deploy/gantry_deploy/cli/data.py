@@ -23,11 +23,11 @@ from gantry_deploy.cli.command import (
 )
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
-from gantry_hardware.backends import backend_names, make_backend, moves_metal
+from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.text import LINE_LIMIT, names_text, path_text, printable
+from gantry_hardware.files.whole_files import write_whole
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.text import LINE_LIMIT, names_text, path_text, printable
-from gantry_hardware.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,8 +17,8 @@ from gantry_deploy.cli.command import add_json_option
 from gantry_deploy.contract.parts import Acceptance
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.text import LINE_LIMIT, NAME_LIMIT, printable
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.text import LINE_LIMIT, NAME_LIMIT, printable
 
 SUCCESS = "min_success_rate"
 """The threshold of policies with goals; the others have those of following a velocity without falling."""

@@ -29,7 +29,7 @@ from gantry_deploy.cli.failures import explained
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.process.interrupts import EXIT_INTERRUPTED, Interrupts, remembering_interrupts
 from gantry_hardware.errors import GantryError, unknown_name_text
-from gantry_hardware.text import path_text, printable_lines
+from gantry_hardware.files.text import path_text, printable_lines
 
 EXIT_OK = 0
 """Done."""

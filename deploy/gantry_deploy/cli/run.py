@@ -34,10 +34,10 @@ from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
-from gantry_hardware.backend import Robot
-from gantry_hardware.backends import backend_names, make_backend, moves_metal
-from gantry_hardware.bounds import finite
-from gantry_hardware.capabilities import HasTask, capability
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
+from gantry_hardware.files.bounds import finite
+from gantry_hardware.model.capabilities import HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 

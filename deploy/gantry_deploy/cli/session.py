@@ -12,8 +12,8 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Event, Mode
 from gantry_deploy.errors import SafetyError
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.state import RobotState
 
 START_PATIENCE_S = 1.0
 """Time after standing up for which a refused start is tried again, while the legs settle."""

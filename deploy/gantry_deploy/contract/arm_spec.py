@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gantry_deploy.errors import ContractError
-from gantry_hardware.chain import Chain, Quaternion, Vector
+from gantry_hardware.model.chain import Chain, Quaternion, Vector
 
 JOINT_TARGET = "target/joint/position"
 """Semantic kind of an action that moves joints."""

@@ -44,8 +44,8 @@ from gantry_deploy.contract.parts import (
     Provenance,
 )
 from gantry_deploy.errors import ContractError
-from gantry_hardware.bounds import Range, check_fields
 from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.files.bounds import Range, check_fields
 
 LEAST = 1e-6
 """Smallest number that counts as more than 0."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_hardware.text import printable
+from gantry_hardware.files.text import printable
 
 NOT_MEANING = ("version", "provenance", "acceptance")
 """Fields that say nothing of what a policy sees, does, or is run with."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.errors import ContractError
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 
 DRIVE_TARGET = "target/body/acceleration"
 """Semantic kind of an action that drives a car: steering and signed acceleration, each in [-1, 1]."""

@@ -42,13 +42,13 @@ from gantry_deploy.contract.parts import (
     Provenance,
 )
 from gantry_deploy.errors import ContractError
-from gantry_hardware.bounds import finite
+from gantry_hardware.backends.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
 from gantry_hardware.errors import UnknownNameError, unknown_name_text
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.structured import from_plain
-from gantry_hardware.text import MOST_NAMES, names_text, plain_text
+from gantry_hardware.files.bounds import finite
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.structured import from_plain
+from gantry_hardware.files.text import MOST_NAMES, names_text, plain_text
+from gantry_hardware.model.spec import RobotSpec
 
 __all__ = [
     "BODY_POSE",

@@ -20,9 +20,9 @@ from gantry_deploy.control.idle_commands import IdleCommands
 from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import Tick
-from gantry_hardware.cars import STANDSTILL_M_S, CarSpec
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.model.cars import STANDSTILL_M_S, CarSpec
+from gantry_hardware.model.spec import RobotSpec
 
 STRAIGHT_RAD = 0.1
 """Wheels that are turned by less are straight enough for a policy to take over."""

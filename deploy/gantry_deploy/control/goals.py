@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.actions.commands import goal_command
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from gantry_deploy.control.modes import Role, Transition
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import Tick
 from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robot
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
 
 WIDE_OPEN = 0.9
 """A gripper that is open by this share holds nothing."""

@@ -11,8 +11,8 @@ import numpy as np
 from gantry_deploy.control.modes import Mode
 from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_deploy.embodiments.registry import embodiment_of_robot
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
 
 POLICY_SOURCE = "policy"
 """Name of the command source that runs the network; its errors are ``policy``, those of other sources ``source``."""

@@ -24,10 +24,10 @@ from gantry_deploy.control.timing import LoopTiming
 from gantry_deploy.perception.maps import MapSource
 from gantry_deploy.perception.road import SurroundingsSource
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasExclusiveCommand, capability
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.model.capabilities import HasExclusiveCommand, capability
 
 __all__ = ["Controller", "TickRecorder", "TickReport"]
 

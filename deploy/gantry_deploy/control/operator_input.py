@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.errors import SafetyError
-from gantry_hardware.bounds import finite
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.files.bounds import finite
 
 MAX_COMMAND = 1e6
 """Largest number of a command or goal, in any unit."""

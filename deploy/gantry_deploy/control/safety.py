@@ -19,9 +19,9 @@ from gantry_deploy.control.modes import ACTING, TRANSITIONS, Event, Mode, Role, 
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.control.ticks import SourceCommand, Tick
 from gantry_deploy.errors import SafetyError, SurroundingsError
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import GantryError, unknown_name_text
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
+from gantry_hardware.model.spec import RobotSpec
 
 if TYPE_CHECKING:  # Modules that only ask for the mode load no network runtime.
     from gantry_deploy.control.sources import CommandSource

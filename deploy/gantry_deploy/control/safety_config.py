@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gantry_deploy.errors import SafetyError
-from gantry_hardware.bounds import Range, check_fields, value_text, whole
 from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.files.bounds import Range, check_fields, value_text, whole
 
 SETTINGS = "safety"
 """Prefix of a setting's name where people are told of it: the parameters of a node are called so."""

@@ -21,8 +21,8 @@ from gantry_deploy.perception.images import make_picture_source
 from gantry_deploy.perception.maps import MapSource, require_source
 from gantry_deploy.perception.road import SurroundingsSource, require_surroundings
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
-from gantry_hardware.state import JointCommand
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import JointCommand
 
 HAND_OVER_S = 0.3
 """Time in which the joints' targets go over from one task source to the next."""

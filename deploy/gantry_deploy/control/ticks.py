@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.control.judge import Fault
 from gantry_deploy.control.modes import Mode, Role, Transition
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.backends.state import JointCommand, RobotState
 
 if TYPE_CHECKING:  # Modules that only ask for the mode load no network runtime.
     from gantry_deploy.perception.maps import MapLook

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
+from gantry_hardware.model.spec import RobotSpec
 
 STATE, ENVIRONMENT_STATE, ACTION = "observation.state", "observation.environment_state", "action"
 """Proprioception of the robot, state that only a simulator knows, and the action."""

@@ -22,7 +22,7 @@ from gantry_deploy.dataset.physical import (
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 
 FloatArray = NDArray[np.float64]
 

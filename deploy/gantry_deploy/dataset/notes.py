@@ -13,8 +13,8 @@ from gantry_deploy.dataset.features import Feature
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.dataset.storage.layout import read_json
 from gantry_deploy.errors import DatasetError
-from gantry_hardware.json_file import as_plain
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.json_file import as_plain
+from gantry_hardware.files.text import plain_text
 
 NOTES, CARD = "gantry.json", "README.md"
 NOTES_VERSION = 2

@@ -15,9 +15,9 @@ from gantry_deploy.dataset.motion import motion_of
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.storage.checksums import require_checksums
 from gantry_deploy.embodiments.registry import embodiment_of_robot
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.state import JointCommand, RobotState
 
 APPROACH_S, APPROACH_SPEED = 2.0, 0.2
 """The way to the first pose takes at least this long, at no more than this share of any joint's speed limit."""

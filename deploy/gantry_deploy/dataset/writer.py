@@ -44,7 +44,7 @@ from gantry_deploy.dataset.storage.resume import Tails, check_same, load_tails
 from gantry_deploy.dataset.storage.tails import TableTail, VideoPlan, VideoTail, plan_videos
 from gantry_deploy.dataset.video import VideoCodec, VideoEncoder, video_facts
 from gantry_deploy.errors import DatasetError
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
 
 _LOG = logging.getLogger("gantry.dataset")
 

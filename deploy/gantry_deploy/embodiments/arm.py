@@ -12,9 +12,9 @@ from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.errors import ContractError
-from gantry_hardware.chain import Chain
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.chain import Chain
+from gantry_hardware.model.spec import RobotSpec
 
 DECODER = "gantry_deploy.actions.arm:ArmDecoder"
 

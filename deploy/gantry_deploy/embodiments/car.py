@@ -12,9 +12,9 @@ from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.road import RoadView, rest_surroundings
 from gantry_deploy.perception.simulated_road import ROAD, make_road_view, refuse_roadless, road_options
-from gantry_hardware.backend import Robot
-from gantry_hardware.cars import CarSpec
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
 
 
 class Car(Embodiment):

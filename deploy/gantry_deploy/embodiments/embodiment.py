@@ -1,7 +1,7 @@
 """Base of embodiments: what the runtime asks of a kind of robot body, with answers that fit most.
 
-An embodiment is found by the name that a contract and a :class:`~gantry_hardware.spec.RobotSpec` have in common, in the
-entry-point group ``gantry.embodiments``. Parts that need more than contract and observations are named by text,
+An embodiment is found by the name that a contract and a :class:`~gantry_hardware.model.spec.RobotSpec` share, in
+the entry-point group ``gantry.embodiments``. Parts that need more than contract and observations are named by text,
 ``module:name``, and imported when they are first asked for.
 """
 
@@ -21,11 +21,11 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.road import SurroundingsSource
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import unknown_name_text
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named, load_plugin
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
 
 
 class Embodiment:
@@ -40,7 +40,7 @@ class Embodiment:
     body_type: type | None = None
     """Dataclass of a contract's ``body``; None for contracts without one."""
     robot_body_type: type | None = None
-    """Class of a :class:`~gantry_hardware.spec.RobotSpec`'s ``body``; None where any will do."""
+    """Class of a :class:`~gantry_hardware.model.spec.RobotSpec`'s ``body``; None where any will do."""
     min_rate_hz: float = MIN_RATE_HZ
     """Slowest rate of a policy."""
 

@@ -9,7 +9,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import GantryError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 
 
 def find_embodiment(name: str) -> Embodiment:

@@ -14,8 +14,8 @@ from gantry_deploy.evaluation.drive_metrics import COEFFICIENTS, COLLISIONS, Dri
 from gantry_deploy.evaluation.metrics import GoalScores, Score, Verdict, bootstrap_mean, goal_scores, rate_interval
 from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, RolloutConfig, Scenario
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasEpisodes
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.capabilities import HasEpisodes
 
 MAPS = 32
 """So many maps are drawn for a check, however many episodes it has, so that the first ones are always the same."""

@@ -20,8 +20,8 @@ from array_api_compat import device
 from numpy.typing import ArrayLike
 
 from gantry_deploy.contract.policy_contract import Acceptance
-from gantry_hardware.spec import FALL_TILT_RAD
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.spec import FALL_TILT_RAD
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 
@@ -58,8 +58,8 @@ def yaw_rate_error_rad_s(ang_vel_base_in_base_rad_s: Array, command: Array) -> A
 
 
 def has_fallen(quat_base_to_world_wxyz: Array, base_height_m: Array, fall_height_m: float) -> Array:
-    """Whether the base is too low or tilted by more than :data:`gantry_hardware.spec.FALL_TILT_RAD`, shape (N,), bool;
-    so is a pose of NaN.
+    """Whether the base is too low or tilted by more than :data:`gantry_hardware.model.spec.FALL_TILT_RAD`, shape (N,),
+    bool; so is a pose of NaN.
 
     Args:
         quat_base_to_world_wxyz: Shape (N, 4), unit quaternions from the base to the world frame.

@@ -18,7 +18,7 @@ from gantry_deploy.evaluation.scenario import (
 )
 from gantry_deploy.perception.maps import make_map_source
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
 
 START_PATIENCE_S = 1.0
 """Time after standing up for which a refused start is tried again, while the legs settle."""

@@ -16,11 +16,11 @@ from gantry_deploy.control.loop import Controller
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.evaluation.metrics import Verdict
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
-from gantry_hardware.backends import make_backend
-from gantry_hardware.bounds import MAX_SEED, Range, check_fields
-from gantry_hardware.capabilities import C, capability, missing_methods
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.errors import RobotError
+from gantry_hardware.files.bounds import MAX_SEED, Range, check_fields
+from gantry_hardware.model.capabilities import C, capability, missing_methods
 from gantry_hardware.plugins import load_named
 
 FloatArray = NDArray[np.float64]

@@ -26,8 +26,8 @@ from gantry_deploy.evaluation.metrics import (
 )
 from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, RolloutConfig, Scenario
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasGroundTruth
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.capabilities import HasGroundTruth
 
 DISTANCE_M = (1.5, 4.0)
 """Range of the distance of goals on a plane."""

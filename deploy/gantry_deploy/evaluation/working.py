@@ -12,8 +12,8 @@ from gantry_deploy.control.loop import Controller
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import GoalScores, goal_scores
 from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, Scenario
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasTask
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.capabilities import HasTask
 
 
 class TaskScenario(Scenario):

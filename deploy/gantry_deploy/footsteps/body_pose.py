@@ -11,7 +11,7 @@ from gantry_deploy.arrays import limited
 from gantry_deploy.contract.footstep_spec import BodyPoseSpec
 from gantry_deploy.contract.parts import MapWindow
 from gantry_deploy.footsteps.terrain_lookup import cells_of, shares_at
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

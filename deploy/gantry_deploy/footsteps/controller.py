@@ -6,7 +6,7 @@ places, :mod:`~gantry_deploy.footsteps.swing` moves feet there, and :mod:`~gantr
 base on the others.
 
 Written once for training and robot (Array API standard). Level frame: the base's origin and heading, z
-up, the ``base_yaw`` of :mod:`gantry_mapping.frames`.
+up, the ``base_yaw`` of :mod:`gantry_mapping.sensing.frames`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gantry_deploy.footsteps.state import StepCommand, StepState
 from gantry_deploy.footsteps.support import BaseSupport
 from gantry_deploy.footsteps.swing import SwingLegs
 from gantry_deploy.footsteps.terrain_lookup import solid_heights_at
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -7,7 +7,7 @@ from typing import Any
 from array_api_compat import device
 
 from gantry_deploy.arrays import limited
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -11,7 +11,7 @@ from typing import Any
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract.policy_contract import BODY_POSE, CommandSpec, GaitSpec
 from gantry_deploy.errors import ContractError
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -12,7 +12,7 @@ from array_api_compat import device
 
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract.footstep_spec import LegSpec
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

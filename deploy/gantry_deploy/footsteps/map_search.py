@@ -17,7 +17,7 @@ from gantry_deploy.arrays import limited
 from gantry_deploy.contract.footstep_spec import LegSpec
 from gantry_deploy.contract.parts import MapWindow
 from gantry_deploy.footsteps.terrain_lookup import carried_shares
-from gantry_mapping.ops import gather, namespace
+from gantry_mapping.elevation.ops import gather, namespace
 
 Array = Any
 

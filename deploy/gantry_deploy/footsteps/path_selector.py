@@ -16,7 +16,7 @@ from gantry_deploy.contract.footstep_spec import PathSelectorSpec
 from gantry_deploy.contract.parts import MapWindow
 from gantry_deploy.footsteps.map_search import vertex
 from gantry_deploy.footsteps.terrain_lookup import cells_of, neighbourhood, shares_at
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -23,8 +23,8 @@ from gantry_deploy.footsteps.path_selector import PathSelector
 from gantry_deploy.footsteps.state import StepState
 from gantry_deploy.footsteps.swing import LIFT_SHARE
 from gantry_deploy.footsteps.terrain_lookup import solid_heights_at
-from gantry_mapping.frames import base_to_base_yaw
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.sensing.frames import base_to_base_yaw
 
 Array = Any
 

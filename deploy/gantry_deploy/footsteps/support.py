@@ -16,8 +16,8 @@ from gantry_deploy.contract.parts import MapWindow
 from gantry_deploy.footsteps.body_pose import BodyPoseAdapter
 from gantry_deploy.footsteps.forces import foot_forces
 from gantry_deploy.footsteps.state import StepCommand, StepState
-from gantry_hardware.state import GRAVITY_M_S2
-from gantry_mapping.ops import namespace
+from gantry_hardware.backends.state import GRAVITY_M_S2
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -13,7 +13,7 @@ from gantry_deploy.contract.parts import GaitSpec
 from gantry_deploy.footsteps.forces import skew
 from gantry_deploy.footsteps.legs import Legs
 from gantry_deploy.footsteps.state import StepCommand, StepState
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

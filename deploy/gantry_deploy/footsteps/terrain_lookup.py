@@ -9,7 +9,7 @@ from array_api_compat import device
 from gantry_deploy.arrays import limited
 from gantry_deploy.contract.policy_contract import GaitSpec, MapWindow
 from gantry_deploy.footsteps import gait as gait_clock
-from gantry_mapping.ops import gather, namespace
+from gantry_mapping.elevation.ops import gather, namespace
 
 Array = Any
 

@@ -27,7 +27,7 @@ from gantry_deploy.observations.surroundings import (
     Surroundings,
     some_rows,
 )
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -8,7 +8,7 @@ from array_api_compat import device
 
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.bev import BevLayout
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -19,8 +19,8 @@ from gantry_deploy.observations.road import DRIVING_TERMS
 from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, given
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.plugins import find_plugin, load_plugin, plugin_names
-from gantry_mapping.frames import rotation_matrix
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
+from gantry_mapping.sensing.frames import rotation_matrix
 
 __all__ = [
     "GROUP",

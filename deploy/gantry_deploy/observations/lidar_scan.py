@@ -9,7 +9,7 @@ from array_api_compat import device
 
 from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_deploy.errors import ContractError
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

@@ -9,8 +9,8 @@ from gantry_deploy.contract.footstep_spec import STEP_NAMES, STEP_TARGET
 from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
 from gantry_deploy.observations.sides import partners, sign_of_joint
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_names, robot_spec
-from gantry_hardware.spec import RobotSpec
 
 MIRRORED_STEPS = ("front_foot_y_m", "rear_foot_y_m", "lin_vel_y_m_s", "ang_vel_z_rad_s", "base_roll_rad")
 """Numbers of an action of steps that change sign in a mirror."""

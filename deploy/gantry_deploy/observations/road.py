@@ -15,7 +15,7 @@ from gantry_deploy.observations.bev import bev_raster
 from gantry_deploy.observations.route import OnRoute, RouteView, along_route, locate, pick_rows, to_car
 from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, given
 from gantry_deploy.observations.surroundings import Surroundings
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 

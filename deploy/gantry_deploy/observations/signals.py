@@ -17,7 +17,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_deploy.observations.route import OnRoute, RouteView
 from gantry_deploy.observations.surroundings import Surroundings
-from gantry_mapping.ops import namespace
+from gantry_mapping.elevation.ops import namespace
 
 Array = Any
 
@@ -59,7 +59,8 @@ class Signals:
     objects_on_route: tuple[Array, OnRoute] | None = None
     """The objects that a car sees, (N, K, 7), and where they are on its route; found likewise."""
     extra: Mapping[str, Array] = field(default_factory=dict)
-    """Signals of robots of other packages by name, each (N, k); see :attr:`gantry_hardware.state.RobotState.extra`."""
+    """Signals of robots of other packages by name, each (N, k); see
+    :attr:`gantry_hardware.backends.state.RobotState.extra`."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class TermInfo:
     """Left-right mirror image: the sign of each number, or a function of the contract; None where none is known."""
     signals: Mapping[str, int] = field(default_factory=dict)
     """Signals that not every robot reports and that the term needs, with the number of values of each: fields of
-    :class:`~gantry_hardware.state.RobotState`, or names in its ``extra``. Recordings hold them."""
+    :class:`~gantry_hardware.backends.state.RobotState`, or names in its ``extra``. Recordings hold them."""
     scale: float = 1.0
     """Usual factor."""
     history: int = 1

@@ -12,8 +12,8 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import needed_signals
 from gantry_deploy.policy.onnx_policy import Images
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import FollowsScene, HasImages, capability
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.capabilities import FollowsScene, HasImages, capability
 
 STALE_S = 0.5
 """A picture that is older is not acted on: the policy ends as with any input that it lacks."""

@@ -18,16 +18,16 @@ from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.repeated_log import Repeated
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasDepthCameras, HasElevationMap, capability
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.state import RobotState
+from gantry_hardware.model.capabilities import HasDepthCameras, HasElevationMap, capability
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.snapshot import MapSnapshot, cfg_of, load_snapshot
 from gantry_mapping.live import LiveMapping, Outcome
 from gantry_mapping.mapper import Mapper, OnnxMapper
 from gantry_mapping.pipeline import VARIANCE_RANGE_M2, MappingPipeline
-from gantry_mapping.snapshot import MapSnapshot, cfg_of, load_snapshot
 
 _LOG = logging.getLogger("gantry.perception")
 

@@ -20,7 +20,7 @@ from gantry_deploy.observations.lidar_scan import GAP_RAD, ScanPooling, bridged
 from gantry_deploy.observations.road import ROUTE_TERMS
 from gantry_deploy.observations.route import locate
 from gantry_deploy.observations.surroundings import OBJECT_FIELDS, STOP_GO, Surroundings
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
 
 FloatArray = NDArray[np.float64]
 

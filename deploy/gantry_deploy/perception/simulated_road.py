@@ -9,9 +9,9 @@ from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.perception.road import RoadView, needs
-from gantry_hardware.backend import Robot
-from gantry_hardware.backends import backend_factory
-from gantry_hardware.capabilities import HasRoad, capability, missing_methods
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.registry import backend_factory
+from gantry_hardware.model.capabilities import HasRoad, capability, missing_methods
 
 ROAD = "road"
 """Backend of simulated cars, unless asked otherwise."""

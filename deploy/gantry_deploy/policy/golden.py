@@ -28,7 +28,7 @@ from gantry_deploy.observations.builder import Signals, needed_signals
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, Images
 from gantry_deploy.policy.runner import signals_of
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
 
 MAX_EPISODE_DIFFERENCE = 1e-4
 """The same where a network answers observations that were computed anew: it multiplies their rounding by its gain."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gantry_deploy.contract.differences import contract_differences, listed
 from gantry_deploy.contract.policy_contract import METADATA_KEY, NORMALIZATION, PolicyContract
 from gantry_deploy.errors import PolicyError
-from gantry_mapping.network import Network
+from gantry_mapping.onnx.network import Network
 
 FloatArray = NDArray[np.float32]
 Images = Mapping[str, NDArray[np.uint8]]
@@ -31,8 +31,8 @@ class OnnxPolicy:
         contract: What the runtime is going to obey, from ``contract.json``.
 
     Raises:
-        PolicyError: If the file is no network, or one whose work is not bounded (:mod:`gantry_mapping.network`), if its
-            sizes are not the contract's, or if it carries another contract.
+        PolicyError: If the file is no network, or one whose work is not bounded (:mod:`gantry_mapping.onnx.network`),
+            if its sizes are not the contract's, or if it carries another contract.
     """
 
     FILE = "policy.onnx"

@@ -18,9 +18,9 @@ from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
 from gantry_deploy.policy.onnx_policy import Images
 from gantry_deploy.policy.policy import open_policy
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
-from gantry_mapping.frames import yaw_of
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.sensing.frames import yaw_of
 
 FloatArray = NDArray[np.float32]
 

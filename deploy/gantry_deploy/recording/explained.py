@@ -13,13 +13,13 @@ from gantry_deploy.errors import RecordingError
 from gantry_deploy.perception.maps import TERM, MapLimits, MapLook, MapSource, OwnMap, WindowCutter
 from gantry_deploy.recording.reader import Recording
 from gantry_deploy.recording.ros_messages import map_of_points
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.state import RobotState
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.structured import from_plain
 from gantry_mapping.config import MappingCfg
+from gantry_mapping.elevation.snapshot import cfg_of, load_snapshot
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_mapping.snapshot import cfg_of, load_snapshot
 
 FloatArray = NDArray[np.float64]
 

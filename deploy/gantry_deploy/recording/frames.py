@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from gantry_deploy.recording import ros_messages
-from gantry_hardware.description import Frames, robot_description
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.description import Frames, robot_description
+from gantry_hardware.model.spec import RobotSpec
 
 RATE_HZ = 25.0
 """Of the moving frames: enough to look at, and a fraction of what the joints themselves take at every tick."""

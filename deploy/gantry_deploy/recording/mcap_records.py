@@ -23,7 +23,7 @@ from mcap.opcode import Opcode
 from mcap.records import Channel, McapRecord, Message, Metadata, Schema
 from mcap.writer import MCAP0_MAGIC
 
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
 
 LARGEST_CHUNK_BYTES = 256 * 2**20
 """A chunk that says that it unpacks to more is damaged; those of a recording hold 256 KiB and one map."""

@@ -18,7 +18,7 @@ from gantry_deploy.errors import RecordingError
 from gantry_deploy.recording.mcap_records import McapRecords
 from gantry_deploy.recording.ros_messages import MAP_FIELDS
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.text import path_text
+from gantry_hardware.files.text import path_text
 
 _LOG = logging.getLogger("gantry.recording")
 

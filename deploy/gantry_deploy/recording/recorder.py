@@ -29,9 +29,9 @@ from gantry_deploy.recording.explained import look_values, map_metadata
 from gantry_deploy.recording.frames import RecordedFrames
 from gantry_deploy.recording.reader import FORMAT, METADATA, Recording, read_recording, sealed
 from gantry_deploy.recording.sink import Sink
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.snapshot import MapSnapshot
 
 __all__ = ["Recorder", "Recording", "read_recording"]
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gantry_hardware.description import Frames
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.model.description import Frames
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.snapshot import MapSnapshot
 
 ODOM_FRAME = "odom"
 """World frame of the odometry, REP 105."""

@@ -14,7 +14,7 @@ from gantry_deploy.report import maps
 from gantry_deploy.report.html import Report
 from gantry_deploy.report.maps import Panel, Picture, Rgb
 from gantry_hardware.errors import GantryError
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
 
 FloatArray = NDArray[np.floating]
 

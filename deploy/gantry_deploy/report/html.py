@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.report.svg import inline_svg
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

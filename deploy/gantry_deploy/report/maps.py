@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
 
 FloatArray = NDArray[np.floating]
 Picture = NDArray[np.floating]

@@ -21,8 +21,8 @@ from gantry_deploy.observations.builder import ObservationBuilder, Signals, make
 from gantry_deploy.policy.golden import OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, signals_for
-from gantry_hardware.chain import Chain
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.chain import Chain
+from gantry_hardware.model.spec import RobotSpec
 
 STEP_M = 0.02
 """Largest step of the end effector per unit of action."""

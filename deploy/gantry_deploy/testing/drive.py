@@ -23,10 +23,10 @@ from gantry_deploy.perception.road import RoadView, Route, rest_surroundings
 from gantry_deploy.policy.golden import TARGET_ARRAY, TARGET_VELOCITY_ARRAY
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, linear_model
-from gantry_hardware.cars import CarSpec
-from gantry_hardware.mock import MockRobot
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
+from gantry_hardware.backends.mock import MockRobot
+from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotState
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
 
 PURSUIT_TERMS = (
     "speed",

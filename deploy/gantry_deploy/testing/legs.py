@@ -29,8 +29,8 @@ from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
-from gantry_hardware.spec import JointSpec, RobotSpec
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.spec import JointSpec, RobotSpec
+from gantry_mapping.elevation.ops import namespace
 
 
 def tiny_robot() -> RobotSpec:

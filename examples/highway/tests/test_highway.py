@@ -10,8 +10,8 @@ import pytest
 
 from gantry_deploy.cli.main import main
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.testing import check_backend
 from gantry_sim.driving.external_sims.riding import ride
 
 BMW = robot_spec("bmw_320i")

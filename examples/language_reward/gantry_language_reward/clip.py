@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import read_json_object
+from gantry_hardware.files.json_file import read_json_object
 from gantry_language_reward.frames import check_frames
 
 CLIP_MARGIN = 0.03

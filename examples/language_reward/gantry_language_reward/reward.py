@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.structured import from_plain
 from gantry_language_reward.cfg import LanguageCfg
 from gantry_language_reward.pictures import pictures
 from gantry_language_reward.scorer import Scorer, clear_share, make_scorer, require_scorer

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.json_file import parse_json
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.json_file import parse_json
+from gantry_hardware.files.structured import from_plain
 from gantry_language_reward.cfg import BAD_GOAL, GOOD_GOAL, PICTURE
 from gantry_language_reward.frames import check_frames
 

@@ -12,7 +12,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_hardware.errors import GantryError
-from gantry_hardware.structured import set_fields
+from gantry_hardware.files.structured import set_fields
 from gantry_language_reward.cfg import BAD_GOAL, LanguageCfg
 from gantry_language_reward.reward import LANGUAGE_FACTORS, LanguageReward
 from gantry_language_reward.scorer import clear_share
@@ -25,7 +25,7 @@ from gantry_sim.driving.reward import RewardCfg, make_reward
 from gantry_sim.driving.step_info import COMFORT, StepInfo
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.run_folder import RunCfg, create_run
 from gantry_sim.training.train import export_run, open_trained, train
 
 DT_S = 0.1

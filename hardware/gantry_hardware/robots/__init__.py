@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gantry_hardware.errors import RobotError
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import find_plugin, load_plugin, plugin_names
-from gantry_hardware.spec import RobotSpec
 
 GROUP = "gantry.robots"
 """Entry-point group: name -> :class:`RobotSpec`."""

@@ -1,4 +1,4 @@
-"""Cars as robots: two joints, made from the published numbers of :mod:`gantry_hardware.cars`.
+"""Cars as robots: two joints, made from the published numbers of :mod:`gantry_hardware.model.cars`.
 
 ``steering`` is the angle of a virtual wheel in the middle of the front axle, held by position. ``drive`` is a servo of
 the speed of ``base_link``, so its stiffness is 0 and a command's target velocity is the set-point. It slides, so that
@@ -12,8 +12,8 @@ speeds over their interface, and their own controllers do the rest.
 
 from __future__ import annotations
 
-from gantry_hardware.cars import CarSpec, car_spec
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.cars import CarSpec, car_spec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 STEERING_JOINT, DRIVE_JOINT = "steering", "drive"
 """Names of a car's joints, in canonical order."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 BANDWIDTH_RAD_S = 2.0 * math.pi * 10.0
 """Natural frequency of the unloaded position loop."""

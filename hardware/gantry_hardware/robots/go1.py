@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 ROTOR_INERTIA_KG_M2 = 1.11842e-4
 """Of the motor's rotor about its own axis; one motor serves hip, thigh and calf."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 ARMATURE_KG_M2 = 0.01
 """Reflected rotor inertia of the description."""

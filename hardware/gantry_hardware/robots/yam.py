@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 
-from gantry_hardware.chain import Chain, JointFrame
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.chain import Chain, JointFrame
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 STRONG_ARMATURE_KG_M2 = 0.032
 """Reflected rotor inertia of the motors of joints 1 to 3 (DM4340)."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gantry_hardware.json_file import JsonSyntaxError, parse_json
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.json_file import JsonSyntaxError, parse_json
+from gantry_hardware.files.whole_files import write_whole
 
 METRICS_FILE = "metrics.jsonl"
 """One JSON object a line; ``kind`` says what it is: ``train`` or ``eval``."""

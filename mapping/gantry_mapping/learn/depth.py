@@ -13,8 +13,8 @@ import math
 
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.learn.rays import as_stack, camera_rays
+from gantry_mapping.sensing.camera import DepthCamera
 
 CHUNK_CAMERAS = 16
 """Cameras at a time on a CPU, so that their profiles stay in its cache (about 0.4 MB)."""

@@ -14,19 +14,19 @@ from typing import Any
 
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.config import GO2_SMALL, KalmanCfg, MappingCfg
-from gantry_mapping.elevation_map import ElevationMap
+from gantry_mapping.elevation.elevation_map import ElevationMap
+from gantry_mapping.elevation.grid import WINDOW_FULL, GridSpec
+from gantry_mapping.elevation.metrics import ScoreCounter
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import rotation_matrix, yaw_of
-from gantry_mapping.grid import WINDOW_FULL, GridSpec
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.march import first_hits, march_depth
 from gantry_mapping.learn.noise import CLEAN, DelayLine, DepthNoiseCfg, DriftCfg, OdometryDrift, add_depth_noise
 from gantry_mapping.learn.samples import sample_ground, support_height
 from gantry_mapping.mapper import Mapper
-from gantry_mapping.metrics import ScoreCounter
 from gantry_mapping.pipeline import MappingPipeline
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.frames import rotation_matrix, yaw_of
 
 ALL = "all"
 """Name of the scores over every raster."""
@@ -92,7 +92,7 @@ class Entrant:
 
 def classical(mapping: MappingCfg = GO2_SMALL) -> Entrant:
     """Kalman elevation mapping of measured cells and of nothing else, with the same grids."""
-    return Entrant(replace(mapping, fusion="kalman", looks_past=False))
+    return Entrant(replace(mapping, fusion="kalman", carve_free_space=False))
 
 
 def evaluate(

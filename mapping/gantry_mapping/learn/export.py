@@ -14,11 +14,11 @@ import numpy as np
 import onnx
 import torch
 
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import GridSpec
 from gantry_mapping.mapper import METADATA_KEY, MapperInfo, OnnxMapper
-from gantry_mapping.rasterize import EMPTY_Z_M
 
 MAX_DIFFERENCE = 1e-4
 """Largest difference between onnxruntime and torch that an export tolerates, in m and in ln m^2."""

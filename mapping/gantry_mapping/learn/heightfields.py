@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.npz import ZIP_ERRORS, read_npz
-from gantry_hardware.whole_files import whole_file
+from gantry_hardware.files.npz import ZIP_ERRORS, read_npz
+from gantry_hardware.files.whole_files import whole_file
 from gantry_mapping.learn.rays import RasterError
 
 Heights = NDArray[np.float32]

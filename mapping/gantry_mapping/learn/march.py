@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.learn.rays import as_stack, camera_rays
+from gantry_mapping.sensing.camera import DepthCamera
 
 _NEVER = float("inf")
 _COMPACT_EVERY = 4

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import yaw_of
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.frames import yaw_of
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from gantry_mapping.camera import DepthCamera
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.frames import rotation_matrix
 
 VOID_M = -20.0
 """Height that stands for "no ground at all" (-inf or NaN in a raster) while rays are traced; m in the world."""

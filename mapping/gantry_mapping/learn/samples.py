@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from gantry_hardware.robots.go2 import SPEC as GO2
-from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
+from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M, rasterize
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.learn.depth import render_depth
 from gantry_mapping.learn.heightfields import FAMILIES, Heights, Patch, cut_patch, make_patch
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.noise import DepthNoiseCfg, add_depth_noise, crop_borders
 from gantry_mapping.learn.rays import RasterError
-from gantry_mapping.rasterize import EMPTY_Z_M, rasterize
+from gantry_mapping.sensing.camera import REALSENSE_LIKE, DepthCamera
 
 TERRAINS = "terrains"
 """Family of patches that are cut from rasters which were handed in."""

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_hardware.checked_files import read_checked, write_checked
-from gantry_hardware.json_file import as_plain, parse_json, read_json
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.checked_files import read_checked, write_checked
+from gantry_hardware.files.json_file import as_plain, parse_json, read_json
+from gantry_hardware.files.structured import from_plain
+from gantry_hardware.files.whole_files import write_whole_json
 from gantry_hardware.training.trainer import CheckpointError, Report, Trainer
-from gantry_hardware.whole_files import write_whole_json
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.heightfields import Heights
 from gantry_mapping.learn.losses import beta_nll, mapping_loss

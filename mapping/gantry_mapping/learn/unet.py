@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_mapping.rasterize import EMPTY_Z_M
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 
 WIDTH = 16
 """Channels of every hidden layer."""
@@ -56,7 +56,7 @@ class MapNet(nn.Module):
 
         Args:
             z_base_yaw_m: (N, 1, rows, cols) highest measured point per cell relative to the base, m; empty cells hold
-                :data:`gantry_mapping.rasterize.EMPTY_Z_M`.
+                :data:`gantry_mapping.elevation.rasterize.EMPTY_Z_M`.
 
         Returns:
             (N, 1, rows, cols) heights relative to the base, m, and (N, 1, rows, cols) log variances, ln m^2.
@@ -115,7 +115,7 @@ def guide(z_base_yaw_m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Channels that :class:`GuidedMapNet` is told about a grid in the ``base_yaw`` frame, without parameters.
 
     Args:
-        z_base_yaw_m: (N, 1, rows, cols) m; empty cells hold :data:`gantry_mapping.rasterize.EMPTY_Z_M`.
+        z_base_yaw_m: (N, 1, rows, cols) m; empty cells hold :data:`gantry_mapping.elevation.rasterize.EMPTY_Z_M`.
 
     Returns:
         (N, 1, rows, cols) heights without empty cells, m: measured ones, else the mean over the smallest window of

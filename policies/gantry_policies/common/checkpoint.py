@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from gantry_hardware.checked_files import DamagedFileError, read_checked, write_checked
+from gantry_hardware.files.checked_files import DamagedFileError, read_checked, write_checked
+from gantry_hardware.files.whole_files import remove_stale
 from gantry_hardware.training.trainer import CheckpointError as CheckpointError
-from gantry_hardware.whole_files import remove_stale
 
 _NAME = re.compile(r"model_(\d+)\.pt")
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import parse_json
-from gantry_hardware.structured import from_plain
+from gantry_hardware.files.json_file import parse_json
+from gantry_hardware.files.structured import from_plain
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import as_plain, parse_json
+from gantry_hardware.files.json_file import as_plain, parse_json
 from gantry_hardware.training.trainer import CHECKPOINTS, CheckpointError, Report, Trainer
 from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import (

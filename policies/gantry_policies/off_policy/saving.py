@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantry_hardware.checked_files import DamagedFileError, verify
+from gantry_hardware.files.checked_files import DamagedFileError, verify
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import (
     UnusableCheckpointError,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gantry_deploy.evaluation.metrics import has_fallen
 from gantry_deploy.perception.maps import DepthFrame
+from gantry_hardware.backends.limits import CommandLimiter
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.robots.actuated_scene import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
 from gantry_sim.robots.depth_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.robots.option_checks import TERRAIN_CHECKS
@@ -50,7 +50,7 @@ class _Sample:
 
 
 class MujocoRobot:
-    """Implements :class:`gantry_hardware.backend.Robot`.
+    """Implements :class:`gantry_hardware.backends.backend.Robot`.
 
     The clock runs in lock-step: :meth:`sleep_until` steps the physics and returns at once. Until the first command the
     robot holds its default pose. All methods may be called from several threads.

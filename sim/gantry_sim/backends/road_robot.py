@@ -19,12 +19,12 @@ from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING, DriveSpec, LidarLayout
 from gantry_deploy.observations.surroundings import OBJECT_FIELDS, Surroundings
 from gantry_deploy.perception.road import Route
-from gantry_hardware.capabilities import RoadListener
-from gantry_hardware.cars import STANDSTILL_M_S, CarSpec
+from gantry_hardware.backends.limits import CommandLimiter
+from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError
-from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
+from gantry_hardware.model.capabilities import RoadListener
+from gantry_hardware.model.cars import STANDSTILL_M_S, CarSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.road_log import RoadLog
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
 from gantry_sim.driving.maps.bank import NO_STOP_M
@@ -202,7 +202,7 @@ class RoadRobot:
         return limited
 
     def obey(self, steering_rad: float, speed_m_s: float, accel_m_s2: float | None = None) -> None:
-        """See :class:`gantry_hardware.capabilities.HasRoad`."""
+        """See :class:`gantry_hardware.model.capabilities.HasRoad`."""
         car = self._car
         steering = float(np.clip(steering_rad, -car.steering_limit_rad, car.steering_limit_rad))
         speed = float(np.clip(speed_m_s, -car.reverse_limit_m_s, car.speed_limit_m_s))
@@ -210,7 +210,7 @@ class RoadRobot:
         self._told = (steering, speed, size)
 
     def tell_road(self, listener: RoadListener) -> None:
-        """See :class:`gantry_hardware.capabilities.HasRoad`."""
+        """See :class:`gantry_hardware.model.capabilities.HasRoad`."""
         self._listener = listener
         self._tell(whole=True)
 

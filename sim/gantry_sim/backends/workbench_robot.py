@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.perception.images import Picture
-from gantry_hardware.chain import Chain
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.model.chain import Chain
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
 from gantry_sim.robots.sensor_noise import SensorNoise

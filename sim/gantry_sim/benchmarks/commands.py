@@ -99,7 +99,7 @@ def measure_training(task: Any, preset: Any, iterations: int, seed: int) -> dict
         ``collect_steps_per_s`` (environment and policy) and ``train_steps_per_s`` (learning too), each with median,
         min and max over the iterations.
     """
-    from gantry_sim.training.run_config import RunCfg
+    from gantry_sim.training.run_folder import RunCfg
 
     counted = training_rates(RunCfg(task, "cpu", preset, "cpu", seed), iterations)
     return {

@@ -19,7 +19,7 @@ import numpy as np
 from gantry_deploy.process.interrupts import starting_uninterrupted
 from gantry_deploy.report import Report
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import as_plain
+from gantry_hardware.files.json_file import as_plain
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_sim.training.run_files import write_json

@@ -29,7 +29,7 @@ def training_rates(run: Any, iterations: int, warm_up: int = WARM_UP_ITERATIONS)
     """Metrics of the iterations that count, of a training that is thrown away; rates are in control steps per second.
 
     Args:
-        run: A :class:`~gantry_sim.training.run_config.RunCfg`.
+        run: A :class:`~gantry_sim.training.run_folder.RunCfg`.
         iterations: Number of them.
         warm_up: First iterations, which are left out.
     """

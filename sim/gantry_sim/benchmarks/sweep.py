@@ -26,7 +26,7 @@ from gantry_sim.benchmarks.comparison import (
     train_and_score,
 )
 from gantry_sim.benchmarks.text import of_seeds, table_lines
-from gantry_sim.training.run_config import require_seeds
+from gantry_sim.training.run_folder import require_seeds
 
 DRAWN = {
     "success": "Running success in training, on the levels reached",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, emit_result, parse_numbers
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import read_json_object
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def changed(preset: Preset, changes: Sequence[str]) -> Preset:
     Raises:
         GantryError: If there is no such field, or the value does not fit.
     """
-    from gantry_hardware.structured import set_fields
+    from gantry_hardware.files.structured import set_fields
 
     return set_fields(preset, assignments(changes, "env.num_envs=512"))
 

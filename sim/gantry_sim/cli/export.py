@@ -8,7 +8,7 @@ from typing import Any
 
 from gantry_deploy.bundle.locate import find_run
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
-from gantry_hardware.text import path_text
+from gantry_hardware.files.text import path_text
 from gantry_sim.training.run_validation import RunError
 
 

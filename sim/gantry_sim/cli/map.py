@@ -23,7 +23,7 @@ from gantry_sim.training.run_validation import LOCK_FILE
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Progress
     from gantry_mapping.config import MappingCfg
-    from gantry_mapping.grid import GridSpec
+    from gantry_mapping.elevation.grid import GridSpec
     from gantry_mapping.learn.heightfields import Heights
     from gantry_mapping.learn.train import TrainCfg
 
@@ -94,8 +94,8 @@ def configure(args: argparse.Namespace) -> tuple[TrainCfg, Path, dict[str, Heigh
     """Build the settings from the command line: the training, its folder, and the terrains that patches are cut
     from.
     """
-    from gantry_hardware.structured import set_fields
-    from gantry_mapping.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL
+    from gantry_hardware.files.structured import set_fields
+    from gantry_mapping.elevation.grid import LOCAL_GRID_FULL, LOCAL_GRID_NEAR, LOCAL_GRID_SMALL
     from gantry_mapping.learn.heightfields import load_rasters, save_rasters
     from gantry_mapping.learn.train import CONFIG, TrainCfg, read_config, same_resolution
 
@@ -173,7 +173,7 @@ def held_out_rasters(robot: str = "go2", resolution_m: float = 0.04, instances: 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from gantry_mapping.learn.train import MapTrainer
     from gantry_policies.common.memory import explaining_memory
-    from gantry_sim.training.run_config import hold_run
+    from gantry_sim.training.run_folder import hold_run
 
     require_one_process()
     resume = args.resume is not None
@@ -198,7 +198,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 def training_record(cfg: TrainCfg, step: int, wall_s: float, metrics: dict[str, float], tiles: int) -> dict[str, Any]:
     """Origin of a mapper: for its file and its card."""
-    from gantry_sim.training.run_config import git_commit
+    from gantry_sim.training.run_folder import git_commit
 
     return {
         "git_commit": git_commit(),

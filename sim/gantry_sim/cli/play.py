@@ -20,7 +20,7 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
 from gantry_sim.cli import attention, play_car
 from gantry_sim.cli.common import ProgressBar
 from gantry_sim.training.run_files import contract_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.cli.command import UsageError, counted, output_file, seed_number
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
 from gantry_sim.cli.common import ProgressBar, whole
 from gantry_sim.tasks.names import task_names
 

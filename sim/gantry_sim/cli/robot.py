@@ -8,8 +8,8 @@ from pathlib import Path
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, choose, counted, emit_result
 from gantry_deploy.cli.parser import GantryParser
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.text import path_text
 from gantry_hardware.robots import robot_names
-from gantry_hardware.text import path_text
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -119,7 +119,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _resumed(args: argparse.Namespace) -> RunCfg:
     """The run to be continued, longer where that is asked for."""
-    from gantry_sim.training.run_config import algorithm_of, check_run, lengthen_run, read_run
+    from gantry_sim.training.run_folder import algorithm_of, check_run, lengthen_run, read_run
 
     run = read_run(args.resume)
     algorithm = algorithm_of(run)
@@ -138,7 +138,7 @@ def _described(args: argparse.Namespace) -> RunCfg:
     from gantry_sim.tasks.registry import find_task
     from gantry_sim.training.algorithms.registry import find_algorithm
     from gantry_sim.training.run_cfg import RunCfg
-    from gantry_sim.training.run_config import read_run
+    from gantry_sim.training.run_folder import read_run
 
     task = find_task(args.task)
     device = args.device or "cpu"

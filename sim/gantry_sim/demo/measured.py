@@ -21,8 +21,8 @@ from gantry_deploy.policy.policy import StepPolicy, open_policy
 from gantry_deploy.recording.explained import MAPPING, ExplainedWindows, explained_windows
 from gantry_deploy.recording.reader import Recording, read_recording
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
 from gantry_sim.demo.rollout import read_statistics
 from gantry_sim.robots.actuated_scene import height_over_ground_m
 

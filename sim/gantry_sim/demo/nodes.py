@@ -13,7 +13,7 @@ from gantry_deploy.control.safety import Mode
 from gantry_deploy.process.domains import free_domain
 from gantry_deploy.process.launched import launched
 from gantry_deploy.recording.recorder import LOST_RECORDING
-from gantry_hardware.whole_files import write_whole_json
+from gantry_hardware.files.whole_files import write_whole_json
 from gantry_sim.demo.rollout import LOG, LOOP, PARAMETERS, RECORDING, Plan, Rollout, Say, clear, repeated
 
 START_TIMEOUT_S = 240.0

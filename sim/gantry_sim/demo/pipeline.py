@@ -15,7 +15,7 @@ from gantry_deploy.evaluation.gate import Stage, check_static, judge_rollout, ma
 from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import write_whole
+from gantry_hardware.files.whole_files import write_whole
 from gantry_sim.demo import nodes
 from gantry_sim.demo.measured import Measured, rerun_difference
 from gantry_sim.demo.page import build_page

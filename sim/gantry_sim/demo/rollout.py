@@ -17,12 +17,12 @@ from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.reader import read_recording
 from gantry_deploy.recording.recorder import Recorder
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import read_json_object
+from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.whole_files import write_whole_json
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.whole_files import write_whole_json
 
 RECORDING, LOG, PARAMETERS = "walk.mcap", "nodes.log", "nodes.yaml"
 """Files of a rollout in its folder."""

@@ -18,8 +18,8 @@ from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
 from gantry_sim.training.evaluate import evaluate_policy
 from gantry_sim.training.policies import bundle_source
 from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_config import check_run, create_run, read_run
 from gantry_sim.training.run_files import BUNDLE_FOLDER, EVALUATION_FILE, EVALUATION_SEED, git_commit, write_json
+from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.train import evaluate_run, export_run, open_trained, train
 
 __all__ = ["BASE", "BUNDLE_FOLDER", "DEMOS", "METRICS_FILE", "RESIDUAL", "RunCfg", "git_commit", "write_json"]

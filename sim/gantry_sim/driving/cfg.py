@@ -8,8 +8,8 @@ from typing import ClassVar
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_deploy.contract.policy_contract import Acceptance
-from gantry_hardware.cars import CarSpec, car_spec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec, car_spec
 from gantry_sim.driving.comfort import ComfortLimits
 from gantry_sim.driving.maps.generate import MapConfig, split_seeds
 from gantry_sim.driving.reward import RewardCfg
@@ -75,7 +75,7 @@ class CarTaskCfg:
     """Those of the drivers that learned nothing that can drive here."""
 
     robot: str = "bmw_320i"
-    """A car of :func:`gantry_hardware.cars.car_spec`."""
+    """A car of :func:`gantry_hardware.model.cars.car_spec`."""
     num_envs: int = 256
     """Cars side by side, each without the others."""
     model: str = "kinematic"

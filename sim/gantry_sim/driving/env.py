@@ -12,7 +12,7 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING, DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
-from gantry_hardware.cars import car_spec
+from gantry_hardware.model.cars import car_spec
 from gantry_policies.common.batched_env import STATE, EnvStep, Observation
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_sim.driving.cfg import CarTaskCfg

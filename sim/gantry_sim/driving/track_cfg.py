@@ -53,7 +53,7 @@ class RaceCfg(CarTaskCfg):
 
     drivers: ClassVar[tuple[str, ...]] = (RULES, SCAN, STEADY, RANDOM)
     robot: str = "f1tenth_vesc"
-    """A car of :func:`gantry_hardware.cars.car_spec`; with the limits that the real one has as it comes."""
+    """A car of :func:`gantry_hardware.model.cars.car_spec`; with the limits that the real one has as it comes."""
     model: str = "single-track-grip"
     """Dynamics, see :mod:`gantry_sim.driving.vehicle.models`; races are about tyres."""
     substeps: int = 4

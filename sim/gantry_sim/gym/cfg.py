@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
 from gantry_sim.gym.border import GymEnvError, finite_time, require_one_environment
 from gantry_sim.gym.layout import ActionLayout, ObservationLayout, action_layout, observation_layout
 

@@ -11,12 +11,12 @@ import mujoco
 import numpy as np
 
 from gantry_deploy.observations.sides import partners, sign_of_joint
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.spec import FALL_TILT_RAD, RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import FALL_TILT_RAD, RobotSpec
-from gantry_hardware.state import JointCommand
-from gantry_hardware.testing import check_backend
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.geometry import lowest_point_m, overlaps, posed
 from gantry_sim.robot_kit.inertias import check_inertias

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from gantry_hardware.text import printable_lines
+from gantry_hardware.files.text import printable_lines
 
 NAME_WIDTH = 14
 """Width of the column with a check's name."""

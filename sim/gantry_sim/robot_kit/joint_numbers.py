@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_hardware.state import GRAVITY_M_S2
+from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_sim.robot_kit.feet import Foot
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.preparing import Motor, Prepared

@@ -10,7 +10,7 @@ from pathlib import Path
 import mujoco
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
 from gantry_sim.robot_kit.findings import Finding, Level
 from gantry_sim.robot_kit.urdf_files import UrdfLimits, meet_mujoco
 

@@ -115,7 +115,7 @@ A comment says where a number comes from: "from model" is what `source` below na
 placeholders or derived; replace them and write the source into the comment: data sheet, page, measurement.
 """
 
-from gantry_hardware.spec import JointSpec, RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 
 JOINTS = (
 {joints})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.robot_kit.geometry import lowest_point_m
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import has_free_base, scene_model

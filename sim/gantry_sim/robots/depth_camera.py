@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera
-from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.sensing.camera import REALSENSE_LIKE, DepthCamera
+from gantry_mapping.sensing.frames import rotation_matrix
 
 FloatArray = NDArray[np.float64]
 
 SEEN_GROUPS = (0, 4)
 """Geom groups that are seen: ``gantry_sim.terrains.tile.MAP_GROUPS``, whose package takes seconds to import."""
 CAMERA_GROUP = "gantry.head_cameras"
-"""Entry-point group of other packages: robot name -> :class:`gantry_mapping.camera.DepthCamera`."""
+"""Entry-point group of other packages: robot name -> :class:`gantry_mapping.sensing.camera.DepthCamera`."""
 HEAD_CAMERAS: dict[str, DepthCamera] = {
     "go2": REALSENSE_LIKE,
     # As large as a Go2 and of the same make.

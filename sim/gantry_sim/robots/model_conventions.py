@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 
 COLLISION_NAME = re.compile(r".*_collision\d*")
 """Name of a collision shape."""

@@ -1,7 +1,7 @@
 """MuJoCo models of the robots: each alone, with a free base unless it is an arm, or standing on a floor.
 
-A robot's model and its :class:`~gantry_hardware.spec.RobotSpec` share names: joints are called as in the spec, and
-every foot of the spec is a site at its sole. All models carry the sensors ``imu_ang_vel``, ``imu_lin_vel`` and
+A robot's model and its :class:`~gantry_hardware.model.spec.RobotSpec` share names: joints are called as in the spec,
+and every foot of the spec is a site at its sole. All models carry the sensors ``imu_ang_vel``, ``imu_lin_vel`` and
 ``imu_lin_acc``. The model holds masses, shapes, joint ranges and friction; rotor inertias come from the spec. An arm
 is screwed to the floor at the origin and has a site ``ee`` where its chain ends.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import mujoco
 
-from gantry_hardware.chain import Chain
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.chain import Chain
 from gantry_hardware.robots import robot_names, robot_spec
 from gantry_sim.robots import scene_visuals
 from gantry_sim.robots.model_conventions import add_imu, base_body, meet_conventions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gantry_hardware.bounds import Range, finite
+from gantry_hardware.files.bounds import Range, finite
 from gantry_sim.robots.sensor_noise import SensorNoise
 
 RANGES = {

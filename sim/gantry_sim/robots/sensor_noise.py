@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.state import RobotState
 
 FloatArray = NDArray[np.float64]
 

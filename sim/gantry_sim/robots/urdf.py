@@ -16,10 +16,10 @@ import mujoco
 import numpy as np
 
 import gantry_hardware
-from gantry_hardware.description import BASE_LINK
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.description import BASE_LINK
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
 from gantry_sim.robots.models import EE_SITE, base_body, model_names, robot_model
 
 _DRAWN_GROUP = 2

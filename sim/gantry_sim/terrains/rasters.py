@@ -12,7 +12,7 @@ from mjlab.terrains import TerrainEntity, TerrainEntityCfg
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.whole_files import whole_file
+from gantry_hardware.files.whole_files import whole_file
 from gantry_sim.physics.heightmap import HeightMap
 from gantry_sim.terrains.tile import MAP_GROUPS, SOLID_GROUPS
 

@@ -9,7 +9,7 @@ from gantry_deploy.bundle.locate import RUN_CONFIG
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.policy import POLICIES, BcPolicy, list_policies, load_policy
 from gantry_sim.training.run_cfg import RunCfg, Spaces
-from gantry_sim.training.run_config import BASE_FOLDER, read_run, require_same_task
+from gantry_sim.training.run_folder import BASE_FOLDER, read_run, require_same_task
 from gantry_sim.training.run_validation import RunError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from gantry_sim.training.bases import copy_base, open_base
 from gantry_sim.training.demos import DemoSet, expected_demos, load_demos, read_dataset
 from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_config import check_run, create_run, read_run
+from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher
 
 

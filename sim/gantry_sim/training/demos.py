@@ -20,9 +20,9 @@ from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action,
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.storage.checksums import require_checksums
 from gantry_hardware.errors import GantryError
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.npz import plain_arrays
-from gantry_hardware.whole_files import whole_file
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.npz import plain_arrays
+from gantry_hardware.files.whole_files import whole_file
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.common.batched_env import STATE as STATE_KEY
 from gantry_policies.imitation.data import ChunkData

@@ -12,11 +12,11 @@ from gantry_deploy.bundle.bundle import CARD, MAPPER, Bundle, load_bundle
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
 from gantry_hardware.errors import GantryError
-from gantry_hardware.structured import from_plain
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.structured import from_plain
+from gantry_hardware.files.text import plain_text
 from gantry_sim.tasks.registry import MakePolicy, Task, find_task
 from gantry_sim.training.acting import BundleActor
-from gantry_sim.training.run_config import CONFIG_FILE, TRAINING_KEY
+from gantry_sim.training.run_folder import CONFIG_FILE, TRAINING_KEY
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.bundle.locate import RUN_BUNDLE, RUN_CONFIG, is_run
 from gantry_deploy.contract.policy_contract import PolicyContract
-from gantry_hardware.bounds import MAX_SEED
-from gantry_hardware.whole_files import write_whole_json
+from gantry_hardware.files.bounds import MAX_SEED
+from gantry_hardware.files.whole_files import write_whole_json
 from gantry_sim.training.run_validation import LOCK_FILE, SOURCE_FILES, RunError, read_run_file
 
 BUNDLE_FOLDER, EVALUATION_FILE = RUN_BUNDLE, "evaluation.json"

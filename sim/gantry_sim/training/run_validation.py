@@ -8,8 +8,8 @@ from typing import Any
 from gantry_deploy.bundle.files import MAPPER
 from gantry_deploy.bundle.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
-from gantry_hardware.json_file import read_json_object
-from gantry_hardware.whole_files import is_temporary
+from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.whole_files import is_temporary
 
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"

@@ -19,7 +19,7 @@ from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
 from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_config import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
+from gantry_sim.training.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
 
 def check_teacher(cfg: RunCfg) -> None:

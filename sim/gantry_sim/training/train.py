@@ -24,7 +24,7 @@ from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.registry import TrainedPolicy
 from gantry_sim.training.evaluate import evaluate_policy
 from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_config import (
+from gantry_sim.training.run_folder import (
     BASE_FOLDER,
     BUNDLE_FOLDER,
     CONTRACT_FILE,

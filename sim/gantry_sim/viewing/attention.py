@@ -25,14 +25,14 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording import explained
 from gantry_deploy.report.attention import AttentionRollout, ReportFrame
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
-from gantry_mapping.frames import yaw_of
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
+from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_mapping.pipeline import MappingPipeline, window_channels
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.sensing.frames import yaw_of
 from gantry_policies.common.overview import overview_of
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.terrain_names import terrain_name

@@ -21,13 +21,13 @@ from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachin
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.report import encode_mp4
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.demo.profile import Profile, command_at, total_s
-from gantry_sim.training.run_config import CONFIG_FILE
+from gantry_sim.training.run_folder import CONFIG_FILE
 from gantry_sim.viewing.replay import PoseLog, film, frame_times
 
 FPS = 25.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.control.loop import TickReport
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors
 from gantry_sim.viewing.camera import Arrow, TrackingCamera
 

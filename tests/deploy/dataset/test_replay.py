@@ -16,8 +16,8 @@ from gantry_deploy.dataset.replay import APPROACH_S, APPROACH_SPEED, replay_epis
 from gantry_deploy.dataset.video import video_facts
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.testing.legs import tiny_robot
+from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.errors import RobotError
-from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 
 SPEC = tiny_robot()

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gantry_mapping.config import GO2_SMALL
+from gantry_mapping.elevation.grid import WINDOW_SMALL
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import WINDOW_SMALL
 from gantry_mapping.learn.calibrate import ONE_SIGMA, SHIFTS, calibrate, shares_within
 from gantry_mapping.learn.evaluate import EvalCfg
 from gantry_mapping.learn.unet import MapNet

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from gantry_mapping.camera import REALSENSE_LIKE, DepthCamera, pitched_down_quat_wxyz
 from gantry_mapping.learn.depth import render_depth
 from gantry_mapping.learn.march import march_depth
 from gantry_mapping.learn.rays import RasterError
+from gantry_mapping.sensing.camera import REALSENSE_LIKE, DepthCamera, pitched_down_quat_wxyz
 
 LEVEL = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
 RENDERERS = (render_depth, march_depth)

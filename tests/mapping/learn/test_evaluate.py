@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_mapping.camera import REALSENSE_LIKE
 from gantry_mapping.config import GO2_SMALL
+from gantry_mapping.elevation.grid import WINDOW_SMALL, GridSpec
 from gantry_mapping.errors import MappingError
-from gantry_mapping.grid import WINDOW_SMALL, GridSpec
 from gantry_mapping.learn.evaluate import Condition, Entrant, EvalCfg, classical, compare, evaluate, in_sight
 from gantry_mapping.learn.noise import CLEAN, DriftCfg
 from gantry_mapping.learn.samples import sample_ground
+from gantry_mapping.sensing.camera import REALSENSE_LIKE
 
 WALK = EvalCfg(window=WINDOW_SMALL, robots_per_raster=1, seconds=2.0)
 FLAWLESS = {"none": Condition(noise=CLEAN)}

@@ -5,9 +5,7 @@ import math
 import pytest
 import torch
 
-from gantry_mapping.camera import REALSENSE_LIKE as CAMERA
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import yaw_of
 from gantry_mapping.learn.noise import (
     CLEAN,
     DelayLine,
@@ -17,6 +15,8 @@ from gantry_mapping.learn.noise import (
     add_depth_noise,
     crop_borders,
 )
+from gantry_mapping.sensing.camera import REALSENSE_LIKE as CAMERA
+from gantry_mapping.sensing.frames import yaw_of
 
 
 def generator(seed=0):

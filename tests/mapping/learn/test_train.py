@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_mapping.camera import REALSENSE_LIKE
+from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import yaw_of
-from gantry_mapping.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.learn import samples
 from gantry_mapping.learn.export import export_mapper
 from gantry_mapping.learn.noise import CLEAN
@@ -25,7 +24,8 @@ from gantry_mapping.learn.train import (
 )
 from gantry_mapping.learn.unet import NETWORKS, MapNet, make_net
 from gantry_mapping.mapper import OnnxMapper
-from gantry_mapping.rasterize import EMPTY_Z_M
+from gantry_mapping.sensing.camera import REALSENSE_LIKE
+from gantry_mapping.sensing.frames import yaw_of
 
 CAMERA = replace(REALSENSE_LIKE, width=24, height=14, fx=14.3, fy=14.3, cx=11.5, cy=6.5)
 SMALL = SampleCfg(camera=CAMERA, resolution_m=0.08, patches=8, renewed=2)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gantry_hardware.errors import UnknownNameError
+from gantry_mapping.elevation.rasterize import EMPTY_Z_M
 from gantry_mapping.learn.unet import (
     INPUT_SCALE,
     INPUT_SHIFT_M,
@@ -15,7 +16,6 @@ from gantry_mapping.learn.unet import (
     guide,
     make_net,
 )
-from gantry_mapping.rasterize import EMPTY_Z_M
 
 both = pytest.mark.parametrize("network", NETWORKS)
 

@@ -15,7 +15,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.dataset import DatasetWriter
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.replay import replay_episode
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.checkpoint import load_newest
 from gantry_sim.cli.common import ProgressBar

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.vehicle.actuation import Actuation, CarRandomization, limit_acceleration
 from gantry_sim.driving.vehicle.car_params import CarParams
 

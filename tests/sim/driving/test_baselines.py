@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.drivers.baselines import RuleCfg, constant_speed, pedals, pursuit, random_actions, rule_based
 from gantry_sim.driving.maps.bank import NO_STOP_M
 from gantry_sim.driving.maps.generate import MapConfig, lane_map

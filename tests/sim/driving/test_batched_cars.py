@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.vehicle.actuation import CarRandomization
 from gantry_sim.driving.vehicle.cars import BatchedCars, CarsCfg
 from gantry_sim.driving.vehicle.models import model_names

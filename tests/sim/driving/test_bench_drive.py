@@ -22,7 +22,7 @@ from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.track_cfg import RaceCfg
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg, TrafficShares
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.run_folder import RunCfg, create_run
 
 ROADS = MapConfig(blocks={"straight": 1.0, "arc": 1.0}, count=(2, 3), lanes=(1,), min_route_m=130.0)
 PLAIN = DriveCfg(num_envs=8, maps=ROADS, map_count=2, routes_per_map=2, route_m=120.0)

@@ -6,7 +6,7 @@ import pytest
 
 from gantry_deploy.cli import main as cli
 from gantry_sim.tasks.registry import find_task
-from gantry_sim.training.run_config import RunCfg, create_run
+from gantry_sim.training.run_folder import RunCfg, create_run
 
 LANE = "drive-lane"
 

@@ -16,7 +16,7 @@ from gantry_sim.driving.evaluation import drive_episodes, held_out, scores_of
 from gantry_sim.driving.traffic.traffic_cfg import TrafficCfg
 from gantry_sim.tasks.registry import acting, find_task
 from gantry_sim.training.algorithms.ppo import PPO
-from gantry_sim.training.run_config import RunCfg, RunError, check_run, create_run, read_run
+from gantry_sim.training.run_folder import RunCfg, RunError, check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher, load_teacher
 from gantry_sim.training.train import build_trainer, export_run, open_trained, train
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gantry_hardware.cars import car_spec
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.vehicle.car_params import CarParams
 from gantry_sim.driving.vehicle.drift import tyre_force
 from gantry_sim.driving.vehicle.models import car_model

@@ -12,8 +12,8 @@ import torch
 from gantry_deploy.cli.main import main
 from gantry_deploy.report import encode_mp4
 from gantry_deploy.testing.drive import drive_bundle
-from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.cli import play_car
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.film.canvas import Camera, Canvas, frame

@@ -16,9 +16,9 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.drive_metrics import drive_scores
 from gantry_deploy.perception.road import Route
 from gantry_deploy.testing.drive import curved_route, drive_bundle, drive_contract_for
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.testing import check_backend
 from gantry_sim.driving.external_sims.car import HeldOutCar, Motion, accel_between, motion_at_rear_axle
 from gantry_sim.driving.external_sims.command import METADRIVE
 from gantry_sim.driving.external_sims.comparison import Found, HeldOutCfg, condition_scores, result_of, table_lines
@@ -183,7 +183,7 @@ def test_wheels_turn_no_faster_than_the_car_steers():
 
 
 def drive_command(car):
-    from gantry_hardware.state import JointCommand
+    from gantry_hardware.backends.state import JointCommand
 
     return JointCommand.position(car.spec, np.zeros(2))
 

@@ -16,10 +16,10 @@ from gantry_deploy.perception.road import RoadView
 from gantry_deploy.perception.simulated_road import RAYS_PER_BEAM, make_road_view, road_options
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.testing import check_backend
 from gantry_sim.driving.scenes.registry import drive_contract
 from gantry_sim.driving.sensors.lidar import cast_boxes, rays, scanner_of
 from gantry_sim.tasks.registry import find_task

@@ -10,8 +10,8 @@ import torch
 from gantry_deploy.observations.builder import ObservationBuilder
 from gantry_deploy.perception.road import RoadView, needs
 from gantry_deploy.policy.golden import observation_labels, recorded_signals
+from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.errors import GantryError
-from gantry_hardware.mock import MockRobot
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.bench.drivers import baseline, by_scan
 from gantry_sim.driving.cfg import STEADY

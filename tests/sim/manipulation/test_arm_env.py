@@ -11,7 +11,7 @@ from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.structured import ConfigError
+from gantry_hardware.files.structured import ConfigError
 from gantry_policies.common.batched_env import STATE
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.cfg import ArmCfg, RandomizeCfg

@@ -13,9 +13,9 @@ from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, grasping_contract, grasping_plan
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.testing import check_backend
 from gantry_sim.backends.workbench_robot import BenchRobot
 from gantry_sim.tasks.manipulation.draws import Draws
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT
-from gantry_hardware.state import JointCommand
-from gantry_hardware.testing import check_backend
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.actuated_scene import robot_with_motors
 from gantry_sim.robots.models import EE_SITE, robot_model

@@ -19,7 +19,7 @@ from gantry_deploy.dataset.notes import read_notes, recorded_contract
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.errors import DatasetError
-from gantry_hardware.json_file import as_plain
+from gantry_hardware.files.json_file import as_plain
 
 _LOG = logging.getLogger("gantry.dataset")
 _COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "body")

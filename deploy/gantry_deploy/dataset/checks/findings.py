@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gantry_hardware.text import LINE_LIMIT, printable
+from gantry_hardware.files.text import LINE_LIMIT, printable
 
 
 @dataclass(frozen=True)

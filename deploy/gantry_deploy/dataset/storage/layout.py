@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature
 from gantry_deploy.errors import DatasetError
-from gantry_hardware.json_file import read_json_object
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.text import plain_text
 
 VERSION = "v3.0"
 INFO, STATS, TASKS, EPISODES = "meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/episodes"

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_hardware.checked_files import verify, write_checked
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.checked_files import verify, write_checked
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
 from gantry_policies.common.memory import require_memory
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from gantry_hardware.errors import GantryError, near_name, unknown_name_text
-from gantry_hardware.yaml_file import YamlFileError, compose_yaml, line_of, scalar_value
+from gantry_hardware.files.yaml_file import YamlFileError, compose_yaml, line_of, scalar_value
 from gantry_ros.__main__ import EXECUTABLES
 
 PARAMETERS_KEY = "ros__parameters"

@@ -31,7 +31,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.road import needs
-from gantry_hardware.backends import check_options
+from gantry_hardware.backends.registry import check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_ros.nodes.profile import parse_goal, parse_profile

@@ -14,7 +14,7 @@ from gantry_deploy.cli.command import output_trouble
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.process.transports import PROFILE_VARIABLE, RANGE_VARIABLE
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.json_file import parse_json_object
+from gantry_hardware.files.json_file import parse_json_object
 
 PRIORITIES = range(1, 100)
 """Of SCHED_FIFO in Linux."""

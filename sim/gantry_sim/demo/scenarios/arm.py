@@ -20,7 +20,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import Score as Interval
 from gantry_deploy.evaluation.metrics import rate_interval
 from gantry_deploy.report import Score
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
 from gantry_sim.backends.workbench_robot import BenchRobot
 from gantry_sim.demo import page, stages
 from gantry_sim.demo.measured import Measured, MeasuredEpisode, Trial, measure_episodes, read_trials

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.contract.arm_spec import BODY_TARGET
 from gantry_deploy.report import encode_mp4
-from gantry_hardware.chain import Chain
+from gantry_hardware.model.chain import Chain
 from gantry_sim.backends.workbench_robot import OTHER_FINGER
 from gantry_sim.demo.measured import MeasuredEpisode
 from gantry_sim.robots.actuated_scene import SceneIndex, robot_with_motors

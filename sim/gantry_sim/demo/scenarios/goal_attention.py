@@ -12,9 +12,9 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.recording.ros_messages import map_of_points
 from gantry_deploy.report.attention import AttentionRollout, ReportFrame
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.frames import yaw_of
+from gantry_mapping.elevation.snapshot import cfg_of, load_snapshot
 from gantry_mapping.pipeline import MappingPipeline
-from gantry_mapping.snapshot import cfg_of, load_snapshot
+from gantry_mapping.sensing.frames import yaw_of
 from gantry_policies.common.overview import overview_of
 from gantry_sim.demo.measured import MeasuredGoalWalk
 from gantry_sim.viewing.attention import around_of, grid_of, ground_of, map_columns

@@ -21,7 +21,7 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import GOAL_HEADING_RAD, GOAL_POS_M
 from gantry_deploy.report import Score, encode_mp4
 from gantry_deploy.report.attention import AttentionRollout, film_frames
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.backends.mujoco_robot import MujocoRobot

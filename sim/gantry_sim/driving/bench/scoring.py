@@ -17,7 +17,7 @@ from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.evaluation import COUNTED, ENDS, drive_episodes, scores_of
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Task, acting
-from gantry_sim.training.run_config import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
+from gantry_sim.training.run_folder import EVALUATION_SEED, RunCfg, git_commit, read_run, write_json
 from gantry_sim.training.run_validation import read_run_file
 from gantry_sim.training.train import open_trained
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from gantry_hardware.cars import car_spec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.cars import car_spec
 from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_sim.benchmarks.rates import machine, spread, training_rates
 from gantry_sim.cli.common import changed
@@ -24,7 +24,7 @@ from gantry_sim.driving.env import DriveEnv
 from gantry_sim.driving.vehicle.cars import BatchedCars
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.tasks.registry import Preset, Task, find_task
-from gantry_sim.training.run_config import RunCfg, check_run
+from gantry_sim.training.run_folder import RunCfg, check_run
 from gantry_sim.training.train import build_trainer
 
 CORE, ENVIRONMENT, POLICY, COLLECTING, LEARNING = "core", "environment", "policy", "collecting", "learning"

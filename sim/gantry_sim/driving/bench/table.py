@@ -24,7 +24,7 @@ from gantry_sim.driving.bench.scoring import (
 )
 from gantry_sim.driving.cfg import SCAN
 from gantry_sim.tasks.registry import Preset, find_task
-from gantry_sim.training.run_config import read_run, require_seeds
+from gantry_sim.training.run_folder import read_run, require_seeds
 from gantry_sim.training.run_validation import SCRIPTED, require_teacher, trained_task, trained_teacher
 
 ALL_SEEDS = "policy, all seeds"

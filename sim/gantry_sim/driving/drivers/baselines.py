@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.maps.projection import Window
 from gantry_sim.driving.traffic.idm import idm_accel
 from gantry_sim.driving.traffic.traffic import CarView

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.maps.bank import LotBank
 from gantry_sim.driving.maps.projection import wrapped
 from gantry_sim.driving.park_cfg import WayCfg

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract.drive_spec import LidarLayout
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.drivers.baselines import pedals
 
 SPEED_GAIN_HZ = 4.0

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.backends.limits import CommandLimiter
+from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
 from gantry_sim.driving.external_sims.car import HeldOutCar, Motion, motion_at_rear_axle
 from gantry_sim.driving.external_sims.lanes import choose_lanes, lane_of, route_along, way_along
 from gantry_sim.driving.external_sims.riding import Scene

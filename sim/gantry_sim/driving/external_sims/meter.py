@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from gantry_deploy.evaluation.drive_metrics import DriveEpisodes
 from gantry_deploy.observations.route import locate
 from gantry_deploy.perception.road import SEARCH_M, Route
-from gantry_hardware.cars import CarSpec
-from gantry_hardware.state import RobotState
-from gantry_mapping.frames import yaw_of
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.cars import CarSpec
+from gantry_mapping.sensing.frames import yaw_of
 from gantry_sim.driving.comfort import Comfort, ComfortLimits
 from gantry_sim.driving.plane import placed
 from gantry_sim.driving.scenes.scene import MOVING_M_S

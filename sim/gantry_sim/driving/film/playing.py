@@ -14,9 +14,9 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.observations.signals import Signals
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import GRAVITY_M_S2, RobotState
 from gantry_sim.driving.bench.drivers import Act, baseline
 from gantry_sim.driving.cfg import RANDOM, RULES, SCAN, STEADY, CarTaskCfg
 from gantry_sim.driving.evaluation import drive_episodes

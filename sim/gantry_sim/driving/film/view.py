@@ -10,8 +10,8 @@ from PIL import Image
 
 from gantry_deploy.contract.drive_spec import LidarLayout
 from gantry_deploy.observations.surroundings import PEDESTRIAN, STATIC, VEHICLE
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.film.canvas import Camera, Canvas, FloatArray, Rgb
 from gantry_sim.driving.film.scenery import GROUND, OUTLINE, PARKED, Scenery, box_corners, car_shapes
 from gantry_sim.driving.film.watched import INFRACTIONS, Episode

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.drivers.cost_to_go import CostToGo
 from gantry_sim.driving.drivers.park_driver import Parking, park_actions
 from gantry_sim.driving.maps.bank import LotBank, lot_bank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.maps.bank import LotBank
 from gantry_sim.driving.park_cfg import ParkCfg
 from gantry_sim.driving.scenes.scene import boxes_at, spread

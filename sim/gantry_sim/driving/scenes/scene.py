@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.drivers.baselines import Manners
 from gantry_sim.driving.maps.projection import Window
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.perception.road import BEHIND_M
-from gantry_hardware.cars import car_spec
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.cfg import DriveCfg
 from gantry_sim.driving.maps.projection import pose_at, project
 from gantry_sim.driving.scenes.roads import Roads

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gantry_deploy.observations.surroundings import Surroundings
 from gantry_deploy.perception.road import AHEAD_M, BEHIND_M
-from gantry_hardware.cars import car_spec
+from gantry_hardware.model.cars import car_spec
 from gantry_sim.driving.drivers.baselines import ON_TRACKS, rule_based
 from gantry_sim.driving.maps.bank import LineBank, line_bank
 from gantry_sim.driving.maps.generate import split_seeds

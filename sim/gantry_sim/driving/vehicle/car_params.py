@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec
 
 
 @dataclass(frozen=True)

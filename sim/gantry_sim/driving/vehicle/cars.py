@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.cars import CarSpec
 from gantry_sim.driving.vehicle import dynamics
 from gantry_sim.driving.vehicle.actuation import Actuation, CarRandomization
 from gantry_sim.driving.vehicle.car_params import CarParams

@@ -27,7 +27,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gantry_hardware.state import GRAVITY_M_S2
+from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_sim.driving.vehicle.car_params import CarParams
 
 X, Y, STEERING, SPEED, YAW, YAW_RATE, SLIP, WHEEL_FRONT, WHEEL_REAR = range(9)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gantry_hardware.state import GRAVITY_M_S2
+from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_sim.driving.vehicle.car_params import CarParams
 from gantry_sim.driving.vehicle.dynamics import (
     SLOW_M_S,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.structured import ConfigError
-from gantry_mapping.grid import WINDOW_FULL, GridSpec
+from gantry_hardware.files.structured import ConfigError
+from gantry_mapping.elevation.grid import WINDOW_FULL, GridSpec
 from gantry_sim.tasks.goal.mapping import StudentMapCfg
 from gantry_sim.tasks.goal.robots import GoalRobotCfg, goal_robot_cfg, stepping
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg

@@ -12,7 +12,7 @@ from mjlab.sensor.sensor import SensorCfg
 from mjlab.terrains import TerrainEntityCfg
 from torch import Tensor
 
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
 from gantry_sim.tasks.goal.cfg import GoalCfg, maps_in_loop
 from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.terrains.grid import ame2_terrain, assert_trainable

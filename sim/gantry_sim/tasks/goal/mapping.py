@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gantry_deploy.perception.maps import default_cfg
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.structured import ConfigError
+from gantry_hardware.files.structured import ConfigError
 from gantry_mapping.config import MappingCfg
-from gantry_mapping.grid import GridSpec
+from gantry_mapping.elevation.grid import GridSpec
 from gantry_mapping.learn.depth import render_depth
 from gantry_mapping.learn.noise import CLEAN, DepthNoiseCfg, DriftCfg, OdometryDrift, add_depth_noise
 from gantry_mapping.learn.rays import VOID_M

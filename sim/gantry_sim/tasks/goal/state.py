@@ -13,7 +13,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.evaluation.metrics import goal_errors
 from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.observations.builder import Signals
-from gantry_hardware.state import GRAVITY_M_S2
+from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.ground import SEEN_MAP, TRUE_MAP

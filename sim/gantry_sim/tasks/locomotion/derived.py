@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import GaitSpec
 from gantry_hardware.errors import GantryError
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import foot_geoms, robot_model
 from gantry_sim.tasks.locomotion.legged_robot import LeggedRobotCfg

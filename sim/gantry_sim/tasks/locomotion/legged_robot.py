@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gantry_deploy.contract.policy_contract import GaitSpec
-from gantry_hardware.spec import RobotSpec
+from gantry_hardware.model.spec import RobotSpec
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.observations.builder import Signals
-from gantry_hardware.spec import RobotSpec
-from gantry_mapping.frames import rotation_matrix
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.sensing.frames import rotation_matrix
 from gantry_sim.envs.manager_env import GantryEnv
 
 

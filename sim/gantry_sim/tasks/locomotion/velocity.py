@@ -24,7 +24,7 @@ from mjlab.utils.spec_config import CollisionCfg
 from gantry_deploy.contract.policy_contract import Acceptance, ActionSpec, CommandSpec, PolicyContract
 from gantry_deploy.observations.builder import make_term
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.structured import ConfigError
+from gantry_hardware.files.structured import ConfigError
 from gantry_sim.envs.manager_env import GantryEnv, GantryEnvCfg
 from gantry_sim.robots.models import robot_model
 from gantry_sim.tasks.locomotion import rewards

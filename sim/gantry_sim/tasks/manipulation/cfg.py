@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_hardware.structured import ConfigError
+from gantry_hardware.files.structured import ConfigError
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")

@@ -16,7 +16,7 @@ from gantry_deploy.contract.policy_contract import (
     PolicyContract,
 )
 from gantry_deploy.observations.builder import make_term
-from gantry_hardware.chain import Chain
+from gantry_hardware.model.chain import Chain
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
 from gantry_sim.tasks.manipulation.cfg import ArmCfg

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_hardware.errors import GantryError
-from gantry_mapping.frames import rotation_matrix
+from gantry_mapping.sensing.frames import rotation_matrix
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.state import ArmState
 from gantry_sim.tasks.manipulation.workbench import HOLE_DEPTH_M

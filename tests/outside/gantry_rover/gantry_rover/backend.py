@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.backends.limits import CommandLimiter
+from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.limits import CommandLimiter
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
 from gantry_rover.robot import RoverBody, speeds_after
 
 FloatArray = NDArray[np.float64]

@@ -8,8 +8,8 @@ from gantry_deploy.actions.decoder import ActionKind, JointTargets, joint_labels
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.observations.signals import Signals
-from gantry_hardware.spec import RobotSpec
-from gantry_mapping.ops import namespace
+from gantry_hardware.model.spec import RobotSpec
+from gantry_mapping.elevation.ops import namespace
 from gantry_rover.robot import RoverBody
 
 WHEEL_TARGET = "target/joint/velocity"

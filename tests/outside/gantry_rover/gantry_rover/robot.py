@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gantry_hardware.bounds import Range
-from gantry_hardware.spec import JointSpec, RobotSpec
-from gantry_mapping.ops import namespace
+from gantry_hardware.files.bounds import Range
+from gantry_hardware.model.spec import JointSpec, RobotSpec
+from gantry_mapping.elevation.ops import namespace
 
 DAMPING_NM_S_RAD, INERTIA_KG_M2 = 0.5, 0.05
 

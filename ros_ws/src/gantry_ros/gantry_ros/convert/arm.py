@@ -18,10 +18,10 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.errors import RobotError, unknown_name_text
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import GRAVITY_M_S2, RobotState
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.convert.robot import QUAT_NORM_TOLERANCE, JointArrays
 
 FloatArray = NDArray[np.float64]

@@ -32,10 +32,10 @@ from gantry_deploy.observations.surroundings import (
 )
 from gantry_deploy.perception.road import Route
 from gantry_deploy.recording.ros_messages import BASE_FRAME
+from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
 from gantry_hardware.errors import RobotError
+from gantry_hardware.files.text import plain_text
 from gantry_hardware.robots.cars import STEERING_JOINT
-from gantry_hardware.state import GRAVITY_M_S2, RobotState
-from gantry_hardware.text import plain_text
 from gantry_ros.convert.map import cloud_columns
 from gantry_ros.convert.robot import LEAST_QUAT_NORM
 from gantry_ros.runtime.frames import SensorPose

@@ -6,7 +6,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Quaternion, Transform, TransformStamped, Vector3
 from std_msgs.msg import Header
 
-from gantry_hardware.description import Frames
+from gantry_hardware.model.description import Frames
 
 
 def transforms(stamp: Time, *parts: Frames) -> list[TransformStamped]:

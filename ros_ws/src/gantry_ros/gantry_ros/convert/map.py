@@ -22,12 +22,12 @@ from gantry_deploy.actions.commands import goal_command
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.recording.ros_messages import MAP_FIELDS, map_points
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.text import plain_text
-from gantry_mapping.camera import DepthCamera
+from gantry_hardware.files.text import plain_text
+from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_mapping.errors import MappingError
-from gantry_mapping.frames import yaw_of
 from gantry_mapping.live import intrinsics_of
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.sensing.camera import DepthCamera
+from gantry_mapping.sensing.frames import yaw_of
 
 FloatArray = NDArray[np.floating]
 

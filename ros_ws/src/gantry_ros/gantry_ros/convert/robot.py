@@ -29,9 +29,9 @@ from gantry_deploy.recording.ros_messages import (
     command_names,
     command_values,
 )
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.runtime.frames import Frames
 
 FloatArray = NDArray[np.float64]

@@ -22,12 +22,12 @@ from gantry_deploy.control.timing import TimingLog
 from gantry_deploy.perception.maps import default_cfg
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.files.text import LINE_LIMIT, plain_text, printable
 from gantry_hardware.stamps import MAX_AHEAD_S
-from gantry_hardware.text import LINE_LIMIT, plain_text, printable
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 from gantry_mapping.live import CloudFrame, LiveMapping, Outcome
 from gantry_mapping.mapper import OnnxMapper
-from gantry_mapping.poses import PoseNews
+from gantry_mapping.sensing.poses import PoseNews
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
 from gantry_ros.nodes import bundle_parameters

@@ -26,10 +26,10 @@ from gantry_deploy.perception.maps import MapLimits, MapSource, make_map_source,
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import prepare_thread
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
-from gantry_hardware.capabilities import capability
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.capabilities import capability
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.spec import RobotSpec
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert

@@ -18,12 +18,12 @@ from nav_msgs.msg import Odometry
 from rclpy.publisher import Publisher
 
 from gantry_deploy.perception.simulated_road import ROAD
-from gantry_hardware.backends import make_backend
-from gantry_hardware.capabilities import HasRoad, capability
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.model.capabilities import HasRoad, capability
+from gantry_hardware.model.cars import CarSpec
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
 from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import (
     SHARED_PARAMETERS,

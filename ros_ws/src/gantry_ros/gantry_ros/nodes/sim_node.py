@@ -24,12 +24,12 @@ from std_srvs.srv import Trigger
 
 from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.process.realtime import prepare_thread
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
-from gantry_hardware.json_file import parse_json_object
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import RobotState
-from gantry_hardware.text import names_text
+from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.text import names_text
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, answer, positive, stop_on_signals, write_json

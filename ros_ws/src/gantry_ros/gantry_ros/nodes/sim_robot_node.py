@@ -22,9 +22,9 @@ from std_msgs.msg import Float32MultiArray
 from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.perception.maps import DepthFrame
-from gantry_hardware.backends import make_backend
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.robots import robot_spec
-from gantry_hardware.state import RobotState
 from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import (
     SHARED_PARAMETERS,

@@ -18,9 +18,9 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from gantry_deploy.embodiments.registry import embodiment_of_robot
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard, OwnPublisher

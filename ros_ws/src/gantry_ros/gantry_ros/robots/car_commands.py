@@ -17,9 +17,9 @@ from std_msgs.msg import Header
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_deploy.recording.ros_messages import BASE_FRAME
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.state import JointCommand
+from gantry_hardware.model.cars import CarSpec
 from gantry_ros.convert import car as convert_car
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import CommandGuard

@@ -6,7 +6,7 @@ from sensor_msgs.msg import PointCloud2
 
 from gantry_hardware.errors import RobotError
 from gantry_hardware.stamps import StampGate, StampVerdict
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_ros.convert import map as convert_map
 from gantry_ros.runtime.frames import Frames
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gantry_deploy.embodiments.registry import embodiment_of_robot
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
-from gantry_hardware.spec import RobotSpec
 from gantry_ros.robots import arm_commands, car_commands
 from gantry_ros.robots.ros_robot import RosRobot
 from gantry_ros.runtime import frames

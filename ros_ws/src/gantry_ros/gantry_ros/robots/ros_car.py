@@ -9,10 +9,10 @@ import numpy as np
 from rclpy.node import Node
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
-from gantry_hardware.cars import CarSpec
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.model.cars import CarSpec
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import robot as convert
 from gantry_ros.robots.car_commands import (
@@ -35,7 +35,7 @@ STEERING_SOURCES = (COMMANDED, MEASURED)
 
 
 class RosCar(RosRobot):
-    """Implements :class:`gantry_hardware.backend.Robot` for a car on topics.
+    """Implements :class:`gantry_hardware.backends.backend.Robot` for a car on topics.
 
     ``stamp_s`` of a state is the local monotonic time at which the odometry was received, and the joint states where
     the steering is measured, of two the older one.

@@ -27,8 +27,8 @@ from gantry_deploy.observations.lidar_scan import GAP_RAD
 from gantry_deploy.observations.surroundings import STOP_GO
 from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
-from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.model.cars import STANDSTILL_M_S
 from gantry_hardware.plugins import load_named
 from gantry_hardware.stamps import StampGate, StampVerdict
 from gantry_ros.convert import car as convert_car

@@ -17,12 +17,12 @@ from sensor_msgs.msg import JointState, PointCloud2
 from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_hardware.backends.limits import CommandLimiter
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
-from gantry_hardware.limits import CommandLimiter
+from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand, RobotState
-from gantry_mapping.snapshot import MapSnapshot
+from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
 from gantry_ros.robots import arm_commands
@@ -45,7 +45,7 @@ JOINT_ORDERS = ("strict", "by_name")
 
 
 class RosRobot:
-    """Implements :class:`gantry_hardware.backend.Robot` on topics.
+    """Implements :class:`gantry_hardware.backends.backend.Robot` on topics.
 
     ``stamp_s`` of a state is the local monotonic time at which the older of its two required parts, joints and IMU, was
     received; an arm has no IMU. A message with a repeated stamp does not refresh the age: a robot that keeps sending

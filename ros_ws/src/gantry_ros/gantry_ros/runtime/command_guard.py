@@ -20,7 +20,7 @@ from rclpy.publisher import Publisher
 from rclpy.serialization import serialize_message
 
 from gantry_hardware.errors import RobotError
-from gantry_hardware.text import names_text
+from gantry_hardware.files.text import names_text
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.listening import NUMBER, UNNAMED, name_of, publisher_names
 from gantry_ros.runtime.publishers import HOLD_S

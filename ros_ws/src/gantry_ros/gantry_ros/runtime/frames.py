@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gantry_hardware.errors import GantryError, RobotError
-from gantry_hardware.text import plain_text, printable
+from gantry_hardware.files.text import plain_text, printable
 from gantry_ros.runtime.host import Parameter
 
 PARAMETERS = (

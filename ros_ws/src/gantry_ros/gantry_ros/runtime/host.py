@@ -24,8 +24,8 @@ from rclpy.timer import Timer
 from std_srvs.srv import Trigger
 
 from gantry_hardware.errors import GantryError, unknown_name_text
-from gantry_hardware.text import plain_text
-from gantry_hardware.whole_files import write_whole_json
+from gantry_hardware.files.text import plain_text
+from gantry_hardware.files.whole_files import write_whole_json
 from gantry_ros.runtime.log_folder import VARIABLE, ensure_log_folder
 from gantry_ros.runtime.network_watch import LOOK_PERIOD_S, NetworkWatch
 from gantry_ros.runtime.waiting import SETTLE_S, WaitReason

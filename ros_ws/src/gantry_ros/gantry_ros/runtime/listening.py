@@ -11,7 +11,7 @@ from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
 
 from gantry_hardware.errors import RobotError
-from gantry_hardware.text import names_text
+from gantry_hardware.files.text import names_text
 from gantry_ros.runtime.publishers import QUIET_S, DuplicateMonitor
 
 UNNAMED = "a node whose name is not known yet"

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.text import plain_text
+from gantry_hardware.files.text import plain_text
 
 VARIABLE = "ROS_LOG_DIR"
 """Environment variable that names the folder."""

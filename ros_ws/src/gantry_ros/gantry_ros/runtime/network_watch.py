@@ -11,7 +11,7 @@ from typing import Any
 from rclpy.clock import ROSClock
 from rclpy.node import Node
 
-from gantry_hardware.text import names_text, printable
+from gantry_hardware.files.text import names_text, printable
 
 LOOK_PERIOD_S = 1.0
 """Time between two looks."""

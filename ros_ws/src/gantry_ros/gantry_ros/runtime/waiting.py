@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-from gantry_hardware.text import LINE_LIMIT, printable
+from gantry_hardware.files.text import LINE_LIMIT, printable
 
 SETTLE_S = 1.0
 """A reason that lasts for less is not said: while nodes start, many do."""

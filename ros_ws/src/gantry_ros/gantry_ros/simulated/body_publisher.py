@@ -15,10 +15,10 @@ from std_msgs.msg import String
 
 from gantry_deploy.recording.frames import RATE_HZ, base_frames, finite
 from gantry_deploy.recording.ros_messages import BASE_FRAME
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasDepthCameras, capability
-from gantry_hardware.description import Frames, robot_description
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.capabilities import HasDepthCameras, capability
+from gantry_hardware.model.description import Frames, robot_description
 from gantry_ros.convert.frames import transforms
 from gantry_ros.runtime import topics
 from gantry_ros.simulated.depth_publisher import CAMERA_FRAME

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gantry_hardware.cars import STANDSTILL_M_S
 from gantry_hardware.errors import GantryError, unknown_name_text
+from gantry_hardware.model.cars import STANDSTILL_M_S
 
 LOST_INPUTS = {"no_scan": "scan", "no_objects": "objects", "no_stop_line": "stop_line", "late_objects": "objects"}
 """Fault -> what its policy does without, a name of :data:`gantry_deploy.perception.road.INPUTS` and of a topic."""

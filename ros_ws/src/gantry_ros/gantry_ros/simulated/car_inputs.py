@@ -14,8 +14,8 @@ from typing import Any
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.node import Node
 
-from gantry_hardware.cars import CarSpec
 from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.model.cars import CarSpec
 from gantry_ros.convert import car as convert_car
 from gantry_ros.nodes.sim_node import Inputs
 from gantry_ros.robots.car_commands import CAR_MESSAGES, TWIST_STAMPED, ackermann_type

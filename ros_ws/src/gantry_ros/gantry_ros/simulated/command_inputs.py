@@ -16,8 +16,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from gantry_hardware.spec import RobotSpec
-from gantry_hardware.state import JointCommand
+from gantry_hardware.backends.state import JointCommand
+from gantry_hardware.model.spec import RobotSpec
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
 from gantry_ros.nodes.sim_node import Inputs

@@ -7,8 +7,8 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image
 
 from gantry_deploy.perception.maps import DepthFrame
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasDepthCameras, capability
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.model.capabilities import HasDepthCameras, capability
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics

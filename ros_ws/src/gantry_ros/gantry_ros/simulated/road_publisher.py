@@ -16,7 +16,7 @@ from sensor_msgs.msg import LaserScan, PointCloud2
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.perception.road import Route
 from gantry_deploy.recording.ros_messages import ODOM_FRAME
-from gantry_hardware.backend import Robot
+from gantry_hardware.backends.backend import Robot
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
@@ -27,7 +27,7 @@ LATE_S = 1.0
 
 
 class RoadPublisher:
-    """Implements :class:`gantry_hardware.capabilities.RoadListener` on topics.
+    """Implements :class:`gantry_hardware.model.capabilities.RoadListener` on topics.
 
     Args:
         node: To publish with.

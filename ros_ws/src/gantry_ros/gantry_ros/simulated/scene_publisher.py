@@ -9,9 +9,9 @@ from sensor_msgs.msg import Image
 
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.recording.ros_messages import BASE_FRAME
-from gantry_hardware.backend import Robot
-from gantry_hardware.capabilities import HasImages, HasTask, capability
-from gantry_hardware.state import RobotState
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.state import RobotState
+from gantry_hardware.model.capabilities import HasImages, HasTask, capability
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
 from gantry_ros.runtime import topics

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gantry_hardware.state import JointCommand, RobotState
+from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_ros.convert.robot import is_braking
 
 KEPT = 100

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.footsteps.state import StepState
-from gantry_mapping.frames import rotation_matrix, yaw_of
+from gantry_mapping.sensing.frames import rotation_matrix, yaw_of
 from gantry_sim.tasks.goal.state import GoalState
 
 

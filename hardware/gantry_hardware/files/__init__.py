@@ -1,0 +1,1 @@
+"""Files that are read strictly and written whole: archives, JSON, YAML, NPZ, bounds of numbers."""

@@ -1,0 +1,1 @@
+"""Elevation map: grid, fusion, visibility, filling of gaps, errors against the truth."""

@@ -1,0 +1,1 @@
+"""Depth cameras, frames and poses of the robot."""
