@@ -212,7 +212,7 @@ def test_the_site_is_built_without_a_warning_and_asks_nothing_of_the_network(tmp
     assert done.returncode == 0, done.stdout + done.stderr
     assert "robot.md" not in (output / "robots.html").read_text()
     assert 'id="cmdoption-gantry-train-steps"' in (output / "commands" / "train.html").read_text()
-    api = (output / "api" / "gantry_hardware" / "spec" / "index.html").read_text()
+    api = (output / "api" / "gantry_hardware" / "model" / "spec" / "index.html").read_text()
     assert 'id="gantry_hardware.model.spec.JointSpec.lower_rad"' in api
     loaded = re.compile(r"""<(?:link|script|img|iframe)\b[^>]*(?:href|src)=["'](?:https?:)?//""")
     for page in output.rglob("*.html"):
