@@ -8,7 +8,7 @@ NAME = "gantry_bringup"
 
 setup(
     name=NAME,
-    version="0.1.0",
+    version="0.2.0",
     packages=[NAME],
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),

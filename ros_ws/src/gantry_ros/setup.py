@@ -10,7 +10,7 @@ NAME = "gantry_ros"
 
 setup(
     name=NAME,
-    version="0.1.0",
+    version="0.2.0",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
