@@ -184,6 +184,13 @@ def test_three_faults_are_found_at_once(tmp_path, capsys):
     assert not (tmp_path / "testdog").exists()
 
 
+def test_a_reversed_range_is_named(tmp_path, capsys):
+    assert new(tmp_path, quadruped().replace('range="-0.8 0.8"', 'range="0.8 -0.8"', 1)) == 2
+    shown = capsys.readouterr().out
+    assert "FAIL  range         'LF_HAA' has the range 0.8 to -0.8 rad; expected the lower limit first" in shown
+    assert "has no range" not in shown
+
+
 @pytest.mark.parametrize(("moments", "told"), [("0 0.4 0.4", "0, 0.4, 0.4"), ("-0.1 0.4 0.5", "-0.1, 0.4, 0.5")])
 def test_zero_and_negative_inertias_are_named(tmp_path, capsys, moments, told):
     assert new(tmp_path, quadruped(trunk=moments)) == 2

@@ -87,12 +87,19 @@ def joint_numbers(
         _numbers(source, prepared, name, pose[name] + 0.0, inertia[i], carrying[i])
         for i, name in enumerate(prepared.joints)
     )
+    reversed_ranges = [name for name in prepared.joints if np.diff(prepared.model.joint(name).range)[0] < 0.0]
+    for name in reversed_ranges:
+        low, high = prepared.model.joint(name).range
+        text = f"'{name}' has the range {low:.4g} to {high:.4g} rad; expected the lower limit first. Correct the model."
+        findings.append(Finding(Level.FAIL, "range", text))
     for field, told in _TOLD.items():
         open_ones = [joint.name for joint in found if joint.sources[field].startswith("TODO")]
+        if field == "range":
+            open_ones = [name for name in open_ones if name not in reversed_ranges]
         if open_ones:
             which = "all joints" if len(open_ones) == len(found) else ", ".join(open_ones)
             findings.append(Finding(Level.OPEN, field, f"{which}: {told}"))
-        elif field != "armature":
+        elif field != "armature" and not (field == "range" and reversed_ranges):
             findings.append(Finding(Level.PASS, field, f"{len(found)} joints: {found[0].sources[field]}"))
     return found
 
