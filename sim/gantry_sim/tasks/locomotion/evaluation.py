@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gantry_deploy.evaluation.metrics import EpisodeScores, bootstrap_mean, rate_interval, tracking_scores
+from gantry_deploy.policy.golden import EXTRA_PREFIX
 from gantry_hardware.robots import robot_spec
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
@@ -184,7 +185,8 @@ def record_signals(
         obs = env.observation_manager.compute(update_history=True)
         start = torch.ones(envs, dtype=torch.bool)
         for _ in range(steps):
-            measured = vars(LocomotionState.of(env).measured)
+            measured = dict(vars(LocomotionState.of(env).measured))
+            measured |= {EXTRA_PREFIX + name: value for name, value in measured.pop("extra").items()}
             signals = {name: value.clone() for name, value in measured.items() if value is not None}
             action = act(obs)
             step = signals | {"observation": obs["actor"].clone(), "episode_start": start.clone()}
