@@ -254,7 +254,7 @@ def test_a_backend_without_ground_truth_is_refused(tmp_path, capsys):
     pytest.importorskip("mujoco")
     code, out, err = check(capsys, folder, *SHORT, "--backend", "mock")
     assert (code, out) == (2, "")
-    assert "'mock' has no noise, friction, added_mass_kg, seed. Available: mujoco." in err
+    assert "'mock' has no noise, friction, added_mass_kg, seed. Available: mujoco" in err
     code, out, err = check(capsys, folder, *SHORT, "--option", "friction=abc")
     assert (code, out) == (2, "")
     assert "Option 'friction' of backend 'mujoco' is 'abc', expected a number." in err
