@@ -26,7 +26,7 @@ from gantry_mapping.learn.losses import beta_nll, mapping_loss
 from gantry_mapping.learn.samples import Frames, FrameSource, SampleCfg
 from gantry_mapping.learn.unet import GuidedMapNet, MapNet, make_net
 
-CHECKPOINT, OLDER, CONFIG = "mapper.pt", "mapper.older.pt", "mapper.json"
+CHECKPOINT, OLDER, CONFIG = "mapper.pt", "mapper.older.pt", "config.json"
 """Files of a training's folder: the newest checkpoint, the one before, and the configuration."""
 SAVE_EVERY_S = 60.0
 """Time between two checkpoints."""
