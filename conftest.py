@@ -1,4 +1,4 @@
-"""Setup of every test: packages of ``examples`` and ``tests/outside`` as if installed, one thread for small tensors."""
+"""Setup of every test: packages of ``examples``, ``tests/outside`` and ``tests/support`` as if installed; threads."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ def _add_packages():
             lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()), ""]
         (info / "entry_points.txt").write_text("\n".join(lines))
         added.append(str(config.parent))
-    added.append(_METADATA.name)
+    added += [str(ROOT / "tests" / "support"), _METADATA.name]
     sys.path[:0] = added
     os.environ["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, [os.environ.get("PYTHONPATH")])])
 

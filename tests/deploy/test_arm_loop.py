@@ -16,7 +16,7 @@ from gantry_deploy.observations.builder import make_term
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
-from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, with_cameras
+from gantry_fixtures.arm import arm_bundle, arm_contract_for, with_cameras
 from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.robots import robot_spec

@@ -18,7 +18,7 @@ from gantry_deploy.observations.builder import ObservationBuilder, make_term
 from gantry_deploy.policy.golden import DifferenceError
 from gantry_deploy.policy.onnx_policy import OnnxBase, OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, arm_model, with_cameras
+from gantry_fixtures.arm import arm_bundle, arm_contract_for, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
 
 YAM = robot_spec("yam")

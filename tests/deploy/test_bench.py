@@ -11,8 +11,8 @@ from gantry_deploy.benchmarks.runtime import aims_of, bundle_at_rate, measure_lo
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.cli.main import main
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.footsteps import stepping_contract
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_fixtures.footsteps import stepping_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 

@@ -30,8 +30,8 @@ from gantry_deploy.observations.surroundings import (
 )
 from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.policy.golden import golden_arrays, pack_golden
-from gantry_deploy.testing.drive import drive_contract_for, drive_golden
 from gantry_deploy.testing.legs import linear_model
+from gantry_fixtures.drive import drive_contract_for, drive_golden
 from gantry_hardware.backends.state import RobotState
 from gantry_hardware.robots import robot_spec
 

@@ -12,7 +12,7 @@ from gantry_deploy.footsteps import body_pose
 from gantry_deploy.footsteps.body_pose import BodyPoseAdapter
 from gantry_deploy.footsteps.controller import Stepper
 from gantry_deploy.footsteps.support import HEIGHT_GAIN_1_S2
-from gantry_deploy.testing.footsteps import (
+from gantry_fixtures.footsteps import (
     STAND_M,
     STEPS,
     forces_of,

@@ -19,8 +19,8 @@ from gantry_deploy.contract.parts import Acceptance
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.recording.reader import read_recording
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.robots import robot_spec
 
 ACCEPTANCE = Acceptance(min_success_rate=0.8)

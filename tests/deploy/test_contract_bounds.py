@@ -12,8 +12,8 @@ import pytest
 from gantry_deploy.contract.bounds import COMMANDS, CONTRACT_RANGES, RANGES, check_ranges
 from gantry_deploy.contract.policy_contract import CommandSpec, PolicyContract, check_numbers
 from gantry_deploy.errors import ContractError
-from gantry_deploy.testing.drive import drive_contract_for
 from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_fixtures.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.chain import Chain
 from gantry_hardware.robots import robot_spec

@@ -26,8 +26,8 @@ from gantry_deploy.perception.road import RoadView, Route
 from gantry_deploy.policy.golden import TARGET_ARRAY
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.recorder import Recorder, read_recording
-from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
 from gantry_deploy.testing.legs import linear_model, tiny_bundle
+from gantry_fixtures.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for
 from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec

@@ -20,7 +20,7 @@ from gantry_deploy.observations.lidar_scan import ScanPooling, bridged
 from gantry_deploy.observations.road import DRIVING_TERMS, OBJECT_NUMBERS, term_sizes
 from gantry_deploy.observations.route import locate
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
-from gantry_deploy.testing.drive import drive_contract_for
+from gantry_fixtures.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 

@@ -17,9 +17,9 @@ from gantry_deploy.embodiments.registry import embodiment_of, embodiment_of_robo
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.gate import check_static
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.arm import arm_bundle, arm_contract_for
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, signals_for, tiny_bundle, with_actions
+from gantry_fixtures.arm import arm_bundle, arm_contract_for
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 

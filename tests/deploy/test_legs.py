@@ -4,7 +4,7 @@ import numpy as np
 
 from gantry_deploy.footsteps.forces import foot_forces, skew
 from gantry_deploy.footsteps.legs import Legs
-from gantry_deploy.testing.footsteps import LEGS, random_joints
+from gantry_fixtures.footsteps import LEGS, random_joints
 
 # -- kinematics ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import torch
 
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.footsteps.map_search import FootholdCosts, FootholdSearch, vertex
-from gantry_deploy.testing.footsteps import LEGS
+from gantry_fixtures.footsteps import LEGS
 
 WINDOW = MapWindow(10, 6, 0.1, 0.25, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(10) - 4.5) * 0.1

@@ -12,7 +12,7 @@ from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.footsteps import path_selector
 from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.footsteps.path_selector import PathSelector
-from gantry_deploy.testing.footsteps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
+from gantry_fixtures.footsteps import FAR, SEEN, STEPS, Stepper, sensed, stepping_contract, stepping_inputs
 
 WINDOW = MapWindow(18, 10, 0.08, 0.4, 0.0, ("elevation",))
 X = WINDOW.center_x_m + (np.arange(18) - 8.5) * 0.08

@@ -7,7 +7,7 @@ import pytest
 from gantry_deploy.contract.footstep_spec import STEP_TARGET, PathSelectorSpec
 from gantry_deploy.contract.policy_contract import ActionSpec
 from gantry_deploy.errors import ContractError
-from gantry_deploy.testing.footsteps import LEGS, STEPS, stepping_contract, steps_with
+from gantry_fixtures.footsteps import LEGS, STEPS, stepping_contract, steps_with
 from gantry_hardware.robots import robot_spec
 
 

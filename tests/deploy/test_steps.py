@@ -22,7 +22,8 @@ from gantry_deploy.footsteps.controller import FOLLOW_1_S, UPRIGHT_1_S, Stepper
 from gantry_deploy.footsteps.legs import Legs
 from gantry_deploy.footsteps.swing import ease
 from gantry_deploy.perception.maps import needs_map
-from gantry_deploy.testing.footsteps import (
+from gantry_deploy.testing.legs import golden_data, linear_model, map_contract_for, signals_for, with_actions
+from gantry_fixtures.footsteps import (
     FAR,
     LEGS,
     MASS_KG,
@@ -43,7 +44,6 @@ from gantry_deploy.testing.footsteps import (
     stepping_inputs,
     steps_with,
 )
-from gantry_deploy.testing.legs import golden_data, linear_model, map_contract_for, signals_for, with_actions
 from gantry_hardware.backends.state import GRAVITY_M_S2
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.sensing.frames import base_to_base_yaw

@@ -12,7 +12,7 @@ from torch import nn
 
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.observations.builder import make_term
-from gantry_deploy.testing.drive import drive_contract_for
+from gantry_fixtures.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.export import compare, onnx_bytes

@@ -8,8 +8,8 @@ import torch
 
 from gantry_deploy.contract.policy_contract import MapWindow, ObservationTerm
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_joints, mirror_names, mirror_window
-from gantry_deploy.testing.footsteps import stepping_contract
 from gantry_deploy.testing.legs import map_contract_for
+from gantry_fixtures.footsteps import stepping_contract
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_policies.on_policy.symmetry import RandomMirror, mirror_actor

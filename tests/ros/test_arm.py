@@ -16,7 +16,7 @@ from std_msgs.msg import Float64MultiArray  # noqa: E402
 from trajectory_msgs.msg import JointTrajectory  # noqa: E402
 
 from gantry_deploy.contract.policy_contract import OBJECT_GOAL, OBJECT_GOAL_NAMES, CommandSpec  # noqa: E402
-from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
+from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
 from gantry_hardware.backends.registry import make_backend  # noqa: E402
 from gantry_hardware.backends.testing import check_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402

@@ -18,7 +18,7 @@ from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import JointState, PointCloud2  # noqa: E402
 
 from gantry_deploy.bundle.bundle import write_bundle  # noqa: E402
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for  # noqa: E402
+from gantry_fixtures.drive import drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.backends.state import JointCommand  # noqa: E402
 from gantry_hardware.backends.testing import check_backend  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402

@@ -21,7 +21,7 @@ from sensor_msgs.msg import LaserScan, PointCloud2  # noqa: E402
 from gantry_deploy.contract.drive_spec import LidarLayout  # noqa: E402
 from gantry_deploy.observations.builder import make_term  # noqa: E402
 from gantry_deploy.perception.simulated_road import road_options  # noqa: E402
-from gantry_deploy.testing.drive import SPEED_GAIN_S_M, drive_bundle, drive_contract_for, pursuit_weight  # noqa: E402
+from gantry_fixtures.drive import SPEED_GAIN_S_M, drive_bundle, drive_contract_for, pursuit_weight  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_ros.convert import car as convert_car  # noqa: E402
 from gantry_ros.runtime import topics  # noqa: E402

@@ -19,7 +19,7 @@ from gantry_deploy.observations.builder import make_term  # noqa: E402
 from gantry_deploy.observations.surroundings import surroundings_row  # noqa: E402
 from gantry_deploy.perception.road import RoadView, needs  # noqa: E402
 from gantry_deploy.perception.simulated_road import road_options  # noqa: E402
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for  # noqa: E402
+from gantry_fixtures.drive import drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.backends.registry import make_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_ros.robots.ros_car import RosCar  # noqa: E402

@@ -15,7 +15,7 @@ from builtin_interfaces.msg import Duration, Time  # noqa: E402
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: E402
 
 from gantry_bringup.description import find_launch  # noqa: E402
-from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, with_cameras  # noqa: E402
+from gantry_fixtures.arm import arm_bundle, arm_contract_for, with_cameras  # noqa: E402
 from gantry_hardware.backends.registry import make_backend  # noqa: E402
 from gantry_hardware.backends.state import JointCommand  # noqa: E402
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError  # noqa: E402

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
 
 from gantry_bringup.description import find_launch  # noqa: E402
-from gantry_deploy.testing.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
+from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
 from gantry_hardware.errors import GantryError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 

@@ -18,7 +18,7 @@ import yaml
 from gantry_bringup.description import LAUNCHES, SPLITS, NodeSpec, find_launch
 from gantry_bringup.processes import node_command
 from gantry_deploy.cli.main import main
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 

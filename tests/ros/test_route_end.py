@@ -11,7 +11,7 @@ from gantry_deploy.control.loop import Controller  # noqa: E402
 from gantry_deploy.control.safety import Mode, SafetyMachine  # noqa: E402
 from gantry_deploy.perception.road import RoadView  # noqa: E402
 from gantry_deploy.policy.runner import PolicyRunner  # noqa: E402
-from gantry_deploy.testing.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for  # noqa: E402
+from gantry_fixtures.drive import MockCar, MockEyes, curved_route, drive_bundle, drive_contract_for  # noqa: E402
 from gantry_hardware.model.cars import STANDSTILL_M_S  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_ros.robots.ros_road import RouteEnd  # noqa: E402

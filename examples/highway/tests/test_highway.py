@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.external_sims.riding import ride

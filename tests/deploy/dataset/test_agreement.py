@@ -24,7 +24,7 @@ from gantry_deploy.dataset.physical import (
 )
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
-from gantry_deploy.testing.arm import arm_contract_for, with_cameras
+from gantry_fixtures.arm import arm_contract_for, with_cameras
 from gantry_hardware.robots import robot_spec
 
 SPEC = robot_spec("yam")

@@ -12,7 +12,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.contract.policy_contract import ChunkSpec, PolicyContract
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.policy import ChunkedPolicy
-from gantry_deploy.testing.arm import arm_contract_for, arm_golden, arm_model, with_cameras
+from gantry_fixtures.arm import arm_contract_for, arm_golden, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
 from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
 from gantry_policies.imitation.export import export_chunks

@@ -16,8 +16,8 @@ from gantry_deploy.evaluation.driving import RoadScenario, car_scores
 from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import Episode, RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for, pursuit_weight
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_fixtures.drive import drive_bundle, drive_contract_for, pursuit_weight
 from gantry_hardware.errors import RobotError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.driving.cfg import DriveCfg

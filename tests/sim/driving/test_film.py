@@ -11,7 +11,7 @@ import torch
 
 from gantry_deploy.cli.main import main
 from gantry_deploy.report import encode_mp4
-from gantry_deploy.testing.drive import drive_bundle
+from gantry_fixtures.drive import drive_bundle
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.model.cars import car_spec
 from gantry_sim.cli import play_car

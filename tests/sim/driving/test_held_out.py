@@ -15,7 +15,7 @@ from gantry_deploy.cli.command import UsageError, jsonable
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.drive_metrics import drive_scores
 from gantry_deploy.perception.road import Route
-from gantry_deploy.testing.drive import curved_route, drive_bundle, drive_contract_for
+from gantry_fixtures.drive import curved_route, drive_bundle, drive_contract_for
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec

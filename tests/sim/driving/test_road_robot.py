@@ -15,7 +15,7 @@ from gantry_deploy.observations.surroundings import NO_ROAD, ROAD, ROAD_SOLID
 from gantry_deploy.perception.road import RoadView
 from gantry_deploy.perception.simulated_road import RAYS_PER_BEAM, make_road_view, road_options
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, UnknownNameError

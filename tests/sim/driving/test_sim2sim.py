@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.testing.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.drive import drive_bundle, drive_contract_for
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec

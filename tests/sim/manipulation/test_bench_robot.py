@@ -12,7 +12,7 @@ from gantry_deploy.contract.policy_contract import Acceptance, Provenance
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.policy.runner import PolicyRunner
-from gantry_deploy.testing.arm import arm_bundle, arm_contract_for, grasping_contract, grasping_plan
+from gantry_fixtures.arm import arm_bundle, arm_contract_for, grasping_contract, grasping_plan
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
