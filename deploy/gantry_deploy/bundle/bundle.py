@@ -320,13 +320,14 @@ def _check_mapper(path: Path, contract: PolicyContract, mapper: bytes | None) ->
 
 def _check_base(path: Path, contract: PolicyContract, base: bytes | None) -> None:
     """Refuse a residual policy without the network that it corrects, or with another one; and a base without one."""
-    if contract.chunk is None or not contract.chunk.residual:
+    chunk = contract.chunk
+    if chunk is None or not chunk.residual:
         if base is not None:
             raise BundleError(
                 f"{path_text(path)} has {BASE}, and its contract describes no residual policy (chunk.residual)."
             )
         return
-    wanted = contract.chunk.base_sha256
+    wanted = chunk.base_sha256
     if base is None or not wanted:
         lacking = f"there is no {BASE}" if base is None else "the contract's chunk.base_sha256 is empty"
         raise BundleError(f"{path_text(path)}: the policy corrects the plans of {BASE}, and {lacking}.")

@@ -196,6 +196,15 @@ class PolicyContract:
         """Numbers in the actor's output."""
         return len(self.action.scale)
 
+    @property
+    def is_residual(self) -> bool:
+        """Whether ``policy.onnx`` corrects the plan of ``base.onnx`` in every step."""
+        return self.chunk is not None and self.chunk.residual
+
+    def planned_steps(self, *, base: bool = False) -> int | None:
+        """Actions in the answer of ``policy.onnx``, or of ``base.onnx``; None for a single one, without that axis."""
+        return None if self.chunk is None or (self.is_residual and not base) else self.chunk.steps
+
     def to_json(self) -> str:
         """JSON in full precision: reading it back gives an equal contract."""
         return json.dumps(asdict(self), indent=1)

@@ -162,7 +162,7 @@ def _widths(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         widths[TARGET_VELOCITY_ARRAY] = (joints,)
     for name, size in needed_signals(contract).items():
         widths[name if name in _STATE_FIELDS else EXTRA_PREFIX + name] = (size,)
-    if contract.chunk is not None and contract.chunk.residual:
+    if contract.is_residual:
         widths[BASE_ACTION] = (actions,)
     if contract.map_window is not None:
         window = contract.map_window

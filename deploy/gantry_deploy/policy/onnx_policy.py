@@ -51,14 +51,13 @@ class OnnxPolicy:
             )
         self._network = Network(model_bytes, self.FILE, PolicyError)
         self._check_metadata()
-        chunk = contract.chunk
         self._image_shapes: dict[str, tuple[int, ...]] = {
             IMAGE_PREFIX + item.name: (1, 3, item.height, item.width) for item in contract.cameras
         }
         self._takes_base_action = self._is_residual()
         self._has_more = bool(self._image_shapes) or self._takes_base_action
-        plans = chunk is not None and not self._takes_base_action
-        output = (1, chunk.steps, contract.action_size) if plans and chunk is not None else (1, contract.action_size)
+        steps = self._planned_steps()
+        output = (1, contract.action_size) if steps is None else (1, steps, contract.action_size)
         self._input, self._output = self._check_sizes(output)
         self.has_attention = len(self._network.outputs) > 1
 
@@ -74,7 +73,7 @@ class OnnxPolicy:
 
         Returns:
             Action of shape (1, contract.action_size), before the clip; or of a policy that plans without a residual
-            all that it plans, (1, contract.chunk.steps, contract.action_size).
+            all that it plans, (1, chunk.steps, contract.action_size).
 
         Raises:
             PolicyError: If an input is missing or has another shape, the network computes for too long, or the action
@@ -137,7 +136,10 @@ class OnnxPolicy:
         return names[index] if len(names) == self.contract.action_size else f"action[{index}]"
 
     def _is_residual(self) -> bool:
-        return self.contract.chunk is not None and self.contract.chunk.residual
+        return self.contract.is_residual
+
+    def _planned_steps(self) -> int | None:
+        return self.contract.planned_steps()
 
     def _check_metadata(self) -> None:
         _check_metadata(self._network.metadata, self.contract)
@@ -184,6 +186,9 @@ class OnnxBase(OnnxPolicy):
 
     def _is_residual(self) -> bool:
         return False
+
+    def _planned_steps(self) -> int | None:
+        return self.contract.planned_steps(base=True)
 
     def _check_metadata(self) -> None:
         pass

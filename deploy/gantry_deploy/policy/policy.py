@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.bundle.bundle import Bundle
+from gantry_deploy.contract.parts import ChunkSpec
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
 from gantry_deploy.policy.onnx_policy import Images, OnnxBase, OnnxPolicy
@@ -34,6 +36,10 @@ class Policy(Protocol):
 
     def reset(self) -> None:
         """Forget what was planned: an episode begins, or something else was in control meanwhile."""
+        ...
+
+    def copy(self) -> Policy:
+        """The same networks with a memory of their own, which is empty: for another robot or environment."""
         ...
 
     def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
@@ -65,6 +71,10 @@ class StepPolicy:
     def reset(self) -> None:
         """See :meth:`Policy.reset`; nothing is remembered."""
 
+    def copy(self) -> StepPolicy:
+        """See :meth:`Policy.copy`."""
+        return self
+
     def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
         """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
         return PolicyAction(self.network(observation, images))
@@ -77,27 +87,32 @@ class ChunkedPolicy:
     the base does in this very step, so the queue of the base's plan lives here and not in a graph.
 
     Args:
-        bundle: Its contract has a chunk.
+        bundle: A policy that plans.
+        chunk: Its contract's.
 
     Raises:
-        PolicyError: If a network and the contract do not fit, or the contract has no chunk.
+        PolicyError: If a network and the contract do not fit.
     """
 
-    def __init__(self, bundle: Bundle) -> None:
-        chunk = bundle.contract.chunk
-        if chunk is None:
-            raise PolicyError("The contract plans no chunks of actions: its 'chunk' is empty.")
+    def __init__(self, bundle: Bundle, chunk: ChunkSpec) -> None:
         self.network = OnnxPolicy(bundle.model_bytes, bundle.contract)
         self._base: OnnxBase | None = None
         if chunk.residual:
             if bundle.base_bytes is None:
                 raise PolicyError("A residual policy needs base.onnx; the bundle has none.")
             self._base = OnnxBase(bundle.base_bytes, bundle.contract)
+        self._chunk = chunk
         self._queue = ActionQueue(chunk.execute, chunk.ensemble_decay)
 
     def reset(self) -> None:
         """See :meth:`Policy.reset`."""
         self._queue.reset()
+
+    def copy(self) -> ChunkedPolicy:
+        """See :meth:`Policy.copy`."""
+        other = copy(self)
+        other._queue = ActionQueue(self._chunk.execute, self._chunk.ensemble_decay)
+        return other
 
     def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
         """See :meth:`Policy.__call__`; the observation is (1, contract.observation_size), dimensionless."""
@@ -116,4 +131,5 @@ def open_policy(bundle: Bundle) -> Policy:
     Raises:
         PolicyError: If a network and the contract do not fit.
     """
-    return StepPolicy(bundle) if bundle.contract.chunk is None else ChunkedPolicy(bundle)
+    chunk = bundle.contract.chunk
+    return StepPolicy(bundle) if chunk is None else ChunkedPolicy(bundle, chunk)

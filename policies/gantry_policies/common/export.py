@@ -199,6 +199,6 @@ def tensor_text(name: str, contract: PolicyContract, role: str) -> str:
         return "What base.onnx planned for this very step, before any clip."
     if name == ATTENTION_OUTPUT:
         return "Weights on the cells of the map window, which add up to 1; for people."
-    if contract.chunk is not None and (role == BASE_ROLE or not contract.chunk.residual):
-        return f"A plan: actions of the next {contract.chunk.steps} steps, before the clip of the contract's action."
+    if (steps := contract.planned_steps(base=role == BASE_ROLE)) is not None:
+        return f"A plan: actions of the next {steps} steps, before the clip of the contract's action."
     return "The action of this step, before the clip of the contract's action."

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gantry_deploy.bundle.bundle import write_bundle
+from gantry_deploy.contract.parts import ChunkSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
@@ -63,19 +64,20 @@ def export_chunks(
         BundleError: If the disk does not take it.
     """
     refuse_foreign_files(Path(folder))
-    _check(policy, contract, residual)
+    chunk = _checked_chunk(policy, contract, residual)
     rows = _recorded(contract, golden)
     arrays = {name: np.asarray(values) for name, values in golden.items()}
     with _on_cpu(policy, residual):
         planner = _Planner(policy, list(rows))
         plans, base_bytes = _answers(planner, rows), None
-        queued = _queued(contract, plans, arrays["episode_start"])
+        queued = _queued(chunk, plans, arrays["episode_start"])
         if residual is None:
             net, inputs, expected = planner, rows, plans
         else:
             base_bytes = onnx_bytes(planner, contract, _first(rows), role=BASE_ROLE)
             _compare(OnnxBase(base_bytes, contract), rows, plans)
-            contract = _with_base(contract, base_bytes)
+            chunk = replace(chunk, base_sha256=hashlib.sha256(base_bytes).hexdigest())
+            contract = replace(contract, chunk=chunk)
             net, inputs = _Corrector(residual, list(rows)), {**rows, BASE_ACTION: torch.from_numpy(queued)}
             arrays[BASE_ACTION], expected = queued, _answers(net, inputs)
         model_bytes = onnx_bytes(net, contract, _first(inputs))
@@ -128,8 +130,8 @@ def _on_cpu(*modules: nn.Module | None) -> Iterator[None]:
             module.to(device)
 
 
-def _check(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | None) -> None:
-    """Refuse a contract that says something else than what was trained."""
+def _checked_chunk(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | None) -> ChunkSpec:
+    """The contract's chunk; refuse a contract that says something else than what was trained."""
     chunk = contract.chunk
     if chunk is None or chunk.steps != policy.cfg.chunk_steps or chunk.residual != (residual is not None):
         residual_text = "a residual" if residual is not None else "no residual"
@@ -143,6 +145,7 @@ def _check(policy: BcPolicy, contract: PolicyContract, residual: nn.Module | Non
             f"The contract observes {shapes} and acts with {contract.action_size} numbers; the policy was trained on "
             f"{policy.obs_shapes} and {policy.action_size}."
         )
+    return chunk
 
 
 def _recorded(contract: PolicyContract, golden: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
@@ -189,10 +192,9 @@ def _compare(policy: OnnxPolicy, rows: Mapping[str, Tensor], expected: np.ndarra
         )
 
 
-def _queued(contract: PolicyContract, plans: np.ndarray, episode_start: np.ndarray) -> np.ndarray:
+def _queued(chunk: ChunkSpec, plans: np.ndarray, episode_start: np.ndarray) -> np.ndarray:
     """``(M, n)``: what the runtime's queue makes of plans ``(M, T, n)``, one for each recorded row."""
-    assert contract.chunk is not None
-    queue, actions = ActionQueue(contract.chunk.execute, contract.chunk.ensemble_decay), []
+    queue, actions = ActionQueue(chunk.execute, chunk.ensemble_decay), []
     for plan, begins in zip(plans, episode_start, strict=True):
         if begins:
             queue.reset()
@@ -200,9 +202,3 @@ def _queued(contract: PolicyContract, plans: np.ndarray, episode_start: np.ndarr
             queue.push(plan)
         actions.append(queue.pop())
     return np.stack(actions)
-
-
-def _with_base(contract: PolicyContract, base_bytes: bytes) -> PolicyContract:
-    assert contract.chunk is not None
-    digest = hashlib.sha256(base_bytes).hexdigest()
-    return replace(contract, chunk=replace(contract.chunk, base_sha256=digest))

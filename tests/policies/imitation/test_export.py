@@ -11,7 +11,7 @@ from torch import nn
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.contract.policy_contract import ChunkSpec, PolicyContract
 from gantry_deploy.errors import PolicyError
-from gantry_deploy.policy.policy import ChunkedPolicy
+from gantry_deploy.policy.policy import open_policy
 from gantry_fixtures.arm import arm_contract_for, arm_golden, arm_model, with_cameras
 from gantry_hardware.robots import robot_spec
 from gantry_policies.imitation.config import BcCfg, ImageEncoderCfg, NetworkCfg
@@ -48,7 +48,7 @@ def observed(golden, row):
 
 def played(bundle, golden):
     """What the runtime does in the recorded steps, and what its base wanted."""
-    runtime, pairs = ChunkedPolicy(bundle), []
+    runtime, pairs = open_policy(bundle), []
     for row, begins in enumerate(golden["episode_start"]):
         if begins:
             runtime.reset()
