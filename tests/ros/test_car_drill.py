@@ -89,7 +89,7 @@ class Ride:
 
     def __init__(self, rig, folder):
         contract = seeing_bundle(folder / "bundle")
-        options = {**road_options(contract), "map_count": 1, "seed": 2, "traffic": True}
+        options = {**road_options(contract, contract.body), "map_count": 1, "seed": 2, "traffic": True}
         truth, statistics = folder / "truth.json", folder / "statistics.json"
         drill = {"fault": "no_scan", "fault_after_s": AFTER_S, "statistics": str(truth), "scan_range_m": 40.0}
         given = {"route_message": "lanes", "steering": "joint_states", "auto_start": True}

@@ -43,7 +43,7 @@ def contract():
 
 @pytest.fixture
 def car(contract):
-    car = make_backend("road", BMW, map_count=1, traffic=True, seed=6, **road_options(contract))
+    car = make_backend("road", BMW, map_count=1, traffic=True, seed=6, **road_options(contract, contract.body))
     car.connect()
     return car
 

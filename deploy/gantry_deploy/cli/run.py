@@ -34,7 +34,6 @@ from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
-from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
 from gantry_hardware.model.capabilities import HasTask, capability
@@ -112,9 +111,10 @@ def run(args: argparse.Namespace) -> int:
     eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
     watch_scene(contract, robot)
     around = embodiment.surroundings_source(contract, robot)
+    task = capability(robot, HasTask)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
-        command = _place_of_task(contract, robot, args.command, command)
+        command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)
     else:
         print(f"goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad")
@@ -136,8 +136,7 @@ def run(args: argparse.Namespace) -> int:
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
-        asked = command if goal is None else None
-        session = WalkSession(controller, asked, args.duration, say=print, done=_done(robot))
+        session = WalkSession(controller, command if goal is None else None, args.duration, say=print, done=_done(task))
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
@@ -145,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     result["map"] = map_values(eyes)
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = getattr(robot, "outcome", None)
-    if capability(robot, HasTask) is not None:
+    if task is not None:
         result |= {"task_done": session.done_after_s is not None, "task_done_after_s": session.done_after_s}
     _print_summary(result)
     emit_result(args, result)
@@ -166,9 +165,7 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
     )
 
 
-def _done(robot: Robot) -> Callable[[], bool] | None:
-    """Whether a simulated task is done, where there is one."""
-    task = capability(robot, HasTask)
+def _done(task: HasTask | None) -> Callable[[], bool] | None:
     return None if task is None else (lambda: task.task_done)
 
 
@@ -197,12 +194,11 @@ def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
 
 
 def _place_of_task(
-    contract: PolicyContract, robot: Robot, given: tuple[float, ...] | None, command: NDArray[np.float64]
+    contract: PolicyContract, task: HasTask | None, given: tuple[float, ...] | None, command: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The command, or where a simulated task wants its object if none was given."""
     if contract.command.kind != OBJECT_GOAL or given is not None:
         return command
-    task = capability(robot, HasTask)
     place = None if task is None else task.goal_in_base_m
     if place is None:
         raise UsageError(f"--command is missing: where the object belongs, {', '.join(contract.command.names)}.")

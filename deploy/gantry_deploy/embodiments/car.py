@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gantry_deploy.actions.decoder import ActionKind
@@ -49,7 +50,7 @@ class Car(Embodiment):
 
     def simulated_options(self, contract: PolicyContract) -> dict[str, Any]:
         """The road's task, a scanner and a map that cover what the policy sees."""
-        return road_options(contract)
+        return road_options(contract, contract.body_as(DriveSpec))
 
     def check_backend(self, contract: PolicyContract, backend: str) -> None:
         """Refuse a backend that knows no road."""
@@ -76,9 +77,16 @@ class Car(Embodiment):
         """Refuse a car of other dimensions."""
         contract.body_as(DriveSpec).check_car(spec.body_as(CarSpec), spec.name)
 
+    def body_of_teacher(self, contract: PolicyContract, teacher: PolicyContract) -> DriveSpec:
+        """The student's car; fewer objects, and no matter what scan or raster where the teacher has none."""
+        mine, theirs = contract.body_as(DriveSpec), teacher.body_as(DriveSpec)
+        seen = {term.name for term in teacher.observations}
+        unseen = {name: getattr(theirs, name) for name in ("lidar", "bev") if name not in seen}
+        return replace(mine, max_objects=theirs.max_objects, **unseen)
+
     def rest_surroundings(self, contract: PolicyContract) -> Surroundings:
         """An empty straight road."""
-        return rest_surroundings(contract)
+        return rest_surroundings(contract.body_as(DriveSpec))
 
 
 CAR = Car()

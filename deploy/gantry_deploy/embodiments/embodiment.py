@@ -166,6 +166,13 @@ class Embodiment:
         """Commands (c,) of the steps that are tried before a robot moves, in the contract's units."""
         return [np.zeros(len(contract.command.names))]
 
+    def body_of_teacher(self, contract: PolicyContract, teacher: PolicyContract) -> Any:
+        """The body that a teacher must have been trained with, to teach a student that has this contract.
+
+        What the teacher does not observe may be as it was for the teacher.
+        """
+        return contract.body
+
     def gripper_joint(self, contract: PolicyContract) -> str:
         """Joint of the gripper, whose unit is m; empty for none."""
         return ""

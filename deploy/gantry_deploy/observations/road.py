@@ -257,9 +257,10 @@ def _drive(constants: TermConstants) -> DriveSpec:
 
 
 def _lookahead(constants: TermConstants, term: str) -> Array:
-    if constants.lookahead_m.shape[-1] == 0:
+    ahead, like = _drive(constants).lookahead_m, constants.default_pos_rad
+    if not ahead:
         raise ContractError(f"The observation '{term}' needs lookahead distances in the contract; there are none.")
-    return constants.lookahead_m
+    return namespace(like).asarray([ahead], dtype=like.dtype, device=device(like))
 
 
 def _around(signals: Signals) -> Surroundings:

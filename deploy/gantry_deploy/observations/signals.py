@@ -11,7 +11,6 @@ from array_api_compat import device
 
 from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.contract.arm_spec import ArmSpec
-from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.mirrors import MirrorMap
@@ -82,16 +81,6 @@ class TermConstants:
         like, chain, names = self.default_pos_rad, self.contract.body_as(ArmSpec).chain, self.contract.joint_names
         xp, ids = namespace(like), [names.index(name) for name in chain.joint_names]
         return ArmKinematics(chain, like), xp.asarray(ids, dtype=xp.int64, device=device(like))
-
-    @cached_property
-    def lookahead_m(self) -> Array:
-        """Shape (1, L), the distances at which a car looks at its route.
-
-        Raises:
-            ContractError: If the contract's body is no car.
-        """
-        like, ahead = self.default_pos_rad, self.contract.body_as(DriveSpec).lookahead_m
-        return namespace(like).asarray([ahead], dtype=like.dtype, device=device(like))
 
 
 @dataclass(frozen=True)

@@ -138,14 +138,13 @@ def make_map_source(
     """
     if not needs_map(contract):
         return None
-    require_map(contract, robot)
+    seeing, mapped = _require_map(contract, robot)
     limits = limits or MapLimits()
     trained = contract.map_window.mapping if contract.map_window else None
-    if (seeing := capability(robot, HasDepthCameras)) is not None:
+    if seeing is not None:
         mapper = None if mapper_model is None else OnnxMapper(mapper_model)
         cfg = replace(cfg or trained or default_cfg(mapper), cameras=seeing.depth_cameras)
         return OwnMap(contract, seeing, cfg, mapper, limits)
-    mapped = capability(robot, HasElevationMap)
     assert mapped is not None
     mapped.follow_map()
     return ReceivedMap(contract, mapped, cfg or trained or MappingCfg(), limits)
@@ -157,9 +156,16 @@ def require_map(contract: PolicyContract, robot: object) -> None:
     Raises:
         ContractError: With what the policy needs and what would give it.
     """
-    seeing = capability(robot, HasDepthCameras)
-    if (seeing is not None and seeing.depth_cameras) or capability(robot, HasElevationMap) is not None:
-        return
+    _require_map(contract, robot)
+
+
+def _require_map(contract: PolicyContract, robot: object) -> tuple[HasDepthCameras | None, HasElevationMap | None]:
+    """The robot as one with depth cameras and as one with a map; one of them at least."""
+    seeing, mapped = capability(robot, HasDepthCameras), capability(robot, HasElevationMap)
+    if seeing is not None and not seeing.depth_cameras:
+        seeing = None
+    if seeing is not None or mapped is not None:
+        return seeing, mapped
     what = describe_window(contract)
     raise ContractError(
         f"The policy looks at {what}, and this robot ({type(robot).__name__}) has neither a depth camera nor a map. "

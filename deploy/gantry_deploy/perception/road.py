@@ -361,9 +361,8 @@ class RoadView:
         return min(max(index, 0), len(along) - 2)
 
 
-def rest_surroundings(contract: PolicyContract) -> Surroundings:
+def rest_surroundings(drive: DriveSpec) -> Surroundings:
     """An empty straight road along x from the origin, for a first step before anything moves."""
-    drive = contract.body_as(DriveSpec)
     points = np.stack((np.arange(float(REST_POINTS)), np.zeros(REST_POINTS)), axis=-1)
     ones = np.ones((1, REST_POINTS))
     lidar = drive.lidar

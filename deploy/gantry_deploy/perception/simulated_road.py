@@ -21,10 +21,14 @@ RAYS_PER_BEAM = 4
 and here."""
 
 
-def road_options(contract: PolicyContract) -> dict[str, Any]:
-    """Options of the simulated road that suit a policy: its task, a scanner that covers what it sees, a road map."""
+def road_options(contract: PolicyContract, drive: DriveSpec) -> dict[str, Any]:
+    """Options of the simulated road that suit a policy: its task, a scanner that covers what it sees, a road map.
+
+    Args:
+        contract: The policy's.
+        drive: Its body.
+    """
     options: dict[str, Any] = {"task": contract.provenance.task} if contract.provenance.task else {}
-    drive = contract.body_as(DriveSpec)
     if drive.bev is not None and "road" in needs(contract):
         options["road_cell_m"] = drive.bev.metres_per_pixel
     lidar = drive.lidar

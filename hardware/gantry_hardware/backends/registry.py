@@ -12,6 +12,7 @@ from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.files.bounds import MAX_SEED
 from gantry_hardware.files.text import plain_text
+from gantry_hardware.model.capabilities import missing_methods
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import find_plugin, plugin_names
 
@@ -65,8 +66,10 @@ def make_backend(name: str, spec: RobotSpec, **options: Any) -> Robot:
     """
     check_options(name, options)
     robot = _load(_entry(name))(spec, **options)
-    if not isinstance(robot, Robot):
-        raise RobotError(f"Backend '{name}' built a {type(robot).__name__}, which is no Robot.")
+    if lacking := missing_methods(robot, Robot):
+        raise RobotError(
+            f"Backend '{name}' built a {type(robot).__name__}, which is no Robot; it lacks: {', '.join(lacking)}."
+        )
     return robot
 
 

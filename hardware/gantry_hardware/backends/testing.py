@@ -9,6 +9,7 @@ import numpy as np
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError
+from gantry_hardware.model.capabilities import missing_methods
 
 
 class ConformanceError(GantryError):
@@ -32,7 +33,8 @@ def check_backend(
     """
     robot.connect()
     try:
-        _require(isinstance(robot, Robot), f"{type(robot).__name__} lacks methods of Robot")
+        lacking = missing_methods(robot, Robot)
+        _require(not lacking, f"{type(robot).__name__} lacks methods of Robot: {', '.join(lacking)}")
         _check_clock(robot, 1.0 / rate_hz)
         _check_state(robot, max_age_s)
         _check_hold(robot, 1.0 / rate_hz, hold_s, tolerance_rad, max_age_s)

@@ -298,11 +298,15 @@ class RoadRobot:
         return Route(_row(seen.route_points_in_world_m), *map(_row, lanes))
 
     @property
+    def _lidar(self) -> LidarLayout | None:
+        """Scan that the task's policies observe."""
+        return drive_contract(self.cfg).body_as(DriveSpec).lidar
+
+    @property
     def scanner_x_in_base_m(self) -> float | None:
         """Distance of the scanner ahead of ``base_link``; None without one."""
-        lidar = drive_contract(self.cfg).body_as(DriveSpec).lidar
-        if lidar is not None:
-            return lidar.pos_x_in_base_m
+        if self._lidar is not None:
+            return self._lidar.pos_x_in_base_m
         return None if self._scanner is None else self._scanner.mount_m[0]
 
     def _blurred(self, objects: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -317,7 +321,7 @@ class RoadRobot:
     def _scan(self, seen: Surroundings) -> tuple[ArrayLike, float, float] | None:
         """Ranges, the first beam's angle and the step between two."""
         if seen.scan_ranges_m is not None:
-            lidar = drive_contract(self.cfg).body_as(DriveSpec).lidar
+            lidar = self._lidar
             if lidar is None:
                 return None
             width = (lidar.angle_max_rad - lidar.angle_min_rad) / lidar.beams

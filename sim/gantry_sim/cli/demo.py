@@ -26,6 +26,8 @@ SECONDS, EPISODES, GATE_EPISODES = 20.0, 200, {True: 6, False: 20}
 """Length of a recorded walk, held-out episodes, and those of the gate by whether a finished policy is shown."""
 LEGS, GOALS, ARM = "policies that follow velocities", "policies that walk to goals by a map", "arms"
 """Kinds of demos."""
+DEMOS = {"legs": LEGS, "arm": ARM}
+"""Embodiment -> kind of its demo; policies of legs that walk to goals have one of their own."""
 TAKEN_BY = {
     "changes": (LEGS,),
     "pretrained": (LEGS,),
@@ -140,8 +142,6 @@ def _legs(args: argparse.Namespace, is_finished: bool) -> Scenario:
     from gantry_sim.training.run_cfg import RunCfg
 
     task = find_task(args.task or TASK)
-    if robot_spec(task.robot).embodiment == "car":
-        raise UsageError(f"--task {task.name}: there is no demo of cars yet; gantry train and gantry eval know them.")
     run = None if is_finished else RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
     return Legs(run, args.seconds or SECONDS, args.check_episodes or GATE_EPISODES[is_finished])
 
@@ -160,7 +160,8 @@ def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
 
 def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
-    task = cli.choose("manipulation task", args.task or ARM_TASK, _arm_tasks())
+    tasks = [name for name, embodiment in _embodiments().items() if DEMOS.get(embodiment) == ARM]
+    task = cli.choose("manipulation task", args.task or ARM_TASK, tasks)
     if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
         raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
     from gantry_sim.demo.scenarios.arm import Arm
@@ -191,7 +192,9 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
 
         path = find_bundle(bundle_in(find_source(asked)))
         contract = load_bundle(path).contract
-    kind = ARM if args.arm or args.task in _arm_tasks() else _kind(contract)
+    kind = ARM if args.arm and contract is None else _kind(args.task, contract)
+    if args.arm and kind != ARM:
+        raise UsageError(f"--arm: {asked} is one of {kind}; leave the option out.")
     for name in given:
         if kind not in TAKEN_BY[name]:
             belongs = f"{_option(name)} belongs to demos of {' and '.join(TAKEN_BY[name])}"
@@ -201,17 +204,26 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     return kind, path
 
 
-def _kind(contract: PolicyContract | None) -> str:
-    if contract is None:
-        return LEGS
+def _kind(task: str | None, contract: PolicyContract | None) -> str:
+    """Kind of the demo of a bundle, or of a task's policies; the usual one where a task does not exist."""
     from gantry_deploy.contract.policy_contract import BODY_POSE
 
-    return ARM if contract.embodiment == "arm" else GOALS if contract.command.kind == BODY_POSE else LEGS
+    if contract is not None:
+        embodiment, follows_goals = contract.embodiment, contract.command.kind == BODY_POSE
+    else:
+        embodiment, follows_goals = _embodiments().get(task or TASK, "legs"), False
+    if embodiment not in DEMOS:
+        what = f"'{task}'" if contract is None else f"a policy of robot '{contract.robot}'"
+        raise UsageError(
+            f"There is no demo of embodiment '{embodiment}', which {what} has; there are demos of: {', '.join(DEMOS)}. "
+            "gantry train, gantry eval and gantry play know it."
+        )
+    return GOALS if follows_goals else DEMOS[embodiment]
 
 
-def _arm_tasks() -> list[str]:
-    """Tasks of arms, of those that describe themselves."""
-    return [info.name for info in described().values() if robot_spec(info.robot).embodiment == "arm"]
+def _embodiments() -> dict[str, str]:
+    """Embodiments by the names of tasks, of those that describe themselves."""
+    return {info.name: robot_spec(info.robot).embodiment for info in described().values()}
 
 
 def _option(name: str) -> str:

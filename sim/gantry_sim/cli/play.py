@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,16 +75,26 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
             "Write a film instead: --video FILE.mp4."
         )
     contract = contract_of(source)
-    if contract is None or contract.embodiment == "arm":
-        _not_a_car(args)
-        return _film_arm(args, source)
+    play = _film_task if contract is None else _PLAYERS.get(contract.embodiment, _film_task)
+    return play(args, source)
+
+
+def _drive(args: argparse.Namespace, source: Path) -> dict[str, Any]:
+    """Car: a film from above or a report."""
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.viewing.play import bundle_of
+
+    with interrupt_on_terminate(), bundle_of(source) as bundle:
+        return play_car.run(args, bundle)
+
+
+def _walk(args: argparse.Namespace, source: Path) -> dict[str, Any] | int:
+    """Legs: a window, a film, or what the policy looks at."""
     from gantry_deploy.cli.run import command_array
     from gantry_deploy.process.interrupts import interrupt_on_terminate
     from gantry_sim.viewing.play import KEY_HELP, LiveWalk, bundle_of
 
     with interrupt_on_terminate(), bundle_of(source) as bundle:
-        if bundle.contract.embodiment == "car":
-            return play_car.run(args, bundle)
         _not_a_car(args)
         if args.attention:
             return attention.run(args, bundle)
@@ -107,10 +118,12 @@ def _not_a_car(args: argparse.Namespace) -> None:
     args.seconds = 20.0 if args.seconds is None else args.seconds
 
 
-def _film_arm(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+def _film_task(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """Any other: a film of the task that it was trained in."""
+    _not_a_car(args)
     if args.video is None or args.attention or args.command is not None or args.option:
         raise UsageError(
-            "Policies of arms are filmed in the environment that they were trained in: give --video FILE.mp4, and "
+            "This policy is filmed in the environment that it was trained in: give --video FILE.mp4, and "
             "neither --command nor --option nor --attention."
         )
     from gantry_sim.training.policies import open_source
@@ -152,6 +165,9 @@ def _film(args: argparse.Namespace, bundle: Bundle) -> int:
     emit_result(args, {"video": str(args.video.resolve()), "completed": not trouble, "trouble": trouble})
     return 1 if trouble else 0
 
+
+_PLAYERS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any] | int]] = {"legs": _walk, "car": _drive}
+"""Embodiment -> what plays its policies; all others are filmed in their task."""
 
 COMMAND = Command(
     name="play",

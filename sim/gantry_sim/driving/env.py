@@ -108,6 +108,11 @@ class DriveEnv:
         """Shape of one observation, by key."""
         return {STATE: tuple(self._seen[STATE].shape[1:])}
 
+    @property
+    def drive(self) -> DriveSpec:
+        """The contract's car."""
+        return self.contract.body_as(DriveSpec)
+
     def reset(self) -> Observation:
         """New episodes everywhere, from their beginning; returns what is seen, (N, ...) by key."""
         self._begin(torch.arange(self.num_envs, device=self.device))
@@ -331,7 +336,7 @@ class DriveEnv:
         if around.objects is not None:
             std = (noise.object_pos_m, noise.object_pos_m, noise.object_yaw_rad, noise.object_speed_m_s, 0.0, 0.0, 0.0)
             around = replace(around, objects=white(around.objects, std))
-        layout = self.contract.body_as(DriveSpec).lidar
+        layout = self.drive.lidar
         if around.scan_ranges_m is not None and layout is not None:
             scanner = LidarConfig(range_max_m=layout.range_max_m, noise_std_m=noise.scan_m, dropout=noise.scan_dropout)
             around = replace(around, scan_ranges_m=finish(scanner, around.scan_ranges_m, self.generator))

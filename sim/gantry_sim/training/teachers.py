@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences
-from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
@@ -31,7 +31,7 @@ def check_teacher(cfg: RunCfg) -> None:
     """
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is not None and expected is not None:
-        _seen_by(cfg.teacher, read_run(cfg.teacher).contract(), expected)
+        _seen_by(cfg, read_run(cfg.teacher).contract(), expected)
         load_newest(cfg.teacher / CHECKPOINTS)
 
 
@@ -53,18 +53,19 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
         return None
     run = read_run(cfg.teacher)
     found = run.contract()
-    seen = _seen_by(cfg.teacher, found, expected)
+    seen = _seen_by(cfg, found, expected)
     path, _ = load_newest(cfg.teacher / CHECKPOINTS)
     layout = ObservationLayout.from_contract(found)
     return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
 
 
-def _seen_by(run: Path, found: PolicyContract, expected: PolicyContract) -> dict[str, Any]:
+def _seen_by(cfg: RunCfg, found: PolicyContract, expected: PolicyContract) -> dict[str, Any]:
     """Group and columns of the student's observation that a teacher reads; empty for a group of its own."""
-    if not isinstance(expected.body, DriveSpec):
-        _check_same(run, found, expected)
-        return {}
-    return {"group": "actor", "columns": _columns(run, found, expected)}
+    assert cfg.teacher is not None
+    if expected == cfg.task.contract(cfg.preset.env):
+        return {"group": "actor", "columns": _columns(cfg.teacher, found, expected)}
+    _check_same(cfg.teacher, found, expected)
+    return {}
 
 
 def copy_teacher(run: Path, folder: Path) -> None:
@@ -89,7 +90,7 @@ def copy_teacher(run: Path, folder: Path) -> None:
 
 
 def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tensor:
-    """Columns of the student's observation that a teacher of cars reads, ``(size,)`` int64, term by term.
+    """Columns of the student's observation that its teacher reads, ``(size,)`` int64, term by term.
 
     So a policy that learned to follow a road alone can teach one that sees more.
     """
@@ -104,13 +105,9 @@ def _columns(run: Path, found: PolicyContract, expected: PolicyContract) -> Tens
         # Frames are stacked oldest first.
         start = place.stop - place.size * term.history
         columns += range(start, place.stop)
-    theirs = found.body_as(DriveSpec)
-    drive = replace(expected.body_as(DriveSpec), max_objects=theirs.max_objects)
-    seen = {term.name for term in found.observations}
-    drive = replace(drive, **{name: getattr(theirs, name) for name in ("lidar", "bev") if name not in seen})
-    if theirs != drive:
-        raise _other(run, "body", theirs, drive)
-    shared = replace(expected, observations=found.observations, body=theirs)
+    if found.body != (body := embodiment_of(expected).body_of_teacher(expected, found)):
+        raise _other(run, "body", found.body, body)
+    shared = replace(expected, observations=found.observations, body=found.body)
     _check_same(run, found, shared)
     return torch.tensor(columns)
 

@@ -25,7 +25,6 @@ from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording import explained
 from gantry_deploy.report.attention import AttentionRollout, ReportFrame
-from gantry_hardware.backends.registry import make_backend
 from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
@@ -37,6 +36,7 @@ from gantry_policies.common.overview import overview_of
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.terrains.rasters import rasterize
+from gantry_sim.viewing.play import mujoco_robot
 
 FloatArray = NDArray[np.floating]
 
@@ -290,9 +290,7 @@ def _window_of(contract: PolicyContract) -> MapWindow:
 
 def _robot(spec: Any, cfg: AttentionRolloutCfg, *, camera: bool) -> MujocoRobot:
     given = {"visuals": False, "terrain": cfg.terrain, "terrain_difficulty": cfg.difficulty, "camera": camera}
-    robot = make_backend("mujoco", spec, **(given | cfg.options))
-    assert isinstance(robot, MujocoRobot)
-    return robot
+    return mujoco_robot(spec, given | cfg.options)
 
 
 def goal_ahead(places_in_world_m: FloatArray) -> Goal:

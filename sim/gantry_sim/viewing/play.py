@@ -101,7 +101,7 @@ def make_film(
         GantryError: If the robot cannot stand up, or if this machine cannot draw off screen.
     """
     spec = robot_spec(bundle.contract.robot)
-    robot = _robot(spec, {"visuals": False, **options})
+    robot = mujoco_robot(spec, {"visuals": False, **options})
     log = PoseLog()
     try:
         robot.connect()
@@ -123,8 +123,8 @@ def make_film(
     return encode_mp4(frames(), FPS), trouble
 
 
-def _robot(spec: RobotSpec, options: dict[str, Any]) -> MujocoRobot:
-    """By way of the registry, which answers an unknown option with the ones that there are."""
+def mujoco_robot(spec: RobotSpec, options: dict[str, Any]) -> MujocoRobot:
+    """Simulated robot, by way of the registry, which answers an unknown option with the ones that there are."""
     robot = make_backend("mujoco", spec, **options)
     assert isinstance(robot, MujocoRobot)
     return robot
@@ -176,7 +176,7 @@ class LiveWalk:
 
     def __init__(self, bundle: Bundle, options: dict[str, Any], say: Callable[[str], None]) -> None:
         spec = robot_spec(bundle.contract.robot)
-        self.robot = _robot(spec, {"realtime": True, **options})
+        self.robot = mujoco_robot(spec, {"realtime": True, **options})
         self.keyboard = Keyboard(bundle.contract.command, say)
         # A viewer on a small machine draws at the loop's expense; a late tick does no harm here.
         config = SafetyConfig(max_missed_deadlines=1000, state_timeout_s=1.0)

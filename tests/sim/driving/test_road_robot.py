@@ -150,7 +150,7 @@ def test_a_scan_sees_a_box_ahead_at_its_distance():
 
 def test_a_policy_drives_it_through_the_ordinary_runtime_and_the_log_is_true(tmp_path):
     runner = PolicyRunner(drive_bundle(tmp_path / "bundle", CONTRACT), BMW)
-    robot = make_backend("road", BMW, map_count=1, route_m=60.0, **road_options(CONTRACT))
+    robot = make_backend("road", BMW, map_count=1, route_m=60.0, **road_options(CONTRACT, CONTRACT.body))
     view = make_road_view(CONTRACT, robot)
     assert isinstance(view, RoadView)
     robot.connect()
@@ -267,7 +267,9 @@ def test_a_policy_sees_the_scan_and_the_others_that_it_has_learned_with():
     """Rays and the stretch of route behind the car are those of training."""
     layout = LidarLayout(12, -1.5, 1.5, 40.0, 2.0)
     contract = drive_contract(replace(find_task("drive-traffic").preset("cpu").env, lidar=layout))
-    robot = make_backend("road", BMW, task="drive-traffic", map_count=2, seed=3, **road_options(contract))
+    robot = make_backend(
+        "road", BMW, task="drive-traffic", map_count=2, seed=3, **road_options(contract, contract.body)
+    )
     robot.connect()
     view = RoadView(contract)
     robot.tell_road(view)

@@ -158,7 +158,8 @@ def _drawn_signals(
     contract: PolicyContract, last_action: np.ndarray, time_s: float, rng: np.random.Generator
 ) -> Signals:
     """A car beside a straight road with some objects around it, everything drawn at random."""
-    drive, rest = contract.body_as(DriveSpec), rest_surroundings(contract)
+    drive = contract.body_as(DriveSpec)
+    rest = rest_surroundings(drive)
     # In single precision from the beginning, so that a replay finds the same heading.
     x, y, yaw = (rng.uniform(-50.0, 50.0, 3) * (1.0, 1.0, 0.02)).astype(np.float32).tolist()
     points = (x, y - 0.5) + (np.arange(60.0)[:, None] - 10.0) * (math.cos(yaw), math.sin(yaw))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.bundle.bundle import Bundle
-from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyMachine
@@ -56,7 +55,6 @@ def refuse_other_senses(contract: PolicyContract, simulator: str) -> None:
     Raises:
         ContractError: Naming what.
     """
-    contract.body_as(DriveSpec)
     lacking = [name for name in needs(contract) if name not in TOLD]
     if lacking:
         raise ContractError(f"The policy sees {', '.join(lacking)}; {simulator} tells {', '.join(TOLD)} here.")

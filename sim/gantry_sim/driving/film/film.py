@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gantry_deploy.contract.drive_spec import DriveSpec
 from gantry_deploy.evaluation.drive_metrics import COEFFICIENTS
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.driving.film.canvas import contact_sheet, frame
@@ -98,7 +97,7 @@ def show(
         look: From where the film looks; the usual if not given.
         scenery: Where it happened, if that has been drawn before.
     """
-    layout, car, look = env.contract.body_as(DriveSpec), env.cfg.driver, look or Look()
+    layout, car, look = env.drive, env.cfg.driver, look or Look()
     scenery = scenery_of(env.scene, episode.place) if scenery is None else scenery
     place = f"{scenery.title}, car {episode.car + 1} of {env.num_envs}"
     ahead = layout.lookahead_m if scenery.line is not None else ()

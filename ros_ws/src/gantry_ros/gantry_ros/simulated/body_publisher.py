@@ -17,11 +17,10 @@ from gantry_deploy.recording.frames import RATE_HZ, base_frames, finite
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import RobotState
-from gantry_hardware.model.capabilities import HasDepthCameras, capability
 from gantry_hardware.model.description import Frames, robot_description
 from gantry_ros.convert.frames import transforms
 from gantry_ros.runtime import topics
-from gantry_ros.simulated.depth_publisher import CAMERA_FRAME
+from gantry_ros.simulated.depth_publisher import CAMERA_FRAME, with_depth_cameras
 
 LASER_FRAME = "laser"
 """Of a car's scans."""
@@ -77,8 +76,8 @@ class BodyPublisher:
 def sensor_frames(robot: Robot) -> Frames:
     """Frames of the depth images and scans that a simulated robot takes, in its base's."""
     names, places, turns = [], [], []
-    seeing = capability(robot, HasDepthCameras)
-    if seeing is not None and seeing.depth_cameras:
+    seeing = with_depth_cameras(robot)
+    if seeing is not None:
         camera = seeing.depth_cameras[0]
         names.append(CAMERA_FRAME)
         places.append(camera.pos_camera_in_base_m)

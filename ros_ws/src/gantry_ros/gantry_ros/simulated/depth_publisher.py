@@ -46,5 +46,11 @@ class DepthPublisher:
 
 def depth_publisher(node: Node, robot: Robot) -> DepthPublisher | None:
     """A publisher for a robot's cameras; None for a robot without."""
+    seeing = with_depth_cameras(robot)
+    return None if seeing is None else DepthPublisher(node, seeing)
+
+
+def with_depth_cameras(robot: Robot) -> HasDepthCameras | None:
+    """The robot as one with depth cameras; None if it has none."""
     seeing = capability(robot, HasDepthCameras)
-    return DepthPublisher(node, seeing) if seeing is not None and seeing.depth_cameras else None
+    return seeing if seeing is not None and seeing.depth_cameras else None
