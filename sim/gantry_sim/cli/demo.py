@@ -192,13 +192,13 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
 
         path = find_bundle(bundle_in(find_source(asked)))
         contract = load_bundle(path).contract
-    kind = ARM if args.arm and contract is None else _kind(args.task, contract)
-    if args.arm and kind != ARM:
-        raise UsageError(f"--arm: {asked} is one of {kind}; leave the option out.")
+    kind = ARM if args.arm else _kind(args.task, contract)
     for name in given:
         if kind not in TAKEN_BY[name]:
             belongs = f"{_option(name)} belongs to demos of {' and '.join(TAKEN_BY[name])}"
             raise UsageError(f"{belongs}, and this is one of {kind}.{HINTS.get(kind, '')}")
+    if contract is not None and kind != (shown := _kind(None, contract)):
+        raise UsageError(f"--arm: {asked} is a policy for demos of {shown}; leave the option out.")
     if kind == LEGS and path is None:
         require_task(args.task or TASK)
     return kind, path
