@@ -22,7 +22,32 @@ from gantry_sim.training.run_files import BUNDLE_FOLDER, EVALUATION_FILE, EVALUA
 from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.train import evaluate_run, export_run, open_trained, train
 
-__all__ = ["BASE", "BUNDLE_FOLDER", "DEMOS", "METRICS_FILE", "RESIDUAL", "RunCfg", "git_commit", "write_json"]
+__all__ = [
+    "BASE",
+    "BUNDLE_FOLDER",
+    "DEMOS",
+    "EPISODES_SEED",
+    "METRICS_FILE",
+    "RESIDUAL",
+    "Learned",
+    "Recipe",
+    "RunCfg",
+    "Scores",
+    "Share",
+    "check_recipe",
+    "clone_run",
+    "demonstrate",
+    "episode_s",
+    "evaluate_bundle",
+    "evaluate_trained",
+    "export_trained",
+    "git_commit",
+    "metrics_of",
+    "residual_run",
+    "task_summary",
+    "train_run",
+    "write_json",
+]
 
 DEMOS, BASE, RESIDUAL = "demos", "base", "residual"
 """Folders of the dataset and of the two trainings of an arm."""
