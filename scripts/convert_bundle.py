@@ -20,8 +20,13 @@ from gantry_deploy.contract.policy_contract import METADATA_KEY, PolicyContract
 from gantry_deploy.policy.golden import TARGET_ARRAY, TARGET_VELOCITY_ARRAY
 
 Arrays = dict[str, np.ndarray]
-RENAMED = {"looks_past": "carve_free_space", "past_reach_m": "carving_reach_m", "past_std_m": "carving_std_m"}
-"""Fields of a mapping's configuration that have other names since."""
+RENAMED = {
+    "looks_past": "carve_free_space",
+    "past_reach_m": "carving_reach_m",
+    "past_std_m": "carving_std_m",
+    "carrot": "goal_velocity",
+}
+"""Fields of contracts that have other names since."""
 
 
 def renamed(value: Any) -> Any:

@@ -379,6 +379,12 @@ def deep_lists(path):
     path.write_text("[" * 100_000)
 
 
+def drop_algorithm(path):
+    values = json.loads(path.read_text())
+    del values["algorithm"]
+    path.write_text(json.dumps(values))
+
+
 def seed_twice(path):
     path.write_text(path.read_text().replace('"seed":', '"seed": 7, "seed":', 1))
 
@@ -391,6 +397,7 @@ def seed_twice(path):
         (deep_lists, r"config\.json' is nested deeper"),
         (seed_twice, r"config\.json' has the key 'seed' twice"),
         (drop_seed, "is damaged: KeyError 'seed'"),
+        (drop_algorithm, r"is a run of a version before 0\.2\.0: its config\.json names no algorithm"),
         (a_list, "is a JSON list, expected an object"),
         (other_field, r"Unknown field in .*config\.json: env 'num_env'\. Did you mean 'num_envs'"),
         (other_task, "Unknown task 'velocity-flat-go9'. Did you mean 'velocity-flat-go"),

@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suboptimality", type=float, default=0.0, metavar="B", help="of the expert, 0 to 1 (default: 0)"
     )
-    parser.add_argument("--seed", type=seed_number, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--seed", type=seed_number, default=1, help="of everything random")
     parser.add_argument("--envs", type=whole, metavar="N", help="environments side by side")
     parser.add_argument("--images", action="store_true", help="record both cameras, and what they replace left out")
     parser.add_argument("--successes-only", action="store_true", help="leave out episodes without success")

@@ -44,7 +44,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cpu or gpu, chosen by the device if not given; others: see `gantry tasks TASK`",
     )
     parser.add_argument(
-        "--algo", metavar="NAME", help="algorithm: ppo, sac, rlpd, wsrl, resfit or bc; the preset's if not given"
+        "--algo",
+        metavar="NAME",
+        help="algorithm: ppo, sac, rlpd, wsrl, resfit, bc, or of a package; the preset's if not given",
     )
     parser.add_argument("--device", help="cpu, or a CUDA device such as cuda:0 (default: cpu)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 1)")

@@ -159,6 +159,11 @@ def read_run(folder: Path) -> RunCfg:
     path = folder / CONFIG_FILE
     try:
         data = read_run_file(path)
+        if "algorithm" not in data:
+            raise RunError(
+                f"'{folder}' is a run of a version before 0.2.0: its {CONFIG_FILE} names no algorithm. Train it "
+                "again; its bundle can be converted with scripts/convert_bundle.py."
+            )
         task = find_task(data["task"])
         algorithm = find_algorithm(data["algorithm"])
         env = from_plain(type(task.usual_env()), data["env"], f"{path}: env", RunError)
