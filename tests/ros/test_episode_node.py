@@ -32,7 +32,7 @@ def test_it_lays_starts_stops_and_counts(own_rig, bundle, tmp_path):
         own_rig.policy(bundle, safety__arm_speed_rad_s=9.0, **asked) as policy,
     ):
         done = tmp_path / "done.json"
-        with own_rig.process("episode_node", episodes=2, hold_s=0.1, results=str(done)) as operator:
+        with own_rig.process("episode_node", episodes=2, seconds=30.0, hold_s=0.1, results=str(done)) as operator:
             assert operator.wait() == 0, operator.output
             assert "Episode 2 of 2: done." in operator.output
             assert "Done." in operator.output

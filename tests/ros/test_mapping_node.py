@@ -318,4 +318,4 @@ def test_a_policy_without_a_map_stands_but_does_not_start(own_rig, bundles):
         assert not granted
         assert "none has come" in text
         assert policy.stop() in (0, 1)
-        assert robot.stop() == 0
+        assert robot.stop() in (0, 1)  # 1 where its watchdog noticed first that nobody commands it any more.

@@ -257,10 +257,10 @@ def _drive(constants: TermConstants) -> DriveSpec:
 
 
 def _lookahead(constants: TermConstants, term: str) -> Array:
-    ahead, like = _drive(constants).lookahead_m, constants.default_pos_rad
+    ahead = _drive(constants).lookahead_m
     if not ahead:
         raise ContractError(f"The observation '{term}' needs lookahead distances in the contract; there are none.")
-    return namespace(like).asarray([ahead], dtype=like.dtype, device=device(like))
+    return constants.row(ahead)
 
 
 def _around(signals: Signals) -> Surroundings:

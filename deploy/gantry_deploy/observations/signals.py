@@ -70,6 +70,14 @@ class TermConstants:
     """The contract that is being obeyed."""
     default_pos_rad: Array
     """Shape (1, n)."""
+    _rows: dict[tuple[float, ...], Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def row(self, numbers: tuple[float, ...]) -> Array:
+        """Numbers (k,) as an array (1, k) of the same namespace, dtype and device; made once and kept."""
+        if numbers not in self._rows:
+            like = self.default_pos_rad
+            self._rows[numbers] = namespace(like).asarray([numbers], dtype=like.dtype, device=device(like))
+        return self._rows[numbers]
 
     @cached_property
     def kinematics(self) -> tuple[ArmKinematics, Array]:
