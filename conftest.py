@@ -1,4 +1,4 @@
-"""Setup of every test: packages of ``examples``, ``tests/outside`` and ``tests/support`` as if installed; threads."""
+"""Setup of every test: packages of ``examples``, ``tests/outside`` and ``tests/support`` as if installed."""
 
 import os
 import sys

@@ -138,7 +138,7 @@ def make_map_source(
     """
     if not needs_map(contract):
         return None
-    seeing, mapped = _require_map(contract, robot)
+    seeing, mapped = require_map(contract, robot)
     limits = limits or MapLimits()
     trained = contract.map_window.mapping if contract.map_window else None
     if seeing is not None:
@@ -150,17 +150,12 @@ def make_map_source(
     return ReceivedMap(contract, mapped, cfg or trained or MappingCfg(), limits)
 
 
-def require_map(contract: PolicyContract, robot: object) -> None:
-    """Refuse a policy that looks at a map on a robot that has none.
+def require_map(contract: PolicyContract, robot: object) -> tuple[HasDepthCameras | None, HasElevationMap | None]:
+    """The robot as one with depth cameras and as one with a map, at least one of them; refuse a robot with neither.
 
     Raises:
         ContractError: With what the policy needs and what would give it.
     """
-    _require_map(contract, robot)
-
-
-def _require_map(contract: PolicyContract, robot: object) -> tuple[HasDepthCameras | None, HasElevationMap | None]:
-    """The robot as one with depth cameras and as one with a map; one of them at least."""
     seeing, mapped = capability(robot, HasDepthCameras), capability(robot, HasElevationMap)
     if seeing is not None and not seeing.depth_cameras:
         seeing = None
