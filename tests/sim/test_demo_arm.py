@@ -167,6 +167,9 @@ def test_from_nothing_and_ctrl_c_while_the_correction_is_learned(tmp_path, monke
         (["--arm", "--seed", "10007"], "10007"),
         (["--demos", "30"], "Ask for an arm with --arm"),
         (["--arm", "--bundle", "no/such"], "no/such"),
+        (["--arm", "--bundle", "pretrained:ame2-go2-student"], "is a policy for demos of policies that walk to goals"),
+        (["--bundle", "pretrained:drive-race"], "There is no demo of embodiment 'car'"),
+        (["--task", "drive-lane"], "There is no demo of embodiment 'car', which 'drive-lane' has"),
     ],
 )
 def test_mistakes_are_refused_before_anything_starts(tmp_path, capsys, arguments, message):

@@ -107,7 +107,7 @@ class TermInfo:
     """Left-right mirror image: the sign of each number, or a function of the contract; None where none is known."""
     signals: Mapping[str, int] = field(default_factory=dict)
     """Signals that not every robot reports and that the term needs, with the number of values of each: fields of
-    :class:`~gantry_hardware.backends.state.RobotState`, or names in its ``extra``. Recordings hold them."""
+    :class:`~gantry_hardware.backends.state.RobotState`, or names in its ``extra``. Golden data hold them."""
     scale: float = 1.0
     """Usual factor."""
     history: int = 1

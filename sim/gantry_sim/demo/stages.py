@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle.bundle import load_bundle
-from gantry_hardware.training.log import METRICS_FILE, read_metrics
+from gantry_hardware.training.log import METRICS_FILE as METRICS_FILE
+from gantry_hardware.training.log import read_metrics
 from gantry_sim.demo.scenario import Display, TrainingStopped
 from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.algorithms.registry import preset_by
@@ -17,37 +18,13 @@ from gantry_sim.training.collect import CollectCfg, Collected, collect
 from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
 from gantry_sim.training.evaluate import evaluate_policy
 from gantry_sim.training.policies import bundle_source
-from gantry_sim.training.run_cfg import RunCfg
-from gantry_sim.training.run_files import BUNDLE_FOLDER, EVALUATION_FILE, EVALUATION_SEED, git_commit, write_json
+from gantry_sim.training.run_cfg import RunCfg as RunCfg
+from gantry_sim.training.run_files import BUNDLE_FOLDER as BUNDLE_FOLDER
+from gantry_sim.training.run_files import EVALUATION_FILE, EVALUATION_SEED
+from gantry_sim.training.run_files import git_commit as git_commit
+from gantry_sim.training.run_files import write_json as write_json
 from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.train import evaluate_run, export_run, open_trained, train
-
-__all__ = [
-    "BASE",
-    "BUNDLE_FOLDER",
-    "DEMOS",
-    "EPISODES_SEED",
-    "METRICS_FILE",
-    "RESIDUAL",
-    "Learned",
-    "Recipe",
-    "RunCfg",
-    "Scores",
-    "Share",
-    "check_recipe",
-    "clone_run",
-    "demonstrate",
-    "episode_s",
-    "evaluate_bundle",
-    "evaluate_trained",
-    "export_trained",
-    "git_commit",
-    "metrics_of",
-    "residual_run",
-    "task_summary",
-    "train_run",
-    "write_json",
-]
 
 DEMOS, BASE, RESIDUAL = "demos", "base", "residual"
 """Folders of the dataset and of the two trainings of an arm."""
