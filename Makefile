@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-lowest check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -21,11 +21,14 @@ $(STAMP): pyproject.toml constraints.txt constraints-ros.txt
 demo: $(STAMP)  ## train a Go2, export it, walk it over ROS 2, write report.html
 	@$(BIN)/gantry demo
 
-test: $(STAMP)  ## all tests
+test: $(STAMP)  ## all tests but the soak tests
 	@scripts/test.sh $(BIN)/python
 
 test-fast: $(STAMP)  ## the tests that take a few seconds each at most
 	@scripts/test.sh $(BIN)/python --fast
+
+test-soak: $(STAMP)  ## tests that repeat faults many times; `make test` has a few cases of each
+	@scripts/test.sh $(BIN)/python --soak
 
 test-lowest:  ## tests of robots and datasets, with the lowest versions that pyproject.toml allows
 	@scripts/test_lowest.sh

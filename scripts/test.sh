@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests, or with --fast those that take a few seconds each at most. The first argument is the Python to run them with.
+# Runs the tests, with --fast those that take a few seconds each at most, with --soak those alone that repeat a fault many
+# times or a training in several variants. The first argument is the Python to run them with.
 #
 # What depends on how soon something happens (marked "timed") runs one after the other. Most of its time it waits, so
 # everything that needs no ROS 2 runs beside it, two at a time, at a lower priority. At the lowest one it would stand
@@ -7,8 +8,11 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python="$1"
-also=""
-if [ "${2:-}" = "--fast" ]; then also=" and not slow"; fi
+also=" and not soak"
+case "${2:-}" in
+    --fast) also=" and not soak and not slow" ;;
+    --soak) exec "$python" -m pytest -n 2 --dist worksteal -m "soak and not ros" ;;
+esac
 
 said="$(mktemp)"
 rest=""

@@ -12,7 +12,20 @@ ATTACK = Path(__file__).parents[1] / "scripts" / "attack"
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("kind", "count"), [("bundles", 12), ("recordings", 10), ("datasets", 6), ("kills", 2)])
+SOAK = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("bundles", 3),
+        ("recordings", 3),
+        *(
+            pytest.param(*case, marks=SOAK)
+            for case in (("bundles", 12), ("recordings", 10), ("datasets", 6), ("kills", 2))
+        ),
+    ],
+)
 def test_no_case_is_ugly_or_wrong(tmp_path, kind, count):
     seed, result = 30, tmp_path / "result.json"
     command = [sys.executable, ATTACK, kind, "--seed", seed, "--count", count, "--json", result]

@@ -17,7 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from gantry_deploy.cli.command import UsageError
-from gantry_deploy.cli.main import whole_parser
+from gantry_deploy.cli.main import main, whole_parser
 from gantry_deploy.cli.parser import option_names
 
 ROOT = Path(__file__).parents[1]
@@ -150,6 +150,13 @@ def test_a_page_that_names_a_wrong_option_would_be_found(a_place_to_write):
     assert unknown_option(words) == "--stepps"
     assert unknown_option(["bench", "drive", "table", "--tasks", "drive-lane"]) is None
     assert command_lines("cd x\ngantry tasks | head; gantry nothing\n") == [["tasks"]]
+
+
+def test_the_listing_of_tasks_is_the_one_that_is_printed(capsys):
+    blocks = [text for language, text in code_of(ROOT / "docs/commands.md") if "velocity-flat-g1 " in text]
+    assert main(["tasks"]) == 0
+    assert blocks[0].splitlines()[-1].startswith("yam-push")
+    assert set(blocks[0].splitlines()) <= set(capsys.readouterr().out.splitlines())
 
 
 def test_most_pages_have_command_lines():

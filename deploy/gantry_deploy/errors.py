@@ -31,3 +31,19 @@ class SafetyError(GantryError):
 
 class SurroundingsError(GantryError):
     """An input that a car's policy must see has not come, is too old, or makes no sense."""
+
+
+class TeleopError(GantryError):
+    """An operator's device is missing, cannot be read, or its configuration makes no sense."""
+
+
+class LinkError(GantryError):
+    """Actor and learner cannot talk to each other: address, certificate, identity, message, or disk."""
+
+
+class SessionError(GantryError):
+    """A request that a correction session does not grant in its present state, or a session that cannot begin."""
+
+
+class PageError(GantryError):
+    """The page of a correction session cannot be served: address, certificate, or token."""

@@ -46,7 +46,9 @@ def main() -> int:
     if args.package:
         os.environ[ONE_PACKAGE] = args.package
     code = _build(source, output, cache)
-    if code == 0:
+    if code != 0:
+        shutil.rmtree(cache, ignore_errors=True)  # The next build would leave out pages that this one has read.
+    else:
         print(f"Documentation: {output / 'index.html'}")
     return code
 

@@ -211,7 +211,7 @@ def test_json_into_a_missing_folder_is_refused_before_the_work(registered, capsy
         (("greet", "you", "--dev", "cpu"), "Unknown option of 'gantry greet' '--dev'."),
         (("greet",), "The following arguments are required: who. See 'gantry greet --help'."),
         (("greet", "you", "them"), "Unexpected argument 'them'. See 'gantry greet --help'."),
-        (("greet", "you", "--times", "x"), "Argument --times: invalid int value: 'x'. See 'gantry greet --help'."),
+        (("greet", "you", "--times", "x"), "--times is 'x', expected a whole number. See 'gantry greet --help'."),
         (("steer", "--comand=1"), "Unknown option of 'gantry steer' '--comand'. Did you mean '--command'?"),
         (("steer", "--command", "1", "--comand"), "Unknown option of 'gantry steer' '--comand'."),
         (("steer", "left", "--degree=1"), "Unknown option of 'gantry steer left' '--degree'. Did you mean"),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from gantry_deploy.actions.target_steps import RANGE_SHARE, TargetSteps
-from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.modes import Transition
 from gantry_deploy.control.operator_input import MAX_COMMAND, CommandBuffer
 from gantry_deploy.control.safety import Event, Fault, FaultCode, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, map_contract_for, tiny_bundle, tiny_robot

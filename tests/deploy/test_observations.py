@@ -147,7 +147,11 @@ def test_numpy_and_torch_agree_on_every_term_with_history_and_resets():
         for i, term in enumerate(CONTRACT.observations)
     )
     goal_terms = {"base_lin_vel", "goal_command", "elevation_map"}  # see test_goals.py
-    arm_terms = {name for name in TERMS if name.startswith(("ee_", "object_"))} | {"joint_lead", "goal_from_object"}
+    arm_terms = {name for name in TERMS if name.startswith(("ee_", "object_"))} | {
+        "joint_lead",
+        "joint_from_start",
+        "goal_from_object",
+    }
     covered = set(TERMS) - goal_terms - arm_terms - set(DRIVING_TERMS)  # see test_arm.py and test_driving.py
     assert {term.name for term in terms} == covered, "a term is not covered here"
     contract = replace(CONTRACT, observations=terms)

@@ -34,7 +34,7 @@ from gantry_mapping.elevation.snapshot import MapSnapshot
 
 SPEC = tiny_robot()
 CONTRACT = contract_for(SPEC)
-ARM = {"/object_goal", "/object_pose", "/policy/base_action"}
+ARM = {"/object_goal", "/object_pose", "/policy/base_action", "/policy/own_action", "/gantry/event"}
 LOOKS = {"/tf", "/tf_static", "/robot_description"}
 """What is only for viewers, and is not read back."""
 WALKED = set(TOPICS) - {"/elevation_map", "/goal_command", *ARM, *LOOKS}

@@ -97,6 +97,7 @@ def test_a_time_limit_ends_a_training_as_complete_and_says_how_far_it_came(tmp_p
     trainer = Counting(tmp_path, total=10**9)
     assert trainer.train(minutes=1e-9)
     assert (trainer.done, trainer.is_complete, trainer.saves) == (1, False, [1])
+    assert [trainer.is_over(minutes) for minutes in (0.0, 1e-9, 60.0)] == [False, True, False]
 
 
 def test_checkpoints_come_by_the_clock(tmp_path):

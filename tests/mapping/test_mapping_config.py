@@ -49,7 +49,7 @@ def test_cameras_in_full(tmp_path):
     [
         ("fusoin: wta", "Unknown field in map.yaml 'fusoin'. Did you mean 'fusion'"),
         ("kalman: {gate: 1}", "Unknown field in map.yaml.kalman 'gate'"),
-        ("map_size_m: big", "map.yaml.map_size_m is 'big', expected float"),
+        ("map_size_m: big", "map.yaml.map_size_m is 'big', expected a number"),
         ("map_size_m: -1", "map_size_m is -1.0, expected a number from 0.1 to 200"),
         ("local_grid: {rows: 5}", "map.yaml.local_grid lacks fields"),
         ("recenter_fraction: 0.7", "recenter_fraction is 0.7, expected a number from 0.001 to 0.499"),

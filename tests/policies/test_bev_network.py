@@ -12,10 +12,12 @@ from torch import nn
 
 from gantry_deploy.contract.bev_layout import BevLayout
 from gantry_deploy.observations.builder import make_term
+from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_fixtures.drive import drive_contract_for
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
-from gantry_policies.common.export import compare, onnx_bytes
+from gantry_policies.common.export import onnx_bytes
+from gantry_policies.common.recorded_rows import require_same
 from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
 from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
@@ -212,7 +214,7 @@ def test_the_exported_network_answers_as_torch_does():
         expected = actor(rows).numpy()
     assert np.ptp(expected, axis=0).min() > 1e-4
     model = onnx_bytes(actor, contract(64, names), {"observation": rows[:1]})
-    assert compare(model, contract(64, names), rows.numpy(), expected) < 1e-5
+    require_same(OnnxPolicy(model, contract(64, names)), {"observation": rows}, expected)
 
 
 def test_networks_that_look_need_something_to_look_at():

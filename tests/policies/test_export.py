@@ -14,7 +14,8 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, golden_data, signals_for, tiny_robot
-from gantry_policies.common.export import MAX_DIFFERENCE, compare, export_bundle
+from gantry_policies.common.export import export_bundle
+from gantry_policies.common.recorded_rows import difference, recorded_inputs, require_same
 
 CONTRACT = contract_for(tiny_robot())
 OBS, ACTIONS = CONTRACT.observation_size, CONTRACT.action_size
@@ -82,7 +83,7 @@ def test_a_trained_normaliser_travels_inside_the_graph(tmp_path):
         expected = actor.eval()(TensorDict({"actor": torch.from_numpy(observations)}, batch_size=[1000])).numpy()
         raw = actor.mlp(torch.from_numpy(observations)).numpy()
     assert np.abs(raw - expected).max() > 0.1  # without normalisation it would be another policy
-    assert compare(bundle.model_bytes, CONTRACT, observations, expected) <= MAX_DIFFERENCE
+    require_same(OnnxPolicy(bundle.model_bytes, CONTRACT), recorded_inputs(CONTRACT, data), expected)
 
 
 def test_too_few_observations_are_refused(tmp_path):
@@ -132,7 +133,7 @@ def test_a_network_that_draws_its_answer_is_refused_and_nothing_is_written(tmp_p
 
 @pytest.mark.parametrize("make", [AlwaysDropout, LooksAtItsNeighbours])
 def test_a_network_that_differs_on_the_robot_is_refused_and_nothing_is_written(tmp_path, make):
-    with pytest.raises(PolicyError, match=r"differ by .* on 1000 observations, allowed is 1e-05; nothing was written"):
+    with pytest.raises(PolicyError, match=r"differ by .* of policy.onnx, allowed is 1e-05; nothing was written"):
         export_bundle(make(), CONTRACT, golden(), tmp_path / "bundle")
     assert not list(tmp_path.rglob("*.onnx"))
     assert not (tmp_path / "bundle").exists()
@@ -153,8 +154,11 @@ def test_the_comparison_sees_a_single_changed_weight(tmp_path):
     with torch.no_grad():
         model[2].weight[0, 0] += 1e-3
         changed = model(torch.from_numpy(observations)).numpy()
-    assert compare(bundle.model_bytes, CONTRACT, observations, bundle.golden["action"]) <= MAX_DIFFERENCE
-    assert compare(bundle.model_bytes, CONTRACT, observations, changed) > MAX_DIFFERENCE
+    policy, rows = OnnxPolicy(bundle.model_bytes, CONTRACT), recorded_inputs(CONTRACT, bundle.golden)
+    require_same(policy, rows, bundle.golden["action"])
+    assert difference(policy, rows, changed) == pytest.approx(np.abs(changed - bundle.golden["action"]).max(), abs=1e-5)
+    with pytest.raises(PolicyError, match=r"differ by .* on 1000 observations"):
+        require_same(policy, rows, changed)
 
 
 def test_a_network_of_nan_is_refused_with_its_joints(tmp_path):

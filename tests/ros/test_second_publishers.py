@@ -121,15 +121,20 @@ def calm(operator):
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_second_publisher_damps_a_walking_robot_and_is_named(pair, walking, topic):
     kind, make = TOPICS[topic]
-    with speaking(kind, topic, make):
-        values = walking.wait_for("policy_node", mode="DAMP")
-        assert f"Two publishers speak in turn on /{topic}" in values["damped because"]
-        assert values["damped code"] == "no_state"
-        wait_until(
-            lambda: "/sim_robot_node, /stranger" in walking.values("policy_node")["topics with two publishers"],
-            "both names in the diagnostics",
-        )
-        wait_until(lambda: f"on /{topic}: /sim_robot_node, /stranger" in pair.output(), "both names in the log")
+    for _ in range(3):
+        with speaking(kind, topic, make):
+            values = walking.wait_for("policy_node", mode="DAMP")
+            wait_until(
+                lambda: "/sim_robot_node, /stranger" in walking.values("policy_node")["topics with two publishers"],
+                "both names in the diagnostics",
+            )
+            wait_until(lambda: f"on /{topic}: /sim_robot_node, /stranger" in pair.output(), "both names in the log")
+        if values["damped code"] != "stale_state":  # A machine that is busy for a second comes first.
+            break
+        calm(walking)
+        pair.bring_to_policy()
+    assert f"Two publishers speak in turn on /{topic}" in values["damped because"]
+    assert values["damped code"] == "no_state"
     walking.wait_for("policy_node", topics_with_two_publishers="")
 
 

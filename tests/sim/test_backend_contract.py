@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(
-    scope="module", params=("go1-flat", "g1-rough")
+    scope="module", params=("go1-flat", pytest.param("g1-rough", marks=pytest.mark.soak))
 )  # Both robots and both grounds; `gantry bench` has all.
 def task_and_table(request):
     table = measure_agreement(AGREEMENT_TASKS[request.param])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
-from gantry_deploy.cli.session import SETTLE_S
 from gantry_deploy.contract.policy_contract import Acceptance, ChunkSpec, Provenance
+from gantry_deploy.control.supervised_run import SETTLE_S
 from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec

@@ -10,6 +10,7 @@ from gantry_deploy.cli.main import main
 from gantry_sim.tasks.goal.evaluation import suite_table
 from gantry_sim.tasks.registry import find_task, from_flat
 from gantry_sim.terrains.catalogue import TESTS
+from gantry_sim.training.policies import Source
 
 
 def part(success, episodes, labels, name):
@@ -30,8 +31,8 @@ def test_the_table_shows_every_group_and_leaves_a_dash_where_nothing_was_tried()
 
 def test_a_suite_that_does_not_exist_is_answered_with_the_near_miss(tmp_path, capsys, monkeypatch):
     task = find_task("ame2-go2")
-    source = type(
-        "Source", (), {"task": task, "env_cfg": task.preset("cpu").env, "trained_seed": 1, "make_policy": None}
+    source = Source(
+        task, task.preset("cpu").env, make_policy=from_flat(lambda observations: observations), trained_seed=1
     )
     monkeypatch.setattr("gantry_sim.training.policies.open_source", lambda path: source)
     (tmp_path / "config.json").write_text('{"task": "ame2-go2"}')

@@ -122,6 +122,9 @@ def test_without_a_display_the_way_out_is_named(tmp_path, monkeypatch, capsys):
     tiny_bundle(tmp_path / "bundle", contract_for(GO2))
     assert main(["play", str(tmp_path / "bundle")]) == 2
     assert "--video FILE" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["play", str(tmp_path / "empty")]) == 2  # A place without a policy comes first.
+    assert "is no bundle" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,10 @@ def test_a_run_that_is_over_goes_on_if_it_is_made_longer(capsys, tmp_path):
     longer = read_run(folder).preset
     assert longer.learner == replace(learner, total_steps=1536, guide=replace(learner.guide, imitation_iterations=7000))
     assert open_trained(folder)[1].done == 4
+    code, out, _ = gantry(capsys, "train", "--resume", "run", "--episodes", 0, "--no-export")
+    assert (code, "This run is complete: iteration 4 of 4. Nothing was trained." in out) == (0, True)
+    assert out.splitlines()[-1] == f"Go further with: gantry train --resume run --steps {2 * 16 * 24 * 4}"
+    assert json.loads((folder / "config.json").read_text()) == record
 
     code, _, err = gantry(capsys, "train", "--resume", "run", "--set", "learner.gamma=0.9")
     assert (code, "only learner.total_steps and learner.guide.imitation_iterations may be raised" in err) == (2, True)

@@ -64,7 +64,7 @@ def small_training(*words):
         ([GO2, "--set", "env.num_env=4"], "Unknown field 'num_env'. Did you mean 'num_envs'?"),
         ([GO2, "--set", "num_envs=4"], "Did you mean 'env.num_envs'?"),
         ([GO2, "--set", "env.num_envs"], "--set env.num_envs: expected FIELD=VALUE"),
-        ([GO2, "--set", "env.num_envs=many"], "env.num_envs is 'many', expected int."),
+        ([GO2, "--set", "env.num_envs=many"], "env.num_envs is 'many', expected a whole number."),
         ([GO2, "--set", "env.num_envs=0"], "env.num_envs is 0, expected at least 1."),
         ([GO2, "--set", "env.robot=go1"], "Task 'velocity-flat-go2' is for robot 'go2', env.robot is 'go1'."),
         ([GO2, "--set", "env.robot=go3"], "Unknown robot 'go3'. Did you mean"),
@@ -228,7 +228,7 @@ def test_train_evaluate_export_and_what_is_left_behind(capsys, tmp_path):
         re.M,
     )
     assert result["passed"] is False
-    assert re.search(r"standing, drift +0\.\d+ m/s +\[", out)
+    assert re.search(r"standing, drift \(m/s\) +0\.\d+ +\[", out)
     bundle = load_bundle(tmp_path / "run" / "bundle")
     provenance = bundle.contract.provenance
     assert (provenance.task, provenance.seed, provenance.env_steps) == (GO2, 4, 768)

@@ -74,6 +74,7 @@ def test_seeds_are_pooled_by_their_episodes(tmp_path):
     assert "(20/60)" in page
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_real_sweep_trains_scores_and_does_nothing_twice(tmp_path, capfd):
     words = ["sweep", "velocity-flat-go2", "--vary", "learner.gamma=0.9", "--seeds", "1", "--episodes", "4"]

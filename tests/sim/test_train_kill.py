@@ -121,6 +121,7 @@ def training(tmp_path):
         training.process.join()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_to_the_end(training):
     seed = int(os.environ.get("GANTRY_TEST_SEED", random.randrange(2**32)))

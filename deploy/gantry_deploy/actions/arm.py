@@ -71,6 +71,8 @@ class ArmDecoder:
         self.kinematics = ArmKinematics(arm.chain, like)
         """Of the arm without its gripper."""
         self._targets: Array | None = None
+        self._before: Array | None = None
+        """Targets (N, n) that the last ones continued from."""
 
     @property
     def targets(self) -> Array | None:
@@ -124,8 +126,28 @@ class ArmDecoder:
             wanted = xp.where(self._is_gripper, wanted, near)  # A gripper's lead is what it grips with.
         target = self._limit(wanted, last - self._steps, last + self._steps)
         target = self._limit(target, self._lower, self._upper)
+        self._before = last
         self._targets = xp.where(self._stays_inside(last, target), target, xp.where(self._is_gripper, target, last))
         return self._targets
+
+    def action_of(self, pos_rad: Array, vel_rad_s: Array, signals: Signals) -> Array:
+        """Action (N, a), dimensionless, in the base frame, that leads from the targets before the last step to targets
+        (N, n) [rad]; a gripper's in m."""
+        del vel_rad_s
+        xp = self._xp
+        last = signals.joint_pos_rad if self._before is None else self._before
+        if not self._moves_ee:
+            start = self._offset + xp.zeros_like(pos_rad)
+            if self._arm.relative:
+                start = xp.where(self._is_gripper, start, last)
+            return self.clip((pos_rad - start) / self._scale)
+        (pos, rotation), (before, turned) = self.ee_pose(pos_rad), self.ee_pose(last)
+        parts = [pos - before]
+        if self._arm.max_turn_rad > 0.0:
+            parts.append(rotation_error(turned, rotation))
+        if self._gripper is not None:
+            parts.append(pos_rad[:, self._gripper : self._gripper + 1] - self._offset[:, -1:])
+        return self.clip(xp.concat(parts, axis=-1) / self._scale)
 
     def _follow_joints(self, action: Array, last: Array) -> Array:
         step = self._scale * action

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.signals import Signals
@@ -56,6 +56,27 @@ class ActionDecoder(Protocol):
             ContractError: If a signal is missing that the targets follow from.
         """
         ...
+
+
+@runtime_checkable
+class InvertibleDecoder(Protocol):
+    """Decoder that can also tell the action of given targets, so that what was really sent can be learned from."""
+
+    def action_of(self, pos_rad: Array, vel_rad_s: Array, signals: Signals) -> Array:
+        """Action (N, a), dimensionless, in the policy's own frame, that gives targets from the signals of the step.
+
+        Args:
+            pos_rad: Shape (N, n), positions that were sent, rad and, where a joint slides, m.
+            vel_rad_s: Shape (N, n), velocities that were sent, rad/s or m/s.
+            signals: Of the step; a decoder with memory goes back to the targets before it.
+        """
+        ...
+
+
+def action_of(decoder: ActionDecoder, pos_rad: Array, vel_rad_s: Array, signals: Signals) -> Array | None:
+    """Action (N, a), dimensionless, in the policy's own frame, of targets (N, n) in rad and rad/s, see
+    :class:`InvertibleDecoder`; None if the decoder cannot tell."""
+    return decoder.action_of(pos_rad, vel_rad_s, signals) if isinstance(decoder, InvertibleDecoder) else None
 
 
 @dataclass(frozen=True)

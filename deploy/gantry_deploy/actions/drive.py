@@ -39,7 +39,8 @@ class DriveDecoder:
         drive = contract.body_as(DriveSpec)
         car = None if spec is None else spec.body_as(CarSpec)
         self._xp = namespace(like)
-        self._drive = drive
+        self.drive = drive
+        """The contract's car."""
         self._bound = contract.action.clip
         self._dt_s = contract.dt_s
 
@@ -75,7 +76,7 @@ class DriveDecoder:
         """
         if signals.lin_vel_base_in_base_m_s is None:
             raise ContractError("A car's speed set-point needs its velocity; there is none.")
-        xp, drive, action = self._xp, self._drive, self.clip(action)
+        xp, drive, action = self._xp, self.drive, self.clip(action)
         steering = xp.clip(action[:, 0] * drive.steering_limit_rad, -self.steering_limit_rad, self.steering_limit_rad)
         push = action[:, 1]
         accel = xp.where(push > 0.0, push * drive.accel_limit_m_s2, push * drive.brake_limit_m_s2)
@@ -87,3 +88,16 @@ class DriveDecoder:
             vel_rad_s=xp.stack((still, speed), axis=-1),
             acc_rad_s2=xp.stack((still, accel), axis=-1),
         )
+
+    def action_of(self, pos_rad: Array, vel_rad_s: Array, signals: Signals) -> Array:
+        """Action (N, 2), dimensionless, of targets (N, 2), steering [rad] and speed [m/s] in the base frame.
+
+        Raises:
+            ContractError: If there is no velocity.
+        """
+        if signals.lin_vel_base_in_base_m_s is None:
+            raise ContractError("The action of a car's set-point needs its velocity; there is none.")
+        xp, drive = self._xp, self.drive
+        accel = (vel_rad_s[:, 1] - signals.lin_vel_base_in_base_m_s[:, 0]) / self._dt_s
+        push = xp.where(accel > 0.0, accel / drive.accel_limit_m_s2, accel / drive.brake_limit_m_s2)
+        return self.clip(xp.stack((pos_rad[:, 0] / drive.steering_limit_rad, push), axis=-1))

@@ -282,7 +282,8 @@ def _require_files(path: Path, files: Mapping[str, bytes]) -> None:
 def _verified_manifest(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest, after every file has been compared with it."""
     if MANIFEST not in files:
-        raise BundleError(f"{path_text(path)} has no {MANIFEST}; it holds: {names_text(sorted(files)) or '(nothing)'}.")
+        holds = names_text(sorted(files)) or "(nothing)"
+        raise BundleError(f"{path_text(path)} is no bundle: it has no {MANIFEST}; it holds: {holds}.")
     manifest = _json_object(path, MANIFEST, files[MANIFEST])
     version, hashes = manifest.get("format"), manifest.get("files")
     if type(version) is not int or not isinstance(hashes, dict):

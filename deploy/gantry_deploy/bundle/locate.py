@@ -87,7 +87,9 @@ def find_source(text: str | Path) -> Path:
     """
     path = named_path(text)
     if not _is_there(path):
-        raise BundleError(f"There is no run folder and no bundle at {path_text(path)}.{near_miss(text)}")
+        is_task = any(entry.name == str(text) for entry in entry_points(group="gantry.tasks"))
+        hint = f" '{text}' is a task; name a run of it." if is_task else near_miss(text)
+        raise BundleError(f"There is no run folder and no bundle at {path_text(path)}.{hint}")
     return path if is_run(path) else bundle_in(path)
 
 

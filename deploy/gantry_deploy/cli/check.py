@@ -100,7 +100,9 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(_line(stage) for stage in verdicts))
     if result.faults:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
-    report = make_report(bundle.contract, stages, config, result)
+    report = make_report(bundle, stages, config, result)
+    if report["weights_sha256"]:
+        print(f"weights {report['weights_sha256']}")
     print(report["verdict"].upper())
     if result.short_of_s is not None:
         print(

@@ -21,6 +21,8 @@ from gantry_deploy.cli.command import (
     output_file,
     parse_key_value,
 )
+from gantry_deploy.cli.data_bags import add_arguments as add_bag_arguments
+from gantry_deploy.cli.data_edit import add_arguments as add_edit_arguments
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
@@ -58,6 +60,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     info.set_defaults(run_data=_info)
     check.set_defaults(run_data=_check)
     replay.set_defaults(run_data=_replay)
+    add_edit_arguments(sub)
+    add_bag_arguments(sub)
 
 
 def _replay_arguments(replay: argparse.ArgumentParser) -> None:
@@ -83,11 +87,12 @@ def _replay_arguments(replay: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int | dict[str, Any]:
-    if not args.folder.is_dir():
-        place = path_text(args.folder)
-        if args.folder.exists():
-            raise DatasetError(f"'{place}' is a file, expected the folder of a dataset.")
-        raise DatasetError(f"There is no folder {place}.{near_miss(args.folder)}")
+    for folder in [args.folder] if "folder" in args else getattr(args, "folders", []):
+        if not folder.is_dir():
+            place = path_text(folder)
+            if folder.exists():
+                raise DatasetError(f"'{place}' is a file, expected the folder of a dataset.")
+            raise DatasetError(f"There is no folder {place}.{near_miss(folder)}")
     return args.run_data(args)
 
 
@@ -310,13 +315,14 @@ _REPLAY_EPILOG = (
 
 COMMAND = Command(
     name="data",
-    help="look at, check and replay datasets of episodes (LeRobot v3)",
+    help="look at, check, replay, merge, split and relabel datasets of episodes (LeRobot v3)",
     add_arguments=_add_arguments,
     run=_run,
     epilog=(
         "examples:\n"
         "  gantry data info demos/lift\n"
         "  gantry data check demos/lift --decode\n"
-        "  gantry data replay demos/lift --episode 3 --video lift.mp4"
+        "  gantry data replay demos/lift --episode 3 --video lift.mp4\n"
+        "  gantry data merge demos/lift sessions/first --common --output demos/all"
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,14 +14,25 @@ from gantry_hardware.errors import unknown_name_text
 
 _PATHS = ("FILE", "FOLDER", "PATH", "RUN")
 """Metavars of options that take a path."""
+_NUMBERS: dict[Any, str] = {float: "a number", int: "a whole number"}
+"""Types of options in words."""
 _NEGATIVE_LIST = re.compile(r"-\.?\d[^=]*,")
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps examples as they are written and shows defaults that say something."""
+    """Wraps sentences to the terminal, keeps examples (indented) as they are written, and shows defaults that say
+    something.
+    """
 
     def __init__(self, prog: str, **kwargs: Any) -> None:
         super().__init__(prog, **{"max_help_position": 30, **kwargs})
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = []
+        for line in text.splitlines():
+            is_kept = not line or line[0].isspace()
+            lines += [line] if is_kept else textwrap.wrap(line, width, break_on_hyphens=False, break_long_words=False)
+        return "\n".join(f"{indent}{line}" if line else "" for line in lines)
 
     def _format_action(self, action: argparse.Action) -> str:
         text = super()._format_action(action)
@@ -80,6 +92,17 @@ class GantryParser(argparse.ArgumentParser):
         if is_path and "" in arg_strings and not others:
             raise argparse.ArgumentError(action, "is empty, as a shell variable is that was not set")
         return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if action.type not in _NUMBERS:
+                raise
+            name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+            raise UsageError(
+                f"{name} is '{arg_string}', expected {_NUMBERS[action.type]}. See '{self.prog} --help'."
+            ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

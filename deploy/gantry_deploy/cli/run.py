@@ -23,12 +23,12 @@ from gantry_deploy.cli.command import (
     parse_key_value,
     parse_numbers,
 )
-from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.control.safety_config import safety_config
+from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
@@ -216,6 +216,8 @@ def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -
         return np.zeros(len(names))
     if len(numbers) != len(names):
         given = ",".join(f"{number:g}" for number in numbers)
+        if not names:
+            raise UsageError(f"--command {given}: this policy takes no command; leave the option out.")
         raise UsageError(f"--command {given} has {len(numbers)} numbers, expected {len(names)}: {', '.join(names)}.")
     return np.array(numbers)
 
@@ -223,6 +225,8 @@ def command_array(contract: PolicyContract, numbers: tuple[float, ...] | None) -
 def print_command(contract: PolicyContract, command: NDArray[np.float64]) -> None:
     """Print the command (c,) in the contract's units, and where that is beyond what the policy was trained for."""
     spec = contract.command
+    if not spec.names:
+        return
     print("command: " + ", ".join(f"{name} {value:g}" for name, value in zip(spec.names, command, strict=True)))
     for name, value, lower, upper in zip(spec.names, command, spec.lower, spec.upper, strict=True):
         if not lower <= value <= upper:

@@ -17,6 +17,7 @@ from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.idle_commands import make_idle_commands
 from gantry_deploy.control.modes import Transition
 from gantry_deploy.control.operator_input import CommandBuffer
+from gantry_deploy.control.policy_inputs import PolicyInputs
 from gantry_deploy.control.safety import Choice, Event, Fault, FaultCode, Mode, Role, SafetyMachine
 from gantry_deploy.control.sources import BrakeSource, IdleSource, PolicySource
 from gantry_deploy.control.ticks import Tick, TickRecorder, TickReport
@@ -79,10 +80,11 @@ class Controller:
         self.rate_hz = runner.contract.rate_hz if runner is not None else rate_hz or DEFAULT_RATE_HZ
         self.timing = LoopTiming()
         config, contract = safety.config, None if runner is None else runner.contract
-        self._policy = None
+        self.inputs = None
+        """The policy with what it sees; None without one."""
         if runner is not None:
-            self._policy = PolicySource(runner, robot, map_source, surroundings, config.surroundings_timeout_s)
-            safety.add_source(self._policy)
+            self.inputs = PolicyInputs(runner, robot, map_source, surroundings, config.surroundings_timeout_s)
+            safety.add_source(PolicySource(self.inputs))
         self._idle = make_idle_commands(robot.spec, contract, config, 1.0 / self.rate_hz)
         safety.add_source(IdleSource(self._idle))
         safety.add_source(BrakeSource(self._idle))
@@ -139,6 +141,10 @@ class Controller:
             SafetyError: If that is not possible now, with what is.
         """
         self.safety.request(event, self.robot.now_s())
+
+    def forget_sent(self) -> None:
+        """Forget the last command: a simulated robot has been put elsewhere, and targets need not go there in steps."""
+        self._sent = None
 
     def stop(self) -> None:
         """Let :meth:`run` return after the present tick; the mode stays."""
@@ -324,5 +330,5 @@ class Controller:
         if not self.safety.sources(Role.TASK):
             return "no policy is loaded."
         now_s = self.robot.now_s()
-        refusal = None if self._policy is None else self._policy.refusal(now_s)
+        refusal = None if self.inputs is None else self.inputs.refusal(now_s)
         return self._buffer.missing() or refusal or self._idle.refusal(self.safety.transition, self._state, now_s)

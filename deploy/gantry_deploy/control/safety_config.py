@@ -118,7 +118,7 @@ def age_text(age_s: float, setting: str, allowed_s: float) -> str:
     """
     told, allowed = "", f"{1e3 * allowed_s:g}"
     for digits in range(_DIGITS):
-        told = f"{1e3 * age_s:.{digits}f}"
-        if abs(float(told)) > float(allowed):
+        told = f"{1e3 * abs(age_s):.{digits}f}"
+        if float(told) > float(allowed):
             break
-    return f"{told} ms old, allowed are {allowed} ms ({SETTINGS}.{setting})"
+    return f"{told} ms {'in the future' if age_s < 0.0 else 'old'}, allowed are {allowed} ms ({SETTINGS}.{setting})"

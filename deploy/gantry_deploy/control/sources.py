@@ -15,13 +15,8 @@ import numpy as np
 from gantry_deploy.control.idle_commands import IdleCommands
 from gantry_deploy.control.judge import POLICY_SOURCE
 from gantry_deploy.control.modes import Mode, Role
+from gantry_deploy.control.policy_inputs import PolicyInputs
 from gantry_deploy.control.ticks import SourceCommand, Tick
-from gantry_deploy.errors import SafetyError
-from gantry_deploy.perception.images import make_picture_source
-from gantry_deploy.perception.maps import MapSource, require_source
-from gantry_deploy.perception.road import SurroundingsSource, require_surroundings
-from gantry_deploy.policy.runner import PolicyRunner
-from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand
 
 HAND_OVER_S = 0.3
@@ -88,54 +83,24 @@ class PolicySource(CommandSource):
     """The network with its inputs. It starts anew whenever it takes over.
 
     Args:
-        runner: The policy.
-        robot: A robot that takes the pictures which the policy sees.
-        map_source: For a policy that sees a map.
-        surroundings: For a policy that drives a car.
-        surroundings_timeout_s: Greatest age of the surroundings.
-
-    Raises:
-        ContractError: If the policy sees something that has no source.
+        inputs: The policy with what it sees.
     """
 
     name, role, priority = POLICY_SOURCE, Role.TASK, 10
 
-    def __init__(
-        self,
-        runner: PolicyRunner,
-        robot: Robot,
-        map_source: MapSource | None,
-        surroundings: SurroundingsSource | None,
-        surroundings_timeout_s: float,
-    ) -> None:
-        require_source(runner.contract, map_source)
-        require_surroundings(runner.contract, surroundings)
-        self._runner, self._map_source, self._surroundings = runner, map_source, surroundings
-        self._pictures = make_picture_source(runner.contract, robot)
-        self._timeout_s = surroundings_timeout_s
+    def __init__(self, inputs: PolicyInputs) -> None:
+        self._inputs = inputs
         self._hand_over = HandOver()
-
-    def refusal(self, now_s: float) -> str | None:
-        """Input without which the policy must not start, or None."""
-        if self._map_source is not None and self._map_source.lost(now_s):
-            return "the policy looks at a map, and none has come for a while."
-        return None if self._surroundings is None else self._surroundings.missing(now_s, self._timeout_s)
 
     def begin(self, tick: Tick) -> None:
         """Forget the past. From standing the policy's own targets are sent at once, as it was trained."""
-        self._runner.reset()
+        self._inputs.runner.reset()
         self._hand_over.begin(tick.last if tick.last_role is Role.TASK else None, tick.now_s)
 
     def command(self, tick: Tick) -> SourceCommand:
         """Joint targets of the network."""
-        state, now_s = tick.state, tick.now_s
-        if state is None:
-            raise SafetyError("The policy needs a state, and the robot has reported none yet.")
-        window = None if self._map_source is None else self._map_source.window(state, now_s)
-        images = None if self._pictures is None else self._pictures.newest(now_s)
-        around = None if self._surroundings is None else self._surroundings.newest(state, now_s, self._timeout_s)
-        step = self._runner.step(state, tick.requested, window, images, around)
-        return SourceCommand(self._hand_over.blend(step.target, now_s), step)
+        step = self._inputs.step(tick)
+        return SourceCommand(self._hand_over.blend(step.target, tick.now_s), step)
 
 
 class ScriptedSource(CommandSource):

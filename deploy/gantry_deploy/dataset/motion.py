@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.dataset.features import ACTION, JOINT_POSITION_TARGET, STATE, Feature
-from gantry_deploy.dataset.notes import NOTES, read_notes, recorded_contract
+from gantry_deploy.dataset.notes import NOTES, PHYSICAL, read_notes, recorded_contract, values_of
 from gantry_deploy.dataset.physical import (
     BODY_STEP,
     GRIPPER,
@@ -96,6 +96,11 @@ class ArmMotion:
         if notes is None:
             raise DatasetError(
                 f"'{key}' holds steps, and '{dataset.folder}' has no {NOTES} that says how they are taken."
+            )
+        if values_of(notes) != PHYSICAL:
+            raise DatasetError(
+                f"'{dataset.folder}' holds a session's numbers, which are not physical; "
+                "'gantry session replay' shows them."
             )
         contract = recorded_contract(notes, dataset.folder)
         if contract.robot != spec.name or contract.joint_names != spec.joint_names or contract.rate_hz != dataset.fps:

@@ -19,6 +19,9 @@ from gantry_hardware.files.text import plain_text
 NOTES, CARD = "gantry.json", "README.md"
 NOTES_VERSION = 2
 """Datasets of version 1, which had none written down, held the policy's own numbers instead of physical values."""
+PHYSICAL, POLICY, COMMAND = "physical", "policy", "command"
+"""Kinds of values: physical ones in SI units; a policy's own numbers, of a session; the same with the command that a
+person corrected in place of the action."""
 
 
 def make_notes(task: str, env: Mapping[str, Any], contract: PolicyContract) -> dict[str, Any]:
@@ -34,6 +37,16 @@ def make_notes(task: str, env: Mapping[str, Any], contract: PolicyContract) -> d
         },
         "action": {"formula": "(value - offset) / scale", "numbers": [_described(action_numbers(contract))]},
     }
+
+
+def make_session_notes(task: str, contract: PolicyContract, values: str) -> dict[str, Any]:
+    """Notes beside the dataset of a session; ``values`` is :data:`POLICY` or :data:`COMMAND`."""
+    return {"version": NOTES_VERSION, "task": task, "env": {}, "contract": as_plain(asdict(contract)), "values": values}
+
+
+def values_of(notes: Mapping[str, Any] | None) -> str:
+    """Kind of the values of a dataset; physical where nothing says it."""
+    return PHYSICAL if notes is None else str(notes.get("values", PHYSICAL))
 
 
 def read_notes(folder: Path) -> dict[str, Any] | None:

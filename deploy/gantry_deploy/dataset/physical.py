@@ -45,6 +45,7 @@ _XYZ = ("x", "y", "z")
 _ROTATION = tuple(f"{axis}_axis.{part}" for axis in ("x", "y") for part in _XYZ)
 _BODY_TERMS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "ee_pos": (EE_POSE, "ee", _XYZ),
+    "ee_from_start": (EE_POSE, "ee_from_start", _XYZ),
     "ee_rotation": (EE_POSE, "ee", _ROTATION),
     "object_pos": (ENVIRONMENT_STATE, "object", _XYZ),
     "object_rotation": (ENVIRONMENT_STATE, "object", _ROTATION),
@@ -55,6 +56,7 @@ _BODY_TERMS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """By observation term: its feature, and prefix and parts of its names."""
 _JOINT_TERMS = {
     "joint_pos": (STATE, "pos", ""),
+    "joint_from_start": (STATE, "from_start", ""),
     "joint_vel": (VELOCITY, "vel", "/s"),
     "joint_lead": (JOINT_LEAD, "lead", ""),
 }

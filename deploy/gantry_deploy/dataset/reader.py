@@ -138,6 +138,19 @@ class Dataset:
             result[name] = _decoded(values, feature) if feature.dtype == "image" else values
         return result
 
+    def stored_columns(self, episode: int) -> dict[str, Any]:
+        """The columns of an episode as they are stored: numbers (frames, \\*shape), texts, and pictures as the bytes of
+        their files; cameras that are stored as video have none.
+
+        Raises:
+            UnknownNameError: If there is no such episode.
+            DatasetError: If the files do not hold what they should.
+        """
+        row = self.episodes[self._checked(episode)]
+        names = [name for name, feature in self.info.features.items() if feature.dtype != "video"]
+        table = self._rows(row, names)
+        return {name: column_values(name, self.info.features[name], table[name]) for name in names}
+
     def iter_frames(self, episode: int, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
         """The frames of an episode one after the other, each as it was given to the writer."""
         names = [name for name in self._names(keys, True) if name not in DEFAULT_FEATURES]
@@ -166,23 +179,40 @@ class Dataset:
             UnknownNameError: If there is no such episode or camera.
             DatasetError: If pictures are missing or of another size.
         """
+        row, stop = self._stretch(episode, key, start, stop)
+        feature = self.info.features[key]
+        if feature.dtype == "image":
+            table = self._rows(row, [key])
+            return _decoded(column_values(key, feature, table[key])[start:stop], feature)
+        pictures = np.empty((stop - start, *feature.image_size, 3), dtype=np.uint8)
+        for index, picture in enumerate(self._decode(row, key, start, stop)):
+            pictures[index] = picture
+        return pictures
+
+    def iter_images(self, episode: int, key: str, start: int = 0, stop: int | None = None) -> Iterator[Image]:
+        """The same one after the other, (height, width, 3) uint8 RGB each, so that long episodes take little memory."""
+        row, stop = self._stretch(episode, key, start, stop)
+        feature = self.info.features[key]
+        if feature.dtype == "image":
+            table = self._rows(row, [key])
+            for data in column_values(key, feature, table[key])[start:stop]:
+                yield decode_image(data or b"", feature.image_size)
+        else:
+            yield from self._decode(row, key, start, stop)
+
+    def _stretch(self, episode: int, key: str, start: int, stop: int | None) -> tuple[EpisodeRow, int]:
         row = self.episodes[self._checked(episode)]
         if key not in self.camera_keys:
             raise UnknownNameError("camera", key, self.camera_keys)
         stop = row.length if stop is None else stop
         if not 0 <= start < stop <= row.length:
             raise DatasetError(f"Frames {start} to {stop} of episode {episode}: expected some of 0 to {row.length}.")
-        feature = self.info.features[key]
-        if feature.dtype == "image":
-            table = self._rows(row, [key])
-            return _decoded(column_values(key, feature, table[key])[start:stop], feature)
-        span = row.videos[key]
+        return row, stop
+
+    def _decode(self, row: EpisodeRow, key: str, start: int, stop: int) -> Iterator[Image]:
+        span, size = row.videos[key], self.info.features[key].image_size
         path = self.folder / self.info.video_file(key, span.file)
-        size, from_s, count = feature.image_size, span.from_s + start / self.fps, stop - start
-        pictures = np.empty((count, *size, 3), dtype=np.uint8)
-        for index, picture in enumerate(decode_video(path, from_s, count, self.fps, size)):
-            pictures[index] = picture
-        return pictures
+        return decode_video(path, span.from_s + start / self.fps, stop - start, self.fps, size)
 
     def successes(self) -> NDArray[np.bool_] | None:
         """Whether each episode succeeded at any time, (episodes,) bool; None if the dataset does not say."""

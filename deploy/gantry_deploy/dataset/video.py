@@ -128,7 +128,7 @@ def video_facts(source: Path | bytes) -> VideoFacts:
     Raises:
         DatasetError: If it is no video.
     """
-    with _Opened(source) as container:
+    with OpenedVideo(source) as container:
         stream = container.streams.video[0]
         base = float(stream.time_base)
         times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
@@ -154,7 +154,7 @@ def join_videos(first: bytes | Path, frames: int, others: Sequence[bytes], fps: 
         extradata: bytes | None = None
         count = 0
         for number, source in enumerate([first, *others]):
-            with _Opened(source) as container:
+            with OpenedVideo(source) as container:
                 stream = container.streams.video[0]
                 ticks = 1 / (fps * stream.time_base)
                 if target is None:
@@ -193,7 +193,7 @@ def decode_video(path: Path, from_s: float, count: int, fps: float, size: tuple[
         DatasetError: If it is no video, its pictures are of another size, or one is not where it should be.
     """
     done = 0
-    with _Opened(path) as container:
+    with OpenedVideo(path) as container:
         stream = container.streams.video[0]
         _check_size(str(path), stream, size)
         stream.thread_type = "AUTO" if count > 64 else "SLICE"
@@ -255,7 +255,7 @@ _DAMAGE = (FFmpegError, OSError, ValueError, LookupError, ArithmeticError, TypeE
 """Errors that FFmpeg, and PyAV where a header leaves something out, raise over damaged files."""
 
 
-class _Opened:
+class OpenedVideo:
     """Opens a video from a file or from memory; what FFmpeg has to say against it becomes one message."""
 
     def __init__(self, source: Path | bytes) -> None:

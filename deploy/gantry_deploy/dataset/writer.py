@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from gantry_deploy.dataset import stats as statistics
 from gantry_deploy.dataset.features import DEFAULT_FEATURES, Feature, check_features
@@ -180,8 +181,14 @@ class DatasetWriter:
         """Another episode beside the open one, for several environments at once; :meth:`save` stores it."""
         return EpisodeBuffer(self._own, self.fps, self.codec)
 
-    def save(self, episodes: Sequence[tuple[EpisodeBuffer, str]]) -> list[int]:
+    def save(
+        self, episodes: Sequence[tuple[EpisodeBuffer, str]], beside: Mapping[str, bytes] | None = None
+    ) -> list[int]:
         """Store episodes with their tasks, all of them or none, and clear their buffers.
+
+        Args:
+            episodes: Finished buffers with their tasks.
+            beside: Further files of theirs, by path within the dataset, which belong to the same change.
 
         Returns:
             Their numbers.
@@ -198,10 +205,34 @@ class DatasetWriter:
         finished = [buffer.finish() for buffer, _ in episodes]
         first = self.num_episodes
         with interrupts_later():  # What the disk holds and what the writer believes change together.
-            self._store(finished, [task for _, task in episodes])
+            self._store(finished, [(task,) for _, task in episodes], beside or {})
             for buffer, _ in episodes:
                 buffer.clear()
         return list(range(first, self.num_episodes))
+
+    def save_copy(
+        self, episode: FinishedEpisode, tasks: Sequence[str], beside: Mapping[str, bytes] | None = None
+    ) -> int:
+        """Store an episode that another dataset holds, with its videos as they are encoded there.
+
+        Args:
+            episode: Columns, videos and statistics of it, for this dataset's features.
+            tasks: Its task, or one for each of its frames.
+            beside: As for :meth:`save`.
+
+        Returns:
+            Its number.
+
+        Raises:
+            DatasetError: If it could not be written; then nothing has changed.
+        """
+        self._require_open()
+        # Its videos may be encoded otherwise than those before, which nothing shows but an attempt to join them.
+        unsure = {key: replace(tail, joins=False) for key, tail in self._tails.videos.items()}
+        self._tails = replace(self._tails, videos=unsure)
+        with interrupts_later():
+            self._store([episode], [tuple(tasks)], beside or {})
+        return self.num_episodes - 1
 
     def finalize(self) -> None:
         """End writing; may be called twice. Statistics and files are complete after every episode already.
@@ -239,15 +270,17 @@ class DatasetWriter:
         if self._lock is None:
             raise DatasetError(f"The dataset '{self.folder}' was finalized; open it again with resume=True.")
 
-    def _store(self, episodes: Sequence[FinishedEpisode], tasks: Sequence[str]) -> None:
+    def _store(
+        self, episodes: Sequence[FinishedEpisode], tasks: Sequence[tuple[str, ...]], beside: Mapping[str, bytes]
+    ) -> None:
         """Work out every file that changes, change them together, and only then believe it."""
         info, tails = self._info, self._tails
-        known = list(dict.fromkeys([*tails.tasks, *tasks]))
+        known = list(dict.fromkeys([*tails.tasks, *(task for each in tasks for task in each)]))
         plans = {
             key: plan_videos(self.folder, info, key, tail, [(item.length, item.videos) for item in episodes])
             for key, tail in tails.videos.items()
         }
-        files = {path: content for plan in plans.values() for path, content in plan.files.items()}
+        files = dict(beside) | {path: content for plan in plans.values() for path, content in plan.files.items()}
         if known != tails.tasks:
             files[TASKS] = _bytes(task_table(known))
         data, meta, parts = self._place(episodes, tasks, known, plans, files)
@@ -268,7 +301,7 @@ class DatasetWriter:
     def _place(
         self,
         episodes: Sequence[FinishedEpisode],
-        tasks: Sequence[str],
+        tasks: Sequence[tuple[str, ...]],
         known: list[str],
         plans: Mapping[str, VideoPlan],
         files: dict[str, bytes],
@@ -277,16 +310,18 @@ class DatasetWriter:
         info, data, meta = self._info, self._tails.data, self._tails.meta
         start, parts = info.total_frames, []
         changed_data, changed_meta = {}, {}
-        for number, (episode, task) in enumerate(zip(episodes, tasks, strict=True)):
+        for number, (episode, own) in enumerate(zip(episodes, tasks, strict=True)):
             index = info.total_episodes + number
-            added = _added_columns(episode.length, info.fps, index, start, known.index(task))
+            numbers = np.array([known.index(task) for task in own], dtype=np.int64)  # One, or one for each frame.
+            added = _added_columns(episode.length, info.fps, index, start, numbers)
             table = data_table(info.features, {**episode.columns, **added})
             data = data.room_for(table.schema, info.chunks_size).appended(table)
             changed_data[data.file] = data
             part = episode.stats | {name: statistics.array_stats(values) for name, values in added.items()}
             parts.append(part)
             spans = {key: plan.spans[number] for key, plan in plans.items()}
-            row = EpisodeRow(index, episode.length, (task,), start, start + episode.length, data.file, spans)
+            different = tuple(dict.fromkeys(own))
+            row = EpisodeRow(index, episode.length, different, start, start + episode.length, data.file, spans)
             described = _row_table(row, part, meta.file)
             roomy = meta.room_for(described.schema, info.chunks_size)
             if roomy is not meta:
@@ -307,8 +342,8 @@ def _is_unused(folder: Path) -> bool:
     return not done or (CHECKSUMS in done and done <= {NOTES, CARD, CHECKSUMS})  # Checksums come first.
 
 
-def _added_columns(length: int, fps: int, episode: int, start: int, task: int) -> dict[str, Any]:
-    """The columns that a dataset adds, of shape (frames, 1)."""
+def _added_columns(length: int, fps: int, episode: int, start: int, task: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns that a dataset adds, of shape (frames, 1); ``task`` has shape (1,) or (frames,)."""
     frames = np.arange(length, dtype=np.int64)
     columns = {
         "timestamp": (frames / fps).astype(np.float32),

@@ -39,6 +39,7 @@ class Arm(Embodiment):
     repeats_episodes = True
     simulated_backend = "workbench"
     start_words = "move to its start and act for"
+    operator_map = "gantry_deploy.embodiments.operator_maps:ArmMap"
     launch = "sim_arm"
 
     def scenario(self, contract: PolicyContract) -> str:

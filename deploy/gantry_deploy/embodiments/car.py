@@ -39,6 +39,7 @@ class Car(Embodiment):
     simulated_backend = ROAD
     start_words = "drive for"
     idle_commands = "gantry_deploy.control.car_idle_commands:CarIdleCommands"
+    operator_map = "gantry_deploy.embodiments.operator_maps:CarMap"
     ros_robot = "gantry_ros.robots.ros_car:RosCar"
     ros_surroundings = "gantry_ros.robots.ros_road:RosRoad"
     sim_node = "sim_car_node"

@@ -63,6 +63,8 @@ class Embodiment:
     """Motion of a robot that is started, for messages."""
     idle_commands: str = "gantry_deploy.control.idle_commands:JointIdleCommands"
     """Maker of the commands while no policy acts: (spec, contract or None, safety configuration, dt_s)."""
+    operator_map: str = "gantry_deploy.embodiments.operator_maps:CommandMap"
+    """Maker of the map from an operator's device to actions: (contract)."""
     ros_robot: str = "gantry_ros.robots.ros_robot:RosRobot"
     """Backend behind ROS 2 topics, with a class method ``from_parameters``."""
     ros_surroundings: str = ""

@@ -35,6 +35,7 @@ from gantry_deploy.policy.golden import (
     recorded_state,
     recorded_surroundings,
 )
+from gantry_deploy.policy.live_policy import WEIGHTS_SHA256
 from gantry_deploy.policy.onnx_policy import BASE_ACTION
 from gantry_deploy.policy.policy import open_policy
 from gantry_deploy.policy.runner import PolicyRunner
@@ -119,13 +120,14 @@ def judge_rollout(contract: PolicyContract, result: RolloutResult) -> list[Stage
     ]
 
 
-def make_report(contract: PolicyContract, stages: list[Stage], config: RolloutConfig, result: RolloutResult) -> Report:
+def make_report(bundle: Bundle, stages: list[Stage], config: RolloutConfig, result: RolloutResult) -> Report:
     """The whole outcome of a check that was not refused; plain data and dataclasses."""
     return {
         "verdict": "passed" if all(stage.passed for stage in stages) else "failed",
+        "weights_sha256": str((bundle.card or {}).get(WEIGHTS_SHA256, "")),
         "stages": stages,
         "scores": result.scores,
-        "acceptance": contract.acceptance,
+        "acceptance": bundle.contract.acceptance,
         "faults": result.faults,
         "conditions": config,
         "episodes": result.episodes,

@@ -215,9 +215,10 @@ def verdicts_on(scores: Mapping[str, Any], acceptance: Acceptance) -> list[Verdi
         if all(name in scores for name in names):
             found = {name: Score(**{key: scores[name][key] for key in ("mean", "low", "high")}) for name in names}
             return kind(scores["episodes"], **found).verdicts(acceptance)
-    if "success_rate" in scores and acceptance.min_success_rate is not None:
-        score = Score(**{key: scores["success_rate"][key] for key in ("mean", "low", "high")})
-        return [Verdict("success rate", score, acceptance.min_success_rate, "", at_least=True)]
+    for name in ("success_rate", "finished"):  # The success of a car is a route driven to its end.
+        if name in scores and acceptance.min_success_rate is not None:
+            score = Score(**{key: scores[name][key] for key in ("mean", "low", "high")})
+            return [Verdict("success rate", score, acceptance.min_success_rate, "", at_least=True)]
     return []
 
 

@@ -131,6 +131,18 @@ def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
     return namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
 
 
+def joint_from_start(signals: Signals, constants: TermConstants) -> Array:
+    """Joints minus those at the start of the episode, (N, n), rad."""
+    return signals.joint_pos_rad - given(signals.start_joint_pos_rad, "joint_from_start", "joints at the start")
+
+
+def ee_from_start(signals: Signals, constants: TermConstants) -> Array:
+    """From the end effector's place at the start of the episode to where it is, along the base's axes, (N, 3), m."""
+    start = given(signals.start_joint_pos_rad, "ee_from_start", "joints at the start")
+    kinematics, ids = constants.kinematics
+    return ee_pos(signals, constants) - kinematics.forward(namespace(start).take(start, ids, axis=1))[0]
+
+
 def object_pos(signals: Signals, constants: TermConstants) -> Array:
     """Place of the object in the base frame, (N, 3), m."""
     return given(signals.object_pose_in_base, "object_pos", "an object's pose")[:, :3]
@@ -191,6 +203,8 @@ TERMS: dict[str, TermInfo] = {
     "elevation_map": TermInfo(elevation_map, "", "base_yaw", "m", mirror=mirror_contract_window),
     "joint_lead": TermInfo(joint_lead, "", "", "rad"),
     "ee_pos": TermInfo(ee_pos, "state/body/position", "base", "m"),
+    "joint_from_start": TermInfo(joint_from_start, "", "", "rad"),
+    "ee_from_start": TermInfo(ee_from_start, "", "base", "m"),
     "ee_rotation": TermInfo(ee_rotation, "state/body/rotation", "base", ""),
     "object_pos": TermInfo(object_pos, "state/body/position", "base", "m", signals=_OBJECT),
     "object_rotation": TermInfo(object_rotation, "state/body/rotation", "base", "", signals=_OBJECT),

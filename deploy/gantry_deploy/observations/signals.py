@@ -45,6 +45,8 @@ class Signals:
     """Shape (N, rows, cols, channels), the contract's map window, where the policy looks at one."""
     joint_target_rad: Array | None = None
     """Shape (N, n), the last joint targets, where a term asks for them."""
+    start_joint_pos_rad: Array | None = None
+    """Shape (N, n), joints as they were when the episode (or the policy) started, where a term asks for them."""
     object_pose_in_base: Array | None = None
     """Shape (N, 7), place in m and unit quaternion, w first, of what an arm handles, in the arm's base frame."""
     ee_pose_in_base: tuple[Array, Array] | None = None

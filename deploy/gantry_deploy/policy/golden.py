@@ -243,6 +243,8 @@ def recorded_signals(contract: PolicyContract, golden: Arrays, row: int) -> Sign
     )
     if "episode_start" in golden:
         signals.joint_target_rad = _last_targets(golden, row)
+        start = row - int(np.argmax(golden["episode_start"][row::-1]))
+        signals.start_joint_pos_rad = golden["joint_pos_rad"][start : start + 1].astype(np.float32)
     return signals
 
 

@@ -80,6 +80,34 @@ class StepPolicy:
         return PolicyAction(self.network(observation, images))
 
 
+class PlannedBase:
+    """A frozen base of a residual policy: it plans ahead, and its plan is used up one action per step.
+
+    Args:
+        bundle: With ``base.onnx``.
+        chunk: Its contract's.
+
+    Raises:
+        PolicyError: If the base is missing, or network and contract do not fit.
+    """
+
+    def __init__(self, bundle: Bundle, chunk: ChunkSpec) -> None:
+        if bundle.base_bytes is None:
+            raise PolicyError("A residual policy needs base.onnx; the bundle has none.")
+        self._network = OnnxBase(bundle.base_bytes, bundle.contract)
+        self._queue = ActionQueue(chunk.execute, chunk.ensemble_decay)
+
+    def reset(self) -> None:
+        """Forget the plan."""
+        self._queue.reset()
+
+    def __call__(self, observation: FloatArray, images: Images | None = None) -> FloatArray:
+        """The base's action (1, n) of this step, thereby used up; the observation is (1, obs), dimensionless."""
+        if self._queue.wants_chunk:
+            self._queue.push(self._network(observation, images)[0])
+        return self._queue.pop()[None]
+
+
 class ChunkedPolicy:
     """A network that plans several actions, and the queue between it and a loop.
 
@@ -131,5 +159,19 @@ def open_policy(bundle: Bundle) -> Policy:
     Raises:
         PolicyError: If a network and the contract do not fit.
     """
-    chunk = bundle.contract.chunk
+    chunk = _chunk_of(bundle)
     return StepPolicy(bundle) if chunk is None else ChunkedPolicy(bundle, chunk)
+
+
+def open_base(bundle: Bundle) -> PlannedBase | None:
+    """The base of a bundle whose policy corrects one; None for any other.
+
+    Raises:
+        PolicyError: If the base is missing, or network and contract do not fit.
+    """
+    chunk = _chunk_of(bundle)
+    return PlannedBase(bundle, chunk) if chunk is not None and chunk.residual else None
+
+
+def _chunk_of(bundle: Bundle) -> ChunkSpec | None:
+    return bundle.contract.chunk

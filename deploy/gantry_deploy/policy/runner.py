@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.actions.commands import shape_command
-from gantry_deploy.actions.decoder import JointTargets
+from gantry_deploy.actions.decoder import JointTargets, action_of
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
@@ -17,13 +18,15 @@ from gantry_deploy.errors import PolicyError, SurroundingsError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
 from gantry_deploy.policy.onnx_policy import Images
-from gantry_deploy.policy.policy import open_policy
+from gantry_deploy.policy.policy import Policy, open_policy
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.model.spec import RobotSpec
 from gantry_mapping.sensing.frames import yaw_of
 
 FloatArray = NDArray[np.float32]
 
+SENT_TOLERANCE = 1e-5
+"""Largest difference between wanted and sent targets that is rounding, rad, m, rad/s or m/s."""
 _WRAP_PERIODS = 1024
 """The policy's time wraps after so many gait periods: single precision would lose the phase after hours."""
 
@@ -46,6 +49,30 @@ class PolicyStep:
     """Time that the network and the decoding of its action took."""
     base_action: FloatArray | None = None
     """Shape (n,), of a residual policy what its base would have done."""
+    policy_action: FloatArray | None = None
+    """Shape (n,), the network's output before the clip, where another action was executed; None where it was that."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Further facts for a recording, by name, of the source that asked the policy."""
+
+
+@dataclass(frozen=True)
+class PolicyOutput:
+    """Observation and answer of the network in one tick, before anything is sent."""
+
+    observation: FloatArray
+    """Shape (obs,), the network's input."""
+    images: Images | None
+    """Picture (3, height, width) uint8 of each camera, the network's other input; None without cameras."""
+    action: FloatArray
+    """Shape (n,), the network's output before the clip, dimensionless."""
+    base_action: FloatArray | None
+    """Shape (n,), of a residual policy the action of its base; None without one."""
+    signals: Signals
+    """Signals that the observation was made of; one row."""
+
+
+Decide = Callable[[PolicyOutput], FloatArray]
+"""From the network's answer to the action (n,) that is executed, dimensionless, in the policy's own frame."""
 
 
 class PolicyRunner:
@@ -54,13 +81,14 @@ class PolicyRunner:
     Args:
         bundle: A verified bundle.
         spec: The robot; refused if the policy was not trained for it.
+        policy: Acts in place of the bundle's network, for weights that change while the policy runs.
 
     Raises:
         ContractError: If contract and robot do not fit.
         PolicyError: If the network and the contract do not fit.
     """
 
-    def __init__(self, bundle: Bundle, spec: RobotSpec) -> None:
+    def __init__(self, bundle: Bundle, spec: RobotSpec, policy: Policy | None = None) -> None:
         contract = bundle.contract
         contract.check_robot(spec)
         self.contract = contract
@@ -70,7 +98,7 @@ class PolicyRunner:
         self.mapper_model = bundle.mapper_bytes
         """The bundle's mapping network, ONNX; None without one."""
         like = np.zeros((1, 1), dtype=np.float32)
-        self._policy = open_policy(bundle)
+        self._policy = open_policy(bundle) if policy is None else policy
         self._builder = ObservationBuilder(contract, like)
         self._decoder = self.embodiment.make_decoder(contract, like, spec)
         self._stiffness = _constant(contract.stiffness_nm_rad)
@@ -89,7 +117,13 @@ class PolicyRunner:
         self._policy.reset()
         self._ticks = 0
         self._last_action = np.zeros((1, self.contract.action_size), dtype=np.float32)
+        self._last_target: JointCommand | None = None
+        self._last_signals: Signals | None = None
         self._command = np.zeros((1, len(self.contract.command.names)), dtype=np.float32)
+
+    def replan(self) -> None:
+        """Forget what was planned, and nothing else: another action than the policy's was executed."""
+        self._policy.reset()
 
     def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
         """Take these joint targets (n,), rad and of a gripper m, for the last ones, where a recording is repeated.
@@ -98,6 +132,11 @@ class PolicyRunner:
         here than where it was recorded must not grow over a whole episode.
         """
         self._decoder.reset(_row(joint_target_rad))
+
+    @property
+    def continues(self) -> bool:
+        """Whether targets continue from the last ones, so that another action makes no jump."""
+        return self._decoder.targets is not None
 
     @property
     def time_s(self) -> float:
@@ -125,6 +164,7 @@ class PolicyRunner:
         elevation_map: NDArray[np.floating] | None = None,
         images: Images | None = None,
         surroundings: Surroundings | None = None,
+        decide: Decide | None = None,
     ) -> PolicyStep:
         """One tick, ``contract.dt_s`` after the last one.
 
@@ -136,6 +176,7 @@ class PolicyRunner:
                 looks at one.
             images: Picture (3, height, width) of each camera that the contract names.
             surroundings: What a car sees beside its own state, arrays of one row.
+            decide: Chooses the action that is executed, where a person corrects the policy; the network's own if None.
 
         Raises:
             PolicyError: If the command has another size, an image is missing, or the action is not finite.
@@ -153,12 +194,17 @@ class PolicyRunner:
         signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
         if self._ticks == 0:
             self._decoder.reset(signals.joint_pos_rad)
-        signals.joint_target_rad = self._decoder.targets
+        signals.joint_target_rad, signals.start_joint_pos_rad = self._decoder.targets, self._start_of(signals)
         observation = self._builder(signals)
         observed = time.perf_counter()
         action, base = self._policy(observation, images)
+        own = action
+        if decide is not None:
+            answer = PolicyOutput(observation[0], images, action[0], _first(base), signals)
+            action = np.asarray(decide(answer), dtype=np.float32).reshape(action.shape)
         self._last_action = self._decoder.clip(action)
         target = self._command_of(self._decoder(action, signals))
+        self._last_target, self._last_signals = target, signals
         self._ticks += 1
         done = time.perf_counter()
         return PolicyStep(
@@ -168,8 +214,30 @@ class PolicyRunner:
             target,
             observed - start,
             done - observed,
-            None if base is None else base[0],
+            _first(base),
+            None if np.array_equal(action, own) else own[0],
         )
+
+    def _start_of(self, signals: Signals) -> FloatArray | None:
+        """Joints (1, n), rad, at the first tick."""
+        return signals.joint_pos_rad if self._last_signals is None else self._last_signals.start_joint_pos_rad
+
+    def executed_action(self, sent: JointCommand) -> FloatArray:
+        """Action (n,), dimensionless, that leads to what was really sent in the last step, after the clip.
+
+        Where robot, slew limit or hand-over changed the targets, the decoder goes on from those that were sent, and the
+        action is the one that gives them; of a decoder that cannot tell it, the action of the step.
+        """
+        wanted = self._last_target
+        if wanted is None or self._last_signals is None:
+            raise PolicyError("No step of the policy has been made yet whose command could have been sent.")
+        differs = np.abs(sent.pos_rad - wanted.pos_rad).max() > SENT_TOLERANCE
+        if differs or np.abs(sent.vel_rad_s - wanted.vel_rad_s).max() > SENT_TOLERANCE:
+            found = action_of(self._decoder, _row(sent.pos_rad), _row(sent.vel_rad_s), self._last_signals)
+            if found is not None:
+                self._last_action = self._decoder.clip(found)
+            self._decoder.reset(_row(sent.pos_rad))
+        return self._last_action[0]
 
     def _command_of(self, targets: JointTargets) -> JointCommand:
         """Joint command of one row of targets, with the contract's gains."""
@@ -229,6 +297,11 @@ def signals_of(
         surroundings=surroundings,
         extra={name: _row(values) for name, values in state.extra.items()},
     )
+
+
+def _first(rows: FloatArray | None) -> FloatArray | None:
+    """First row (n,) of rows (1, n) of any unit."""
+    return None if rows is None else rows[0]
 
 
 def _row(values: NDArray[np.floating]) -> FloatArray:

@@ -166,19 +166,25 @@ def remembering_interrupts() -> Iterator[Interrupts]:
 
 @contextlib.contextmanager
 def interrupt_on_terminate() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a robot is damped and a recording closed when the process is told to go."""
+    """Treat SIGTERM like Ctrl-C, and SIGHUP of a terminal that was closed: a robot is damped and a recording closed.
+
+    SIGHUP that is ignored, as ``nohup`` has it, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt("SIGTERM")
+        raise KeyboardInterrupt(signal.Signals(number).name)
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGHUP) if hangs_up else (signal.SIGTERM,)
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _is_ours(handler: Any) -> bool:

@@ -31,6 +31,7 @@ METADATA_NAME_BYTES = 200
 """A longer name of metadata is damaged."""
 _PRIVATE_OPCODES = 0x80
 """From here on records belong to applications; in an index readers pass over them."""
+_CONTENT = (Opcode.MESSAGE, Opcode.CHANNEL, Opcode.SCHEMA)
 _HEAD = struct.Struct("<BQ")
 _FOOTER = struct.Struct("<QQI")
 _CHUNK = struct.Struct("<QQQII")
@@ -45,9 +46,12 @@ class McapRecords:
 
     Args:
         stream: The file, at its beginning.
+        chunks_only: Take messages outside of chunks, which have no checksums, for damage; other programs write such
+            files on purpose.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, chunks_only: bool = True) -> None:
+        self._chunks_only = chunks_only
         self.damage = ""
         """The first place where the file is not as it was written, and what was found there. Empty, after the last
         record, if it was finished and every checksum in it is right."""
@@ -88,6 +92,8 @@ class McapRecords:
                 return
             if opcode == Opcode.CHUNK:
                 yield from _chunk_records(payload)
+            elif opcode in _CONTENT and not self._chunks_only:
+                yield _record(opcode, payload)
             elif opcode == Opcode.METADATA:
                 yield from self._metadata(payload)
             elif opcode == Opcode.ATTACHMENT:
@@ -176,9 +182,9 @@ def _require_message_index(payload: bytes) -> None:
         raise _DamageError("an index of messages that does not add up to its length")
 
 
-def _chunk_records(payload: bytes) -> Iterator[McapRecord]:
+def _chunk_records(chunk: bytes) -> Iterator[McapRecord]:
     """Schemas, channels and messages of one chunk."""
-    data, position = _unpacked(payload), 0
+    data, position = _unpacked(chunk), 0
     while position < len(data):
         if position + _HEAD.size > len(data):
             raise _DamageError("a chunk ends in the middle of a record")
@@ -186,14 +192,18 @@ def _chunk_records(payload: bytes) -> Iterator[McapRecord]:
         position += _HEAD.size
         if length > len(data) - position:
             raise _DamageError("a chunk ends in the middle of a record")
-        record = ReadDataStream(BytesIO(data[position : position + length]))
+        payload = data[position : position + length]
         position += length
-        if opcode == Opcode.MESSAGE:
-            yield Message.read(record, length)
-        elif opcode == Opcode.CHANNEL:
-            yield Channel.read(record)
-        elif opcode == Opcode.SCHEMA:
-            yield Schema.read(record)
+        if opcode in _CONTENT:
+            yield _record(opcode, payload)
+
+
+def _record(opcode: int, payload: bytes) -> McapRecord:
+    """A message, channel or schema."""
+    stream = ReadDataStream(BytesIO(payload))
+    if opcode == Opcode.MESSAGE:
+        return Message.read(stream, len(payload))
+    return Channel.read(stream) if opcode == Opcode.CHANNEL else Schema.read(stream)
 
 
 def _unpacked(payload: bytes) -> bytes:

@@ -30,6 +30,8 @@ _SEAL = "crc32"
 _LATEST_NS = 2**62
 _FORMER_NAMES = {"/imu": "/imu/data"}
 
+_STATUS_TEXTS = ("mode", "source", "fault_code", "fault", "map", "session_state", "attempt", "successes")
+
 Row = dict[str, Any]
 
 
@@ -48,10 +50,12 @@ class Recording:
     ``/goal_command``: data (T, 4), ``goal_command``, of a policy that walks to goals.
     ``/object_goal``: data (T, 3), m; ``/object_pose``: data (T, 7), m and unit quaternion, w first; in an arm's base
     frame. ``/policy/base_action``: data (T, size), what a residual policy corrected.
+    ``/policy/own_action``: data (T, size), what the policy wanted in ticks in which a person corrected it.
     ``/foot_contacts``, ``/policy/observation``, ``/policy/action``, ``/policy/command``: data (T, size).
     ``/gantry/status``: mode, source (of the command that was sent), fault_code, fault (T,) strings; period_s, busy_s,
     observe_s, infer_s (T,); map (T,), what the policy was shown of a map: ``seen``, ``blind:`` and why, or empty where
-    it looked at none; and map_age_s (T,).
+    it looked at none; and map_age_s (T,); session_state, attempt and successes (T,) strings, empty without a session.
+    ``/gantry/event``: data (T,) strings, beginnings and ends of a session's attempts.
     Every topic has time_s (T,), the robot's clock, and stamp_s (T,), that of the reading where there is one.
     """
 
@@ -302,7 +306,7 @@ def _elevation_map(message: Any) -> Row:
 
 def _status(message: Any) -> Row:
     values = {pair.key: pair.value for pair in message.status[0].values}
-    row: Row = {name: values.get(name, "") for name in ("mode", "source", "fault_code", "fault", "map")}
+    row: Row = {name: values.get(name, "") for name in _STATUS_TEXTS}
     times = ("period_s", "busy_s", "observe_s", "infer_s", "map_age_s")
     return row | {name: float(values.get(name, "nan")) for name in times}
 
@@ -321,6 +325,8 @@ _ROWS: dict[str, Callable[[Any], Row]] = {
     "/policy/observation": _data,
     "/policy/action": _data,
     "/policy/base_action": _data,
+    "/policy/own_action": _data,
     "/policy/command": _data,
     "/gantry/status": _status,
+    "/gantry/event": _data,
 }

@@ -56,8 +56,10 @@ TOPICS: dict[str, str] = {
     "/object_pose": "geometry_msgs/msg/PoseStamped",
     "/policy/action": "std_msgs/msg/Float32MultiArray",
     "/policy/base_action": "std_msgs/msg/Float32MultiArray",
+    "/policy/own_action": "std_msgs/msg/Float32MultiArray",
     "/policy/command": "std_msgs/msg/Float32MultiArray",
     "/gantry/status": "diagnostic_msgs/msg/DiagnosticArray",
+    "/gantry/event": "std_msgs/msg/String",
     "/tf": "tf2_msgs/msg/TFMessage",
     "/tf_static": "tf2_msgs/msg/TFMessage",
     "/robot_description": "std_msgs/msg/String",
@@ -68,9 +70,13 @@ type that it has there; ``/goal_command`` and what is under ``/policy`` and ``/g
 ``/cmd_vel`` is what was asked for, or ``/goal_command`` where goals are, and ``/policy/command`` that, shaped.
 ``/elevation_map`` is the map that the policy looked at, whenever a number of it has changed; its stamp is that of its
 newest frame, and ``/gantry/status`` says in each tick how old that was. ``/object_goal`` and ``/object_pose`` are an
-arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/tf`` are the base and the links at
-:data:`gantry_deploy.recording.frames.RATE_HZ`. Pictures are not recorded."""
+arm's, and ``/policy/base_action`` is what a residual policy corrected. ``/policy/own_action`` is what the policy wanted
+in a tick in which a person corrected it, whose action is ``/policy/action`` then. ``/gantry/event`` marks
+beginning and end of each attempt of a session, by the names of :class:`gantry_deploy.teleop.operator.TeleopEvent`.
+``/tf`` are the base and the links at :data:`gantry_deploy.recording.frames.RATE_HZ`. Pictures are not recorded."""
 
+EVENT_NOTE = "event"
+"""Note of a policy step that is recorded as ``/gantry/event``."""
 _SAID_ONCE = ("/tf_static", "/robot_description")
 _RELIABLE = 1
 _VOLATILE, _TRANSIENT_LOCAL = 2, 1
@@ -298,10 +304,14 @@ class Recorder:
         elif report.requested.shape == (4,):
             messages["/goal_command"] = ros_messages.float32_array("goal", report.requested)
         if report.step is not None:
+            if event := report.step.notes.get(EVENT_NOTE):
+                messages["/gantry/event"] = ros_messages.string(event)
             for name in ("observation", "action", "command"):
                 messages[f"/policy/{name}"] = ros_messages.float32_array(name, getattr(report.step, name))
             if report.step.base_action is not None:
                 messages["/policy/base_action"] = ros_messages.float32_array("base_action", report.step.base_action)
+            if report.step.policy_action is not None:
+                messages["/policy/own_action"] = ros_messages.float32_array("own_action", report.step.policy_action)
         return messages
 
     def _state_messages(self, state: RobotState, now_ns: int) -> dict[str, bytes]:
@@ -345,6 +355,7 @@ class Recorder:
             "infer_s": "nan" if step is None else repr(step.infer_s),
             "dropped": str(self.dropped),
             **look_values(report.look),
+            **({} if step is None else step.notes),
         }
         message = report.mode.value if fault is None else fault.text
         return ros_messages.diagnostics(now_ns, level, "gantry", message, self._spec.name, values)

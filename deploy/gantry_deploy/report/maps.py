@@ -221,8 +221,8 @@ def as_frame(picture: Picture) -> NDArray[np.uint8]:
     return np.round(255.0 * np.clip(picture, 0.0, 1.0)).astype(np.uint8)
 
 
-def encode_png(frame: NDArray[np.uint8]) -> bytes:
-    """A picture, uint8 (height, width, 3), as a PNG file."""
+def encode_png(frame: NDArray[np.uint8], level: int = 6) -> bytes:
+    """A picture, uint8 (height, width, 3), as a PNG file, compressed from 1 (fast) to 9 (small)."""
     height, width = frame.shape[:2]
     rows = np.concatenate((np.zeros((height, 1), np.uint8), frame.reshape(height, 3 * width)), axis=1)
 
@@ -230,5 +230,5 @@ def encode_png(frame: NDArray[np.uint8]) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 6)) + chunk(b"IEND", b"")
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), level)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + body

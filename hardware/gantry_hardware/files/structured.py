@@ -137,6 +137,10 @@ def _parse(text: str) -> Any:
     return text if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text"}
+"""Types of fields in words."""
+
+
 def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any:
     origin = get_origin(hint)
     if hint is Any:
@@ -168,7 +172,7 @@ def _convert(hint: Any, value: Any, where: str, error: type[GantryError]) -> Any
         except OverflowError as problem:
             raise error(f"{where} is a number beyond what fits a float.") from problem
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        expected = "a finite number" if hint is float and _is_no_number(value) else hint.__name__
+        expected = "a finite number" if hint is float and _is_no_number(value) else _WORDS.get(hint, hint.__name__)
         raise error(f"{where} is {plain_text(value)}, expected {expected}.")
     return value
 

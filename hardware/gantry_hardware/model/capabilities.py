@@ -102,6 +102,15 @@ class HasGroundTruth(Protocol):
 
 
 @runtime_checkable
+class HasReset(Protocol):
+    """A simulated robot that can be put back to a start, its scene included."""
+
+    def reset(self) -> None:
+        """Begin another episode, at rest."""
+        ...
+
+
+@runtime_checkable
 class HasTask(Protocol):
     """A simulated robot with a task that can be done or lost."""
 

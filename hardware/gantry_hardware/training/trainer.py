@@ -86,6 +86,11 @@ class Trainer(ABC):
         """Rows of the log so far; part of every checkpoint."""
         self.is_stopping = False
         """Whether a stop was asked for."""
+        self.had_ended = False
+        """Whether it was resumed where nothing was left to do."""
+        self.redone = ""
+        """Work that a stop has left unfinished and a continuation begins anew, for example ``iteration 3``; empty for
+        none."""
         self.on_step: Callable[[int, int], None] = lambda number, count: None
         """Called within a long piece of work with the number of a step, from 1, and how many there are."""
 
@@ -108,6 +113,14 @@ class Trainer(ABC):
     def is_complete(self) -> bool:
         """Whether the training has come to its end."""
         return self.done >= self.total
+
+    def is_over(self, minutes: float = 0.0) -> bool:
+        """Whether nothing is left to do: it is complete, or has used up its time.
+
+        Args:
+            minutes: Longest training time; 0 for no limit.
+        """
+        return self.is_complete or 0.0 < 60.0 * minutes <= self.wall_s
 
     @abstractmethod
     def work(self) -> Iterator[Report | None]:

@@ -18,7 +18,7 @@ from array_api_compat import device
 
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation import ops
-from gantry_mapping.elevation.fusion import fusion_variances, lowered, make_fusion
+from gantry_mapping.elevation.fusion import fusion_variances, lowered, make_fusion, steepest_slope
 from gantry_mapping.elevation.grid import GridSpec
 
 Array = Any
@@ -144,7 +144,7 @@ class ElevationMap:
         valid = valid & xp.isfinite(mean) & xp.isfinite(log_variance)
         local_variance = xp.where(valid, xp.clip(xp.exp(log_variance), MIN_VARIANCE_M2, None), float("inf"))
         height = xp.where(valid, mean, 0.0) + pos_base_in_world[:, 2][:, None, None]
-        slope = _slope(mean, grid.resolution_m) if self.fusion.needs_slope else None
+        slope = steepest_slope(mean, grid.resolution_m) if self.fusion.needs_slope else None
         patch = _Patch(self, rows, grid, pos_base_in_world, yaw_rad)
         variance, index = patch.sample(local_variance, grid)
 
@@ -386,15 +386,3 @@ class _Patch:
         """Replace mean and variance of the patch's cells; each is stored in its own place."""
         self._owner._mean[self._index] = mean
         self._owner._variance[self._index] = variance - self._growth
-
-
-def _slope(height: Array, resolution_m: float) -> Array:
-    """Shape of ``height`` (N, rows, cols): the steepest rise or fall to a neighbour along a row or column, m/m."""
-    xp = ops.namespace(height)
-    along_x = abs(height[:, 1:, :] - height[:, :-1, :]) * (1.0 / resolution_m)
-    along_y = abs(height[:, :, 1:] - height[:, :, :-1]) * (1.0 / resolution_m)
-    edge_x, edge_y = xp.zeros_like(height[:, :1, :]), xp.zeros_like(height[:, :, :1])
-    return xp.maximum(
-        xp.maximum(xp.concat((along_x, edge_x), axis=1), xp.concat((edge_x, along_x), axis=1)),
-        xp.maximum(xp.concat((along_y, edge_y), axis=2), xp.concat((edge_y, along_y), axis=2)),
-    )

@@ -184,3 +184,15 @@ def lowered(mean: Array, variance: Array, here: Array, bound: Array, std_m: floa
 def make_fusion(cfg: MappingCfg) -> WinnerTakeAll | Kalman:
     """The fusion that a configuration asks for."""
     return WinnerTakeAll(cfg.wta) if cfg.fusion == "wta" else Kalman(cfg.kalman)
+
+
+def steepest_slope(height: Array, resolution_m: float) -> Array:
+    """Steepest rise or fall (N, rows, cols) to a neighbour along a row or column, m/m, of heights of that shape, m."""
+    xp = namespace(height)
+    along_x = abs(height[:, 1:, :] - height[:, :-1, :]) * (1.0 / resolution_m)
+    along_y = abs(height[:, :, 1:] - height[:, :, :-1]) * (1.0 / resolution_m)
+    edge_x, edge_y = xp.zeros_like(height[:, :1, :]), xp.zeros_like(height[:, :, :1])
+    return xp.maximum(
+        xp.maximum(xp.concat((along_x, edge_x), axis=1), xp.concat((edge_x, along_x), axis=1)),
+        xp.maximum(xp.concat((along_y, edge_y), axis=2), xp.concat((edge_y, along_y), axis=2)),
+    )

@@ -194,6 +194,17 @@ def check_graph(model: bytes, file: str, error: type[GantryError]) -> None:
     _check_shapes(flat, {values[name] for name in inputs if name in values}, file, error)
 
 
+def constant_shapes(model: bytes, file: str, error: type[GantryError]) -> dict[str, tuple[int, ...]]:
+    """Shapes of an ONNX file's constants by name, weights among them; arguments as of :func:`check_graph`."""
+    read = _Reader(file, error)
+    graph = read.merged(read.record(memoryview(model)), _MODEL_GRAPH)
+    shapes = {}
+    for item in graph.get(_GRAPH_INITIALIZER, ()):
+        lengths = (length for part in read.record(item).get(_TENSOR_DIMS, ()) for length in _lengths(part))
+        shapes[read.tensor(item)] = tuple(lengths)
+    return shapes
+
+
 def _check_operator(op: tuple[str, str, str], file: str, error: type[GantryError]) -> None:
     domain, name, _ = op
     if domain not in STANDARD:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from gantry_hardware.files.checked_files import DamagedFileError, read_checked, write_checked
 from gantry_hardware.files.whole_files import remove_stale
@@ -149,6 +150,20 @@ def weights_difference(own: Mapping[str, torch.Tensor], found: Mapping[str, torc
     ]
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
     return f"{texts[0]}{more}" if texts else ""
+
+
+def load_weights(networks: Mapping[str, nn.Module], found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give networks the weights that were found for them, by the networks' names.
+
+    Raises:
+        KeyError: If there are none for one of them.
+        ValueError: If they are of another network.
+    """
+    for name, network in networks.items():
+        difference = weights_difference(network.state_dict(), found[name])
+        if difference:
+            raise ValueError(f"it is of another task or another network: of the {name}'s weights, {difference}")
+        network.load_state_dict(found[name])
 
 
 def _size(weights: torch.Tensor | None) -> str:

@@ -19,6 +19,7 @@ from gantry_deploy.policy.onnx_policy import ATTENTION_OUTPUT, BASE_ACTION, IMAG
 from gantry_hardware.errors import GantryError
 from gantry_mapping.errors import MappingError
 from gantry_mapping.learn.export import to_onnx
+from gantry_policies.common.recorded_rows import first_row, recorded_inputs, require_same
 from gantry_policies.networks.model import ExportedPolicy
 
 POLICY_ROLE, BASE_ROLE = "policy", "base"
@@ -32,10 +33,6 @@ _ROLES = {
     BASE_ROLE: f"It plans what policy.onnx corrects. The contract is in the metadata under '{METADATA_KEY}', as JSON, "
     "without this file's own hash.",
 }
-MAX_DIFFERENCE = 1e-5
-"""Largest difference between onnxruntime and torch that an export tolerates."""
-MIN_OBSERVATIONS = 1000
-"""Fewest recorded observations that an export compares."""
 
 
 def export_bundle(
@@ -52,10 +49,12 @@ def export_bundle(
     """Write a bundle.
 
     Args:
-        actor: Module (1, observation_size) -> (1, action_size), normalisation inside, on the CPU.
+        actor: Module (N, observation_size) -> (N, action_size), normalisation inside; with cameras it takes their
+            pictures (N, 3, height, width) as well, one by one in the contract's order
+            (:class:`~gantry_policies.common.recorded_rows.OneByOne`).
         contract: What the actor was trained with.
-        golden: Recorded signals with ``observation`` (M, observation_size) and ``joint_target_rad`` (M, n);
-            M >= 1000. ``action`` is computed here.
+        golden: Recorded signals with ``observation`` (M, observation_size) and ``joint_target_rad`` (M, n); pictures of
+            the contract's cameras. M >= 1000, or 50 with cameras. ``action`` is computed here.
         folder: Where to write.
         card: What the bundle says of itself from the beginning; `gantry check` adds its scores.
         private_key: Raw Ed25519 key to sign with.
@@ -72,22 +71,14 @@ def export_bundle(
         BundleError: If the disk does not take it.
     """
     refuse_foreign_files(Path(folder))
-    observations = np.asarray(golden["observation"], dtype=np.float32)
-    if len(observations) < MIN_OBSERVATIONS:
-        raise PolicyError(f"{len(observations)} observations recorded, an export compares at least {MIN_OBSERVATIONS}.")
+    rows = recorded_inputs(contract, golden)
     actor = actor.to("cpu").eval()
     graph = _with_attention(actor) if attention else actor
-    with torch.inference_mode():
-        outputs = graph(torch.from_numpy(observations))
+    with torch.inference_mode():  # All at once, so that a network that mixes observations differs from the robot's.
+        outputs = graph(*rows.values())
     expected, *shown = (part.numpy() for part in (outputs if attention else (outputs,)))
-    inputs = {OBSERVATION: torch.zeros(1, contract.observation_size)}
-    model_bytes = onnx_bytes(graph, contract, inputs, [ACTION, ATTENTION_OUTPUT] if attention else [ACTION])
-    difference = compare(model_bytes, contract, observations, expected, *shown)
-    if not difference <= MAX_DIFFERENCE:
-        raise PolicyError(
-            f"onnxruntime and torch differ by {difference:.2e} on {len(observations)} observations, "
-            f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
-        )
+    model_bytes = onnx_bytes(graph, contract, first_row(rows), [ACTION, ATTENTION_OUTPUT] if attention else [ACTION])
+    require_same(OnnxPolicy(model_bytes, contract), rows, expected, *shown)
     arrays = {name: np.asarray(values) for name, values in golden.items()} | {"action": expected}
     arrays = pack_golden(contract, arrays)
     try:
@@ -95,34 +86,6 @@ def export_bundle(
         return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, **parts)
     except OSError as error:
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
-
-
-def compare(
-    model_bytes: bytes,
-    contract: PolicyContract,
-    observations: np.ndarray,
-    expected: np.ndarray,
-    attention: np.ndarray | None = None,
-) -> float:
-    """Largest absolute difference between the ONNX policy, run as on a robot, and what is expected.
-
-    Args:
-        model_bytes: The ONNX file.
-        contract: Its contract.
-        observations: Shape (M, observation_size).
-        expected: Actions (M, n).
-        attention: Attention weights (M, rows, cols) of a network that shows them; None to compare actions alone.
-    """
-    policy = OnnxPolicy(model_bytes, contract)
-    if attention is None:
-        actions = np.concatenate([policy(row[None]) for row in observations])
-        return float(np.abs(actions - expected).max())
-    pairs = [policy.with_attention(row[None]) for row in observations]
-    differences = (
-        np.abs(np.concatenate([part[index] for part in pairs]) - wanted).max()
-        for index, wanted in enumerate((expected, attention))
-    )
-    return float(max(differences))
 
 
 def _with_attention(actor: torch.nn.Module) -> torch.nn.Module:

@@ -15,20 +15,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gantry_deploy.bundle.bundle import write_bundle
 from gantry_deploy.contract.parts import ChunkSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError, PolicyError
 from gantry_deploy.policy.action_queue import ActionQueue
-from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
+from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OnnxBase, OnnxPolicy
 from gantry_policies.common.batched_env import STATE
-from gantry_policies.common.export import BASE_ROLE, MAX_DIFFERENCE, MIN_OBSERVATIONS, onnx_bytes, refuse_foreign_files
+from gantry_policies.common.export import BASE_ROLE, onnx_bytes, refuse_foreign_files
+from gantry_policies.common.recorded_rows import OneByOne, answers, first_row, recorded_inputs, require_same
 from gantry_policies.imitation.policy import BcPolicy
-
-MIN_IMAGES = 50
-"""Fewest recorded observations that an export of a policy with cameras compares."""
 
 
 def export_chunks(
@@ -65,56 +63,32 @@ def export_chunks(
     """
     refuse_foreign_files(Path(folder))
     chunk = _checked_chunk(policy, contract, residual)
-    rows = _recorded(contract, golden)
+    rows = recorded_inputs(contract, golden)
+    if "episode_start" not in golden:
+        raise PolicyError(f"What was recorded lacks episode_start; it holds: {', '.join(sorted(golden))}.")
     arrays = {name: np.asarray(values) for name, values in golden.items()}
     with _on_cpu(policy, residual):
-        planner = _Planner(policy, list(rows))
-        plans, base_bytes = _answers(planner, rows), None
+        planner = OneByOne(policy, list(rows))
+        plans, base_bytes = answers(planner, rows), None
         queued = _queued(chunk, plans, arrays["episode_start"])
         if residual is None:
             net, inputs, expected = planner, rows, plans
         else:
-            base_bytes = onnx_bytes(planner, contract, _first(rows), role=BASE_ROLE)
-            _compare(OnnxBase(base_bytes, contract), rows, plans)
+            base_bytes = onnx_bytes(planner, contract, first_row(rows), role=BASE_ROLE)
+            require_same(OnnxBase(base_bytes, contract), rows, plans)
             chunk = replace(chunk, base_sha256=hashlib.sha256(base_bytes).hexdigest())
             contract = replace(contract, chunk=chunk)
-            net, inputs = _Corrector(residual, list(rows)), {**rows, BASE_ACTION: torch.from_numpy(queued)}
-            arrays[BASE_ACTION], expected = queued, _answers(net, inputs)
-        model_bytes = onnx_bytes(net, contract, _first(inputs))
-    _compare(OnnxPolicy(model_bytes, contract), inputs, expected)
+            inputs = {**rows, BASE_ACTION: torch.from_numpy(queued)}
+            net = OneByOne(residual, list(inputs))
+            arrays[BASE_ACTION], expected = queued, answers(net, inputs)
+        model_bytes = onnx_bytes(net, contract, first_row(inputs))
+    require_same(OnnxPolicy(model_bytes, contract), inputs, expected)
     arrays["action"] = queued if residual is None else expected
     parts: dict[str, Any] = {"card": card, "private_key": private_key, "base_bytes": base_bytes}
     try:
         return write_bundle(folder, contract=contract, model_bytes=model_bytes, golden=arrays, **parts)
     except OSError as error:
         raise BundleError(f"Cannot write the bundle '{folder}': {error.strerror or error}.") from error
-
-
-class _Planner(nn.Module):
-    """A cloned policy with its inputs one by one, as a graph has them."""
-
-    def __init__(self, policy: BcPolicy, names: list[str]) -> None:
-        super().__init__()
-        self.policy, self.keys = policy, _keys(names)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.policy(dict(zip(self.keys, inputs, strict=True)))
-
-
-class _Corrector(nn.Module):
-    """A residual with its inputs one by one; the base's action comes last."""
-
-    def __init__(self, residual: nn.Module, names: list[str]) -> None:
-        super().__init__()
-        self.residual, self.keys = residual, _keys(names)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.residual(dict(zip(self.keys, inputs[:-1], strict=True)), inputs[-1])
-
-
-def _keys(names: list[str]) -> list[str]:
-    """Keys of an observation by the names of a graph's inputs."""
-    return [STATE if name == OBSERVATION else name for name in names]
 
 
 @contextlib.contextmanager
@@ -146,50 +120,6 @@ def _checked_chunk(policy: BcPolicy, contract: PolicyContract, residual: nn.Modu
             f"{policy.obs_shapes} and {policy.action_size}."
         )
     return chunk
-
-
-def _recorded(contract: PolicyContract, golden: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Recorded inputs ``(M, ...)`` by their names in the graph, the observation first."""
-    cameras = contract.cameras
-    names = [OBSERVATION, *(IMAGE_PREFIX + item.name for item in cameras)]
-    missing = [name for name in (*names, "episode_start") if name not in golden]
-    if missing:
-        raise PolicyError(f"What was recorded lacks {', '.join(missing)}; it holds: {', '.join(sorted(golden))}.")
-    count, least = len(golden[OBSERVATION]), MIN_IMAGES if cameras else MIN_OBSERVATIONS
-    if count < least:
-        raise PolicyError(f"{count} observations recorded, an export compares at least {least}.")
-    rows = {name: torch.from_numpy(np.ascontiguousarray(golden[name])) for name in names}
-    return {**rows, OBSERVATION: rows[OBSERVATION].float()}
-
-
-def _answers(net: nn.Module, rows: Mapping[str, Tensor]) -> np.ndarray:
-    """``(M, ...)``: what torch answers, row by row as the runtime asks."""
-    with torch.inference_mode():
-        return torch.cat([net(*inputs) for inputs in _each(rows)]).numpy()
-
-
-def _each(rows: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    for index in range(len(rows[OBSERVATION])):
-        yield tuple(values[index : index + 1] for values in rows.values())
-
-
-def _first(rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: values[:1] for name, values in rows.items()}
-
-
-def _compare(policy: OnnxPolicy, rows: Mapping[str, Tensor], expected: np.ndarray) -> None:
-    """Refuse a network that answers something else than torch."""
-    worst = 0.0
-    for inputs, wanted in zip(_each(rows), expected, strict=True):
-        named = {name: values.numpy() for name, values in zip(rows, inputs, strict=True)}
-        images = {name.removeprefix(IMAGE_PREFIX): v[0] for name, v in named.items() if name.startswith(IMAGE_PREFIX)}
-        found = policy(named[OBSERVATION], images, named.get(BASE_ACTION))[0]
-        worst = max(worst, float(np.abs(found - wanted).max()))
-    if not worst <= MAX_DIFFERENCE:
-        raise PolicyError(
-            f"onnxruntime and torch differ by {worst:.2e} on {len(expected)} observations of {policy.FILE}, "
-            f"allowed is {MAX_DIFFERENCE:.0e}; nothing was written."
-        )
 
 
 def _queued(chunk: ChunkSpec, plans: np.ndarray, episode_start: np.ndarray) -> np.ndarray:

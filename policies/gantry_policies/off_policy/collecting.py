@@ -11,10 +11,12 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import BatchedEnv, EnvStep, Observation, on_device
 from gantry_policies.common.border import require_finite
+from gantry_policies.corrections.person import HelpTally, Person
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.config import WARMUPS
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+from gantry_policies.off_policy.replay.penalties import GripperPenalties
 
 RECENT_EPISODES = 100
 """Finished episodes whose success is averaged for the curve of a training."""
@@ -39,12 +41,17 @@ class Collector:
     After a step the base is asked about the last observation of episodes that ran out of time, without using anything
     up; then its queues of *all* ended episodes are emptied, however they ended; then it acts on what is seen now.
 
+    A person may act in place of the policy. What was executed is stored, and what a person did goes into ``taught`` as
+    well. The base plans anew in every step after one of a person, since a plan from before is for another place.
+
     Args:
         env: N environments.
         learner: Acts, and holds the scalers.
         replay: Buffer for the transitions.
         base: The base; None without one.
         generator: Of the noise in warm-up, on the environments' device.
+        person: Corrects the policy; None for none.
+        taught: Buffer of demonstrations and corrections, of as many environments; needed with a person.
     """
 
     def __init__(
@@ -54,14 +61,23 @@ class Collector:
         replay: ReplayBuffer,
         base: BasePolicy | None,
         generator: torch.Generator,
+        person: Person | None = None,
+        taught: ReplayBuffer | None = None,
     ) -> None:
+        if person is not None and taught is None:
+            raise GantryError("A person's corrections need a buffer of their own, but there is none.")
         self.env = env
         self.learner = learner
         self.replay = replay
         self.base = base
+        self.person = person
+        self.taught = taught
+        self.help = HelpTally(env.num_envs)
+        """Counts of what a person did."""
         self.env_steps = 0
         """Steps of all environments together."""
         self._generator = generator
+        self._penalties = GripperPenalties(env.num_envs, learner.cfg.gripper.charge, learner.device)
         self._obs: Observation | None = None
         self._base_action: Tensor | None = None
         self._succeeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
@@ -84,8 +100,11 @@ class Collector:
         self.replay.end_episodes()
         self._succeeded.zero_()
         self._earned.zero_()
-        if self.base is not None:
-            self.base.reset()
+        self._penalties.reset()
+        self.help.reset()
+        for part in (self.base, self.person):
+            if part is not None:
+                part.reset()
         self._obs = self.env.reset()
         require_finite([(f"an observation '{key}'", value) for key, value in self._obs.items()], "a reset")
         self._base_action = self._base_acts(self._obs)
@@ -109,25 +128,62 @@ class Collector:
         action = self._choose(self._obs, how, noise)
         if not bool(torch.isfinite(action).all()):
             raise GantryError(f"The policy's action is not finite after {self.env_steps} environment steps.")
-        step = self.env.step(self.learner.action_scaler.unscale(action).to(self.env.device))
+        action, by_person = self._corrected(self._obs, action)
+        executed = self.learner.action_scaler.unscale(action)
+        step = self.env.step(executed.to(self.env.device))
         seen = [(f"an observation '{key}'", part[key]) for part in (step.next_obs, step.obs) for key in part]
         require_finite([("a reward", step.reward), *seen], f"the step after {self.env_steps} environment steps")
-        next_base, now_base = self._base_after(step)
-        # Without a correction to learn, what the base wanted is not stored.
-        stores = self.replay.with_base
-        self.replay.add(
-            self._obs,
-            action,
-            step.reward,
-            step.next_obs,
-            step.terminated,
-            step.truncated,
-            base_action=self._base_action if stores else None,
-            next_base_action=next_base if stores else None,
-        )
-        self._count(step)
+        next_base, now_base = self._base_after(step, by_person)
+        self._store(action, executed, by_person, step, next_base)
+        self._count(step, by_person)
         self._obs, self._base_action = step.obs, now_base
         self.env_steps += self.env.num_envs
+
+    def _corrected(self, obs: Observation, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Scaled actions ``(N, n)`` that are executed, and ``(N,)`` bool where they are a person's."""
+        if self.person is None:
+            return action, torch.zeros(len(action), dtype=torch.bool, device=action.device)
+        scaler = self.learner.action_scaler
+        acts, theirs = self.person.decide(obs, scaler.unscale(action).to(self.env.device))
+        acts = acts.to(action.device)
+        # Scaled first and executed then, so that a limit holds for what is done and for what is stored.
+        return torch.where(acts[:, None], scaler.scale(theirs.to(action.device)), action), acts
+
+    def _store(
+        self, action: Tensor, executed: Tensor, by_person: Tensor, step: EnvStep, next_base: Tensor | None
+    ) -> None:
+        """A transition of each environment; those of a person into both buffers."""
+        assert self._obs is not None
+        penalty = self._penalties.of(executed)
+        self._penalties.reset((step.terminated | step.truncated).to(penalty.device))
+        now_base = self._base_action
+        if not self.replay.with_base:  # Without a correction to learn, what the base wanted is not stored.
+            now_base = next_base = None
+        parts = (self._obs, action, step.reward, step.next_obs, step.terminated, step.truncated)
+        self.replay.add(
+            *parts, base_action=now_base, next_base_action=next_base, is_intervention=by_person, penalty=penalty
+        )
+        rows = by_person.nonzero().squeeze(1)
+        if self.taught is None or not rows.numel():
+            return
+
+        def those(values: Tensor) -> Tensor:
+            return values[rows.to(values.device)]
+
+        obs, _, reward, next_obs, terminated, truncated = parts
+        self.taught.add(
+            {key: those(value) for key, value in obs.items()},
+            those(action),
+            those(reward),
+            {key: those(value) for key, value in next_obs.items()},
+            those(terminated),
+            those(truncated),
+            base_action=None if now_base is None else those(now_base),
+            next_base_action=None if next_base is None else those(next_base),
+            is_intervention=those(by_person),
+            penalty=those(penalty),
+            env_ids=rows,
+        )
 
     def state(self, *, inside: bool = True) -> dict[str, Any]:
         """State for an exact continuation; of environments that offer their state, and of others the counters.
@@ -191,7 +247,7 @@ class Collector:
     def _scaled(self, action: Tensor) -> Tensor:
         return self.learner.action_scaler.scale(action.to(self.learner.device))
 
-    def _base_after(self, step: EnvStep) -> tuple[Tensor | None, Tensor | None]:
+    def _base_after(self, step: EnvStep, by_person: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The base's scaled actions at ``next_obs``, and at ``obs`` with which the next step begins."""
         if self.base is None:
             return None, None
@@ -201,8 +257,9 @@ class Collector:
         if late.numel():
             at_end = {key: value[late] for key, value in step.next_obs.items()}
             peeked = self._scaled(self.base.peek(at_end, late))
-        if ended.numel():
-            self.base.reset(ended)
+        stale = (step.terminated | step.truncated | by_person.to(step.terminated.device)).nonzero().squeeze(1)
+        if stale.numel():
+            self.base.reset(stale)
         now = self._base_acts(step.obs)
         assert now is not None
         following = now.clone()
@@ -211,10 +268,16 @@ class Collector:
             following[late.to(now.device)] = peeked
         return following, now
 
-    def _count(self, step: EnvStep) -> None:
+    def _count(self, step: EnvStep, by_person: Tensor) -> None:
         self._succeeded |= step.success
         self._earned += step.reward.to(self._earned.device)
-        for index in (step.terminated | step.truncated).nonzero().squeeze(1).tolist():
+        ended = step.terminated | step.truncated
+        ids = ended.nonzero().squeeze(1)
+        if self.person is not None:
+            self.help.add(by_person, ended, self._succeeded)
+            if ids.numel():
+                self.person.reset(ids)
+        for index in ids.tolist():
             self._recent.append(bool(self._succeeded[index]))
             self._succeeded[index] = False
             self._returns.append(float(self._earned[index]))

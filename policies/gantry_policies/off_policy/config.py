@@ -16,6 +16,9 @@ ENCODERS = ("conv", "vit")
 """Image encoders: two convolutions, or those and a transformer block."""
 TRUNKS = ("summary", "spatial")
 """Readings of tokens by a critic: all in a few numbers; or channel by channel along with the action, as ResFiT."""
+TEACHING = ("none", "state", "only")
+"""Imitation by the actor: none, so that corrections count through the critic alone; with a weight for each state; or
+nothing but imitation (DAgger)."""
 WARMUPS = ("base_noise", "uniform", "policy")
 """Policies that collect before learning: the base with noise, chance, or the frozen policy as it is."""
 
@@ -160,6 +163,57 @@ class ActorCfg:
 
 
 @dataclass(frozen=True)
+class TeachingCfg:
+    """Use of demonstrations and corrections by the actor, beside the critic's."""
+
+    mode: str = "none"
+    """A name of :data:`TEACHING`."""
+    weight: float = 2.5
+    """Weight of imitation against the value, which is divided by its own size, for ``state``."""
+    softness: float = 0.03
+    """Difference of values over which a correction goes from worse to better, in units of the reward."""
+    young_updates: int = 8_000
+    """Critic updates until its verdict on corrections counts in full; before, they are taken to be better."""
+
+    def __post_init__(self) -> None:
+        _known("learner.agent.teaching.mode", self.mode, TEACHING)
+        _positive("learner.agent.teaching", self, "weight", "softness")
+        _at_least("learner.agent.teaching", self, 0, "young_updates")
+
+
+@dataclass(frozen=True)
+class GripperCfg:
+    """Critic of the gripper's places, which it chooses among (HIL-SERL, arXiv 2410.21845), in place of the actor."""
+
+    places: tuple[float, ...] = ()
+    """Places of the gripper, the last number of a scaled action; none leave the gripper to the actor."""
+    penalty: float = -0.02
+    """Penalty of a command that opens or closes it, at most 0, which no other critic sees."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Hidden layers."""
+    learning_rate: float = 3e-4
+    """Of AdamW."""
+    tau: float = 0.005
+    """Share of the way that the target moves with every update."""
+
+    def __post_init__(self) -> None:
+        _widths("learner.agent.gripper", self.hidden)
+        _positive("learner.agent.gripper", self, "learning_rate", "tau")
+        if self.places and (len(set(self.places)) < 2 or max(map(abs, self.places)) > 1.0):
+            raise GantryError(
+                f"learner.agent.gripper.places is {list(self.places)}, expected two or more different numbers from "
+                "-1 to 1, or none."
+            )
+        if not self.penalty <= 0.0:
+            raise GantryError(f"learner.agent.gripper.penalty is {self.penalty}, expected 0 or less.")
+
+    @property
+    def charge(self) -> float:
+        """Penalty of a switch; 0 where no critic moves the gripper, or there may be none."""
+        return self.penalty if self.places else 0.0
+
+
+@dataclass(frozen=True)
 class LearnerCfg:
     """Networks, targets and samples of an update."""
 
@@ -169,6 +223,10 @@ class LearnerCfg:
     """The values."""
     encoder: EncoderCfg = field(default_factory=EncoderCfg)
     """The eyes."""
+    teaching: TeachingCfg = field(default_factory=TeachingCfg)
+    """Imitation of corrections by the actor."""
+    gripper: GripperCfg = field(default_factory=GripperCfg)
+    """A critic that moves the gripper."""
     gamma: float = 0.99
     """Discount of a control step."""
     n_step: int = 3
@@ -187,6 +245,8 @@ class LearnerCfg:
     def __post_init__(self) -> None:
         _at_least("learner.agent", self, 1, "n_step", "batch_size", "critic_updates")
         _positive("learner.agent", self, "max_grad_norm")
+        if self.gripper.places and self.actor.residual:
+            raise GantryError("learner.agent.gripper.places are set, expected none where a base moves the gripper.")
         for name in ("gamma", "demo_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise GantryError(f"learner.agent.{name} is {getattr(self, name)}, expected a number from 0 to 1.")

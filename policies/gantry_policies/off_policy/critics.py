@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gantry_policies.off_policy.config import CriticCfg
+from gantry_policies.off_policy.config import CriticCfg, GripperCfg
 from gantry_policies.off_policy.encoders import Features, Summary
 
 
@@ -128,6 +128,50 @@ class Critic(nn.Module):
             elif self.spatial is not None:
                 x = torch.cat((self.spatial(features.tokens, x), x), dim=-1)
         return self.ensemble(x, heads)
+
+
+class GripperCritic(nn.Module):
+    """Values of the gripper's places, of which it takes the best: a double DQN (arXiv 1509.06461), as in HIL-SERL.
+
+    Args:
+        cfg: Places and sizes.
+        state_size: Numbers of the state.
+        tokens: Image tokens, 0 without cameras.
+        width: Numbers of a token.
+    """
+
+    places: Tensor
+
+    def __init__(self, cfg: GripperCfg, state_size: int, tokens: int = 0, width: int = 0) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.tensor(cfg.places), persistent=False)
+        self.summary = Summary(tokens, width, cfg.hidden[0]) if tokens else None
+        sizes = (state_size + (cfg.hidden[0] if tokens else 0), *cfg.hidden)
+        layers: list[nn.Module] = []
+        for inputs, size in pairwise(sizes):
+            layers += [nn.Linear(inputs, size), nn.LayerNorm(size), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], len(cfg.places)))
+
+    def forward(self, features: Features) -> Tensor:
+        """Values ``(B, p)`` of the p places, in units of the reward."""
+        if self.summary is None or features.tokens is None:
+            return self.layers(features.state)
+        return self.layers(torch.cat((self.summary(features.tokens), features.state), dim=-1))
+
+    def completed(self, features: Features, action: Tensor) -> Tensor:
+        """Scaled actions ``(B, n)`` of those without a gripper, ``(B, n - 1)``; no gradient goes through the choice."""
+        return torch.cat((action, self.places[self(features).argmax(-1, keepdim=True)]), dim=-1)
+
+    def loss(self, features: Features, action: Tensor, target: Tensor) -> Tensor:
+        """Mean squared error, a scalar in squared units of the reward, of the places that were commanded.
+
+        Args:
+            features: Of B observations, detached.
+            action: ``(B, n)``: executed scaled actions; the place nearest to the last number counts.
+            target: ``(B,)``.
+        """
+        taken = (action[:, -1:] - self.places).abs().argmin(-1, keepdim=True)
+        return (self(features).gather(1, taken).squeeze(1) - target).square().mean()
 
 
 def critic_loss(values: Tensor, target: Tensor, kind: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encoders from camera images to tokens; small, one per camera, trained by the critic's loss alone."""
+"""Encoders from camera images to tokens; small, one per camera, trained by the critic's loss, and first by cloning."""
 
 from __future__ import annotations
 

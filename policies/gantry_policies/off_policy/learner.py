@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,16 +11,25 @@ from torch import Tensor, nn
 
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, Observation
-from gantry_policies.common.checkpoint import weights_difference
+from gantry_policies.common.checkpoint import load_weights
+from gantry_policies.common.products import fast_products
 from gantry_policies.off_policy.actors import ActorOutput, DeterministicActor, GaussianActor, Noise
 from gantry_policies.off_policy.augment import shifted
 from gantry_policies.off_policy.config import LearnerCfg
-from gantry_policies.off_policy.critics import Critic, critic_loss, heads_for_policy_loss, reduced, subset_of_heads
+from gantry_policies.off_policy.critics import (
+    Critic,
+    GripperCritic,
+    critic_loss,
+    heads_for_policy_loss,
+    reduced,
+    subset_of_heads,
+)
 from gantry_policies.off_policy.encoders import Encoder, Features
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
 from gantry_policies.off_policy.replay.mixing import sample_two
 from gantry_policies.off_policy.scalers import ActionScaler, StateScaler
+from gantry_policies.off_policy.teaching import imitation_loss, mean_size, worth
 
 
 class Learner:
@@ -54,31 +62,38 @@ class Learner:
         self.cfg = cfg
         self.device = device
         self.action_size = action_size
+        self.obs_shapes = dict(obs_shapes)
         (state_size,) = obs_shapes[STATE]
+        self.action_scaler = ActionScaler(action_size).to(device)
+        self.state_scaler = StateScaler(state_size).to(device)
         kind = {"sac": GaussianActor, "td3": DeterministicActor}[cfg.actor.kind]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.encoder = Encoder(obs_shapes, cfg.encoder).to(device)
             seen = (self.encoder.tokens, self.encoder.width)
-            self.actor, self.actor_target = (kind(cfg.actor, state_size, action_size, *seen).to(device) for _ in "12")
-            self.critic, self.critic_target = (
-                Critic(cfg.critic, state_size, action_size, *seen).to(device) for _ in "12"
+            own_size = action_size - bool(cfg.gripper.places)  # A critic moves the gripper then.
+            self.actor, self.actor_target = (kind(cfg.actor, state_size, own_size, *seen).to(device) for _ in "12")
+            sizes = (state_size, action_size)
+            self.critic, self.critic_target = (Critic(cfg.critic, *sizes, *seen).to(device) for _ in "12")
+            self.gripper, self.gripper_target = (
+                GripperCritic(cfg.gripper, state_size, *seen).to(device) if cfg.gripper.places else None for _ in "12"
             )
-        self.actor_target.load_state_dict(self.actor.state_dict())
-        self.critic_target.load_state_dict(self.critic.state_dict())
-        for network in (self.actor_target, self.critic_target):
-            network.requires_grad_(False)
-        self.action_scaler = ActionScaler(action_size).to(device)
-        self.state_scaler = StateScaler(state_size).to(device)
+        networks = self._networks()
+        for name, network in networks.items():
+            if name.endswith("_target"):
+                network.load_state_dict(networks[name.removesuffix("_target")].state_dict())
+                network.requires_grad_(False)
         heat = cfg.actor.temperature
         self.log_temperature = torch.tensor(heat.initial, device=device).log().requires_grad_()
         # Walking through modules for their parameters takes longer than some of the products, so it is done once.
-        self._parameters = {name: list(network.parameters()) for name, network in self._networks().items()}
+        self._parameters = {name: list(network.parameters()) for name, network in networks.items()}
         self._optimizers = {
             "actor": self._adam("actor", cfg.actor.learning_rate, cfg.actor.weight_decay),
             "critic": self._adam("critic", cfg.critic.learning_rate, cfg.critic.weight_decay),
             "temperature": torch.optim.Adam([self.log_temperature], heat.learning_rate),
         }
+        if self.gripper is not None:
+            self._optimizers["gripper"] = self._adam("gripper", cfg.gripper.learning_rate, 0.0)
         if self.encoder.keys:
             self._optimizers["encoder"] = self._adam("encoder", cfg.encoder.learning_rate, cfg.critic.weight_decay)
         self.generator = torch.Generator(device)
@@ -89,10 +104,9 @@ class Learner:
     @property
     def correction_scale(self) -> float:
         """Largest correction of the base at present, in units of the scaled action."""
-        cfg = self.cfg.actor
-        if not cfg.progressive_updates:
-            return cfg.action_scale
-        return cfg.action_scale * min(1.0, self.actor_updates / cfg.progressive_updates)
+        steps = self.cfg.actor.progressive_updates
+        share = min(1.0, self.actor_updates / steps) if steps else 1.0
+        return self.cfg.actor.action_scale * share
 
     @property
     def temperature(self) -> float:
@@ -117,8 +131,12 @@ class Learner:
         base = self._base(base_action)
         if explore:
             noise = Noise(self.cfg.actor.explore_std, generator=self.generator)
-            return self.actor.sample(features, base, self.correction_scale, noise).action
-        return self.actor.act_deterministic(features, base, self.correction_scale).action.clamp(-1.0, 1.0)
+            return self.whole(features, self.actor.sample(features, base, self.correction_scale, noise).action)
+        return self._best(features, base).clamp(-1.0, 1.0)
+
+    def whole(self, features: Features, action: Tensor) -> Tensor:
+        """Scaled actions ``(B, n)`` of the actor's, ``(B, n - 1)`` where a critic moves the gripper."""
+        return action if self.gripper is None else self.gripper.completed(features, action)
 
     def update(self, replay: ReplayBuffer, demos: ReplayBuffer | None = None) -> dict[str, Tensor]:
         """``cfg.critic_updates`` updates of the critic, and one of the actor on the last batch.
@@ -153,7 +171,8 @@ class Learner:
         with fast_products():
             batch = self.draw(demos, None)
             features, metrics = self._update_critic(batch, smooth=True)
-            return metrics | self._update_actor(batch, features.detached(), clone_weight)
+            eyes = self.encoder.features(self._prepared(batch.obs, shift=True)) if self.encoder.keys else None
+            return metrics | self._update_actor(batch, features.detached(), clone_weight, eyes)
 
     def draw(self, replay: ReplayBuffer, demos: ReplayBuffer | None) -> Batch:
         """A batch as the configuration wants it."""
@@ -171,10 +190,10 @@ class Learner:
         """
         cfg = self.cfg
         features = self.encoder.features(self._prepared(batch.next_obs, shift=True))
-        base = self._base(batch.next_base_action)
-        chosen = self._next_choice(features, base, smooth)
+        chosen = self._next_choice(features, self._base(batch.next_base_action), smooth)
         heads = subset_of_heads(cfg.critic.heads, cfg.critic.target_heads, self.generator)
-        value = self.critic_target(features, chosen.action.clamp(-1.0, 1.0), heads).amin(0)
+        action = self.whole(features, chosen.action.clamp(-1.0, 1.0))
+        value = self.critic_target(features, action, heads).amin(0)
         if chosen.log_prob is not None and cfg.actor.temperature.backup:
             value = value - self.log_temperature.exp() * chosen.log_prob
         target = batch.returns + batch.discount * value
@@ -198,11 +217,7 @@ class Learner:
             GantryError: If it was saved by a learner of another configuration.
         """
         try:
-            for name, network in self._networks().items():
-                difference = weights_difference(network.state_dict(), state["networks"][name])
-                if difference:
-                    raise ValueError(f"it is of another task or another network: of the {name}'s weights, {difference}")
-                network.load_state_dict(state["networks"][name])
+            load_weights(self._networks(), state["networks"])
             for name, optimizer in self._optimizers.items():
                 optimizer.load_state_dict(state["optimizers"][name])
         except (KeyError, RuntimeError, ValueError) as error:
@@ -214,7 +229,9 @@ class Learner:
         self.critic_updates, self.actor_updates = state["critic_updates"], state["actor_updates"]
 
     def _networks(self) -> dict[str, nn.Module]:
+        more = {"gripper": self.gripper, "gripper_target": self.gripper_target}
         return {
+            **{name: network for name, network in more.items() if network is not None},
             "encoder": self.encoder,
             "actor": self.actor,
             "actor_target": self.actor_target,
@@ -237,6 +254,10 @@ class Learner:
             raise GantryError("A residual actor needs the base's action, but there is none.")
         return base_action
 
+    def _best(self, features: Features, base: Tensor | None) -> Tensor:
+        """Deterministic scaled actions ``(B, n)``, with their gradient."""
+        return self.whole(features, self.actor.act_deterministic(features, base, self.correction_scale).action)
+
     def _next_choice(self, features: Features, base: Tensor | None, smooth: bool) -> ActorOutput:
         cfg, scale = self.cfg.actor, self.correction_scale
         if cfg.kind == "sac":
@@ -256,6 +277,7 @@ class Learner:
         norm = self._descend(loss, *trained)
         self._follow("critic", cfg.critic.tau)
         self.critic_updates += 1
+        gripper = {} if self.gripper is None else self._update_gripper(self.gripper, batch, features.detached())
         if not told:
             return features, {}
         values = values.detach()
@@ -265,9 +287,27 @@ class Learner:
             "value": values.mean(),
             "value_spread": (values.amax(0) - values.amin(0)).mean(),
             "target": target.mean(),
+            **gripper,
         }
 
-    def _update_actor(self, batch: Batch, features: Features, clone_weight: float | None = None) -> dict[str, Tensor]:
+    def _update_gripper(self, gripper: GripperCritic, batch: Batch, features: Features) -> dict[str, Tensor]:
+        """One update of the critic that moves the gripper: the only one that sees penalties."""
+        assert self.gripper_target is not None
+        with torch.no_grad():
+            following = self.encoder.features(self._prepared(batch.next_obs, shift=True))
+            chosen = gripper(following).argmax(-1, keepdim=True)
+            value = self.gripper_target(following).gather(1, chosen).squeeze(1)
+            earned = batch.returns if batch.penalties is None else batch.returns + batch.penalties
+            target = earned + batch.discount * value
+        loss = gripper.loss(features, batch.action, target)
+        self._descend(loss, "gripper")
+        self._follow("gripper", self.cfg.gripper.tau)
+        return {"gripper_loss": loss.detach()}
+
+    def _update_actor(
+        self, batch: Batch, features: Features, clone_weight: float | None = None, eyes: Features | None = None
+    ) -> dict[str, Tensor]:
+        """One update of the actor; cloning trains the encoder as well where it gets features with their gradient."""
         cfg = self.cfg.actor
         base = self._base(batch.base_action)
         if cfg.kind == "sac":
@@ -275,18 +315,21 @@ class Learner:
         else:
             chosen = self.actor.act_deterministic(features, base, self.correction_scale)
         heads = heads_for_policy_loss(cfg.gradient, self.cfg.critic.heads, self.generator)
-        value = reduced(self.critic(features, chosen.action, heads), cfg.gradient)
+        value = reduced(self.critic(features, self.whole(features, chosen.action), heads), cfg.gradient)
         loss = -value.mean()
-        if clone_weight is not None:
+        taught: dict[str, Tensor] = {}
+        seen = features if eyes is None else eyes
+        if clone_weight is None or self.cfg.teaching.mode == "only":
+            loss, taught = self._taught_loss(loss, batch, seen, base, value)
+        else:
             # The value is divided by its own size, so that the weight means the same for every reward.
-            cloned = self.actor.act_deterministic(features, base, self.correction_scale).action
-            loss = loss / value.detach().abs().mean().clamp(min=1e-3)
-            loss = loss + clone_weight * (cloned - batch.action).square().sum(-1).mean()
+            cloned = self._best(seen, base)
+            loss = loss / mean_size(value) + clone_weight * (cloned - batch.action).square().sum(-1).mean()
         if chosen.log_prob is not None:
             loss = loss + self.log_temperature.detach().exp() * chosen.log_prob.mean()
         if cfg.penalty:
             loss = loss + cfg.penalty * chosen.correction.square().mean()
-        norm = self._descend(loss, "actor")
+        norm = self._descend(loss, *(("actor",) if eyes is None else ("actor", "encoder")))
         if cfg.kind == "td3":
             self._follow("actor", cfg.tau)
         self.actor_updates += 1
@@ -294,14 +337,37 @@ class Learner:
             "actor_loss": loss.detach(),
             "actor_grad_norm": norm,
             "own_action": chosen.correction.detach().abs().mean(),
+            **taught,
         }
         return metrics if chosen.log_prob is None else metrics | self._update_temperature(chosen.log_prob.detach())
+
+    def _taught_loss(
+        self, loss: Tensor, batch: Batch, features: Features, base: Tensor | None, value: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The actor's loss with its share of imitation, if any, and scalars worth a curve; values ``(B,)``."""
+        cfg = self.cfg.teaching
+        if cfg.mode == "none":
+            return loss, {}
+        own, is_taught = self._best(features, base), batch.is_demo | batch.is_intervention
+        if cfg.mode == "only":
+            loss = imitation_loss(own, batch.action, is_taught.float() / is_taught.float().mean().clamp(min=1e-6))
+            return loss, {"imitation_loss": loss.detach()}
+        with torch.no_grad():
+            shown, ours = self.critic(features, batch.action).mean(0), self.critic(features, own).mean(0)
+            weight = worth(shown, ours, self.critic_updates, cfg) * is_taught
+        imitation = cfg.weight * imitation_loss(own, batch.action, weight)
+        count = is_taught.sum().clamp(min=1)
+        return loss / mean_size(value) + imitation, {
+            "imitation_loss": imitation.detach(),
+            "corrections_better": weight.sum() / count,
+        }
 
     def _update_temperature(self, log_prob: Tensor) -> dict[str, Tensor]:
         cfg = self.cfg.actor.temperature
         entropy = -log_prob.mean()
         if cfg.learning_rate:
-            excess = entropy - cfg.entropy_per_action * self.action_size
+            size = self.action_size - (self.gripper is not None)
+            excess = entropy - cfg.entropy_per_action * size
             self.log_temperature.grad = excess.detach().clone()  # of log_temperature * excess
             self._optimizers["temperature"].step()
         return {"entropy": entropy, "temperature": self.log_temperature.detach().exp()}
@@ -326,26 +392,3 @@ class Learner:
 
     def _adam(self, name: str, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self._parameters[name], learning_rate, weight_decay=weight_decay, fused=True)
-
-
-def rounds_products() -> bool:
-    """Whether :func:`fast_products` rounds on this machine's CPU, so that a seed comes out otherwise than elsewhere."""
-    return getattr(torch.backends.mkldnn, "matmul", None) is not None and bool(torch.cpu._is_amx_tile_supported())
-
-
-@contextlib.contextmanager
-def fast_products() -> Iterator[None]:
-    """Let oneDNN multiply float32 matrices, which is two to three times as fast as MKL on CPUs that are not Intel's.
-
-    On CPUs with matrix units (AMX) it rounds the factors to bfloat16 and sums in float32.
-    """
-    backend = getattr(torch.backends.mkldnn, "matmul", None)
-    if backend is None:  # an older torch
-        yield
-        return
-    before = backend.fp32_precision
-    backend.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        backend.fp32_precision = before

@@ -1,4 +1,4 @@
-"""The learned policy as it is run: base, correction, scalers and clamp in one, for evaluation and for export."""
+"""The learned policy as it is run: base, correction, scalers and clamp in one, for evaluation and as a bundle."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class PolicyModule(nn.Module):
             copy.deepcopy(learner.state_scaler),
             copy.deepcopy(learner.action_scaler),
         )
+        self.gripper = copy.deepcopy(learner.gripper)
         self.correction_scale = learner.correction_scale
         self.residual = learner.cfg.actor.residual
         self.requires_grad_(False)
@@ -41,7 +42,8 @@ class PolicyModule(nn.Module):
         """
         features = self.encoder.features({**obs, STATE: self.state_scaler(obs[STATE])})
         base = self.action_scaler.scale(base_action) if self.residual and base_action is not None else None
-        return self.action_scaler.unscale(self.actor.act_deterministic(features, base, self.correction_scale).action)
+        action = self.actor.act_deterministic(features, base, self.correction_scale).action
+        return self.action_scaler.unscale(action if self.gripper is None else self.gripper.completed(features, action))
 
 
 class LearnedPolicy:

@@ -15,6 +15,7 @@ from gantry_policies.off_policy.config import (
     EncoderCfg,
     LearnerCfg,
     OffPolicyCfg,
+    TeachingCfg,
     TemperatureCfg,
 )
 
@@ -108,6 +109,96 @@ def resfit() -> OffPolicyCfg:
     )
 
 
+def hil_serl() -> OffPolicyCfg:
+    """HIL-SERL (arXiv 2410.21845): RLPD-SAC whose demonstrations grow by a person's corrections.
+
+    Two heads, of which the smaller is the target and whose mean trains the actor, no entropy in the target, one-step
+    targets, half of every batch from demonstrations and corrections, two critic updates for one of the actor, as in the
+    published code. Running out of time is bootstrapped unless ``timeout_is_terminal`` is set.
+    """
+    return OffPolicyCfg(
+        agent=LearnerCfg(
+            actor=ActorCfg(kind="sac", hidden=CPU_HIDDEN, temperature=TemperatureCfg(initial=0.01)),
+            critic=CriticCfg(heads=2, hidden=CPU_HIDDEN),
+            gamma=0.97,
+            n_step=1,
+            critic_updates=2,
+        ),
+        updates_per_step=2.0,
+        warmup="policy",
+        warmup_steps=200,
+        scale_actions=False,
+    )
+
+
+def hil_weighted() -> OffPolicyCfg:
+    """:func:`hil_serl` with imitation of corrections in the actor's loss, weighted by state (after arXiv 2512.24288).
+
+    Begins with updates on the demonstrations alone, so that the first attempts are worth a person's time.
+    """
+    cfg = hil_serl()
+    agent = replace(cfg.agent, teaching=TeachingCfg(mode="state"))
+    return replace(cfg, agent=agent, pretrain_updates=2_000, clone_weight=5.0)
+
+
+def hil_images() -> OffPolicyCfg:
+    """:func:`hil_weighted` from small images on a CPU: small batches and few updates."""
+    cfg = hil_weighted()
+    return replace(
+        cfg,
+        agent=replace(cfg.agent, batch_size=64),
+        updates_per_step=1.0,
+        capacity=20_000,
+        total_steps=20_000,
+        clone_weight=10.0,
+    )
+
+
+def hil_images_gpu() -> OffPolicyCfg:
+    """:func:`hil_weighted` from images in full size: batches of 256, wide networks, four updates a step."""
+    cfg = hil_weighted()
+    agent = replace(
+        cfg.agent,
+        actor=replace(cfg.agent.actor, hidden=(256, 256)),
+        critic=replace(cfg.agent.critic, heads=10, hidden=(256, 256)),
+        encoder=EncoderCfg(kind="vit", stem_width=32, width=128),
+        batch_size=256,
+    )
+    return replace(cfg, agent=agent, updates_per_step=4.0, total_steps=100_000, pretrain_updates=5_000)
+
+
+def clone() -> OffPolicyCfg:
+    """Plain cloning of demonstrations with the networks of :func:`hil_serl`: nothing is learned from trying."""
+    return OffPolicyCfg(
+        agent=LearnerCfg(
+            actor=ActorCfg(kind="td3", hidden=CPU_HIDDEN, explore_std=0.02),
+            critic=CriticCfg(heads=2, hidden=CPU_HIDDEN),
+            teaching=TeachingCfg(mode="only"),
+            n_step=1,
+            demo_fraction=1.0,
+            critic_updates=1,
+        ),
+        total_steps=1,
+        updates_per_step=0.0,
+        warmup="policy",
+        warmup_steps=0,
+        pretrain_updates=3_000,
+        scale_actions=False,
+    )
+
+
+def dagger() -> OffPolicyCfg:
+    """HG-DAgger (arXiv 1810.02890): :func:`clone`, and then demonstrations and corrections are imitated alike."""
+    return replace(
+        clone(), total_steps=OffPolicyCfg(LearnerCfg()).total_steps, updates_per_step=1.0, pretrain_updates=1_000
+    )
+
+
+def hil_residual() -> OffPolicyCfg:
+    """A residual over a frozen base (:func:`resfit`) whose demonstrations grow by a person's corrections."""
+    return replace(resfit(), warmup="policy", warmup_steps=500, updates_per_step=2.0, critic_warmup_updates=500)
+
+
 def resfit_images() -> OffPolicyCfg:
     """:func:`resfit` from small images on a CPU, where eyes cost nearly all: small batches and half the updates.
 
@@ -173,6 +264,11 @@ PRESETS = {
     "sac": sac,
     "rlpd": rlpd,
     "wsrl": wsrl,
+    "hil_serl": hil_serl,
+    "hil_weighted": hil_weighted,
+    "clone": clone,
+    "dagger": dagger,
+    "hil_residual": hil_residual,
     "resfit": resfit,
     "resfit_images": resfit_images,
     "resfit_paper": resfit_paper,

@@ -17,13 +17,21 @@ from gantry_policies.common.batched_env import STATE, BatchedEnv
 from gantry_policies.common.checkpoint import UnusableCheckpointError, all_finite, random_state, restore_random_state
 from gantry_policies.common.evaluation import Evaluation, StoppedError, evaluate
 from gantry_policies.common.memory import OutOfMemoryError
+from gantry_policies.corrections.person import Person
 from gantry_policies.off_policy.bases import BasePolicy, fingerprint, is_same_base
 from gantry_policies.off_policy.collecting import Collector, Resumable
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
-from gantry_policies.off_policy.replay.demos import Demo, demo_action_rows, demo_buffer, demo_states
+from gantry_policies.off_policy.replay.demos import (
+    Demo,
+    add_demos,
+    demo_action_rows,
+    demo_buffer,
+    demo_frames,
+    demo_states,
+)
 from gantry_policies.off_policy.requirements import require_parts
 from gantry_policies.off_policy.saving import Saver
 
@@ -62,6 +70,7 @@ class OffPolicyTrainer(Trainer):
         demos: Demonstrations, if any.
         eval_env: What to evaluate in; ``env`` if None, whose episodes are then cut short by every evaluation.
         eval_base: The base of these environments; needed with ``eval_env`` if there is a base.
+        person: Corrects the policy while it learns; not with a folder, since a person cannot be continued.
         device: Of the learner and its buffers.
         learn_threads: Threads of torch while learning.
 
@@ -80,10 +89,13 @@ class OffPolicyTrainer(Trainer):
         demos: Sequence[Demo] = (),
         eval_env: BatchedEnv | None = None,
         eval_base: BasePolicy | None = None,
+        person: Person | None = None,
         device: str = "cpu",
         learn_threads: int = 1,
     ) -> None:
         super().__init__(run_dir, cfg.save_every_s)
+        if person is not None and run_dir is not None:
+            raise GantryError("A training with a person beside it keeps no checkpoints; leave out its folder.")
         require_parts(cfg, env, base, demos, eval_env, eval_base)
         env.keep_final_obs = True
         self.cfg = cfg
@@ -91,19 +103,20 @@ class OffPolicyTrainer(Trainer):
         self.learner = Learner(cfg.agent, env.obs_shapes, env.action_size, device, cfg.seed)
         self.replay = ReplayBuffer(cfg.capacity, env.num_envs, env.obs_shapes, env.action_size, residual, device)
         self.demos: ReplayBuffer | None = None
+        self.taught = None if person is None else self._taught_buffer(env, demos)
+        """Demonstrations and corrections; None without a person."""
         self.counters = Counters()
         generator = torch.Generator(env.device)
         generator.manual_seed(cfg.seed + 1)
-        self.collector = Collector(env, self.learner, self.replay, base, generator)
+        self.collector = Collector(env, self.learner, self.replay, base, generator, person, self.taught)
         self._generator = generator
-        self._demonstrated = demos
+        self._demonstrated, self._base, self._person = demos, base, person
         self._fingerprint = None if base is None else fingerprint(base, env.obs_shapes)
         self._eval_env = eval_env or env
         self._policy = LearnedPolicy(self.learner, (eval_base if eval_env else base) if residual else None)
         self._threads = learn_threads
         self._saver = None if run_dir is None else Saver(run_dir)
         self._saved = self._learned()
-        self._complete = False
 
     @property
     def done(self) -> int:
@@ -123,7 +136,10 @@ class OffPolicyTrainer(Trainer):
     @property
     def is_complete(self) -> bool:
         """Whether all phases are over, the last evaluation included."""
-        return self._complete
+        cfg, counters, steps = self.cfg, self.counters, self.collector.env_steps
+        learned = counters.pretrained >= cfg.pretrain_updates and counters.critic_warmed >= cfg.critic_warmup_updates
+        is_judged = not cfg.eval_every_steps or steps < counters.next_evaluation
+        return counters.prepared and learned and steps >= cfg.total_steps and is_judged
 
     def work(self) -> Iterator[Report | None]:
         """The phases, piece by piece: demonstrations, warm-up, critic alone, learning."""
@@ -134,7 +150,6 @@ class OffPolicyTrainer(Trainer):
                 yield report
                 if self.is_stopping:
                     return
-            self._complete = True
         finally:
             torch.set_num_threads(threads)
 
@@ -274,8 +289,18 @@ class OffPolicyTrainer(Trainer):
         self.counters.prepared = True
 
     def _demo_buffer(self) -> ReplayBuffer:
-        base = self.collector.base if self.cfg.agent.actor.residual else None
-        return demo_buffer(self._demonstrated, self.learner.action_scaler, base, self.learner.device)
+        learner, penalty = self.learner, self.cfg.agent.gripper.charge
+        base = self._base if self.cfg.agent.actor.residual else None
+        if self.taught is None:
+            return demo_buffer(self._demonstrated, learner.action_scaler, base, learner.device, penalty)
+        add_demos(self.taught, self._demonstrated, learner.action_scaler, base, penalty)
+        return self.taught
+
+    def _taught_buffer(self, env: BatchedEnv, demos: Sequence[Demo]) -> ReplayBuffer:
+        """An empty buffer for demonstrations and corrections."""
+        room = env.num_envs * demo_frames(demos) + self.cfg.capacity // 2
+        residual = self.cfg.agent.actor.residual
+        return ReplayBuffer(room, env.num_envs, env.obs_shapes, env.action_size, residual, self.learner.device)
 
     def _evaluations(self, phase: str) -> Iterator[Report | None]:
         counters, every = self.counters, self.cfg.eval_every_steps
@@ -309,6 +334,8 @@ class OffPolicyTrainer(Trainer):
             return None
 
     def _learn(self, update: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        if self.demos is None and self.taught is not None and len(self.taught):
+            self.demos = self.taught
         if self._threads != 1:
             torch.set_num_threads(self._threads)
         metrics = update()
@@ -328,4 +355,6 @@ class OffPolicyTrainer(Trainer):
         if evaluation is None and self.collector.success_rate is not None:
             numbers["success_in_training"] = self.collector.success_rate
             numbers["return_in_training"] = self.collector.mean_return
+        if self._person is not None:
+            numbers |= self.collector.help.metrics(self.collector.env.dt_s)
         return Report(phase, numbers, evaluation)

@@ -149,6 +149,7 @@ class PpoTrainer(Trainer):
                 yield Report("learn", metrics)
         except _LeftError:
             self.alg.storage.clear()
+            self.redone = f"iteration {self.iteration + 1}"
         finally:
             torch.set_num_threads(threads)
 

@@ -33,7 +33,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=seed_number, default=1, help="of everything random")
     parser.add_argument("--envs", type=whole, metavar="N", help="environments side by side")
-    parser.add_argument("--images", action="store_true", help="record both cameras, and what they replace left out")
+    parser.add_argument(
+        "--images",
+        action="store_true",
+        help="record pictures of both cameras, for presets such as bc-images; numbers that only a simulator tells are "
+        "left out",
+    )
     parser.add_argument("--successes-only", action="store_true", help="leave out episodes without success")
     parser.add_argument(
         "--set",

@@ -71,6 +71,26 @@ def preset_for(device: str, asked: str | None, available: list[str]) -> str:
     return usual if usual in available else available[0]
 
 
+def cpu_notice(preset: str, device: str, available: list[str]) -> str:
+    """A sentence where a preset for a GPU is trained on the CPU; empty elsewhere.
+
+    Args:
+        preset: Name of the preset.
+        device: Where it is trained.
+        available: Names of the task's presets.
+    """
+    if device != "cpu" or preset.partition("-")[0] != "gpu":
+        return ""
+    import torch
+
+    smaller = "; --preset cpu is made for it" if "cpu" in available else ""
+    if torch.cuda.is_available():
+        return (
+            f"Preset {preset} runs on the CPU, and will be slow there{smaller}; the GPU is used with --device cuda:0."
+        )
+    return f"No CUDA device was found: preset {preset} runs on the CPU, and will be slow there{smaller}."
+
+
 def whole(text: str) -> int:
     """A number from 0; an ``argparse`` type.
 
@@ -93,6 +113,21 @@ def steps(text: str) -> int:
     if number < 1.0 or not round(number, 3).is_integer():
         raise argparse.ArgumentTypeError(f"'{text}' is no number of steps; expected for example 200000, 200k or 1.5M")
     return round(number)
+
+
+def steps_text(count: int) -> str:
+    """A number of steps as :func:`steps` takes it, if it is a round one: ``200k``, ``1.5M``."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size and count % (size // 100) == 0:
+            return f"{count / size:g}{unit}"
+    return str(count)
+
+
+def amount_text(count: int) -> str:
+    """About how many, in the unit that suits it: ``950``, ``20.5 k``, ``1.25 M``."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1e3:.1f} k" if count < 999_950 else f"{count / 1e6:.2f} M"
 
 
 class ProgressBar:
@@ -141,7 +176,7 @@ class ProgressBar:
         if not last and now - self._shown < (0.2 if self._live else 10.0):
             return
         self._shown = now
-        share, remaining_s = progress.done / max(1, progress.total), progress.remaining_s
+        share, remaining_s = min(1.0, progress.done / max(1, progress.total)), progress.remaining_s
         if self._limit_s:
             share = max(share, min(1.0, progress.wall_s / self._limit_s))
             remaining_s = min(remaining_s, self._limit_s - progress.wall_s)
@@ -175,8 +210,8 @@ def _done_text(progress: Progress, first: Progress) -> str:
             progress.env_steps - first.env_steps, progress.wall_s - first.wall_s
         )
         phase = "" if progress.phase == "learn" else f"{progress.phase}  "
-        rate = f"{speed / 1e3:.1f} k/s" if speed >= 1e3 else f"{speed:.0f}/s"
-        return f"{phase}{progress.env_steps / 1e6:.2f} M steps  {rate}"
+        rate = "" if progress is first and not speed else f"  {amount_text(round(speed))}/s"
+        return f"{phase}{amount_text(progress.env_steps)} steps{rate}"
     speed = _speed(progress.done - first.done, progress.wall_s - first.wall_s)
     return f"{progress.phase}  {progress.done} of {progress.total}  {speed:.0f}/s"
 
@@ -222,25 +257,37 @@ def clock(seconds: float) -> str:
 
 INTERVAL = "mean, and its 95 % interval in brackets"
 """Meaning of each score's numbers in :func:`print_scores`."""
-_UNITS = {"_rad_s": " rad/s", "_m_s": " m/s", "_rad": " rad", "_m": " m", "_s": " s"}
+_UNITS = {"_rad_s": "rad/s", "_m_s": "m/s", "_rad": "rad", "_m": "m", "_s": "s"}
 """Units by the end of a name; longer ones first."""
 
 
 def print_scores(result: dict[str, Any], title: str = "") -> None:
     """Scores of an evaluation with their intervals, and those of its parts under their names; means without one as
     they are."""
+    rows = _score_rows(result, title)
+    width = max([20, *(len(label) for label, _ in rows)])
+    for label, text in rows:
+        print(f"  {label:<{width}} {text}")
+
+
+def _score_rows(result: dict[str, Any], title: str) -> list[tuple[str, str]]:
+    rows = []
     for name, score in result.items():
+        label = title + score_label(name)
         if isinstance(score, float) and name.startswith(("mean_", "steps_", "time_")):
-            print(f"  {title + name.replace('_', ' '):<20} {score:.3f}")
-        if not isinstance(score, dict):
-            continue
-        if "mean" not in score:
-            print_scores(score, f"{title}{name}, ")
-            continue
-        ending = next((ending for ending in _UNITS if name.endswith(ending)), "")
-        label = title + name.removesuffix(ending).replace("_", " ")
-        interval = f"[{score['low']:.3f}, {score['high']:.3f}]"
-        print(f"  {label:<20} {score['mean']:.3f}{_UNITS.get(ending, ''):<7} {interval}")
+            rows.append((label, f"{score:.3f}"))
+        elif isinstance(score, dict) and "mean" not in score:
+            rows += _score_rows(score, f"{title}{name}, ")
+        elif isinstance(score, dict):
+            rows.append((label, f"{score['mean']:.3f}  [{score['low']:.3f}, {score['high']:.3f}]"))
+    return rows
+
+
+def score_label(name: str) -> str:
+    """Words for a score's name, with its unit: ``mean speed (m/s)`` for ``mean_speed_m_s``."""
+    ending = next((ending for ending in _UNITS if name.endswith(ending)), "")
+    unit = f" ({_UNITS[ending]})" if ending else ""
+    return name.removesuffix(ending).replace("_", " ") + unit
 
 
 def print_verdicts(scores: dict[str, Any], acceptance: Acceptance) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, find_source
 from gantry_deploy.cli import command as cli
 from gantry_deploy.cli.command import Command, UsageError
+from gantry_hardware.files.bounds import finite
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed, clock, steps, whole
+from gantry_sim.cli.way_back import cost_text
 from gantry_sim.tasks.catalogue import described
 from gantry_sim.tasks.names import require_task
 
@@ -45,6 +48,8 @@ HINTS = {
     GOALS: " Its episodes are counted by `gantry eval --suite ame2` and `gantry check`.",
 }
 """Advice where an option is of another kind."""
+CORRECTING = ("demos", "suboptimality", "episodes")
+"""Options that demos of corrections take as well."""
 LEAST = {"seconds": 2.0, "episodes": 0, "check_episodes": 1, "demos": 2, "trials": 1}
 """Smallest values of options."""
 
@@ -78,10 +83,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--clone-updates", type=steps, metavar="N", help="updates of the clone (default: 1000)")
     add("--steps", type=steps, metavar="N", help="environment steps of the correction (default: 20k)")
     add("--trials", type=whole, metavar="N", help="recorded episodes (default: 10)")
+    add = parser.add_argument_group("corrections").add_argument
+    text = "a scripted person corrects an arm's clone while a learner learns from it, in under ten minutes"
+    add("--corrections", action="store_true", help=text)
+    add("--minutes", type=float, metavar="M", help="length of the session (default: 4)")
+    add("--page", action="store_true", help="serve the session's page and print its address")
     cli.add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.corrections:
+        return _corrections(args)
+    if args.minutes is not None or args.page:
+        raise UsageError("--minutes and --page belong to --corrections.")
     kind, bundle = _check(args)
     scenario, config = configure(args, kind, bundle)
     from gantry_deploy.process.interrupts import interrupt_on_terminate
@@ -97,8 +111,8 @@ def _run(args: argparse.Namespace) -> int:
             outcome = Demo(scenario, config, display).run()
     except TrainingStopped as stopped:
         training.close()
-        (folder,) = stopped.args
-        print(f"Stopped while training; nothing is lost. Go on with: gantry train --resume {folder}")
+        folder, redone = stopped.args
+        print(f"Stopped while training; {cost_text(redone)}. Go on with: gantry train --resume {folder}")
         print(f"and then: gantry demo --bundle {folder}")
         return 130
     except KeyboardInterrupt:
@@ -111,6 +125,41 @@ def _run(args: argparse.Namespace) -> int:
     print(f"Bundle: {path}\nNext:   gantry check {path}, or watch it: gantry play {path}")
     cli.emit_result(args, outcome.result())
     return 0 if outcome.passed else 1
+
+
+def _corrections(args: argparse.Namespace) -> int:
+    """Run the demo of corrections; the exit code is 1 if the policy is no better afterwards."""
+    strange = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False) and name not in CORRECTING]
+    if strange or args.pretrained or args.bundle:
+        name = _option(strange[0]) if strange else "--bundle or --pretrained"
+        raise UsageError(f"{name} does not go with --corrections.")
+    begin, output = time.monotonic(), args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    _check_output(args.output)
+    _check_numbers(args, LEAST | {"episodes": 1})
+    minutes = 4.0 if args.minutes is None else args.minutes
+    finite("--minutes", minutes, 0.2, 600.0, UsageError)
+    given = {name: getattr(args, name) for name in CORRECTING if getattr(args, name) is not None}
+    task = require_task(args.task or ARM_TASK)
+    from gantry_deploy.process.interrupts import interrupt_on_terminate
+    from gantry_sim.demo.corrections import REPORT, CorrectionsDemoCfg, run_corrections_demo
+
+    cfg = CorrectionsDemoCfg(output, task, minutes=minutes, seed=args.seed, page=args.page, **given)
+    print(f"Gantry demo of corrections in {output}", flush=True)
+    try:
+        with interrupt_on_terminate():
+            result = run_corrections_demo(cfg, lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        print(f"\nStopped; every process of the demo has ended. What there is lies in {output}", file=sys.stderr)
+        return 130
+    before, after, hashes = result["before"]["mean"], result["after"]["mean"], result["weights_sha256"]
+    print(f"held-out success: {before:.1%} before, {after:.1%} after {result['person_s']:.0f} s of the person's time")
+    print(f"{result['steps']} steps in {result['attempts']} attempts, {result['corrections']} corrections")
+    if not result["learned"]:
+        print("The learner was still imitating the demonstrations when the time was over; give more --minutes.")
+    print(f"weights that were scored and checked: {hashes['evaluated'][:12]}, {hashes['checked'][:12]}")
+    print(f"Report: {(output / REPORT).resolve()}   after {clock(time.monotonic() - begin)} min")
+    cli.emit_result(args, result)
+    return 0 if after > before and hashes["evaluated"] == hashes["checked"] else 1
 
 
 def configure(args: argparse.Namespace, kind: str, bundle: Path | None) -> tuple[Scenario, DemoConfig]:
@@ -162,8 +211,6 @@ def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:
 def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
     tasks = [name for name, embodiment in _embodiments().items() if DEMOS.get(embodiment) == ARM]
     task = cli.choose("manipulation task", args.task or ARM_TASK, tasks)
-    if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
-        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
     from gantry_sim.demo.scenarios.arm import Arm
     from gantry_sim.demo.stages import Recipe, check_recipe
 
@@ -176,16 +223,12 @@ def _arm(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
 def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     """Kind of the demo and the bundle to show; refuses what can be refused before the learning libraries are loaded."""
-    for name, least in LEAST.items():
-        if (value := getattr(args, name)) is not None and not value >= least:
-            raise UsageError(f"--{name.replace('_', '-')} is {value:g}, expected {least:g} or more.")
+    _check_numbers(args, LEAST)
     asked = PRETRAINED if args.pretrained else args.bundle
     given = [name for name in TAKEN_BY if getattr(args, name) not in (None, [], False)]
     if asked is not None and (about := [_option(name) for name in given if name in LEARNING]):
         raise UsageError(f"{about[0]} is about learning, and with --bundle or --pretrained nothing is trained.")
-    folder: Path | None = args.output
-    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"'{folder}' is in use already; name another folder for this demo with --output.")
+    _check_output(args.output)
     path, contract = None, None
     if asked is not None:
         from gantry_deploy.bundle.bundle import load_bundle
@@ -202,6 +245,19 @@ def _check(args: argparse.Namespace) -> tuple[str, Path | None]:
     if kind == LEGS and path is None:
         require_task(args.task or TASK)
     return kind, path
+
+
+def _check_numbers(args: argparse.Namespace, smallest: Mapping[str, float]) -> None:
+    for name, least in smallest.items():
+        if (value := getattr(args, name)) is not None and not value >= least:
+            raise UsageError(f"{_option(name)} is {value:g}, expected {least:g} or more.")
+    if args.suboptimality is not None and not 0.0 <= args.suboptimality <= 1.0:
+        raise UsageError(f"--suboptimality is {args.suboptimality:g}, expected 0 to 1.")
+
+
+def _check_output(folder: Path | None) -> None:
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"'{folder}' is in use already; name another folder for this demo with --output.")
 
 
 def _kind(task: str | None, contract: PolicyContract | None) -> str:
@@ -243,7 +299,7 @@ def _print_scores(outcome: Outcome) -> None:
 
 COMMAND = Command(
     name="demo",
-    help="train a Go2 or an arm, export it, run it over ROS 2, and write a report",
+    help="train or correct a policy, export it, run it over ROS 2, and write a report",
     add_arguments=_add_arguments,
     run=_run,
     description=(
@@ -256,6 +312,7 @@ COMMAND = Command(
     epilog="""examples:
   gantry demo
   gantry demo --pretrained
+  gantry demo --corrections
   gantry demo --bundle runs/walk --seconds 10 --no-video --json demo.json
   gantry demo --bundle runs/student --terrain t1,t2
   gantry demo --arm --demos 20 --steps 8k --trials 5""",

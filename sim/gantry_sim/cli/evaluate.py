@@ -61,6 +61,9 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
             f"Seed {seed} is the one that '{args.source}' was trained with; held-out episodes need another."
         )
     result: dict[str, Any] = {"source": str(args.source), "task": task.name, "seed": seed}
+    if source.weights_sha256:
+        result["weights_sha256"] = source.weights_sha256
+        print(f"weights {source.weights_sha256}")
     if args.suite is not None:
         return result | _suite(args.suite, source, args.episodes, seed)
     result |= _scores(args, source, seed)

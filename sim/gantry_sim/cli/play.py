@@ -68,13 +68,13 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | int:
     if play_car.drives_task(args):
         return play_car.run(args, None)
     source = find_source(args.source)
+    contract = contract_of(source)
     to_file = args.video or args.report or args.stills
     if not to_file and not args.attention and not has_display():
         raise GantryError(
             "There is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
             "Write a film instead: --video FILE.mp4."
         )
-    contract = contract_of(source)
     play = _film_task if contract is None else _PLAYERS.get(contract.embodiment, _film_task)
     return play(args, source)
 

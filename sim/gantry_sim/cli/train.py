@@ -18,14 +18,16 @@ from gantry_sim.cli.common import (
     INTERVAL,
     ProgressBar,
     add_set_option,
+    amount_text,
     changed,
+    cpu_notice,
     preset_for,
     print_scores,
     print_verdicts,
     steps,
     whole,
 )
-from gantry_sim.cli.way_back import log_scores, way_back
+from gantry_sim.cli.way_back import log_scores, over_text, stopped_text, way_back
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import require_task
 from gantry_sim.training.run_validation import SCRIPTED, RunError, require_fresh, require_teacher
@@ -33,6 +35,7 @@ from gantry_sim.training.run_validation import SCRIPTED, RunError, require_fresh
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Trainer
     from gantry_sim.tasks.registry import Preset, Task
+    from gantry_sim.training.link.listen import Listen
     from gantry_sim.training.run_cfg import RunCfg
 
 
@@ -71,9 +74,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue the run in FOLDER where it stopped; further than was planned with --steps",
     )
     parser.add_argument(
-        "--steps", type=steps, metavar="N", help="how long: control steps of all environments, for example 200k or 1.5M"
+        "--steps",
+        type=steps,
+        metavar="N",
+        help="how long: control steps of all environments, updates of a clone; for example 200k or 1.5M",
     )
     parser.add_argument("--minutes", type=float, metavar="M", help="time to learn at most, without evaluations")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="learn from the steps of actors that connect there, see `gantry session start --learner`",
+    )
+    parser.add_argument(
+        "--certificates", type=Path, metavar="FOLDER", help="the learner's, for --listen; needed off loopback"
+    )
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
@@ -93,6 +107,7 @@ def configure(args: argparse.Namespace) -> tuple[RunCfg, Path, bool]:
 def _check(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the learning libraries are loaded, which takes seconds."""
     require_one_process()
+    _check_listen(args)
     if args.resume is not None:
         given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
         if any(value is not None for value in (*given, args.base, args.minutes)):
@@ -200,18 +215,79 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
 
     word = "Resuming" if resume else "Training"
     print(f"{word} {run.task.name} ({run.preset_name}, seed {run.seed}) in {folder}", flush=True)
+    if notice := cpu_notice(run.preset_name, run.device, list(run.task.presets)):
+        print(notice, flush=True)
     if slow := run.task.slow_start(run.preset.env):
         print(slow, flush=True)
     print(f"Making {counted(run.preset.env.num_envs, 'environment')}.", flush=True)
     display = ProgressBar("train", run.minutes)
-    with way_back(folder), contextlib.nullcontext() if resume else _all_or_nothing(folder, created):
-        trainer, complete = train(run, folder, resume=resume, on_progress=display.update, on_step=display.step)
+    with (
+        way_back(folder, _listen_words(args)),
+        contextlib.nullcontext() if resume else _all_or_nothing(folder, created),
+    ):
+        own = {"listen": _listen(args), "on_address": _told_address}
+        trainer, complete = train(run, folder, resume=resume, on_progress=display.update, on_step=display.step, **own)
         display.close()
         if not complete:
-            place = f"{trainer.unit} {trainer.done} of {trainer.total}"
-            print(f"Stopped at {place}; nothing is lost.", file=sys.stderr)
+            print(stopped_text(trainer), file=sys.stderr)
             raise KeyboardInterrupt
+        if trainer.had_ended:
+            print(over_text(run, folder, trainer))
+            if _is_finished(args, run, folder):
+                return {"run": str(folder), "task": run.task.name, "complete": True, "env_steps": trainer.env_steps}
+            print("What is missing of its evaluation and its bundle is made now.")
         return _finish(args, folder, trainer)
+
+
+def _is_finished(args: argparse.Namespace, run: RunCfg, folder: Path) -> bool:
+    """Whether what follows a training is there already, as far as it is asked for, and no older than its end."""
+    from gantry_deploy.bundle.files import MANIFEST
+    from gantry_hardware.training.trainer import CHECKPOINTS
+    from gantry_policies.common.checkpoint import list_checkpoints
+    from gantry_sim.training.run_files import BUNDLE_FOLDER, EVALUATION_FILE
+
+    made = [folder / EVALUATION_FILE] if args.episodes > 0 else []
+    if run.task.has_contract and not args.no_export:
+        made.append(folder / BUNDLE_FOLDER / MANIFEST)
+    ended = max(path.stat().st_mtime for path in list_checkpoints(folder / CHECKPOINTS))
+    return all(path.is_file() and path.stat().st_mtime >= ended for path in made)
+
+
+def _listen_words(args: argparse.Namespace) -> str:
+    """Options with which a learner of actors is continued; empty for any other training."""
+    if args.listen is None:
+        return ""
+    return f"--listen {args.listen}" + (f" --certificates {args.certificates}" if args.certificates else "")
+
+
+def _check_listen(args: argparse.Namespace) -> None:
+    """Refuse an address that cannot be listened on, and a run of actors that is continued without one."""
+    from gantry_sim.training.run_files import LINK_FOLDER
+
+    if args.listen is None:
+        if args.resume is not None and (args.resume / LINK_FOLDER).is_dir():
+            raise UsageError(
+                f"The run in '{args.resume}' learns from actors: give --listen HOST:PORT as well, and --certificates "
+                "off loopback."
+            )
+        return
+    from gantry_deploy.link.addresses import require_free
+
+    require_free(args.listen, args.certificates is not None)
+
+
+def _listen(args: argparse.Namespace) -> Listen | None:
+    """Place at which actors are waited for; None for a training in own environments."""
+    if args.listen is None:
+        return None
+    from gantry_deploy.link.certificates import tls_files
+    from gantry_sim.training.link.listen import Listen
+
+    return Listen(args.listen, None if args.certificates is None else tls_files(args.certificates, "learner"))
+
+
+def _told_address(address: str) -> None:
+    print(f"Waiting for actors at {address}: gantry session start --learner {address}", flush=True)
 
 
 @contextlib.contextmanager
@@ -231,7 +307,7 @@ def _finish(args: argparse.Namespace, folder: Path, trainer: Trainer) -> dict[st
     from gantry_sim.training.train import evaluate_run, export_run, open_trained
 
     run, trained = open_trained(folder, trainer)
-    work = f"{trained.env_steps / 1e6:.2f} M steps" if trained.env_steps else f"{trained.done} {trainer.unit}s"
+    work = f"{amount_text(trained.env_steps)} steps" if trained.env_steps else f"{trained.done} {trainer.unit}s"
     print(f"Trained {work} in {trained.wall_s:.0f} s.")
     result: dict[str, Any] = {
         "run": str(folder),

@@ -92,7 +92,7 @@ class Demo:
             result = run_episodes(runner, config, lambda index, _: share((index + 1) / total))
             stages += judge_rollout(bundle.contract, result)
             if not bundle.is_signed and bundle.path.is_dir():
-                card = make_card(bundle.card, make_report(bundle.contract, stages, config, result))
+                card = make_card(bundle.card, make_report(bundle, stages, config, result))
                 update_card(bundle.path, jsonable(card))
         for stage in stages:
             self._display.say(f"  {'pass' if stage.passed else 'FAIL'}  {stage.name}: {stage.text}")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle.bundle import load_bundle
-from gantry_deploy.cli.session import CommandProfile, WalkSession
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import FaultCode, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.control.supervised_run import CommandProfile, WalkSession
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner

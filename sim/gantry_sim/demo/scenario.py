@@ -27,7 +27,7 @@ STATISTICS = {"loop": LOOP, "robot": ROBOT, "mapping": MAPPING}
 
 
 class TrainingStopped(Exception):  # noqa: N818 - as KeyboardInterrupt, it is no error
-    """A training was stopped and saved; ``args`` holds its folder."""
+    """A training was stopped and saved; ``args`` holds its folder, and what is to be done again or nothing."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from gantry_sim.tasks.registry import find_task
 from gantry_sim.training.algorithms.registry import preset_by
 from gantry_sim.training.bases import copy_base
 from gantry_sim.training.collect import CollectCfg, Collected, collect
-from gantry_sim.training.demos import expected_demos, load_demos, read_dataset
+from gantry_sim.training.demos import load_demos
 from gantry_sim.training.evaluate import evaluate_policy
 from gantry_sim.training.policies import bundle_source
+from gantry_sim.training.read_demos import read_demos
 from gantry_sim.training.run_cfg import RunCfg as RunCfg
 from gantry_sim.training.run_files import BUNDLE_FOLDER as BUNDLE_FOLDER
 from gantry_sim.training.run_files import EVALUATION_FILE, EVALUATION_SEED
@@ -45,15 +46,15 @@ def train_run(run: RunCfg, folder: Path, display: Display) -> None:
     check_run(run)
     demos, base = None, Path(run.base) if run.base else None
     if run.demos:
-        demos = read_dataset(Path(run.demos), expected_demos(run)) if base is None else load_demos(base)
+        demos = read_demos(Path(run.demos), run) if base is None else load_demos(base)
     create_run(run, folder)
     if demos is not None:
         demos.save(folder)
     if base is not None:
         copy_base(base, folder)
-    _, is_complete = train(read_run(folder), folder, on_progress=display.progress)
+    trainer, is_complete = train(read_run(folder), folder, on_progress=display.progress)
     if not is_complete:
-        raise TrainingStopped(folder)
+        raise TrainingStopped(folder, trainer.redone)
 
 
 def evaluate_trained(folder: Path, episodes: int, share: Share) -> Scores:

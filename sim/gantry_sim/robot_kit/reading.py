@@ -39,6 +39,8 @@ def read_source(path: Path, packages: Mapping[str, Path] | None = None) -> Sourc
     Raises:
         GantryError: If there is no such file, or it is no MJCF and no URDF.
     """
+    if path.is_dir():
+        raise GantryError(f"'{path}' is a folder; expected the path of an MJCF (.xml) or a URDF (.urdf).")
     if not path.is_file():
         raise GantryError(f"There is no model '{path}'; expected the path of an MJCF (.xml) or a URDF (.urdf).")
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_sim.tasks.names import family_of, task_names
 
 GROUP = "gantry.task_info"
@@ -52,7 +52,10 @@ DRIVE_JUNCTION = TaskInfo(
 DRIVE_RACE = TaskInfo("drive-race", "race a small car round closed tracks, by what its scanner sees", "f1tenth_vesc")
 DRIVE_PARK = TaskInfo("drive-park", "stand in a free slot among parked cars, driving to and fro", "bmw_320i")
 
-ARM_PRESETS = ("bc", "bc-images", "act-paper", "sac", "rlpd", "wsrl", "resfit", "resfit-images", "resfit-paper")
+ARM_PRESETS = (
+    *("bc", "bc-images", "act-paper", "sac", "rlpd", "hil-serl", "hil-weighted", "hil-images", "hil-images-gpu"),
+    *("hil-residual", "dagger", "wsrl", "resfit", "resfit-images", "resfit-paper"),
+)
 """Presets of manipulation tasks, and of environments of gymnasium."""
 YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ARM_PRESETS)
 YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ARM_PRESETS)
@@ -79,7 +82,7 @@ def described() -> Mapping[str, TaskInfo]:
 def task_infos() -> list[TaskInfo]:
     """Of all installed tasks, sorted by name; one without a description is loaded."""
     known = described()
-    return [known[name] if name in known else _loaded(name) for name in task_names()]
+    return [known[name] if name in known else _told(name) for name in task_names()]
 
 
 def require_preset(task: str, preset: str) -> str:
@@ -92,6 +95,14 @@ def require_preset(task: str, preset: str) -> str:
     if preset not in available:
         raise UnknownNameError(f"preset of {task}", preset, available)
     return preset
+
+
+def _told(name: str) -> TaskInfo:
+    """A task without a description; one whose package is broken is listed with the reason."""
+    try:
+        return _loaded(name)
+    except GantryError as error:
+        return TaskInfo(name, f"cannot be used: {error}", "", ())
 
 
 def _loaded(name: str) -> TaskInfo:

@@ -15,6 +15,7 @@ from torch import Tensor
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import load_plugin
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_sim.tasks.names import GROUP, family_of
@@ -215,7 +216,7 @@ def find_task(name: str) -> Task:
         return family.load()(name)
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            task = entry.load()
+            task = load_plugin(entry, "Task", GantryError)
             if not isinstance(task, Task):
                 raise GantryError(f"Entry point '{entry.value}' is a {type(task).__name__}, expected a Task.")
             return task

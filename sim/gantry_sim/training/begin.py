@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gantry_sim.training.bases import copy_base, open_base
-from gantry_sim.training.demos import DemoSet, expected_demos, load_demos, read_dataset
+from gantry_sim.training.demos import DemoSet, load_demos, require_demos
+from gantry_sim.training.read_demos import read_demos
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import check_run, create_run, read_run
 from gantry_sim.training.teachers import copy_teacher
@@ -45,7 +46,7 @@ def _demonstrations(run: RunCfg, base: Path | None) -> DemoSet | None:
     if base is not None and run.demos == read_run(base).demos:
         demos = load_demos(base)
     else:
-        demos = read_dataset(Path(run.demos), expected_demos(run)) if run.demos else None
+        demos = read_demos(Path(run.demos), run) if run.demos else None
     if demos is not None:
-        demos.require(expected_demos(run), run.demos or run.base)
+        require_demos(demos, run, run.demos or run.base)
     return demos

@@ -14,7 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gantry_deploy.dataset.checks.agreement import Agreement, Expected, first_difference, require_agreement
+from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.dataset.checks.agreement import (
+    Agreement,
+    Expected,
+    first_difference,
+    policy_numbers,
+    require_agreement,
+)
 from gantry_deploy.dataset.features import ACTION, DONE, IMAGES, REWARD, STATE, SUCCESS
 from gantry_deploy.dataset.physical import Numbers, out_of_range, policy_action, policy_observation
 from gantry_deploy.dataset.reader import Dataset
@@ -31,6 +38,8 @@ from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_files import DEMOS_FILE
 from gantry_sim.training.run_validation import RunError
 
+SESSION = "session"
+"""Key, in :attr:`DemoSet.described`, of the meaning of a session's numbers."""
 _LOG = logging.getLogger("gantry.dataset")
 
 
@@ -51,7 +60,8 @@ class DemoSet:
     succeeded: tuple[bool, ...]
     """Whether each succeeded."""
     described: dict[str, Any] | None = None
-    """Task, robot, rate and numbers that they are of, by :meth:`Expected.described`; None if that is not known."""
+    """Task, robot, rate and numbers that they are of, by :meth:`Expected.described`; of a session those of its policy,
+    under :data:`SESSION`; None if that is not known."""
 
     def require(self, expected: Expected, source: object) -> None:
         """Refuse demonstrations of something else.
@@ -159,8 +169,46 @@ def demos_of(run: RunCfg, folder: Path | None) -> DemoSet | None:
     """
     demos = None if folder is None else load_demos(folder)
     if demos is not None and folder is not None:
-        demos.require(expected_demos(run), folder / DEMOS_FILE)
+        require_demos(demos, run, folder / DEMOS_FILE)
     return demos
+
+
+def require_demos(demos: DemoSet, run: RunCfg, source: object) -> None:
+    """Refuse demonstrations of something else than a run's task.
+
+    Args:
+        demos: From a dataset, or a run's copy of one.
+        run: What is trained.
+        source: Where they come from, for the message.
+
+    Raises:
+        GantryError: With both sides.
+    """
+    told = demos.described or {}
+    if SESSION not in told:
+        demos.require(expected_demos(run), source)
+    else:
+        require_session(told[SESSION], run, source)
+
+
+def require_session(told: dict[str, Any], run: RunCfg, source: object) -> None:
+    """Refuse a session of another task or policy; arguments as of :func:`require_demos`.
+
+    Args:
+        told: Meaning of the session's numbers, see :func:`session_numbers`.
+        run: What is trained.
+        source: Where they come from.
+
+    Raises:
+        GantryError: With both sides.
+    """
+    if found := first_difference(told, session_numbers(run.task.name, run.contract())):
+        raise GantryError(f"The session in '{source}' does not fit the task '{run.task.name}': {found}.")
+
+
+def session_numbers(task: str, contract: PolicyContract) -> dict[str, Any]:
+    """Meaning of a session's numbers, as plain data to compare: the task, and what its policies see and do."""
+    return {"task": task, **policy_numbers(contract)}
 
 
 def expected_demos(run: RunCfg) -> Expected:

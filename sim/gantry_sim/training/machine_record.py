@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gantry_policies.off_policy.learner import rounds_products
+from gantry_policies.common.products import rounds_products
 
 
 def machine_record() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from gantry_deploy.bundle.bundle import CARD, MAPPER, Bundle, load_bundle
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences, listed
 from gantry_deploy.errors import BundleError
+from gantry_deploy.policy.live_policy import WEIGHTS_SHA256
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.text import plain_text
@@ -31,6 +32,8 @@ class Source:
     """From environments of the task to the policy that acts in them, deterministic."""
     trained_seed: int | None
     """Seed of the training; None where nothing was trained."""
+    weights_sha256: str = ""
+    """SHA-256 of the weights that act; empty where they are not hashed."""
 
 
 def open_source(path: Path) -> Source:
@@ -43,7 +46,7 @@ def open_source(path: Path) -> Source:
         from gantry_sim.training.train import open_trained
 
         run, trained = open_trained(path)
-        return Source(run.task, run.preset.env, trained.make_policy, run.seed)
+        return Source(run.task, run.preset.env, trained.make_policy, run.seed, trained.weights_sha256)
     return bundle_source(load_bundle(path))
 
 
@@ -58,7 +61,8 @@ def bundle_source(bundle: Bundle) -> Source:
     task = find_task(provenance.task)
     env_cfg = trained_env(bundle, task)
     _check_same(bundle, task, env_cfg)
-    return Source(task, env_cfg, partial(BundleActor, bundle), provenance.seed)
+    hashed = str((bundle.card or {}).get(WEIGHTS_SHA256, ""))
+    return Source(task, env_cfg, partial(BundleActor, bundle), provenance.seed, hashed)
 
 
 def scripted_source(name: str, suboptimality: float, seed: int) -> Source:

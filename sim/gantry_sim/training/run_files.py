@@ -21,6 +21,8 @@ BUNDLE_FOLDER, EVALUATION_FILE = RUN_BUNDLE, "evaluation.json"
 BASE_FOLDER, DEMOS_FILE, CONTRACT_FILE = SOURCE_FILES
 """In a run folder: its own copies of the policy that it builds upon and of its demonstrations, so that it goes on
 whatever becomes of theirs, and the contract of its policy."""
+LINK_FOLDER = "link"
+"""Journal and weights of a learner of actors, in its run folder."""
 TRAINING_KEY = "training"
 """Key of a bundle's card for the configuration that its policy was trained with."""
 EVALUATION_SEED = 10_007

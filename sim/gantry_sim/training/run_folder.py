@@ -80,7 +80,7 @@ def check_run(run: RunCfg) -> None:
 def _check_sources(run: RunCfg, algorithm: Algorithm) -> None:
     """Refuse demonstrations, a base or a teacher that are missing or out of place."""
     name = run.preset_name
-    if algorithm.demos and not run.demos:
+    if algorithm.demos == "needs" and not run.demos:
         also = ", or a base that was cloned from some with --base RUN" if algorithm.base else ""
         raise RunError(f"Preset '{name}' learns from demonstrations; name a dataset with --demos FOLDER{also}.")
     if not algorithm.demos and run.demos:

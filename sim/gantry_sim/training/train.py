@@ -15,14 +15,15 @@ import torch
 from gantry_deploy.bundle.bundle import MAPPER
 from gantry_deploy.bundle.locate import RUN_CONFIG
 from gantry_deploy.contract.policy_contract import Provenance
+from gantry_deploy.process.stopping import stop_on_interrupt
 from gantry_hardware.training.log import BOARD_FOLDER, METRICS_FILE
 from gantry_hardware.training.trainer import CHECKPOINTS, OnProgress, Trainer
 from gantry_policies.common.checkpoint import list_checkpoints, load_newest
 from gantry_policies.common.memory import explaining_memory
-from gantry_sim.process.interrupts import stop_on_interrupt
 from gantry_sim.process.torch_threads import torch_threads
 from gantry_sim.training.algorithms.registry import TrainedPolicy
 from gantry_sim.training.evaluate import evaluate_policy
+from gantry_sim.training.link.listen import Listen
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import (
     BASE_FOLDER,
@@ -60,6 +61,8 @@ def train(
     resume: bool = False,
     on_progress: OnProgress | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    listen: Listen | None = None,
+    on_address: Callable[[str], None] = lambda address: None,
 ) -> tuple[Trainer, bool]:
     """Train a run to its end; Ctrl-C ends it after the current piece of work or, where that takes long, between two of
     its steps, checkpoint written.
@@ -70,9 +73,12 @@ def train(
         resume: Continue from the newest checkpoint, or from the beginning if the run was ended before its first one.
         on_progress: Called with every row of the log.
         on_step: Called within a long piece of work with the number of a step and how many there are.
+        listen: Learn from the steps of actors that connect there, instead of own environments.
+        on_address: Called with the address at which actors are waited for.
 
     Returns:
-        The training, and whether it is complete, by its length or by its time.
+        The training, and whether it is complete, by its length or by its time; one that had ended before it was
+        resumed says so, and is left as it was.
 
     Raises:
         OutOfMemoryError: If there is not enough memory.
@@ -82,13 +88,26 @@ def train(
         begun = resume and bool(list_checkpoints(folder / CHECKPOINTS))
         if begun:
             load_newest(folder / CHECKPOINTS)  # says that none can be read before anything is built
-        trainer = build_trainer(run, folder)
-        if begun:
-            trainer.resume()
-        if resume:
-            add_session(folder, trainer.done)
-        with stop_on_interrupt(trainer.stop):
-            return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)
+        with contextlib.ExitStack() as stack:
+            address = ""
+            if listen is None:
+                trainer = build_trainer(run, folder)
+                if begun:
+                    trainer.resume()
+            else:
+                from gantry_sim.training.link.listening import listening_trainer
+
+                trainer, server = stack.enter_context(listening_trainer(run, folder, listen, export_run))
+                address = server.address
+            if begun and trainer.is_over(run.minutes):
+                trainer.had_ended = True
+                return trainer, True
+            if address:
+                on_address(address)
+            if resume:
+                add_session(folder, trainer.done)
+            with stop_on_interrupt(trainer.stop):
+                return trainer, trainer.train(on_progress, minutes=run.minutes, on_step=on_step)
 
 
 def remove_untrained(folder: Path, *, created: bool) -> None:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from gantry_deploy.actions.commands import goal_command
 from gantry_deploy.bundle.bundle import Bundle
-from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.contract.policy_contract import BODY_POSE, MapWindow, PolicyContract
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import SafetyMachine
+from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import goal_reached
 from gantry_deploy.perception.maps import CHANNELS, TERM, MapLook, OwnMap, make_map_source

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.bundle.bundle import Bundle, load_bundle
-from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.contract.policy_contract import CommandSpec
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Event, Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.report import encode_mp4

@@ -155,6 +155,17 @@ def test_what_gantry_collected_elsewhere_is_refused_with_both_sides(tmp_path, na
         require_agreement(written(tmp_path / "d", **changes), Expected.of(TASK, CONTRACT))
 
 
+def test_several_differences_stand_on_lines_and_the_rest_is_counted(tmp_path):
+    action = replace(CONTRACT.action, clip=0.5)
+    changes = {"task": "yam-push", "robot": "so100_follower", "fps": 60, "contract": replace(CONTRACT, action=action)}
+    with pytest.raises(DatasetError) as refused:
+        require_agreement(written(tmp_path / "d", **changes), Expected.of(TASK, CONTRACT))
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 4
+    assert lines[1] == "  task is 'yam-push' there, 'yam-test' here"
+    assert lines[3].endswith("; and 1 more.")
+
+
 def named(name, **changes):
     return lambda features: {**features, name: replace(features[name], raw={}, **changes)}
 

@@ -101,6 +101,7 @@ def assert_whole(folder):
     return count
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_writer_killed_before_any_change_of_the_disk_leaves_every_whole_episode(tmp_path):
     moments = killed(tmp_path, "write")
@@ -119,6 +120,7 @@ def test_a_writer_killed_before_any_change_of_the_disk_leaves_every_whole_episod
     assert counts == sorted(counts), "later means more"
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_repair_killed_before_any_change_of_the_disk_is_repaired_again(tmp_path):
     moments = killed(tmp_path, "repair")

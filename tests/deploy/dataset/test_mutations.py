@@ -81,6 +81,7 @@ def walk(folder, capsys):
     return codes
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_no_damaged_dataset_is_called_intact_and_none_ends_in_a_traceback(tmp_path, capsys):

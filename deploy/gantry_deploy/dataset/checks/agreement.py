@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.dataset.features import IMAGES, Feature
-from gantry_deploy.dataset.notes import read_notes, recorded_contract
+from gantry_deploy.dataset.notes import PHYSICAL, read_notes, recorded_contract, values_of
 from gantry_deploy.dataset.physical import Numbers, action_numbers, observation_numbers
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.errors import DatasetError
@@ -24,8 +24,10 @@ from gantry_hardware.files.json_file import as_plain
 _LOG = logging.getLogger("gantry.dataset")
 _COMPARED = ("robot", "rate_hz", "joint_names", "action", "command", "body")
 """Parts of a recorded contract that give physical values their meaning; scales of observations do not."""
-MOST_DIFFERENCES, MOST_TEXT = 6, 200
-"""Differences in one message, and characters of what a dataset says in each."""
+_OF_POLICIES = (*_COMPARED, "default_pos_rad", "observations", "cameras")
+"""The same of a policy's own numbers."""
+MOST_DIFFERENCES, MOST_TEXT = 3, 100
+"""Differences in one message, a line each, and characters of what a dataset says in each."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +117,22 @@ def require_agreement(dataset: Dataset, expected: Expected) -> Agreement:
     action = _locate(dataset, expected.action, 0, expected.action.size, differences, silent, exact=True)
     _compare_cameras(dataset, expected, differences)
     if differences or action is None:
-        shown = "; ".join(differences[:MOST_DIFFERENCES])
-        more = len(differences) - MOST_DIFFERENCES
         raise DatasetError(
-            f"The demonstrations in '{dataset.folder}' do not fit the task '{expected.task}': {shown}"
-            + (f"; and {more} more." if more > 0 else ".")
+            f"The demonstrations in '{dataset.folder}' do not fit the task '{expected.task}':{_listed(differences)}"
         )
     if silent:
         _LOG.warning(
             "'%s' does not say, so this was not compared: %s.", dataset.folder, "; ".join(dict.fromkeys(silent))
         )
     return Agreement(tuple(observation), action, tuple(dict.fromkeys(silent)))
+
+
+def _listed(differences: Sequence[str]) -> str:
+    """The first differences, a line each; a single one stays on the line before."""
+    more = len(differences) - MOST_DIFFERENCES
+    end = f"; and {more} more." if more > 0 else "."
+    between = " " if len(differences) == 1 else "\n  "
+    return "".join(f"{between}{text}" for text in differences[:MOST_DIFFERENCES]) + end
 
 
 def first_difference(there: Any, here: Any, name: str = "") -> str:
@@ -151,20 +158,27 @@ def _compare_notes(dataset: Dataset, expected: Expected, differences: list[str],
     if notes is None:
         silent.append("the task, the action's range and step sizes (there is no gantry.json)")
         return
+    if (values := values_of(notes)) != PHYSICAL:
+        differences.append(f"values are those of a session ({_short(values)}) there, physical ones here")
     if notes["task"] != expected.task:
         differences.append(f"task is {_short(notes['task'])} there, {expected.task!r} here")
     if expected.contract is None:
         return
-    there, here = (_meaning(item) for item in (recorded_contract(notes, dataset.folder), expected.contract))
+    there, here = (_meaning(item, _COMPARED) for item in (recorded_contract(notes, dataset.folder), expected.contract))
     for name in _COMPARED:
         if found := first_difference(there[name], here[name], name):
             differences.append(found)
 
 
-def _meaning(contract: PolicyContract) -> dict[str, Any]:
-    """Parts of a contract that are compared, as plain data; cameras are compared by the pictures themselves."""
+def policy_numbers(contract: PolicyContract) -> dict[str, Any]:
+    """Parts of a contract that give a policy's own numbers their meaning, as plain data to compare."""
+    return _meaning(contract, _OF_POLICIES)
+
+
+def _meaning(contract: PolicyContract, names: Sequence[str]) -> dict[str, Any]:
+    """Parts of a contract as plain data; cameras of physical datasets are compared by the pictures themselves."""
     data = as_plain(asdict(contract))
-    return {name: data[name] for name in _COMPARED}
+    return {name: data[name] for name in names}
 
 
 def _locate(

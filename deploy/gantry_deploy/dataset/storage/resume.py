@@ -99,6 +99,12 @@ def check_same(folder: Path, found: Info, asked: Info) -> None:
     Raises:
         DatasetError: With both sides of everything that differs.
     """
+    if differences := info_differences(found, asked):
+        raise DatasetError(f"'{folder}' cannot be continued with other frames: {'; '.join(differences)}.")
+
+
+def info_differences(found: Info, asked: Info) -> list[str]:
+    """Everything in which the frames of one dataset (there) differ from those of another (here), in words."""
     differences = []
     for name in ("fps", "robot_type"):
         if getattr(found, name) != getattr(asked, name):
@@ -113,8 +119,7 @@ def check_same(folder: Path, found: Info, asked: Info) -> None:
             and not (there.is_image and (there.dtype, there.shape) == (here.dtype, here.shape))
         ):
             differences.append(f"'{name}' is {there} there and {here} here")
-    if differences:
-        raise DatasetError(f"'{folder}' cannot be continued with other frames: {'; '.join(differences)}.")
+    return differences
 
 
 def load_tails(folder: Path, info: Info) -> Tails:

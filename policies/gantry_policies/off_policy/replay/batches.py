@@ -31,6 +31,9 @@ class Batch:
     """``(B, n)``: what the base wanted at the first step; None without a base."""
     next_base_action: Tensor | None = None
     """``(B, n)``: what the base wanted at ``next_obs``."""
+    penalties: Tensor | None = None
+    """``(B,)``: penalties of gripper commands in the h steps, discounted like the rewards and no part of them; None for
+    none."""
 
 
 @dataclass(frozen=True)

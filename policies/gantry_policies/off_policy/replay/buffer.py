@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.checked_files import verify, write_checked
 from gantry_policies.common.batched_env import IMAGE_PREFIX, Observation
-from gantry_policies.common.memory import require_memory
 from gantry_policies.off_policy.replay.batches import Batch, Lookahead
+from gantry_policies.off_policy.replay.room import require_replay_memory
 
 _BASE = "base_action"
+PENALTY = "penalty"
+"""Row of the gripper's penalties; buffers that were saved before there were any have none."""
 
 
 class ReplayError(GantryError):
@@ -84,6 +85,7 @@ class ReplayBuffer:
             "is_intervention": memory((), torch.bool),
             "is_demo": memory((), torch.bool),
             "is_transition": memory((), torch.bool),
+            PENALTY: memory((), torch.float32),
         }
         # Slot of each environment's newest frame while its episode is open; otherwise the slot to be written next.
         self._cursor = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -113,6 +115,7 @@ class ReplayBuffer:
         next_base_action: Tensor | None = None,
         is_intervention: Tensor | None = None,
         is_demo: bool = False,
+        penalty: Tensor | None = None,
         env_ids: Tensor | None = None,
     ) -> None:
         """Store one transition of each environment.
@@ -128,6 +131,7 @@ class ReplayBuffer:
             next_base_action: ``(N, n)``: what it wanted at ``next_obs``; of no effect where terminated.
             is_intervention: ``(N,)`` bool: a person acted; None where no person did.
             is_demo: Whether this is demonstrated data.
+            penalty: ``(N,)``, at most 0: of executed gripper commands, which is no part of the reward; None for none.
             env_ids: ``(N,)`` int64: the environments that the rows belong to; None for all of them.
 
         Raises:
@@ -150,7 +154,7 @@ class ReplayBuffer:
         for key, memory in self._frames.items():
             memory[at[new]] = frame[key][new]
             memory[after] = following[key]
-        self._write_rows(at, action, reward, terminated, truncated, is_intervention, is_demo)
+        self._write_rows(at, action, reward, terminated, truncated, is_intervention, is_demo, penalty)
         self._rows["is_transition"][after] = False
         ended = terminated.to(self.device) | truncated.to(self.device)
         self._cursor[ids] = (cursor + 1 + ended) % self.slots
@@ -166,6 +170,7 @@ class ReplayBuffer:
         *,
         base_action: Tensor | None = None,
         is_demo: bool = True,
+        penalty: Tensor | None = None,
         env_id: int = 0,
     ) -> None:
         """Store a whole episode of T steps at once.
@@ -177,6 +182,7 @@ class ReplayBuffer:
             terminated: Whether it ended for good; out of time otherwise.
             base_action: ``(T + 1, n)``: what the base wanted at each observation, if the buffer stores it.
             is_demo: Whether this is demonstrated data.
+            penalty: ``(T,)``, see :meth:`add`.
             env_id: Environment whose ring takes it.
 
         Raises:
@@ -193,7 +199,7 @@ class ReplayBuffer:
         for key, memory in self._frames.items():
             memory[at] = frames[key]
         last = torch.arange(steps, device=self.device) == steps - 1
-        self._write_rows(at[:-1], action, reward, last & terminated, last & (not terminated), None, is_demo)
+        self._write_rows(at[:-1], action, reward, last & terminated, last & (not terminated), None, is_demo, penalty)
         self._rows["is_transition"][at[-1]] = False
         self._cursor[env_id] = (first + steps + 1) % self.slots
         self._touched = max(self._touched, int(slots.max()) + 1)
@@ -228,12 +234,14 @@ class ReplayBuffer:
         total = self.slots * self.num_envs
         rows = {key: memory.index_select for key, memory in self._rows.items()}
         last, factor = first, torch.full(first.shape, ahead.gamma, device=self.device)
-        returns = rows["reward"](0, first)
+        returns, penalties = rows["reward"](0, first), rows[PENALTY](0, first)
         for _ in range(1, ahead.n_step):
             following = (last + self.num_envs) % total
             # Once false it stays so, for the last step does not move any more.
             goes_on = rows["is_transition"](0, following)
-            returns = returns + rows["reward"](0, following) * factor * goes_on
+            share = factor * goes_on
+            returns = returns + rows["reward"](0, following) * share
+            penalties = penalties + rows[PENALTY](0, following) * share
             last = torch.where(goes_on, following, last)
             factor = torch.where(goes_on, factor * ahead.gamma, factor)
         over = rows["terminated"](0, last)
@@ -250,6 +258,7 @@ class ReplayBuffer:
             next_obs=next_obs,
             is_demo=rows["is_demo"](0, first),
             is_intervention=rows["is_intervention"](0, first),
+            penalties=penalties,
             base_action=obs.pop(_BASE, None),
             next_base_action=next_obs.pop(_BASE, None),
         )
@@ -307,14 +316,16 @@ class ReplayBuffer:
         """
         with _reading(path), np.load(path, allow_pickle=False) as file:
             size = [int(number) for number in file["slots"]]
-            names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows}
+            names = {f"frame:{key}" for key in self._frames} | {f"row:{key}" for key in self._rows if key != PENALTY}
             if size != [self.slots, self.num_envs] or not names <= set(file.files):
                 here = f"{self.slots} frames of {self.num_envs} environments with {sorted(names)}"
                 raise ReplayError(f"{path} has {size[0]} frames of {size[1]} with {sorted(file.files)}; here: {here}.")
             for kind, memories in (("frame", self._frames), ("row", self._rows)):
                 for key, memory in memories.items():
-                    values = torch.from_numpy(file[f"{kind}:{key}"])
                     memory.zero_()
+                    if f"{kind}:{key}" not in file.files:
+                        continue
+                    values = torch.from_numpy(file[f"{kind}:{key}"])
                     memory[: values.shape[0]] = values.to(self.device)
                     self._touched = values.shape[0] // self.num_envs
             self._cursor.copy_(torch.from_numpy(file["cursor"]))
@@ -336,6 +347,7 @@ class ReplayBuffer:
         truncated: Tensor,
         is_intervention: Tensor | None,
         is_demo: bool,
+        penalty: Tensor | None,
     ) -> None:
         rows = self._rows
         rows["action"][at] = action.to(self.device, torch.float32)
@@ -344,6 +356,7 @@ class ReplayBuffer:
         rows["truncated"][at] = truncated.to(self.device)
         rows["is_intervention"][at] = False if is_intervention is None else is_intervention.to(self.device)
         rows["is_demo"][at] = is_demo
+        rows[PENALTY][at] = 0.0 if penalty is None else penalty.to(self.device, torch.float32)
         rows["is_transition"][at] = True
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -357,28 +370,6 @@ class ReplayBuffer:
             index[missed] = torch.randint(used, (missed.numel(),), generator=generator, device=self.device)
             missed = missed[~is_transition[index[missed]]]
         return index
-
-
-def require_replay_memory(
-    capacity: int, obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, with_base: bool, device: str
-) -> None:
-    """Refuse a replay buffer that does not fit into memory.
-
-    Args:
-        capacity: Frames of all environments together.
-        obs_shapes: Shape of one observation, by key.
-        action_size: Numbers of an action.
-        with_base: Whether the actions of a base policy are stored along.
-        device: Where the memory is to be.
-
-    Raises:
-        OutOfMemoryError: With what is needed and what is available.
-    """
-    # Actions and rewards are floats, five flags are bytes.
-    frame = 4 * action_size * (2 if with_base else 1) + 4 + 5
-    frame += sum(math.prod(shape) * (1 if key.startswith(IMAGE_PREFIX) else 4) for key, shape in obs_shapes.items())
-    setting = f"a smaller learner.capacity helps, {frame} bytes a frame"
-    require_memory(capacity * frame, f"A replay buffer of {capacity} frames", setting, device)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.off_policy.bases import BasePolicy
 from gantry_policies.off_policy.replay.buffer import ReplayBuffer
+from gantry_policies.off_policy.replay.penalties import episode_penalties
 from gantry_policies.off_policy.scalers import ActionScaler
 
 
@@ -90,25 +91,44 @@ def base_actions(demos: Sequence[Demo], base: BasePolicy) -> list[Tensor]:
 
 
 def demo_buffer(
-    demos: Sequence[Demo], scaler: ActionScaler, base: BasePolicy | None = None, device: str = "cpu"
+    demos: Sequence[Demo],
+    scaler: ActionScaler,
+    base: BasePolicy | None = None,
+    device: str = "cpu",
+    gripper_penalty: float = 0.0,
 ) -> ReplayBuffer:
-    """A replay buffer that is just large enough for all demonstrations.
-
-    Args:
-        demos: At least one.
-        scaler: To the learner's actions.
-        base: Relabels them, for a residual actor; None for none.
-        device: Where the buffer is.
+    """A replay buffer that is just large enough for all demonstrations; arguments as of :func:`add_demos`.
 
     Raises:
         GantryError: If there is no demonstration.
     """
     if not demos:
         raise GantryError("There are no demonstrations, expected at least one episode.")
-    wanted = None if base is None else base_actions(demos, base)
     shapes = {key: tuple(value.shape[1:]) for key, value in demos[0].obs.items()}
-    frames = sum(demo.action.shape[0] + 1 for demo in demos)
+    frames = demo_frames(demos)
     buffer = ReplayBuffer(max(frames, 3), 1, shapes, demos[0].action.shape[1], base is not None, device)
+    add_demos(buffer, demos, scaler, base, gripper_penalty)
+    return buffer
+
+
+def add_demos(
+    buffer: ReplayBuffer,
+    demos: Sequence[Demo],
+    scaler: ActionScaler,
+    base: BasePolicy | None = None,
+    gripper_penalty: float = 0.0,
+) -> None:
+    """Store demonstrations, spread over the buffer's environments.
+
+    Args:
+        buffer: Large enough.
+        demos: Any number.
+        scaler: To the learner's actions.
+        base: Relabels them, for a residual actor; None for none.
+        gripper_penalty: Penalty of a command that opens or closes the gripper, at most 0.
+    """
+    wanted = None if base is None else base_actions(demos, base)
+    device = buffer.device
     for index, demo in enumerate(demos):
         buffer.add_episode(
             demo.frames,
@@ -116,8 +136,14 @@ def demo_buffer(
             demo.reward,
             demo.terminated,
             base_action=None if wanted is None else scaler.scale(wanted[index].to(device)),
+            penalty=episode_penalties(demo.action, gripper_penalty),
+            env_id=index % buffer.num_envs,
         )
-    return buffer
+
+
+def demo_frames(demos: Sequence[Demo]) -> int:
+    """Frames that demonstrations take in a buffer."""
+    return sum(demo.action.shape[0] + 1 for demo in demos)
 
 
 def demo_states(demos: Sequence[Demo]) -> Tensor:

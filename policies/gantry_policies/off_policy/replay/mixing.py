@@ -56,4 +56,5 @@ def _joined(first: Batch, second: Batch) -> Batch:
         is_intervention=torch.cat((first.is_intervention, second.is_intervention)),
         base_action=both(first.base_action, second.base_action),
         next_base_action=both(first.next_base_action, second.next_base_action),
+        penalties=both(first.penalties, second.penalties),
     )

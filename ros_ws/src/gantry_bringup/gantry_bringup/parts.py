@@ -64,6 +64,23 @@ class Argument:
     """What it does."""
 
 
+COMMON_ARGUMENTS = (
+    Argument("bundle", "", f"policy bundle (required): {WHERE}"),
+    Argument("robot", "", "robot in the registry; the one in the bundle's contract if not given"),
+    Argument("namespace", "", "namespace of every node, for several robots in one network"),
+    Argument("config", "", "ROS parameter file, for example configs/ros/sim_walk.yaml"),
+    Argument("record", "", "MCAP file to record to; its folder exists"),
+    Argument("statistics", "", "JSON file for the control loop's statistics at the end"),
+    Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
+    Argument("realtime_priority", "", "SCHED_FIFO priority of the loops, 1 to 99"),
+    Argument("dds_profile", "", "Fast DDS profile, for example configs/ros/fastdds-shm.xml"),
+)
+"""Of every description with a policy."""
+
+OF_EVERY_NODE = ("namespace", "config", "dds_profile")
+"""Names of those of every node."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch description."""

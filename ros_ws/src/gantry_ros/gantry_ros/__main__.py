@@ -9,7 +9,16 @@ from importlib import import_module
 from gantry_deploy.process.interrupts import end_on_interrupt, remembering_interrupts
 from gantry_deploy.process.transports import use_udp
 
-EXECUTABLES = ("policy_node", "mapping_node", "sim_robot_node", "sim_car_node", "operator_node", "episode_node")
+EXECUTABLES = (
+    "policy_node",
+    "mapping_node",
+    "sim_robot_node",
+    "sim_car_node",
+    "operator_node",
+    "episode_node",
+    "teleop_node",
+    "session_node",
+)
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
 
@@ -97,6 +106,16 @@ def operator_node() -> int:
 def episode_node() -> int:
     """Entry point of ``ros2 run gantry_ros episode_node``."""
     return _process("episode_node", sys.argv[1:])
+
+
+def teleop_node() -> int:
+    """Entry point of ``ros2 run gantry_ros teleop_node``."""
+    return _process("teleop_node", sys.argv[1:])
+
+
+def session_node() -> int:
+    """Entry point of ``ros2 run gantry_ros session_node``."""
+    return _process("session_node", sys.argv[1:])
 
 
 if __name__ == "__main__":

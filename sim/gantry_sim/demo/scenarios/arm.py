@@ -13,9 +13,9 @@ import numpy as np
 
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.command import counted
-from gantry_deploy.cli.session import WalkSession
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Event, SafetyConfig
+from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import Score as Interval
 from gantry_deploy.evaluation.metrics import rate_interval

@@ -12,6 +12,9 @@ ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
 """Spaces of actions: the end effector with its orientation kept, the end effector with rotation, the joints by
 steps, the joints to places. A gripper comes last in each."""
 REWARDS = ("sparse", "dense")
+FRAMES = ("base", "start")
+"""Frames of observed places: the arm's base, or the hand's place at the start of the episode along the base's axes, as
+in HIL-SERL, so that a policy does not learn where the table is. Places of objects are then those from the hand."""
 OBSERVERS = ("state", "camera")
 """Inputs of the policy: the object's place, or what its cameras show."""
 
@@ -68,6 +71,8 @@ class ArmCfg:
     """Space of actions, a name of :data:`ACTIONS`."""
     observer: str = "state"
     """Inputs of the policy, a name of :data:`OBSERVERS`."""
+    frame: str = "base"
+    """Frame of observed places, a name of :data:`FRAMES`."""
     cameras: tuple[str, ...] = ()
     """Images beside the state; with the observer ``camera``, all of them if none is named."""
     image_px: int = 84
@@ -102,6 +107,7 @@ class ArmCfg:
             ("manipulation task", self.task, WORKBENCHES),
             ("action", self.action, ACTIONS),
             ("observer", self.observer, OBSERVERS),
+            ("frame", self.frame, FRAMES),
             ("reward", self.reward, REWARDS),
             *(("camera", name, CAMERAS) for name in self.cameras),
         ):

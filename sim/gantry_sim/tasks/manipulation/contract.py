@@ -90,22 +90,24 @@ def _action(cfg: ArmCfg, default: tuple[float, ...]) -> ActionSpec:
 
 def observation_terms(cfg: ArmCfg, num_joints: int) -> tuple[ObservationTerm, ...]:
     """Terms of the policy's observation beside images, scaled to about one."""
+    in_base = cfg.frame == "base"
     terms = [
-        make_term("joint_pos", num_joints),
+        make_term("joint_pos" if in_base else "joint_from_start", num_joints),
         make_term("joint_vel", num_joints, scale=0.2),
         make_term("joint_lead", num_joints, scale=5.0),
-        make_term("ee_pos", 3, scale=5.0),
+        make_term("ee_pos" if in_base else "ee_from_start", 3, scale=5.0),
     ]
     if cfg.action != "ee":
         terms.append(make_term("ee_rotation", 6))
     if cfg.observer == "state":
         terms += [
-            make_term("object_pos", 3, scale=5.0),
+            *((make_term("object_pos", 3, scale=5.0),) if in_base else ()),
             make_term("object_rotation", 6),
             make_term("object_from_ee", 3, scale=10.0),
         ]
     if has_goal(cfg):
-        terms.append(make_term("object_goal", 3, scale=5.0))
+        if in_base or cfg.observer != "state":
+            terms.append(make_term("object_goal", 3, scale=5.0))
         if cfg.observer == "state":
             terms.append(make_term("goal_from_object", 3, scale=10.0))
     return tuple(terms)

@@ -22,6 +22,8 @@ from gantry_sim.tasks.manipulation.workbench import HOLE_DEPTH_M
 
 OPEN, CLOSED, NARROW = 1.0, -1.0, -0.15
 """Places of the gripper as actions; narrow is some 3 cm, for two fingers that push together."""
+HELD_M, HELD_GAP_M = 0.02, 0.003
+"""An object this close to the end effector, between fingers that are at most this much wider, is held."""
 ABOVE_M = 0.06
 """Height over the object from which the hand comes down."""
 
@@ -98,6 +100,16 @@ class Expert:
         self._shake = torch.where(rows[:, None], 0.0, self._shake)
         self.phase, self.steps = torch.where(rows, 0, self.phase), torch.where(rows, 0, self.steps)
 
+    def take_over(self, rows: Tensor) -> None:
+        """Begin anew in the midst of attempts, (N,) bool: go on with what is in the hand already."""
+        self.state.refresh()
+        self.reset(rows)
+
+    def lead_astray(self, offset_m: Tensor, rows: Tensor) -> None:
+        """Let the expert take things to be elsewhere, (N, 3), m in the arm's base frame, where (N,) bool ``rows`` says
+        so, until the next reset there."""
+        self._astray = torch.where(rows[:, None], offset_m, self._astray)
+
     def act(self) -> Tensor:
         """The next action, (N, a), in [-1, 1]."""
         state = self.state
@@ -157,6 +169,13 @@ class Expert:
 class GraspExpert(Expert):
     """Comes from above, grasps, lifts. Phases: above, down, close, up."""
 
+    def take_over(self, rows: Tensor) -> None:
+        """An object between closed fingers is held on to."""
+        super().take_over(rows)
+        held = self.state.object_from_ee.norm(dim=-1) < HELD_M
+        gripped = self.state.gripper_m < self.state.rule.half_m[1] + HELD_GAP_M
+        self.phase = torch.where(rows & held & gripped, 2, self.phase)
+
     def plan(self, hand: Tensor) -> Move:
         """See :meth:`Expert.plan`: up once the cube is in the hand, back to the beginning if it is lost."""
         state, thing = self.state, self.state.object_pos + self._astray
@@ -177,7 +196,7 @@ class GraspExpert(Expert):
         )
 
 
-class PlaceExpert(Expert):
+class PlaceExpert(GraspExpert):
     """Grasps a cube and puts it onto a stand. Phases: above, down, close, up, across, lower, let go."""
 
     CLEAR_M = 0.13

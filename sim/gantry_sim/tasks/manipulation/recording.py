@@ -14,7 +14,7 @@ from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVAT
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.evaluation import ActingPolicy
-from gantry_policies.common.export import MIN_OBSERVATIONS
+from gantry_policies.common.recorded_rows import MIN_OBSERVATIONS
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks.manipulation.terms import ACTION
 from gantry_sim.tasks.registry import MakePolicy, Task

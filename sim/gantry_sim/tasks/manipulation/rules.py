@@ -26,6 +26,8 @@ INSERT_DEPTH_M = 0.025
 """The peg is in when its tip is this far below the edge of the hole."""
 REACH_M = ((0.12, 0.58), (-0.34, 0.34))
 """An object outside these ranges along x and y is out of reach."""
+EDGE_M = 0.03
+"""An object this close to one of these limits is about to get out of reach."""
 DROPPED_M = 0.10
 """An object that begins in the hand and is this far from it has been dropped."""
 PEG_BELOW_EE_M = 0.02
@@ -101,6 +103,13 @@ class Rule:
         (x_low, x_high), (y_low, y_high) = REACH_M
         x, y, z = state.object_pos.unbind(-1)
         return (x < x_low) | (x > x_high) | (y < y_low) | (y > y_high) | (z < -0.05)
+
+    def endangered(self, state: RuleState) -> Tensor:
+        """(N,) bool: the object is about to be lost."""
+        (x_low, x_high), (y_low, y_high) = REACH_M
+        x, y, _ = state.object_pos.unbind(-1)
+        inside = (x > x_low + EDGE_M) & (x < x_high - EDGE_M) & (y > y_low + EDGE_M) & (y < y_high - EDGE_M)
+        return ~inside
 
     def _on_table(self, draws: Draws) -> tuple[Tensor, Tensor]:
         """Place and heading of an object that lies on the table."""
@@ -203,6 +212,10 @@ class Insert(Rule):
     def lost(self, state: RuleState) -> Tensor:
         """Out of reach, or no longer in the hand."""
         return super().lost(state) | (state.object_from_ee.norm(dim=-1) > DROPPED_M)
+
+    def endangered(self, state: RuleState) -> Tensor:
+        """About to get out of reach, or slipping from the hand."""
+        return super().endangered(state) | (state.object_from_ee.norm(dim=-1) > 0.5 * DROPPED_M)
 
     def progress(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.progress`: the peg over the hole, then in it."""

@@ -49,12 +49,13 @@ class ArmState:
         self.decoder = ArmDecoder(contract, torch.zeros(1, 1, device=device))
         self.goal = torch.zeros(env.num_envs, len(contract.command.names), device=device)
         """(N, 3) where the object's middle belongs, m; (N, 0) without a goal."""
+        self.start_joint_pos = torch.tensor([contract.default_pos_rad], device=device).repeat(env.num_envs, 1)
+        """(N, n) joints at the beginning of the episode, rad and of the gripper m."""
         self.episodes = [0] * env.num_envs
         """Episodes begun in each environment."""
         self.starts = self._solve_starts()
         self.noise = torch.Generator(device=device).manual_seed(seed)
         """Of what the policy sees wrongly."""
-        self._ones = torch.ones(env.num_envs, 1, device=device)
         self.joint_pos = self.joint_vel = self.object_pose = self.ee_pos = self.ee_rotation = torch.empty(0)
 
     @classmethod
@@ -108,12 +109,13 @@ class ArmState:
         return Signals(
             joint_pos_rad=self.joint_pos,
             joint_vel_rad_s=self.joint_vel,
-            quat_base_to_world_wxyz=torch.cat((self._ones, still), dim=-1),
+            quat_base_to_world_wxyz=torch.cat((still.new_ones(len(still), 1), still), dim=-1),
             ang_vel_base_in_base_rad_s=still,
             command=self.goal,
             last_action=last_action,
             time_s=self._env.episode_length_buf * self._env.step_dt,
             joint_target_rad=self.joint_pos if targets is None else targets,
+            start_joint_pos_rad=self.start_joint_pos,
             ee_pose_in_base=(self.ee_pos, self.ee_rotation),
         )
 

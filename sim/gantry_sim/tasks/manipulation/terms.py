@@ -144,6 +144,7 @@ def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
         joints[:, state.gripper] = start.gripper_m
     data = env.sim.data
     data.qpos[env_ids[:, None], state.qpos_ids] = joints
+    state.start_joint_pos[env_ids] = joints
     # The other finger mirrors the driven one.
     data.qpos[env_ids, _other_finger(env)] = -joints[:, state.gripper]
     data.qpos[env_ids, state.object_qpos] = torch.cat((start.object_pos_m, start.object_quat_wxyz), dim=-1)

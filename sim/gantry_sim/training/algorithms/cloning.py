@@ -38,7 +38,10 @@ def preset(task: Task) -> Preset:
 def check(run: RunCfg) -> None:
     """Refuse a time limit, with which the learning rate would not come down."""
     if run.minutes:
-        raise RunError("Cloning ends after a number of updates, with the learning rate at zero; leave out --minutes.")
+        raise RunError(
+            "Cloning ends after a number of updates, with the learning rate at zero; leave out --minutes, and give "
+            "their number with --steps."
+        )
 
 
 def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
@@ -107,7 +110,7 @@ BC = Algorithm(
     open=open_policy,
     check=check,
     length="steps",
-    demos=True,
+    demos="needs",
     threads=1,  # Threads share out products of this size at a loss.
     smaller="a smaller learner.batch_size helps, or fewer demonstrations",
 )

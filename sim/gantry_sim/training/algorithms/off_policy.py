@@ -8,22 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
-
 from gantry_deploy.contract.policy_contract import ChunkSpec
-from gantry_hardware.errors import GantryError
+from gantry_deploy.policy.live_policy import WEIGHTS_SHA256, weights_sha256
+from gantry_deploy.session.snapshot import LearnerFacts
 from gantry_hardware.training.trainer import CHECKPOINTS, Trainer
-from gantry_policies.common.batched_env import STATE, BatchedEnv
+from gantry_policies.common.batched_env import BatchedEnv
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_policies.common.export import export_bundle
+from gantry_policies.common.recorded_rows import OneByOne, input_names
+from gantry_policies.corrections.feed import StepStream
+from gantry_policies.corrections.live import live_weights
+from gantry_policies.corrections.trainer import Publish, StreamTrainer
 from gantry_policies.imitation.export import export_chunks
 from gantry_policies.imitation.policy import BcPolicy, make_base
 from gantry_policies.off_policy import presets
 from gantry_policies.off_policy.config import OffPolicyCfg
 from gantry_policies.off_policy.learner import Learner
 from gantry_policies.off_policy.policy import LearnedPolicy, PolicyModule
-from gantry_policies.off_policy.replay.buffer import require_replay_memory
+from gantry_policies.off_policy.replay.room import require_replay_memory
 from gantry_policies.off_policy.trainer import OffPolicyTrainer
 from gantry_sim.tasks.registry import Preset, Task
 from gantry_sim.training.algorithms.registry import Algorithm, TrainedPolicy
@@ -34,19 +37,10 @@ from gantry_sim.training.run_files import BASE_FOLDER, TRAINING_EVALUATION_SEED
 
 ENVS = 8
 """Environments side by side; more collect faster, and further behind what is learned."""
+ACTORS = 4
+"""Actors whose steps are stored side by side."""
 EVALUATION_ENVS = 25
 """Most environments of the evaluations during a training."""
-
-
-class _Single(nn.Module):
-    """A policy without a base and without cameras, as a graph with one input."""
-
-    def __init__(self, policy: PolicyModule) -> None:
-        super().__init__()
-        self.policy = policy
-
-    def forward(self, observation: Tensor) -> Tensor:
-        return self.policy({STATE: observation})
 
 
 def evaluation_env(run: RunCfg, episodes: int) -> BatchedEnv:
@@ -86,6 +80,32 @@ def make_trainer(run: RunCfg, folder: Path | None) -> OffPolicyTrainer:
     )
 
 
+def make_stream_trainer(
+    run: RunCfg, folder: Path, stream: StepStream, publish: Publish, tell: Callable[[LearnerFacts], None]
+) -> StreamTrainer:
+    """The learner of a run whose steps come from actors elsewhere; arguments as of :class:`StreamTrainer`.
+
+    Raises:
+        GantryError: If demonstrations, base and environments do not fit each other.
+    """
+    cfg: OffPolicyCfg = replace(run.preset.learner, seed=run.seed)
+    demos = demos_of(run, folder)
+    env = run.task.make_env(replace(run.preset.env, num_envs=ACTORS), "cpu", run.seed)
+    policy = open_base(folder / BASE_FOLDER, run) if run.base else None
+    return StreamTrainer(
+        env,
+        cfg,
+        folder,
+        stream,
+        publish,
+        tell,
+        base=None if policy is None else make_base(policy, ACTORS, device=run.device),
+        demos=[] if demos is None else demos.demos(),
+        device=run.device,
+        learn_threads=run.learn_threads,
+    )
+
+
 def check(run: RunCfg) -> None:
     """Refuse a replay buffer that does not fit into memory."""
     cfg, spaces = run.preset.learner, run.spaces
@@ -112,6 +132,7 @@ def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> Tr
         done=steps,
         env_steps=steps,
         wall_s=float(state["wall_s"]),
+        weights_sha256=weights_sha256(live_weights(learner)),
         chunk=None if cloned is None else ChunkSpec(cloned.cfg.chunk_steps, cloned.cfg.execute_steps, residual=True),
     )
 
@@ -120,12 +141,12 @@ def _write_bundle(
     learner: Learner, cloned: BcPolicy | None, contract: Any, golden: Any, folder: Path, **options: Any
 ) -> Path:
     module = PolicyModule(learner).eval()
+    # What is exported is what acted last in a session, if the learner of one made it; both carry the same hash.
+    options["card"] = {**(options.get("card") or {}), WEIGHTS_SHA256: weights_sha256(live_weights(learner))}
     if cloned is not None:
         options.pop("mapper_bytes", None)
         return export_chunks(cloned, contract, golden, folder, residual=module, **options)
-    if learner.encoder.keys:
-        raise GantryError("A policy that reads images and corrects no cloned one cannot be exported.")
-    return export_bundle(_Single(module).eval(), contract, golden, folder, **options)
+    return export_bundle(OneByOne(module, input_names(contract)), contract, golden, folder, **options)
 
 
 def _preset(name: str, make: Callable[[], OffPolicyCfg], task: Task) -> Preset:
@@ -139,6 +160,7 @@ def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **opti
         cfg_type=OffPolicyCfg,
         preset=partial(_preset, name, make),
         make_trainer=make_trainer,
+        make_stream_trainer=make_stream_trainer,
         open=open_policy,
         check=check,
         may_grow=("total_steps",),
@@ -149,6 +171,18 @@ def _algorithm(name: str, summary: str, make: Callable[[], OffPolicyCfg], **opti
 
 
 SAC = _algorithm("sac", "SAC from nothing", presets.sac)
-RLPD = _algorithm("rlpd", "SAC of which half of every batch is demonstrations", presets.rlpd, demos=True)
-WSRL = _algorithm("wsrl", "learn from demonstrations, then forget them", presets.wsrl, demos=True, base="takes")
-RESFIT = _algorithm("resfit", "a correction on top of a cloned policy", presets.resfit, demos=True, base="needs")
+HIL_SERL = _algorithm("hil-serl", "SAC with demonstrations and a person's corrections", presets.hil_serl, demos="takes")
+HIL_WEIGHTED = _algorithm(
+    "hil-weighted", "hil-serl that imitates good corrections as well", presets.hil_weighted, demos="needs"
+)
+DAGGER = _algorithm("dagger", "demonstrations and a person's corrections, imitated", presets.dagger, demos="needs")
+HIL_RESIDUAL = _algorithm(
+    "hil-residual",
+    "a correction of a clone, with a person's",
+    presets.hil_residual,
+    demos="needs",
+    base="needs",
+)
+RLPD = _algorithm("rlpd", "SAC of which half of every batch is demonstrations", presets.rlpd, demos="needs")
+WSRL = _algorithm("wsrl", "learn from demonstrations, then forget them", presets.wsrl, demos="needs", base="takes")
+RESFIT = _algorithm("resfit", "a correction on top of a cloned policy", presets.resfit, demos="needs", base="needs")

@@ -10,6 +10,7 @@ from typing import Any
 
 from gantry_deploy.contract.policy_contract import ChunkSpec
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.plugins import load_plugin
 from gantry_hardware.training.trainer import Trainer
 from gantry_sim.tasks.registry import MakePolicy, Preset, Task
 from gantry_sim.training.run_cfg import RunCfg
@@ -35,6 +36,9 @@ class TrainedPolicy:
     """Training time so far."""
     chunk: ChunkSpec | None = None
     """Planning of several actions at once; None for a policy that is asked in every step."""
+    weights_sha256: str = ""
+    """SHA-256 of the weights that act, which its bundle's card and the sessions of its actors name too; empty where
+    they are not hashed."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,17 @@ class Algorithm:
     """(run, its folder) -> the training, with its environments; seeded by the caller."""
     open: Callable[[RunCfg, Path, Trainer | None], TrainedPolicy]
     """(run, its folder, the training that has just ended or None) -> the policy of its newest checkpoint."""
+    make_stream_trainer: Callable[..., Trainer] | None = None
+    """(run, its folder, stream of steps, publish, tell) -> the training on steps of actors elsewhere; None for an
+    algorithm that collects by itself alone."""
     check: Callable[[RunCfg], None] = lambda run: None
     """Raises a GantryError where a run cannot work; asked before anything is written or built."""
     length: str = "total_steps"
     """Field of the settings that says how long a training is."""
     may_grow: tuple[str, ...] = ()
     """Fields of the settings that may be raised when a run is resumed."""
-    demos: bool = False
-    """Whether it learns from demonstrations."""
+    demos: str = ""
+    """Use of demonstrations: ``needs``, ``takes``, or nothing."""
     base: str = ""
     """Use of a cloned policy that it builds upon: ``needs``, ``takes``, or nothing."""
     teacher: bool = False
@@ -85,9 +92,13 @@ def find_algorithm(name: str) -> Algorithm:
     """
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            found: Any = entry.load()
+            found: Any = load_plugin(entry, "Algorithm", GantryError)
             if not isinstance(found, Algorithm):
                 raise GantryError(f"Entry point '{entry.value}' is a {type(found).__name__}, expected an Algorithm.")
+            for part in ("preset", "make_trainer", "open", "check"):
+                if not callable(getattr(found, part)):
+                    given = type(getattr(found, part)).__name__
+                    raise GantryError(f"Algorithm '{name}': its '{part}' is a {given}, expected a function.")
             return found
     raise UnknownNameError("algorithm", name, algorithm_names())
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_action
-from gantry_policies.common.export import MIN_OBSERVATIONS
+from gantry_policies.common.recorded_rows import MIN_OBSERVATIONS
 from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_rover.env import RoverCfg, RoverEnv, contract_of
 from gantry_rover.search import SearchCfg

@@ -7,35 +7,29 @@ refusal is one message and exit code 2. The control loop owns the main thread, R
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
-from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from gantry_deploy.bundle.bundle import Bundle
-from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL
 from gantry_deploy.control.loop import Controller, TickReport
-from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
-from gantry_deploy.control.safety_config import SETTINGS
+from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.control.timing import TimingLog
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import MapLimits, MapSource, make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import prepare_thread
-from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.capabilities import capability
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec
-from gantry_ros.convert import arm as convert_arm
-from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
-from gantry_ros.nodes import bundle_parameters
+from gantry_ros.nodes import bundle_parameters, command_topics, safety_parameters
 from gantry_ros.nodes.auto_start import AutoStart, waiting_text
 from gantry_ros.nodes.bundle_parameters import load_named_bundle
+from gantry_ros.nodes.command_topics import CommandTopics
 from gantry_ros.robots import ros_backend, ros_road
 from gantry_ros.robots.ros_robot import RosRobot
 from gantry_ros.runtime import topics
@@ -45,8 +39,6 @@ if TYPE_CHECKING:
     from gantry_deploy.recording.recorder import Recorder
 
 NAME = "policy_node"
-SAFETY_PREFIX = f"{SETTINGS}."
-"""Every field of :class:`gantry_deploy.control.safety_config.SafetyConfig` is a parameter under this name."""
 
 PARAMETERS = (
     *bundle_parameters.PARAMETERS,
@@ -54,7 +46,7 @@ PARAMETERS = (
     Parameter("record", "", "Path of an MCAP file to record to; empty for no recording."),
     Parameter("statistics", "", "Path of a JSON file for the loop's statistics at the end; empty for none."),
     Parameter("auto_start", False, "Stand up and start by itself, once; for simulated robots."),
-    Parameter("cmd_vel_stamped", False, "Whether cmd_vel is a TwistStamped instead of a Twist."),
+    *command_topics.PARAMETERS,
     *ros_backend.PARAMETERS,
     *ros_road.PARAMETERS,
     Parameter(
@@ -64,10 +56,7 @@ PARAMETERS = (
     Parameter("diagnostics_rate_hz", 10.0, "Rate of the published diagnostics, Hz."),
     Parameter("realtime_priority", 0, "SCHED_FIFO priority of the control loop, 1 to 99; 0 for the default scheduler."),
     Parameter("cpu", -1, "Core that the control loop is pinned to; -1 for any."),
-    *(
-        Parameter(f"{SAFETY_PREFIX}{item.name}", item.default, f"gantry_deploy.control.safety.SafetyConfig.{item.name}")  # type: ignore[arg-type]
-        for item in fields(SafetyConfig)
-    ),
+    *safety_parameters.PARAMETERS,
 )
 """Every parameter of this node."""
 
@@ -123,8 +112,6 @@ class PolicyNode:
         self._report: TickReport | None = None
         self._state_s = 0.0
         self._waiting = host.wait_reason("Waiting", settle_s=WAIT_S)
-        self._unheard = ""  # Topic of a velocity command that has never come.
-        self._read_twist: convert.TwistReader | None = None
         self.damped: Damped | None = None
         """When and why the robot was damped last; None if it never was."""
         self._open(values)
@@ -161,74 +148,21 @@ class PolicyNode:
 
     def _open(self, values: dict[str, Any]) -> None:
         node = self._host.node
-        controller = self._controller
-        self._open_command(values["cmd_vel_stamped"])
-        other = "false" if values["cmd_vel_stamped"] else "true"
-        self._host.network.hints[topics.CMD_VEL] = f"Set cmd_vel_stamped:={other}."
-        node.create_subscription(
-            Empty, topics.HEARTBEAT, lambda _: controller.heartbeat(controller.robot.now_s()), topics.OPERATOR_QOS
-        )
+        self._commands = CommandTopics(self._host, self._controller, self._ros, stamped=values["cmd_vel_stamped"])
         for event in ("stand", "start", "stop", "estop", "reset"):
             node.create_service(Trigger, f"~/{event}", answer(lambda event=event: self._ask(event)))
         self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
         self._host.create_timer(1.0 / values["diagnostics_rate_hz"], self._publish)
 
-    def _open_command(self, stamped: bool) -> None:
-        node, runner = self._host.node, self._controller.runner
-        assert runner is not None
-        if runner.contract.command.kind == BODY_POSE:
-            node.create_subscription(PoseStamped, topics.GOAL_POSE, self._on_goal, topics.OPERATOR_QOS)
-            return
-        if runner.contract.command.kind == OBJECT_GOAL:
-            node.create_subscription(PoseStamped, topics.OBJECT_GOAL, self._on_object_goal, topics.OPERATOR_QOS)
-            return
-        if not runner.contract.command.names:
-            return
-        self._read_twist = convert.TwistReader(runner.contract.command.names)
-        self._unheard = node.resolve_topic_name(topics.CMD_VEL)
-        node.create_subscription(
-            TwistStamped if stamped else Twist, topics.CMD_VEL, self._on_twist, topics.OPERATOR_QOS
-        )
-
     def _ask(self, event: str) -> str:
         self._controller.request(event)
         return f"{event}: now {self._controller.safety.mode}."
-
-    def _on_twist(self, message: Twist | TwistStamped) -> None:
-        self._unheard = ""
-        if self._read_twist is not None:
-            self._controller.set_command(self._read_twist(message), self._controller.robot.now_s())
-
-    def _on_goal(self, message: PoseStamped) -> None:
-        robot, named = self._ros, message.header.frame_id
-        frame = ODOM_FRAME if robot is None else robot.frames.told(named, robot.odom_frame)
-        try:
-            goal, before = convert_map.goal(message, frame), self._controller.goal
-            self._controller.set_goal(goal)
-        except GantryError as error:
-            self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
-            return
-        if goal == before:
-            return  # Senders repeat it, as one message alone may get lost.
-        place = f"x {goal.x_in_world_m:.2f} m, y {goal.y_in_world_m:.2f} m, yaw {goal.yaw_in_world_rad:.2f} rad"
-        self._log().info(f"Goal: {place}.", throttle_duration_sec=1.0)
-
-    def _on_object_goal(self, message: PoseStamped) -> None:
-        try:
-            robot, frame = self._ros, BASE_FRAME
-            if robot is not None:
-                frame = robot.frames.told(message.header.frame_id, BASE_FRAME)
-            place = convert_arm.place(message, frame)
-        except GantryError as error:
-            self._log().error(f"Goal refused: {error}", throttle_duration_sec=1.0)
-            return
-        self._controller.set_command(place, self._controller.robot.now_s())
 
     def _publish(self) -> None:
         report = self._report
         if report is None:
             return
-        self._waiting.note(waiting_text(self._controller, report, self._auto.refusal, self._unheard))
+        self._waiting.note(waiting_text(self._controller, report, self._auto.refusal, self._commands.unheard))
         # Of the tick, not of this moment: mode, fault and times belong together.
         mode, fault = report.mode, report.fault
         text = f"{mode}" if fault is None else f"{mode}: {fault.text}"
@@ -300,7 +234,7 @@ def main(arguments: list[str]) -> int:
         bundle = load_named_bundle(values)
         spec = robot_spec(values["robot"] or bundle.contract.robot)
         runner = PolicyRunner(bundle, spec)
-        safety = SafetyMachine(spec, _safety_config(values))
+        safety = SafetyMachine(spec, safety_parameters.safety_config(values))
         robot = ros_backend.ros_robot(spec, host, values, bundle.contract.dt_s)
         watch_scene(bundle.contract, robot)
         limits = MapLimits(values["map_stale_s"], values["map_lost_s"])
@@ -387,7 +321,3 @@ def _recorder(path: str, bundle: Bundle, spec: RobotSpec, eyes: MapSource | None
     from gantry_deploy.recording.recorder import Recorder  # A robot that does not record needs no MCAP packages.
 
     return Recorder(path, bundle.contract, spec, map_source=eyes)
-
-
-def _safety_config(values: dict[str, Any]) -> SafetyConfig:
-    return SafetyConfig(**{item.name: values[SAFETY_PREFIX + item.name] for item in fields(SafetyConfig)})

@@ -64,6 +64,29 @@ CMD_VEL = "cmd_vel"
 """geometry_msgs/Twist (or TwistStamped), operator to policy."""
 HEARTBEAT = "heartbeat"
 """std_msgs/Empty, operator to policy."""
+JOY = "joy"
+"""sensor_msgs/Joy, joystick's driver to a correction session."""
+DELTA_TWIST = "~/delta_twist_cmds"
+"""geometry_msgs/TwistStamped (or Twist) in the base frame, each number in [-1, 1], operator to a session's node."""
+GRIPPER_OPENING = "~/gripper_opening"
+"""std_msgs/Float64, 0 closed to 1 open, the same; nothing leaves the gripper as it is."""
+DEAD_MAN = "~/dead_man"
+"""std_msgs/Bool, the same: motion counts while it is true; repeated, as silence is letting go."""
+EVENT_SERVICES = {
+    "episode/start": "start_episode",
+    "episode/success": "success",
+    "episode/failure": "failure",
+    "episode/rerecord": "rerecord_episode",
+    "episode/terminate": "terminate_episode",
+    "episode/veto": "veto_success",
+    "pause": "pause",
+    "estop": "estop",
+    "quit": "quit",
+}
+"""std_srvs/Trigger below a session's name -> event of the person, as :class:`gantry_deploy.teleop.operator.TeleopEvent`
+names it."""
+HAND_SERVICES = {"take_over": True, "give_back": False}
+"""The same below a session's name -> whether a person is to act; motion still comes from the device."""
 DIAGNOSTICS = "diagnostics"
 """diagnostic_msgs/DiagnosticArray, everybody to the operator."""
 

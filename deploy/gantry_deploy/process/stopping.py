@@ -1,4 +1,4 @@
-"""Ctrl-C while something is learned: end at the next good moment, everything saved."""
+"""Ctrl-C that ends long work at its next good moment, everything saved."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""``gantry session``: correction sessions, their certificates, and what they recorded."""

@@ -1,0 +1,1 @@
+"""Journals on disk: the spool of an actor, and the journal of the learner."""

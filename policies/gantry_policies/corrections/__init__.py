@@ -1,0 +1,1 @@
+"""Learning from a person's corrections, which come as streams of steps from actors elsewhere."""

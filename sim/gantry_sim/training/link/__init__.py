@@ -1,0 +1,1 @@
+"""Trainings on the steps of actors elsewhere."""
