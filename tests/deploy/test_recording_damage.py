@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import struct
 import zlib
@@ -133,6 +134,21 @@ def test_a_changed_byte_anywhere_in_the_index_is_noticed_and_costs_no_number(who
         # Zero stands for "no checksum" and "no index", which a flipped bit does not make of any of ours.
         assert not found.complete, at
         assert found.duration_s == reference.duration_s
+
+
+@pytest.mark.parametrize("kind", ["doubled", "left out", "exchanged"])
+def test_whole_chunks_in_a_wrong_place_are_noticed(whole, tmp_path, kind):
+    data, reference = whole
+    begins = [begin for opcode, begin, _ in records_of(data) if opcode == Opcode.CHUNK]
+    assert len(begins) > 8
+    first, second, third = (data[begin:end] for begin, end in itertools.pairwise(begins[-5:-1]))
+    middle = {"doubled": first + first + second + third, "left out": first + third, "exchanged": second + first + third}
+    broken = data[: begins[-5]] + middle[kind] + data[begins[-2] :]
+    assert outcome(tmp_path / "broken.mcap", broken, reference) == "partial"
+    found = read_recording(tmp_path / "broken.mcap")
+    assert "follows tick" in found.damage
+    # What stands before the damage is read.
+    assert 0 < found.duration_s < reference.duration_s
 
 
 def test_zeros_at_the_end_keep_what_was_whole_and_say_where(whole, tmp_path, caplog):

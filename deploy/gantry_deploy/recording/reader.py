@@ -168,6 +168,7 @@ class _Reader:
         self._times: dict[str, list[int]] = {}
         self._rows: dict[str, list[Row]] = {}
         self._decoders = DecoderFactory()
+        self._tick: int | None = None
 
     def read(self, stream: BinaryIO) -> None:
         records = McapRecords(stream)
@@ -210,6 +211,7 @@ class _Reader:
         if channel is None:
             raise ValueError(f"a message of channel {message.channel_id}, which is not described")
         topic = _FORMER_NAMES.get(channel.topic, channel.topic)
+        self._require_order(topic, message.sequence)
         if topic not in _ROWS:
             return
         decode = self._decoders.decoder_for(channel.message_encoding, self._schemas.get(channel.schema_id))
@@ -220,6 +222,17 @@ class _Reader:
             raise ValueError(f"a message of the time {time_ns} ns")
         self._rows.setdefault(topic, []).append(row)
         self._times.setdefault(topic, []).append(time_ns)
+
+
+    def _require_order(self, topic: str, tick: int) -> None:
+        """Refuse ticks that are doubled or left out, as where whole chunks were copied or lost.
+
+        Every message has the count of its tick, which begins with its status; without one, topics were filtered out.
+        """
+        if self._tick is not None and tick - self._tick != (topic == "/gantry/status"):
+            raise ValueError(f"a message on {topic} of tick {tick} follows tick {self._tick}")
+        if topic == "/gantry/status":
+            self._tick = tick
 
 
 def _column(values: list[Any]) -> np.ndarray:
