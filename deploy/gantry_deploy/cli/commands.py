@@ -52,6 +52,32 @@ RUN = Command(
     ),
 )
 
+DOCTOR = Command(
+    name="doctor",
+    help="find wrong joints, signs, frames and scales in a robot's readings",
+    add_arguments=later("gantry_deploy.cli.diagnosis:add_doctor_arguments"),
+    run=later("gantry_deploy.cli.diagnosis:run_doctor"),
+    description=(
+        "Compare a robot's readings with each other: velocities with positions, torques with the motors' law, "
+        "gyroscope and accelerometer with the orientation; and rates, ages and freezes. Reads a robot, which is not "
+        "moved, or a recording, which shows more the more it moves. Exit code 1 if something is wrong."
+    ),
+    epilog="examples:\n  gantry doctor go2 --backend ros --seconds 10\n  gantry doctor walk.mcap --json doctor.json",
+)
+
+AUDIT = Command(
+    name="audit",
+    help="find where what a policy saw and sent differs from what its bundle says",
+    add_arguments=later("gantry_deploy.cli.diagnosis:add_audit_arguments"),
+    run=later("gantry_deploy.cli.diagnosis:run_audit"),
+    description=(
+        "Compute observations, actions and joint targets of a recording again from its raw states, and name the joint "
+        "that is permuted, the sign that is flipped, the wrong frame, scale, offset or delay. Exit code 1 if something "
+        "differs."
+    ),
+    epilog="example:\n  gantry audit walk.mcap runs/walk/bundle --json audit.json",
+)
+
 RUNTIME = Command(
     name="runtime",
     help="cost of one policy step, and how evenly the control loop ticks",

@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float32]
 
 SENT_TOLERANCE = 1e-5
 """Largest difference between wanted and sent targets that is rounding, rad, m, rad/s or m/s."""
-_WRAP_PERIODS = 1024
+WRAP_PERIODS = 1024
 """The policy's time wraps after so many gait periods: single precision would lose the phase after hours."""
 
 
@@ -104,7 +104,7 @@ class PolicyRunner:
         self._stiffness = _constant(contract.stiffness_nm_rad)
         self._damping = _constant(contract.damping_nm_s_rad)
         self._zeros = _constant((0.0,) * len(contract.joint_names))
-        self._wrap_s = _WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
+        self._wrap_s = WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
         self.reset()
         self._rehearse()
 

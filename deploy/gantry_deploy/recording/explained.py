@@ -98,7 +98,7 @@ def explained_windows(recording: Recording) -> ExplainedWindows:
     again = _Again(recording, WindowCutter(contract, MapLimits()), cfg)
     status, seen = recording["/gantry/status"], recording.topics.get("/policy/observation")
     looked = status["map"] != ""
-    rows = [] if seen is None else _rows(status["time_s"][looked], seen["time_s"]).tolist()
+    rows = [] if seen is None else rows_at(status["time_s"][looked], seen["time_s"]).tolist()
     found: list[tuple[float, float, bool, bool, float]] = []
     for time_s, age_s, what, row in zip(
         status["time_s"][looked], status["map_age_s"][looked], status["map"][looked], rows, strict=False
@@ -160,7 +160,7 @@ class _Again:
         """Robot state at a tick by its own estimate; None where the tick has no odometry of its own."""
         if self._odom is None:
             return None
-        row = int(_rows(np.array([time_s]), self._odom["time_s"])[0])
+        row = int(rows_at(np.array([time_s]), self._odom["time_s"])[0])
         pos, quat = (self._odom[name] for name in ("pos_base_in_world_m", "quat_base_to_world_wxyz"))
         if row < 0 or not np.isfinite(pos[row]).all():
             return None
@@ -177,7 +177,7 @@ class _Again:
         )
 
 
-def _rows(times_s: FloatArray, among_s: FloatArray) -> NDArray[np.intp]:
+def rows_at(times_s: FloatArray, among_s: FloatArray) -> NDArray[np.intp]:
     """Rows with exactly these times, -1 where there is none: the next one belongs to another tick."""
     if not len(among_s):
         return np.full(len(times_s), -1)

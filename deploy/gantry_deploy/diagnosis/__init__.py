@@ -1,0 +1,1 @@
+"""Diagnosis of robots and of logs: which joint is permuted, which sign is flipped, which frame or scale is wrong."""
