@@ -28,8 +28,8 @@ from gantry_deploy.diagnosis.audit import audit
 from gantry_deploy.diagnosis.doctor import examine
 from gantry_deploy.diagnosis.findings import Diagnosis
 from gantry_deploy.diagnosis.state_log import log_of_recording
-from gantry_deploy.errors import SafetyError
 from gantry_deploy.embodiments.registry import embodiment_of
+from gantry_deploy.errors import SafetyError
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.recording.reader import read_recording
 from gantry_deploy.recording.recorder import Recorder
@@ -50,6 +50,7 @@ class FaultyRobot:
         return getattr(self._robot, name)
 
     def read(self) -> Any:
+        """The newest state, changed."""
         return self._change(self._robot.read())
 
 

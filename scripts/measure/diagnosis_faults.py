@@ -60,7 +60,7 @@ def signals_fault(change: Callable[[Signals], Signals]) -> Callable[[PolicyRunne
     """A runtime that reads its signals wrongly."""
 
     def apply(runner: PolicyRunner) -> None:
-        runner._builder = _Wrapped(runner._builder, change)  # noqa: SLF001 - a fault goes where no interface leads.
+        runner._builder = _Wrapped(runner._builder, change)
 
     return apply
 
@@ -69,7 +69,7 @@ def numbers_fault(change: Callable[[PolicyRunner], Callable[[Any], Any]]) -> Cal
     """A runtime that puts its observation together wrongly."""
 
     def apply(runner: PolicyRunner) -> None:
-        runner._builder = _Wrapped(runner._builder, None, change(runner))  # noqa: SLF001
+        runner._builder = _Wrapped(runner._builder, None, change(runner))
 
     return apply
 
@@ -179,11 +179,11 @@ def runtime_faults(rng: Generator, joints: tuple[str, ...], default_rad: Any) ->
     late = int(rng.integers(1, 4))
 
     def scale_gains(runner: PolicyRunner) -> None:
-        runner._stiffness = runner._stiffness * 0.5  # noqa: SLF001
+        runner._stiffness = runner._stiffness * 0.5
 
     def wrong_targets(change: Callable[[Any], Any]) -> Callable[[PolicyRunner], None]:
         def apply(runner: PolicyRunner) -> None:
-            runner._decoder = _WrongTargets(runner._decoder, change)  # noqa: SLF001
+            runner._decoder = _WrongTargets(runner._decoder, change)
 
         return apply
 

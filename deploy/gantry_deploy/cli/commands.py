@@ -78,6 +78,22 @@ AUDIT = Command(
     epilog="example:\n  gantry audit walk.mcap runs/walk/bundle --json audit.json",
 )
 
+COMMISSION = Command(
+    name="commission",
+    help="a robot's first day: readings, joints one by one, limits, stop, camera, policy on the gantry",
+    add_arguments=later("gantry_deploy.cli.commission:add_arguments"),
+    run=later("gantry_deploy.cli.commission:run"),
+    description=(
+        "Guide an operator through a robot's first day, from reading it to its policy on the gantry at part of the "
+        "gains, and write a report to keep. Every motion is asked for; Enter stops it. Exit code 1 if a step fails."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry commission go2 --backend ros --bundle walk.zip --yes\n"
+        "  gantry commission go2 --backend mujoco --option fixed_base=true --option realtime=true"
+    ),
+)
+
 RUNTIME = Command(
     name="runtime",
     help="cost of one policy step, and how evenly the control loop ticks",

@@ -14,9 +14,8 @@ from gantry_deploy.cli.command import UsageError, add_json_option, choose, emit_
 from gantry_deploy.diagnosis.findings import Diagnosis
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend
-from gantry_hardware.errors import RobotError
 from gantry_hardware.files.bounds import finite
-from gantry_hardware.model.capabilities import HasExclusiveCommand, capability
+from gantry_hardware.model.capabilities import other_commanders
 from gantry_hardware.robots import robot_names, robot_spec
 
 _WORD = 22
@@ -30,7 +29,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="how long to read the robot")
     parser.add_argument("--rate", type=float, default=50.0, metavar="HZ", help="how often to read it")
     parser.add_argument(
-        "--upright", action="store_true", help="say that the base was upright all the time, as of a robot that lies flat"
+        "--upright", action="store_true", help="say that the base was upright all the time, standing or lying"
     )
     parser.add_argument(
         "--option",
@@ -96,34 +95,28 @@ def _recorded(args: argparse.Namespace) -> Any:
 
 
 def _live(args: argparse.Namespace) -> tuple[Any, Any]:
-    """Readings of a robot that is not commanded, and a check of who else commands it."""
+    """Readings of a robot that is not commanded, and a check of other programs that command it."""
     from gantry_deploy.diagnosis.findings import FindingKind
     from gantry_deploy.diagnosis.state_log import log_of_robot
 
     spec = robot_spec(choose("robot", args.subject, robot_names()))
     backend = choose("robot backend", args.backend or "ros", backend_names())
     robot = make_backend(backend, spec, **dict(args.option))
-    shared = capability(robot, HasExclusiveCommand)
-    others: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
         stack.callback(robot.close)
         robot.connect()
         print(f"{spec.name} on '{backend}', reading for {args.seconds:g} s; nothing is commanded.", flush=True)
         log = log_of_robot(robot, args.seconds, args.rate)
-        if shared is not None:
-            try:
-                shared.refuse_other_commanders()
-            except RobotError as error:
-                others.append(str(error))
+        others = other_commanders(robot)
 
     def tell_writers(found: Diagnosis) -> None:
-        if shared is None:
+        if others is None:
             found.unknown("other writers", f"backend '{backend}' cannot tell")
         elif others:
-            found.wrong(FindingKind.WRITER, "other writers", others[0])
+            found.wrong(FindingKind.WRITER, "other writers", others)
         else:
-            found.fine("other writers", "nobody else commands the robot")
+            found.fine("other writers", "no other program commands the robot")
 
     return log, tell_writers
 

@@ -28,7 +28,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.model.capabilities import HasExclusiveCommand, capability
+from gantry_hardware.model.capabilities import other_commanders
 
 __all__ = ["Controller", "TickRecorder", "TickReport"]
 
@@ -318,11 +318,8 @@ class Controller:
             self._judge(*self._read(now_s), now_s, self._buffer.nothing)
         if self._finding is not None:
             return self._finding.text
-        if (shared := capability(self.robot, HasExclusiveCommand)) is not None:
-            try:
-                shared.refuse_other_commanders()
-            except RobotError as error:
-                return str(error)
+        if others := other_commanders(self.robot):
+            return others
         # Looking takes time, in which the loop goes on judging.
         return None if self._finding is None else self._finding.text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,7 +234,7 @@ def _compare_actions(diagnosis: Diagnosis, ticks: PolicyTicks, bundle: Bundle) -
     """Ask the bundle's network what it answers to what was seen."""
     contract = bundle.contract
     corrected = bool(np.any(ticks.action != ticks.own_action))
-    if contract.cameras or (contract.chunk is not None and corrected):
+    if contract.cameras or (contract.planned_steps() is not None and corrected):
         why = "pictures, which a recording does not hold" if contract.cameras else "plans that a person interrupted"
         diagnosis.unknown("action", f"the network acts by {why}")
         return

@@ -42,9 +42,8 @@ def check_base(log: StateLog, diagnosis: Diagnosis) -> None:
         return
     quat, acc = _unit(log.quat_base_to_world_wxyz), log.lin_acc_base_in_base_m_s2
     acc = _scaled_acceleration(acc, diagnosis)
-    if _check_conventions(log, quat, acc, diagnosis):
-        if _check_mounting(log, quat, diagnosis):
-            _check_odometry(log, quat, diagnosis)
+    if _check_conventions(log, quat, acc, diagnosis) and _check_mounting(log, quat, diagnosis):
+        _check_odometry(log, quat, diagnosis)
 
 
 def _unit(quat: FloatArray) -> FloatArray:
@@ -141,7 +140,7 @@ def _windows(log: StateLog) -> list[int]:
 
 
 def _left(values: FloatArray, known: FloatArray) -> float:
-    """What is left of vectors (T, 3) after subtracting known ones, in units of the root mean square."""
+    """Rest of vectors (T, 3) after subtracting known ones, in units of the root mean square."""
     return float(np.sqrt(((values - known) ** 2).mean()) / max(np.sqrt((values**2).mean()), 1e-9))
 
 
@@ -197,7 +196,7 @@ def _check_gyroscope(log: StateLog, quat: FloatArray, left: float, diagnosis: Di
 
 
 def _gyro_fault(known: FloatArray, told: FloatArray, quat: FloatArray) -> tuple[float, FindingKind, str] | None:
-    """What is left, the kind and the words of the best explanation; None without a good one."""
+    """Rest, kind and words of the best explanation; None without a good one."""
     if len(known) < 20:
         return None
     in_world = np.einsum("nij,nj->ni", rotation_matrix(quat), known)
@@ -256,10 +255,9 @@ def _check_mounting(log: StateLog, quat: FloatArray, diagnosis: Diagnosis) -> bo
 
 def _check_odometry(log: StateLog, quat: FloatArray, diagnosis: Diagnosis) -> None:
     dt_s = np.diff(log.stamp_s)
-    known_rows = np.isfinite(log.pos_base_in_world_m).all(axis=1) & np.isfinite(log.lin_vel_base_in_base_m_s).all(
-        axis=1
-    )
-    rows = (dt_s > 1e-6) & known_rows[1:] & known_rows[:-1]
+    values = np.concatenate((log.pos_base_in_world_m, log.lin_vel_base_in_base_m_s), axis=1)
+    known: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
+    rows = (dt_s > 1e-6) & known[1:] & known[:-1]
     if rows.sum() < 20:
         diagnosis.unknown("odometry", "the robot reports no place and velocity")
         return

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 
-class FindingKind(str, Enum):
+class FindingKind(StrEnum):
     """Kind of a fault, for programs."""
 
     PERMUTATION = "permutation"
@@ -48,7 +48,7 @@ class Finding:
     subject: str
     """Quantity that is wrong, for example ``joint_pos`` or ``gyroscope``."""
     text: str
-    """What was found and what was expected, in words."""
+    """Numbers that were found and expected, in words."""
     names: tuple[str, ...] = ()
     """Joints or axes that are concerned, in the order in which they should stand; empty if all are."""
 
@@ -70,9 +70,9 @@ class Diagnosis:
     """Outcome of a diagnosis; the order is that in which things were looked at."""
 
     findings: list[Finding] = field(default_factory=list)
-    """What is wrong."""
+    """Faults."""
     checked: list[Checked] = field(default_factory=list)
-    """What is in order or could not be judged."""
+    """Quantities that are in order or could not be judged."""
 
     def wrong(self, kind: FindingKind, subject: str, text: str, names: tuple[str, ...] = ()) -> None:
         """Note a fault."""

@@ -72,7 +72,7 @@ def check_motors(log: StateLog, diagnosis: Diagnosis) -> None:
     """Compare torques with the motors' law, torque = stiffness (target - position) - damping velocity, for every joint
     as the one that a command is for, with either sign and some ticks late."""
     pos, vel, effort, stiffness, damping = (log.sent[:, i] for i in range(5))
-    commanded = np.isfinite(log.sent).all(axis=(1, 2)) & (stiffness > 0).any(axis=1)
+    commanded = np.asarray(np.isfinite(log.sent).all(axis=(1, 2)) & (stiffness > 0).any(axis=1))
     if commanded.sum() < LEAST_ROWS:
         diagnosis.unknown("joint order and sign", "the robot was not commanded to move in this log")
         return
@@ -244,19 +244,29 @@ def _tell(
 
 
 def _check_limits(log: StateLog, diagnosis: Diagnosis) -> None:
-    lower, upper = log.spec.array("lower_rad"), log.spec.array("upper_rad")
-    beyond = np.maximum(lower - log.joint_pos_rad, log.joint_pos_rad - upper).max(axis=0)
-    wrong = beyond > _LIMIT_MARGIN_RAD
-    mirrored = np.maximum(lower + log.joint_pos_rad, -log.joint_pos_rad - upper).max(axis=0)
-    flipped = wrong & (mirrored <= _LIMIT_MARGIN_RAD)
-    names = log.spec.joint_names
+    names, everything = log.spec.joint_names, np.arange(log.spec.num_joints)
+    wrong = _beyond(log, everything, everything) > _LIMIT_MARGIN_RAD
+    flipped = wrong & (_beyond(log, everything, everything, sign=-1.0) <= _LIMIT_MARGIN_RAD)
     if flipped.any():
         joints = tuple(names[i] for i in np.flatnonzero(flipped))
         text = f"{', '.join(joints)}: beyond the limits, and within them with the other sign."
         diagnosis.wrong(FindingKind.SIGN, "joint order and sign", text, joints)
-    if (others := np.flatnonzero(wrong & ~flipped)).size:
-        shown = ", ".join(f"{names[i]} by {beyond[i]:.2f}" for i in others[:6])
+    others = np.flatnonzero(wrong & ~flipped)
+    if len(others) == 2 and (_beyond(log, others, others[::-1]) <= _LIMIT_MARGIN_RAD).all():
+        pair = (names[others[0]], names[others[1]])
+        text = f"{' and '.join(pair)}: beyond their limits, and within them if they are exchanged."
+        diagnosis.wrong(FindingKind.PERMUTATION, "joint order and sign", text, pair)
+    elif others.size:
+        by_rad = _beyond(log, others, others)
+        shown = ", ".join(f"{names[i]} by {by:.2f}" for i, by in list(zip(others, by_rad, strict=True))[:6])
         text = f"beyond the robot's limits: {shown} rad; offset, order or unit may be wrong."
         diagnosis.wrong(FindingKind.LIMIT, "joint positions", text, tuple(names[i] for i in others))
     if not wrong.any():
         diagnosis.fine("joint positions", "within the robot's limits")
+
+
+def _beyond(log: StateLog, joints: NDArray[np.intp], read_as: NDArray[np.intp], sign: float = 1.0) -> FloatArray:
+    """By how much joints (k,) are beyond their limits at worst, rad, if their readings are those of others."""
+    pos = sign * log.joint_pos_rad[:, read_as]
+    lower, upper = log.spec.array("lower_rad")[joints], log.spec.array("upper_rad")[joints]
+    return np.maximum(lower - pos, pos - upper).max(axis=0)

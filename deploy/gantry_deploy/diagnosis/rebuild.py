@@ -24,7 +24,7 @@ Change = Callable[[Signals], Signals]
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What the runtime computes from a recording; T ticks."""
+    """Numbers that the runtime computes from a recording; T ticks."""
 
     terms: dict[str, FloatArray]
     """Term to its numbers (T, size * history), clipped and scaled."""

@@ -57,7 +57,7 @@ class StateLog:
     def repeated(self) -> NDArray[np.bool_]:
         """Shape (T,), readings with exactly the numbers of the one before."""
         numbers = np.concatenate((self.joint_pos_rad, self.joint_vel_rad_s, self.ang_vel_base_in_base_rad_s), axis=1)
-        return np.concatenate(([False], (numbers[1:] == numbers[:-1]).all(axis=1)))
+        return np.concatenate((np.zeros(1, np.bool_), np.all(numbers[1:] == numbers[:-1], axis=1, keepdims=False)))
 
     def rows(self, which: NDArray[np.bool_]) -> StateLog:
         """The log of some of its readings, a mask (T,)."""

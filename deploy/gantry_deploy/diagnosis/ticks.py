@@ -59,7 +59,7 @@ def policy_ticks(recording: Recording, contract: PolicyContract) -> PolicyTicks:
     action = _column(recording, "/policy/action", "data", times)
     return PolicyTicks(
         time_s=times,
-        segment=np.cumsum(_begins(recording, times)),
+        segment=np.cumsum(_begins(recording, times), dtype=np.intp),
         observation=_column(recording, "/policy/observation", "data", times),
         action=action,
         own_action=_own(recording, times, action),

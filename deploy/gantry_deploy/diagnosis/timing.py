@@ -48,7 +48,7 @@ def _check_frozen(log: StateLog, diagnosis: Diagnosis) -> None:
     same = log.repeated[1:]
     stale = np.diff(log.stamp_s) == 0
     # What rests may well repeat its numbers.
-    moves = (np.abs(log.joint_vel_rad_s) > LEAST_MOTION).any(axis=1)[1:]
+    moves = np.asarray((np.abs(log.joint_vel_rad_s) > LEAST_MOTION).any(axis=1))[1:]
     for repeated, what in (
         (same & stale, "readings stopped"),
         (same & ~stale & moves, "readings repeat the same numbers under new stamps, as from a cache,"),

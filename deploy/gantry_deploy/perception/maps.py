@@ -150,15 +150,19 @@ def make_map_source(
     return ReceivedMap(contract, mapped, cfg or trained or MappingCfg(), limits)
 
 
+def eyes_and_map(robot: object) -> tuple[HasDepthCameras | None, HasElevationMap | None]:
+    """The robot as one with depth cameras that are switched on, and as one with a map; None where it has none."""
+    seeing, mapped = capability(robot, HasDepthCameras), capability(robot, HasElevationMap)
+    return seeing if seeing is not None and seeing.depth_cameras else None, mapped
+
+
 def require_map(contract: PolicyContract, robot: object) -> tuple[HasDepthCameras | None, HasElevationMap | None]:
     """The robot as one with depth cameras and as one with a map, at least one of them; refuse a robot with neither.
 
     Raises:
         ContractError: With what the policy needs and what would give it.
     """
-    seeing, mapped = capability(robot, HasDepthCameras), capability(robot, HasElevationMap)
-    if seeing is not None and not seeing.depth_cameras:
-        seeing = None
+    seeing, mapped = eyes_and_map(robot)
     if seeing is not None or mapped is not None:
         return seeing, mapped
     what = describe_window(contract)

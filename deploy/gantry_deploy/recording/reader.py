@@ -223,7 +223,6 @@ class _Reader:
         self._rows.setdefault(topic, []).append(row)
         self._times.setdefault(topic, []).append(time_ns)
 
-
     def _require_order(self, topic: str, tick: int) -> None:
         """Refuse ticks that are doubled or left out, as where whole chunks were copied or lost.
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.errors import RobotError
+
 C = TypeVar("C")
 FloatArray = NDArray[np.float64]
 
@@ -198,6 +200,18 @@ class HasEpisodes(HasRoad, Protocol):
 def capability(robot: object, kind: type[C]) -> C | None:
     """The robot as one that has a capability; None if it lacks it."""
     return robot if isinstance(robot, kind) else None
+
+
+def other_commanders(robot: object) -> str | None:
+    """Words for programs that command the robot beside this one; empty without any, None where that cannot be told."""
+    shared = capability(robot, HasExclusiveCommand)
+    if shared is None:
+        return None
+    try:
+        shared.refuse_other_commanders()
+    except RobotError as error:
+        return str(error)
+    return ""
 
 
 def missing_methods(robot: object, kind: type) -> list[str]:

@@ -77,7 +77,7 @@ def bundle(tmp_path_factory):
 
 def broken_by(runner, signals=lambda signals: signals, numbers=lambda seen: seen):
     """Let a runner read its signals, or put its observation together, wrongly."""
-    builder = runner._builder  # noqa: SLF001 - a fault goes where no interface leads.
+    builder = runner._builder
 
     class Broken:
         reset = builder.reset
@@ -85,7 +85,7 @@ def broken_by(runner, signals=lambda signals: signals, numbers=lambda seen: seen
         def __call__(self, given):
             return numbers(builder(signals(given)).copy())
 
-    runner._builder = Broken()  # noqa: SLF001
+    runner._builder = Broken()
     return runner
 
 

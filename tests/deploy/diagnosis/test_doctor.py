@@ -234,3 +234,16 @@ def test_a_robot_that_is_read_is_not_commanded():
     assert found.findings == []
     unknown = {item.subject for item in found.checked if not item.judged}
     assert unknown >= {"joint order and sign", "joint velocities"}
+
+
+def test_two_joints_whose_ranges_tell_that_they_are_exchanged(sound):
+    low, high = np.array([0.0, 1.2, 0.0, 0.0]), np.array([1.0, 1.9, 1.0, 1.0])
+    ranges = zip(SPEC.joints, low, high, strict=True)
+    spec = replace(SPEC, joints=tuple(replace(j, lower_rad=a, upper_rad=b, default_rad=b) for j, a, b in ranges))
+    pos = sound.joint_pos_rad + np.array([0.0, 1.05, 0.0, 0.0])
+    resting = replace(sound, spec=spec, joint_pos_rad=pos, sent=np.full_like(sound.sent, np.nan))
+    assert told(resting) == []
+    exchanged = joints(resting, [0, 3, 2, 1])
+    assert told(exchanged) == [
+        (FindingKind.PERMUTATION, "joint order and sign", (SPEC.joint_names[1], SPEC.joint_names[3]))
+    ]
