@@ -3,10 +3,10 @@
 import os
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 ROOT = Path(__file__).resolve().parent
 _METADATA = tempfile.TemporaryDirectory(prefix="gantry-examples-")

@@ -1,9 +1,9 @@
 """The ranges of versions in pyproject.toml begin where something is tested."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from packaging.requirements import Requirement
 from packaging.version import Version
 

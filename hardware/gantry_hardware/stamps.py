@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 import math
+
+from gantry_hardware.compat import StrEnum
 
 MAX_AHEAD_S = 0.5
 """A stamp may lie so far ahead of the clock of the process that reads it."""
@@ -11,7 +12,7 @@ RESTART_S = 1.0
 """A source whose stamps go back by more than this has started over, or its clock was set."""
 
 
-class StampVerdict(enum.StrEnum):
+class StampVerdict(StrEnum):
     """Verdict on a stamp."""
 
     ACCEPTED = "accepted"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.stamps import MAX_AHEAD_S, StampGate, StampVerdict
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation.snapshot import MapSnapshot, snapshot_of
@@ -30,7 +30,7 @@ LEAST_RANGE_M = 1e-3
 """A point nearer to its sensor than this is a beam without a return, which many drivers send as zeros."""
 
 
-class Outcome(enum.StrEnum):
+class Outcome(StrEnum):
     """Outcome of a frame."""
 
     FUSED = "fused"

@@ -2,10 +2,10 @@
 
 import re
 import shlex
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from markdown_it import MarkdownIt
 
 from gantry_deploy.cli.main import main

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from gantry_deploy.cli.command import jsonable
 from gantry_deploy.commission.site import Site, StepResult
 from gantry_deploy.report.html import Report
+from gantry_hardware.compat import UTC
 from gantry_hardware.files.whole_files import write_whole
 
 _HEADS = {

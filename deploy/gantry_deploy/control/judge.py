@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 
@@ -12,13 +11,14 @@ from gantry_deploy.control.modes import Mode
 from gantry_deploy.control.safety_config import SETTINGS, SafetyConfig, age_text
 from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.model.spec import RobotSpec
 
 POLICY_SOURCE = "policy"
 """Name of the command source that runs the network; its errors are ``policy``, those of other sources ``source``."""
 
 
-class FaultCode(enum.StrEnum):
+class FaultCode(StrEnum):
     """Reason for damping a robot."""
 
     NO_STATE = "no_state"

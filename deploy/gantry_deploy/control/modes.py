@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
+from gantry_hardware.compat import StrEnum
 
-class Mode(enum.StrEnum):
+
+class Mode(StrEnum):
     """Mode of the controller, which decides which command sources may act."""
 
     PASSIVE = "PASSIVE"
@@ -15,7 +16,7 @@ class Mode(enum.StrEnum):
     DAMP = "DAMP"
 
 
-class Event(enum.StrEnum):
+class Event(StrEnum):
     """Event that may change a mode: requests of the operator, and faults."""
 
     STAND = "stand"
@@ -26,7 +27,7 @@ class Event(enum.StrEnum):
     FAULT = "fault"
 
 
-class Role(enum.StrEnum):
+class Role(StrEnum):
     """Role of a command source."""
 
     IDLE = "idle"

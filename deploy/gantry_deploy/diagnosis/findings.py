@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from gantry_hardware.compat import StrEnum
 
 
 class FindingKind(StrEnum):

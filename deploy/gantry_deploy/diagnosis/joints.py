@@ -83,14 +83,17 @@ def check_motors(log: StateLog, diagnosis: Diagnosis) -> None:
         return
     commands = _Commands(pos, vel, effort, stiffness, damping, commanded, log.spec.array("effort_limit_nm"))
     lag = _common_lag(log, commands, judged)
-    relations: list[Relation] = []
-    unclear: list[str] = []
-    for joint in np.flatnonzero(judged):
-        found = _motor_of(log, commands, int(joint), lag, judged)
-        if found is None:
-            unclear.append(log.spec.joint_names[joint])
-        else:
-            relations.append(found)
+    found = {int(joint): _motor_of(log, commands, int(joint), lag, judged) for joint in np.flatnonzero(judged)}
+    # A joint that obeys another one's commands takes them away from it.
+    taken = {
+        relation.source for relation in found.values() if relation is not None and relation.source != relation.column
+    }
+    free = judged & ~np.isin(np.arange(len(judged)), list(taken))
+    for joint, relation in found.items():
+        if joint in taken and relation is not None and relation.source == joint:
+            found[joint] = _motor_of(log, commands, joint, lag, free)
+    relations = [relation for relation in found.values() if relation is not None]
+    unclear = [log.spec.joint_names[joint] for joint, relation in found.items() if relation is None]
     what = "the motors' law"
     _tell(diagnosis, log, "joint order and sign", relations, unclear, int(judged.sum()), what)
     late_s = (lag - 1) * log.dt_s
@@ -191,21 +194,25 @@ def _common_lag(log: StateLog, commands: _Commands, judged: NDArray[np.bool_]) -
     return int(np.median(votes)) if votes else 1
 
 
-def _motor_of(log: StateLog, commands: _Commands, joint: int, lag: int, judged: NDArray[np.bool_]) -> Relation | None:
-    """Relation of a joint to the one whose commands it obeys; None if there is no clear one."""
+def _motor_of(
+    log: StateLog, commands: _Commands, joint: int, lag: int, candidates: NDArray[np.bool_]
+) -> Relation | None:
+    """Relation of a joint to the one of some candidates whose commands it obeys; None if there is no clear one."""
     values = log.joint_effort_nm[_judged_rows(log, commands, int(joint), lag), joint]
     usual = _law(log, commands, joint, joint, 1.0, lag)
     left = _left(values, usual)
-    if left < 0.5 * FITS:
+    if candidates[joint] and left < 0.5 * FITS:
         return Relation(joint, joint, 0, 1.0, 0.0, left)
     fits = {
         (int(other), sign): _fit(values, _law(log, commands, joint, int(other), sign, lag))
-        for other in np.flatnonzero(judged)
+        for other in np.flatnonzero(candidates)
         for sign in (1.0, -1.0)
     }
+    if not fits:
+        return None
     place = min(fits, key=lambda key: fits[key].left)
-    expected = fits[(joint, 1.0)]
-    if expected.left < FITS and fits[place].left > CLEARER * expected.left:
+    expected = fits.get((joint, 1.0))
+    if expected is not None and expected.left < FITS and fits[place].left > CLEARER * expected.left:
         place = (joint, 1.0)
     best = fits[place]
     if best.left > FITS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from gantry_deploy.policy.live_policy import WEIGHTS_SHA256
 from gantry_deploy.policy.onnx_policy import BASE_ACTION
 from gantry_deploy.policy.policy import open_policy
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_hardware.compat import UTC
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.errors import MappingError

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gantry_deploy.errors import LinkError
 from gantry_deploy.link.service import IDENTITY, matched
 from gantry_deploy.link.tls import TlsFiles
+from gantry_hardware.compat import UTC
 from gantry_hardware.files.bounds import whole
 from gantry_hardware.files.text import path_text
 from gantry_hardware.files.whole_files import write_whole

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gantry_deploy.errors import LinkError
 from gantry_deploy.link.service import host_and_port, is_loopback
+from gantry_hardware.compat import UTC
 from gantry_hardware.files.text import path_text, printable
 
 Role = Literal["learner", "actor"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
-
 from gantry_deploy.errors import SessionError
 from gantry_deploy.teleop.operator import TeleopEvent
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.errors import unknown_name_text
 
 
-class SessionState(enum.StrEnum):
+class SessionState(StrEnum):
     """State of a session, which decides whose action is executed."""
 
     RESETTING = "RESETTING"
@@ -28,7 +27,7 @@ class SessionState(enum.StrEnum):
     """The session is over."""
 
 
-class Internal(enum.StrEnum):
+class Internal(StrEnum):
     """Event that no button triggers."""
 
     RESET_DONE = "reset_done"

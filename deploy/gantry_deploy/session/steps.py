@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gantry_hardware.compat import StrEnum
 
 if TYPE_CHECKING:  # Datasets load no network runtime.
     from gantry_deploy.policy.runner import PolicyOutput
@@ -18,7 +19,7 @@ Observation = Mapping[str, NDArray[np.generic]]
 """By key: ``state`` (s,) float32, and ``image/<camera>`` (3, height, width) uint8."""
 
 
-class Actor(enum.StrEnum):
+class Actor(StrEnum):
     """Source of the action of a step."""
 
     POLICY = "policy"

@@ -5,7 +5,6 @@ Event names are those of LeRobot's teleoperators (``TeleopEvents``).
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -13,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from gantry_hardware.compat import StrEnum
+
 if TYPE_CHECKING:  # Devices load no network runtime.
     from gantry_deploy.policy.runner import PolicyOutput
 
 
-class TeleopEvent(enum.StrEnum):
+class TeleopEvent(StrEnum):
     """Event that a person triggers with a button or a key."""
 
     SUCCESS = "success"
@@ -42,7 +43,7 @@ class TeleopEvent(enum.StrEnum):
     """Stop at once: the safety machine brakes or damps the robot."""
 
 
-class Axis(enum.StrEnum):
+class Axis(StrEnum):
     """Axis of motion, in [-1, 1], in the robot's base frame (REP-103: x ahead, y to the left, z up)."""
 
     X = "x"

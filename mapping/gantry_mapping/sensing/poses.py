@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections import deque
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.stamps import MAX_AHEAD_S, RESTART_S
 
 FloatArray = NDArray[np.float64]
@@ -82,7 +82,7 @@ class PoseBuffer:
         return None
 
 
-class PoseNews(enum.StrEnum):
+class PoseNews(StrEnum):
     """Outcome of a pose."""
 
     TAKEN = "taken"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +34,12 @@ from gantry_deploy.dataset.features import (
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.dataset.writer import DatasetWriter
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.yaml_file import YamlFileError, read_yaml
 
 
-class RewardRule(enum.StrEnum):
+class RewardRule(StrEnum):
     """Rule from the outcome of an episode to its rewards."""
 
     SPARSE = "sparse"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,14 @@ import numpy as np
 from gantry_deploy.dataset.features import IS_INTERVENTION, SUCCESS
 from gantry_deploy.dataset.reader import Dataset
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.compat import StrEnum
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.text import plain_text
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-class Acting(enum.StrEnum):
+class Acting(StrEnum):
     """Share of a person in an episode."""
 
     ALONE = "alone"

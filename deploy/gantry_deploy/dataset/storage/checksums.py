@@ -17,6 +17,7 @@ from gantry_deploy.dataset.notes import NOTES
 from gantry_deploy.dataset.storage.files import FolderLock, replace_files
 from gantry_deploy.dataset.storage.layout import INFO, json_bytes, read_json
 from gantry_deploy.errors import DatasetError
+from gantry_hardware.compat import sha256_of
 
 CHECKSUMS = "meta/checksums.json"
 ABSENT = ""
@@ -109,7 +110,7 @@ def file_digest(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return sha256_of(file)
     except FileNotFoundError:
         return ABSENT
     except OSError as error:
