@@ -25,11 +25,12 @@ from gantry_deploy.cli.command import (
 )
 from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.control.goals import Goal
-from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.control.safety_config import safety_config
 from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
+from gantry_deploy.flash.status import StatusPublisher
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
@@ -69,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--record", type=output_file(".mcap"), metavar="FILE", help="write everything that happens to an MCAP file"
+    )
+    parser.add_argument(
+        "--status-file",
+        type=output_file(),
+        metavar="FILE",
+        help="keep a file up to date that says mode and fault, for whoever wants to know whether a policy runs",
     )
     parser.add_argument(
         "--option",
@@ -136,7 +143,10 @@ def run(args: argparse.Namespace) -> int:
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
-        session = WalkSession(controller, command if goal is None else None, args.duration, say=print, done=_done(task))
+        told = _status_told(args, controller, stack)
+        session = WalkSession(
+            controller, command if goal is None else None, args.duration, say=print, done=_done(task), on_tick=told
+        )
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
@@ -163,6 +173,17 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
         f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
         "Give --yes if it has room and an operator is at the emergency stop."
     )
+
+
+def _status_told(
+    args: argparse.Namespace, controller: Controller, stack: contextlib.ExitStack
+) -> Callable[[TickReport], None] | None:
+    """What is told of every tick, so that ``--status-file`` is up to date; None without the option."""
+    if args.status_file is None:
+        return None
+    publisher = StatusPublisher(args.status_file, str(args.bundle))
+    stack.callback(publisher.close)
+    return lambda report: publisher.note(report, controller.counts())
 
 
 def _done(task: HasTask | None) -> Callable[[], bool] | None:
