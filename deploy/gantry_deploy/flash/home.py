@@ -15,11 +15,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import getpass
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,8 +37,8 @@ from gantry_hardware.files.text import path_text
 from gantry_hardware.files.whole_files import reach_disk, write_whole_json
 from gantry_hardware.files.yaml_file import read_yaml
 
-FLASH_LOCK, SERVICE_LOCK = ".flash.lock", ".service.lock"
-"""Files that a flash and the service hold."""
+FLASH_LOCK, SERVICE_LOCK, _STATE_LOCK = ".flash.lock", ".service.lock", ".state.lock"
+"""Files that a flash and the service hold, and a change of the state for its moment."""
 RUN_FILE = "run.yaml"
 """File of a release's configuration that says how its bundle is run, in place of the robot's own ``run``."""
 
@@ -148,6 +149,7 @@ class RobotHome:
         self.robot_file, self.keys_file = self.root / "robot.yaml", self.root / "trusted_keys.json"
         self.state_file, self.status_file = self.root / "state.json", self.root / "status.json"
         self.log_file = self.root / "log.jsonl"
+        self._depth, self._state_lock = 0, -1
 
     def config(self) -> RobotConfig:
         """The robot's configuration.
@@ -185,11 +187,24 @@ class RobotHome:
             return State()
         return from_plain(State, data, f"{path_text(self.state_file)}", FlashError)
 
-    def write_state(self, **changes: Any) -> State:
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[State]:
+        """The state, for a change of it and of the link that no other process gets between."""
+        if self._depth == 0:
+            self._state_lock = os.open(self.root / _STATE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._state_lock, fcntl.LOCK_EX)
+        self._depth += 1
+        try:
+            yield self.state()
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                os.close(self._state_lock)
+
+    def write_state(self, **changes: Any) -> None:
         """Change fields of the state; the new state is on the disk when this returns."""
-        state = replace(self.state(), **changes)
-        write_whole_json(self.state_file, asdict(state))
-        return state
+        with self.changing() as state:
+            write_whole_json(self.state_file, asdict(replace(state, **changes)))
 
     def current(self) -> str:
         """Hash of the release that is switched to; empty if there is none."""

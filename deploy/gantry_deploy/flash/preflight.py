@@ -159,7 +159,7 @@ def _space(home: RobotHome, manifest: Manifest) -> str:
     wheels = sum(file.size for file in manifest.in_part("wheels"))
     needed = manifest.size + WHEELS_SHARE * wheels + SPARE_BYTES
     have = sum(size for size in partial_sizes(home, manifest).values())
-    free = shutil.disk_usage(home.root).free
+    free = shutil.disk_usage(home.incoming if home.incoming.is_dir() else home.root).free
     if free < needed - have:
         raise FlashError(f"{needed - have} bytes are needed, and {free} are free; old releases: gantry onboard clean.")
     return f"{manifest.size} bytes to copy{f', {have} of them here' if have else ''}, {free // 2**20} MiB are free"

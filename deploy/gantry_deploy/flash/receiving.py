@@ -64,9 +64,11 @@ def receive(home: RobotHome, channel: Channel) -> int:
         if lock is None:
             return 2
         try:
-            _Flash(home, channel, request, who).run(dry=message.get("dry_run") is True)
+            switched = _Flash(home, channel, request, who).run(dry=message.get("dry_run") is True)
         finally:
             lock.release()
+        if switched:
+            follow(home, manifest.release, channel.send)  # For as long as anybody listens.
         return 0
     except CutError as error:
         home.note("cut", who, "" if manifest is None else manifest.release, why=str(error))
@@ -102,8 +104,8 @@ class _Flash:
         self.manifest: Manifest = request.manifest
         self.release = request.manifest.release
 
-    def run(self, dry: bool) -> None:
-        """Do all of it.
+    def run(self, dry: bool) -> bool:
+        """Do all of it; whether the robot was switched.
 
         Raises:
             GantryError: If it is refused.
@@ -116,10 +118,10 @@ class _Flash:
         if not passed or dry:
             if not dry:
                 self.home.note("refused", self.who, self.release, why="preflight")
-            return
+            return False
         if self.home.current() == self.release and self.release in self.home.state().good:
             self.channel.send("done", state="good", text=f"{self.release[:12]} is the current release already")
-            return
+            return False
         self._copy()
         self._try_out()
         self.channel.send("ready")
@@ -128,7 +130,7 @@ class _Flash:
         switch(self.home, self.release, self.who)
         clean(self.home, self.config)
         _say(self.channel, "switched", release=self.release)
-        follow(self.home, self.release, self.channel.send)  # For as long as anybody listens.
+        return True
 
     def _copy(self) -> None:
         final = self.home.releases / self.release

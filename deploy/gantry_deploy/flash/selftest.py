@@ -23,7 +23,7 @@ from gantry_hardware.files.json_file import parse_json_object
 from gantry_hardware.files.yaml_file import read_yaml
 from gantry_hardware.robots import robot_spec
 
-STEPS = 200
+STEPS = 50
 """Policy steps that are timed."""
 MOST_OF_PERIOD = 0.5
 """A step may take this share of the control period, in the median."""

@@ -76,7 +76,7 @@ def flash(plan: Plan, say: Callable[[str], None]) -> Outcome:
         outcome.findings, outcome.stages = [], []
         with Connection(plan.target, ["onboard", "receive"]) as connection:
             try:
-                return _Attempt(plan, connection, outcome, say, flash_id).run()
+                return Attempt(plan, connection, outcome, say, flash_id).run()
             except _BusyWithThisError as busy:
                 trouble, helps = busy, True
             except CutError as error:
@@ -96,7 +96,7 @@ class _BusyWithThisError(FlashError):
     """The robot has not noticed yet that an earlier attempt of the same flash is over."""
 
 
-class _Attempt:
+class Attempt:
     """One connection of a flash."""
 
     def __init__(
@@ -112,20 +112,9 @@ class _Attempt:
             CutError: If the connection is cut.
             FlashError: If the robot refuses.
         """
-        release, outcome = self._plan.release, self._outcome
-        self._channel.send(
-            "flash",
-            protocol=PROTOCOL,
-            id=self._flash_id,
-            who=this_person(),
-            now_s=time.time(),
-            manifest=release.manifest.text.decode(),
-            contract=release.contract,
-            bundle_manifest=release.bundle_manifest.decode(),
-            dry_run=self._plan.dry_run,
-            no_return=self._plan.no_return,
-        )
-        if not self._preflight():
+        outcome = self._outcome
+        self.ask()
+        if not self.preflight():
             failed = ", ".join(item["name"] for item in outcome.findings if not item["passed"])
             raise FlashError(f"Refused before anything was copied: {failed}.")
         if self._plan.dry_run:
@@ -140,7 +129,33 @@ class _Attempt:
         outcome.state = "unknown"
         return self._until_done()
 
-    def _preflight(self) -> bool:
+    def ask(self) -> None:
+        """Say what is to be flashed, and by whom.
+
+        Raises:
+            CutError: If the connection is cut.
+        """
+        release = self._plan.release
+        self._channel.send(
+            "flash",
+            protocol=PROTOCOL,
+            id=self._flash_id,
+            who=this_person(),
+            now_s=time.time(),
+            manifest=release.manifest.text.decode(),
+            contract=release.contract,
+            bundle_manifest=release.bundle_manifest.decode(),
+            dry_run=self._plan.dry_run,
+            no_return=self._plan.no_return,
+        )
+
+    def preflight(self) -> bool:
+        """Hear what the robot looked at; whether all of it is right.
+
+        Raises:
+            CutError: If the connection is cut.
+            FlashError: If the robot refuses for another reason.
+        """
         while (message := self._receive("finding", "verdict"))["kind"] == "finding":
             self._outcome.findings.append({name: message[name] for name in ("name", "passed", "text")})
             self._tell(message)

@@ -40,6 +40,8 @@ END_S = 15.0
 """Time that a runtime may take to damp the robot and end."""
 CRASH_MEMORY_S = 600.0
 """Time for which a crash counts."""
+CONFIG_S = 2.0
+"""Pause before a configuration that makes no sense is looked at again."""
 RESTART_S = 1.0
 """Pause before a good release is started again."""
 
@@ -137,14 +139,14 @@ class Supervisor:
 
     def _run_release(self, release: str) -> None:
         """One run of a release, to its end or to the next release."""
+        config = self._configuration()
+        on_trial = None if config is None else self._begin_trial(release, config)
+        if config is None or on_trial is None:
+            return
         try:
-            config = self._home.config()
-            on_trial = self._begin_trial(release, config)
-            if on_trial is None:
-                return
             command = run_command(self._home, release)
         except GantryError as error:
-            self._failed(release, str(error))
+            self._failed(release, str(error), on_trial)
             return
         self._home.status_file.unlink(missing_ok=True)
         self._say(f"{'first run of' if on_trial else 'running'} {release[:12]}")
@@ -157,7 +159,16 @@ class Supervisor:
         finally:
             self._end(process)
         if why:
-            self._failed(release, why)
+            self._failed(release, why, on_trial)
+
+    def _configuration(self) -> RobotConfig | None:
+        """The robot's configuration; None, after a while, where a person has made a mistake in it."""
+        try:
+            return self._home.config()
+        except GantryError as error:
+            self._say(str(error))
+            self._stop.wait(CONFIG_S)
+            return None
 
     def _begin_trial(self, release: str, config: RobotConfig) -> bool | None:
         """Whether this run is on trial; None if the release was given up instead."""
@@ -168,7 +179,8 @@ class Supervisor:
             return False
         trial = state.trial if state.trial is not None and state.trial.release == release else Trial(release)
         if trial.starts >= config.health.most_starts:
-            self._failed(release, f"it was started {trial.starts} times and never got through its first run")
+            why = f"it was started {trial.starts} times and never got through its first run"
+            self._failed(release, why, on_trial=True)
             return None
         self._home.write_state(
             trial=replace(trial, starts=trial.starts + 1), note=f"first run of {release[:12]} has begun"
@@ -181,12 +193,14 @@ class Supervisor:
         while not self._stop.is_set():
             code = process.poll()
             if code is not None:
-                if window is not None and code == 0 and window.clean_s > 0.0:
+                if code:
+                    return _ended_text(code)
+                if window is not None and window.clean_s == 0.0:
+                    return "its process ended before it had said anything"
+                if window is not None:
                     commit(self._home, release, WHO)  # A run of limited time that ended as it should.
-                if code == 0:
-                    self._rest(release)
-                    return ""
-                return _ended_text(code)
+                self._rest(release)
+                return ""
             if self._home.current() != release and not unsafe_reason(self._home.status_file):
                 return ""  # Another release is to run, and the robot is at rest.
             if window is not None:
@@ -204,15 +218,19 @@ class Supervisor:
         """Let nothing run after a run that ended by itself, until another is current or the service restarts."""
         self._say(f"{release[:12]} has ended by itself; it runs again when the service starts anew")
         self._home.write_state(note=f"{release[:12]} has ended by itself")
+        self._wait_for_another(release)
+
+    def _wait_for_another(self, release: str) -> None:
+        """Wait until another release is current, or this one is on trial once more."""
         while not self._stop.is_set() and self._home.current() == release:
             trial = self._home.state().trial
             if trial is not None and trial.release == release and trial.starts == 0:
-                return  # It was switched to once more.
+                return
             self._stop.wait(LOOK_S)
 
-    def _failed(self, release: str, why: str) -> None:
+    def _failed(self, release: str, why: str, on_trial: bool) -> None:
         """A trial failed, or a good release crashed."""
-        if release not in self._home.state().good:
+        if on_trial:
             self._say(f"{release[:12]} is given up: {why}")
             last = give_up(self._home, release, why, WHO)
             self._say(f"back to {last[:12]}" if last else "there is no release before it; nothing runs")
@@ -234,11 +252,7 @@ class Supervisor:
         self._say(text)
         self._home.note("stopped", WHO, release, why=text)
         self._home.write_state(note=text)
-        self._rest_after_crashes(release)
-
-    def _rest_after_crashes(self, release: str) -> None:
-        while not self._stop.is_set() and self._home.current() == release:
-            self._stop.wait(LOOK_S)
+        self._wait_for_another(release)
 
     def _status_of(self, process: subprocess.Popen[bytes]) -> Status | None:
         """Newest status, if this process or a child of it wrote it."""

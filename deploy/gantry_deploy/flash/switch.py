@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from gantry_deploy.errors import FlashError
-from gantry_deploy.flash.home import RobotConfig, RobotHome, Trial
+from gantry_deploy.flash.home import RobotConfig, RobotHome, State, Trial
 from gantry_deploy.flash.release import remove_folder
 from gantry_hardware.files.whole_files import folder_reaches_disk
 
@@ -53,42 +53,49 @@ def prove_switching(home: RobotHome) -> None:
 
 def switch(home: RobotHome, release: str, who: str) -> None:
     """Put a whole and verified release on trial."""
-    home.write_state(trial=Trial(release), note=f"{release[:12]} waits for its first run")
-    point_current_at(home, release)
+    with home.changing():
+        home.write_state(trial=Trial(release), note=f"{release[:12]} waits for its first run")
+        point_current_at(home, release)
     home.note("switched", who, release)
 
 
 def commit(home: RobotHome, release: str, who: str) -> None:
     """Mark the release on trial as good; from now on it is the one to return to."""
-    good = (*(name for name in home.state().good if name != release), release)
-    failed = {name: why for name, why in home.state().failed.items() if name != release}
-    home.write_state(good=good, trial=None, failed=failed, note=f"{release[:12]} is good")
+    with home.changing() as state:
+        good = (*(name for name in state.good if name != release), release)
+        failed = {name: why for name, why in state.failed.items() if name != release}
+        trial = None if state.trial is None or state.trial.release == release else state.trial
+        home.write_state(good=good, trial=trial, failed=failed, note=f"{release[:12]} is good")
     home.note("good", who, release)
 
 
 def give_up(home: RobotHome, release: str, why: str, who: str) -> str:
-    """Return from a release to the last good one.
+    """Return from a release to the last good one, unless another one is current by now.
 
     Returns:
         Hash of the release that is current now; empty if none was ever good, and nothing is current then.
     """
-    last = next((name for name in reversed(home.state().good) if name != release), "")
-    if last:
-        point_current_at(home, last)
-    else:
-        home.current_link.unlink(missing_ok=True)
-        folder_reaches_disk(home.root)
-    failed = {**home.state().failed, release: why}
-    note = f"{release[:12]} was given up: {why}; " + (
-        f"back to {last[:12]}" if last else "there is no release before it"
-    )
-    home.write_state(trial=None, failed=failed, note=note)
-    home.note("returned", who, release, why=why, to=last)
-    return last
+    with home.changing() as state:
+        good = tuple(name for name in state.good if name != release)
+        trial, current = state.trial, home.current()
+        if current == release:
+            current = good[-1] if good else ""
+            if current:
+                point_current_at(home, current)
+            else:
+                home.current_link.unlink(missing_ok=True)
+                folder_reaches_disk(home.root)
+        if trial is not None and trial.release == release:
+            trial = None
+        back = f"back to {current[:12]}" if current else "there is no release before it"
+        note = f"{release[:12]} was given up: {why}; {back}"
+        home.write_state(good=good, trial=trial, failed={**state.failed, release: why}, note=note)
+    home.note("returned", who, release, why=why, to=current)
+    return current
 
 
 def roll_back(home: RobotHome, who: str) -> str:
-    """Return to the good release before the current one.
+    """Return to the good release before the current one; the one that is left can be returned to in turn.
 
     Returns:
         Its hash.
@@ -96,14 +103,12 @@ def roll_back(home: RobotHome, who: str) -> str:
     Raises:
         FlashError: If there is none.
     """
-    target = roll_back_target(home)
-    current, state = home.current(), home.state()
-    # What a person leaves is no longer what the service should return to.
-    good = (*(name for name in state.good if name not in (current, target)), target)
-    if current in state.good:
-        good = (current, *good)
-    point_current_at(home, target)
-    home.write_state(good=good, trial=None, note=f"back to {target[:12]} on request")
+    with home.changing() as state:
+        target, current = roll_back_target(home), home.current()
+        others = tuple(name for name in state.good if name not in (current, target))
+        good = ((current,) if current in state.good else ()) + (*others, target)
+        point_current_at(home, target)
+        home.write_state(good=good, trial=None, note=f"back to {target[:12]} on request")
     home.note("rolled back", who, target, left=current)
     return target
 
@@ -127,16 +132,20 @@ def clean(home: RobotHome, config: RobotConfig) -> list[str]:
     Returns:
         Hashes of those that were removed.
     """
-    state = home.state()
+    with home.changing() as state:
+        removed = _remove_old(home, config, state)
+        if removed:
+            home.write_state(good=tuple(name for name in state.good if name not in removed))
+    return removed
+
+
+def _remove_old(home: RobotHome, config: RobotConfig, state: State) -> list[str]:
     kept = {home.current(), *state.good[-max(2, config.keep - 1) :], *((state.trial.release,) if state.trial else ())}
     found = sorted(home.releases.iterdir(), key=lambda path: path.stat().st_mtime) if home.releases.is_dir() else []
     removed = []
-    for folder in found[: max(0, len(found) - config.keep)]:
-        if folder.name in kept:
-            continue
+    free = [folder for folder in found if folder.name not in kept]
+    for folder in free[: max(0, len(found) - config.keep)]:
         with contextlib.suppress(OSError):
             remove_folder(folder)
             removed.append(folder.name)
-    if removed:
-        home.write_state(good=tuple(name for name in state.good if name not in removed))
     return removed

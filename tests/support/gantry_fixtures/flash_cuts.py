@@ -1,0 +1,83 @@
+"""Flashes whose connection is cut after a random number of bytes, and what is true of the robot after each."""
+
+import os
+import random
+from collections import Counter
+
+from gantry_deploy.errors import FlashError
+from gantry_fixtures.flashing import FlashRobot
+from gantry_fixtures.proxy import Proxy
+
+PADDING = 150_000
+"""Bytes of a configuration file, twice as many once in hexadecimal, that make the copy the longest part."""
+OVERHEAD = 16_000
+"""Bytes of a flash in both directions beside the files: handshake, manifest, contract, messages."""
+
+
+def through(robot, proxy):
+    """The robot as it is reached through a proxy."""
+    port = int(proxy.address.rsplit(":", 1)[1])
+    return robot.target(robot.server.client_config(port, name=f"proxy_{port}"))
+
+
+def padded_release(robot, name, seed):
+    """A signed release of some 350 kB that is like no other."""
+    folder = robot.folder / "sites" / name
+    folder.mkdir(parents=True)
+    (folder / "site.yaml").write_text(f"# {os.urandom(PADDING).hex()}\nspeed: 1\n")
+    return robot.release(robot.bundle(name, seed=seed), configs=[folder / "site.yaml"], key="lab")
+
+
+def draw(rng, total):
+    """Bytes until a cut: half of them anywhere, a quarter each in the first and the last 6 kB, where messages are."""
+    part = rng.random()
+    if part < 0.5:
+        return rng.randrange(total)
+    return rng.randrange(6000) if part < 0.75 else total - rng.randrange(6000)
+
+
+def cut_flashes(robot: FlashRobot, cuts, seed, say=print):
+    """Cut a flash again and again, ending it whenever it was cut after the copy; returns the counts.
+
+    After every cut the robot has a current release of which every byte is right, and it is the old one or the new.
+    """
+    rng, counts = random.Random(seed), Counter()
+    with Proxy(f"127.0.0.1:{robot.server.port}") as proxy:
+        first = old = robot.install(padded_release(robot, "first", 0))
+        number, release = 0, padded_release(robot, "release-0", 1)
+        total = release.manifest.size + OVERHEAD
+        while counts["cuts"] < cuts:
+            at = draw(rng, total)
+            proxy.cut_after(at)
+            try:
+                outcome = robot.flash(release, target=through(robot, proxy), no_return=True)
+                counts["switched, the news cut" if outcome.state == "unknown" else "not reached"] += 1
+                if outcome.state == "unknown":
+                    counts["cuts"] += 1
+            except FlashError as error:
+                if "has been flashing" in str(error):
+                    robot.wait_for_the_lock()
+                    continue
+                if not ("cut" in str(error) or "answer" in str(error)):
+                    raise
+                counts["cuts"] += 1
+            proxy.heal()
+            robot.wait_for_the_lock()
+            current = robot.check_current()
+            assert current in (old, release.manifest.release)
+            counts["still the old" if current == old else "already the new"] += 1
+            if current != old:
+                robot.make_good(current)
+                number, old = number + 1, current
+                release = padded_release(robot, f"release-{number}", number + 1)
+                for folder in robot.home.releases.iterdir():
+                    assert folder.name in (first, old) or folder.name not in robot.home.state().good[-2:]
+            say(f"cut after {at} of {total} bytes: {dict(counts)}")
+        proxy.cut_after(total // 2)  # It goes on by itself.
+        finished = robot.flash(release, target=through(robot, proxy), no_return=True, retries=20)
+        counts["attempts of the last"] = finished.attempts
+        assert finished.state in ("waiting", "unknown")
+        assert robot.check_current() == release.manifest.release
+        counts["bytes of the last release that were sent"] = finished.bytes_sent
+        counts["bytes of the last release"] = release.manifest.size
+    return counts
