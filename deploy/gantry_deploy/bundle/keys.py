@@ -30,7 +30,7 @@ from gantry_hardware.files.whole_files import write_whole_json
 
 DEVELOPMENT, RELEASE = "development", "release"
 ROLES = (DEVELOPMENT, RELEASE)
-"""What a key may be for; a robot's configuration says which of them it accepts."""
+"""Purposes of keys; a robot's configuration says which of them it accepts."""
 DAYS = {DEVELOPMENT: 90, RELEASE: 730}
 """Days for which a key is trusted unless others are given, by its role."""
 MOST_DAYS = 3650
@@ -51,7 +51,7 @@ class TrustedKey:
     last_day: str
     """Last day on which it counts, ISO 8601, UTC."""
     revoked_utc: str = ""
-    """When trust was withdrawn, ISO 8601; empty if it was not."""
+    """Time at which trust was withdrawn, ISO 8601; empty if it was not."""
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -47,7 +47,7 @@ def sign_manifest(manifest: Mapping[str, Any], private_key: bytes, tag: bytes) -
 
 
 def signature_fits(manifest: Mapping[str, Any], public_key: bytes, tag: bytes) -> bool:
-    """Whether the owner of a key has signed a manifest; False if nobody has.
+    """Whether the owner of a key has signed a manifest; False without a signature.
 
     Args:
         manifest: Plain data with its signature.

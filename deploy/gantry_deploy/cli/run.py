@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,18 @@ from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.flash.status import StatusPublisher
 from gantry_deploy.perception.images import watch_scene
-from gantry_deploy.perception.maps import make_map_source, map_values
+from gantry_deploy.perception.maps import MapSource, make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
 from gantry_hardware.model.capabilities import HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
+
+if TYPE_CHECKING:
+    from gantry_deploy.recording.recorder import Recorder
 
 MIN_DURATION_S, MAX_DURATION_S = 0.001, 30 * 86400.0
 """Shortest and longest time under the policy that may be asked for."""
@@ -75,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--status-file",
         type=output_file(),
         metavar="FILE",
-        help="keep a file up to date that says mode and fault, for whoever wants to know whether a policy runs",
+        help="keep a file up to date that says mode and fault, by which others see whether a policy runs",
     )
     parser.add_argument(
         "--option",
@@ -128,14 +132,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
         stack.callback(robot.close)
-        recorder = None
-        if args.record is not None:
-            from gantry_deploy.recording.recorder import Recorder  # Only a recording needs the MCAP packages.
-
-            # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
-            patient = not getattr(robot, "realtime", True)
-            recorder = Recorder(args.record, contract, spec, lossless=patient, map_source=eyes)
-            stack.callback(recorder.close)
+        recorder = None if args.record is None else _recorder(args.record, robot, contract, eyes, stack)
         robot.connect()
         controller = Controller(
             robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
@@ -175,10 +172,23 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
     )
 
 
+def _recorder(
+    path: Path, robot: Robot, contract: PolicyContract, eyes: MapSource | None, stack: contextlib.ExitStack
+) -> Recorder:
+    """Recorder into an MCAP file, which is closed with the stack."""
+    from gantry_deploy.recording.recorder import Recorder  # Only a recording needs the MCAP packages.
+
+    # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
+    patient = not getattr(robot, "realtime", True)
+    recorder = Recorder(path, contract, robot.spec, lossless=patient, map_source=eyes)
+    stack.callback(recorder.close)
+    return recorder
+
+
 def _status_told(
     args: argparse.Namespace, controller: Controller, stack: contextlib.ExitStack
 ) -> Callable[[TickReport], None] | None:
-    """What is told of every tick, so that ``--status-file`` is up to date; None without the option."""
+    """Listener to every tick that keeps ``--status-file`` up to date; None without the option."""
     if args.status_file is None:
         return None
     publisher = StatusPublisher(args.status_file, str(args.bundle))

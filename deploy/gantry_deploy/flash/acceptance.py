@@ -1,4 +1,4 @@
-"""Who signed a release, and whether that is enough for this robot."""
+"""Judgement of a release's signature by what the robot trusts and accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gantry_hardware.files.json_file import parse_json_object
 
 
 def signed_by(home: RobotHome, config: RobotConfig, manifest: Manifest, bundle_manifest: bytes) -> str:
-    """Words on who signed a release.
+    """Name of the key that signed a release, in words.
 
     A signature must cover everything: that of the bundle is enough for a release that holds nothing else, and one with
     configuration or wheels has its own.
@@ -26,7 +26,7 @@ def signed_by(home: RobotHome, config: RobotConfig, manifest: Manifest, bundle_m
         bundle_manifest: The bundle's ``manifest.json``.
 
     Raises:
-        FlashError: If nobody signed it whom this robot trusts now, and the robot accepts no other.
+        FlashError: If no key that this robot trusts now has signed it, and the robot accepts no other.
     """
     entry = next(file for file in manifest.files if file.path == f"bundle/{MANIFEST}")
     if hashlib.sha256(bundle_manifest).hexdigest() != entry.sha256:

@@ -43,7 +43,7 @@ class Channel:
         """Send a message.
 
         Raises:
-            CutError: If nobody is there to take it.
+            CutError: If the connection is gone.
         """
         self.send_bytes(json.dumps({"kind": kind, **fields}).encode() + b"\n")
 
@@ -51,7 +51,7 @@ class Channel:
         """Send plain bytes.
 
         Raises:
-            CutError: If nobody is there to take them.
+            CutError: If the connection is gone.
         """
         view = memoryview(data)
         while view:

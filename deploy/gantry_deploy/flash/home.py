@@ -2,14 +2,14 @@
 
 ::
 
-    robot.yaml          who the robot is and what it accepts; edited by a person, never by a release
+    robot.yaml          the robot's name and what it accepts; edited by a person, never by a release
     trusted_keys.json   keys whose signatures it accepts
     releases/HASH/      releases, whole and verified
     incoming/HASH/      one that is being copied
     current -> releases/HASH
     state.json          which releases were good, and which is on trial
-    status.json         what the running runtime says of itself
-    log.jsonl           who did what, when; lines are only ever added
+    status.json         mode and fault of the running runtime
+    log.jsonl           events with time, person and release; lines are only ever added
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Any
 from gantry_deploy.bundle.keys import RELEASE, ROLES
 from gantry_deploy.errors import FlashError
 from gantry_deploy.process.identity import is_running
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.files.bounds import Range, check_fields
-from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.json_file import parse_json_object, read_json_object
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.text import path_text
 from gantry_hardware.files.whole_files import reach_disk, write_whole_json
@@ -45,7 +45,7 @@ RUN_FILE = "run.yaml"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How a release is run."""
+    """Way in which a release is run."""
 
     backend: str = ""
     """Backend of ``gantry run``; empty with ``command``."""
@@ -60,7 +60,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class HealthConfig:
-    """What the first run of a release must be like."""
+    """Requirements of the first run of a release."""
 
     window_s: float = 30.0
     """Time without a fault after which it is good."""
@@ -87,18 +87,18 @@ class HealthConfig:
 
 @dataclass(frozen=True)
 class RobotConfig:
-    """What a robot says of itself, in ``robot.yaml``."""
+    """Content of ``robot.yaml``."""
 
     robot: str
     """Name of the robot, as in contracts."""
     accept: tuple[str, ...] = (RELEASE,)
     """Roles of the keys whose signatures are accepted."""
     allow_unsigned: bool = False
-    """Whether releases that nobody signed, or whose keys are not known here, are accepted as well."""
+    """Whether releases without a signature of such a key are accepted as well."""
     run: RunConfig = RunConfig()
-    """How bundles are run, unless a release brings its own ``run.yaml``."""
+    """Way in which bundles are run, unless a release brings its own ``run.yaml``."""
     health: HealthConfig = HealthConfig()
-    """What a first run must be like."""
+    """Requirements of a first run."""
     keep: int = 5
     """Releases that are kept at least; the current one and the good ones before it are among them."""
     safe_command: tuple[str, ...] = ()
@@ -118,12 +118,12 @@ class Trial:
     release: str
     """Its hash."""
     starts: int = 0
-    """How often it was started."""
+    """Number of its starts."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What became of the releases."""
+    """Fate of the releases."""
 
     good: tuple[str, ...] = ()
     """Releases that were good, newest last."""
@@ -165,7 +165,7 @@ class RobotHome:
         return from_plain(RobotConfig, read_yaml(self.robot_file), f"{path_text(self.robot_file)}", FlashError)
 
     def run_config(self, release: str) -> RunConfig:
-        """How a release is run.
+        """Way in which a release is run.
 
         Raises:
             FlashError: If neither the release nor the robot says so, or it makes no sense.
@@ -176,7 +176,7 @@ class RobotHome:
         return self.config().run
 
     def state(self) -> State:
-        """What became of the releases; nothing yet if there is no file.
+        """Fate of the releases; nothing yet if there is no file.
 
         Raises:
             FlashError: If the file is damaged.
@@ -223,16 +223,16 @@ class RobotHome:
             return is_running((self.root / SERVICE_LOCK).read_text().strip())
         return False
 
-    def note(self, what: str, who: str, release: str = "", **details: Any) -> None:
+    def note(self, what: str, by: str, release: str = "", **details: Any) -> None:
         """Add a line to the log; it is on the disk when this returns, unless the disk is full.
 
         Args:
             what: Kind of event, for example ``switched``.
-            who: Person and machine, or the service.
+            by: Person and machine, or the service.
             release: Hash of the release.
             details: Further plain data.
         """
-        line = {"time_utc": utc_now().isoformat(timespec="milliseconds"), "what": what, "who": who, "release": release}
+        line = {"time_utc": utc_now().isoformat(timespec="milliseconds"), "what": what, "by": by, "release": release}
         text = json.dumps({**line, **details}) + "\n"
         with contextlib.suppress(OSError):
             # One write of a file that is only ever appended to: lines of two processes do not mix.
@@ -246,8 +246,8 @@ class RobotHome:
         lines = self.log_file.read_bytes().splitlines()[-most:] if self.log_file.is_file() else []
         found = []
         for line in lines:
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
+            with contextlib.suppress(GantryError):
+                found.append(parse_json_object(line, "a line of the log"))
         return found
 
 

@@ -1,4 +1,4 @@
-"""What must be right before a single byte of a release is copied; judged on the robot, by the code that will run it."""
+"""Conditions of a flash, looked at before a single byte is copied; judged on the robot, by the code that runs it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Finding:
     passed: bool
     """Whether it is right."""
     text: str
-    """What was found, and what to do about it."""
+    """Result in words, with the remedy."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody wants to flash."""
+    """Wish to flash a release."""
 
     manifest: Manifest
     """Of the release."""
@@ -175,7 +175,7 @@ def _clock(skew_s: float) -> str:
 
 
 def _way_back(home: RobotHome, release: str) -> str:
-    """Proof that a release that fails is returned from: by whom, and to what."""
+    """Proof that a release that fails is returned from: by a service, and to a good release."""
     if not home.service_runs():
         raise FlashError(
             "no service is running that would watch the first run and return; start it (systemctl --user start "

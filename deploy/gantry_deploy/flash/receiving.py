@@ -25,7 +25,7 @@ from gantry_deploy.flash.selftest import install_runtime, test_release
 from gantry_deploy.flash.switch import clean, switch
 from gantry_deploy.process.folder_lock import FolderLock, read_holder
 from gantry_hardware.errors import GantryError
-from gantry_hardware.files.json_file import read_json_object
+from gantry_hardware.files.json_file import parse_json_object, read_json_object
 from gantry_hardware.files.text import printable
 from gantry_hardware.files.whole_files import folder_reaches_disk, reach_disk, write_whole
 
@@ -45,12 +45,12 @@ def receive(home: RobotHome, channel: Channel) -> int:
     Returns:
         0 if it was done, 2 if it was refused or cut.
     """
-    who, manifest = "somebody", None
+    by, manifest = "unknown", None
     try:
         message = channel.receive("flash")
         if message.get("protocol") != PROTOCOL:
             raise FlashError(f"This robot speaks version {PROTOCOL} of the protocol, you {message.get('protocol')!a}.")
-        who = printable(str(message.get("who", who)), 120)
+        by = printable(str(message.get("by", by)), 120)
         manifest = parse_manifest(str(message["manifest"]).encode())
         request = Request(
             manifest,
@@ -60,37 +60,37 @@ def receive(home: RobotHome, channel: Channel) -> int:
             message.get("no_return") is True,
         )
         home.config()
-        lock = _lock(home, channel, who, str(message.get("id", "")), manifest.release)
+        lock = _lock(home, channel, by, str(message.get("id", "")), manifest.release)
         if lock is None:
             return 2
         try:
-            switched = _Flash(home, channel, request, who).run(dry=message.get("dry_run") is True)
+            switched = _Flash(home, channel, request, by).run(dry=message.get("dry_run") is True)
         finally:
             lock.release()
         if switched:
-            follow(home, manifest.release, channel.send)  # For as long as anybody listens.
+            follow(home, manifest.release, channel.send)  # For as long as the connection lasts.
         return 0
     except CutError as error:
-        home.note("cut", who, "" if manifest is None else manifest.release, why=str(error))
+        home.note("cut", by, "" if manifest is None else manifest.release, why=str(error))
         return 2
     except (GantryError, OSError, KeyError, ValueError) as error:
         text = f"{error.strerror}: {error.filename or home.root}." if isinstance(error, OSError) else str(error)
-        home.note("refused", who, "" if manifest is None else manifest.release, why=text)
+        home.note("refused", by, "" if manifest is None else manifest.release, why=text)
         _say(channel, "refused", text=text)
         return 2
 
 
-def _lock(home: RobotHome, channel: Channel, who: str, flash_id: str, release: str) -> FolderLock | None:
-    holder = {"who": who, "id": flash_id, "since": utc_now().isoformat(timespec="seconds"), "release": release[:12]}
+def _lock(home: RobotHome, channel: Channel, by: str, flash_id: str, release: str) -> FolderLock | None:
+    holder = {"by": by, "id": flash_id, "since": utc_now().isoformat(timespec="seconds"), "release": release[:12]}
     try:
         return FolderLock(home.root, "The robot", FlashError, name=FLASH_LOCK, holder=json.dumps(holder))
     except FlashError:
         try:
-            found = json.loads(read_holder(home.root, FLASH_LOCK))
-            text = f"{found['who']} has been flashing {found['release']} since {found['since']}; try again later."
-        except (ValueError, KeyError, TypeError):
-            found, text = {}, "Somebody else is flashing this robot; try again later."
-        home.note("refused", who, release, why=text)
+            found = parse_json_object(read_holder(home.root, FLASH_LOCK), "the lock")
+            text = f"{found['by']} has been flashing {found['release']} since {found['since']}; try again later."
+        except (GantryError, KeyError):
+            found, text = {}, "Another person is flashing this robot; try again later."
+        home.note("refused", by, release, why=text)
         _say(channel, "busy", text=text, id=str(found.get("id", "")))
         return None
 
@@ -98,8 +98,8 @@ def _lock(home: RobotHome, channel: Channel, who: str, flash_id: str, release: s
 class _Flash:
     """One flash that has the robot for itself."""
 
-    def __init__(self, home: RobotHome, channel: Channel, request: Request, who: str) -> None:
-        self.home, self.channel, self.request, self.who = home, channel, request, who
+    def __init__(self, home: RobotHome, channel: Channel, request: Request, by: str) -> None:
+        self.home, self.channel, self.request, self.by = home, channel, request, by
         self.config: RobotConfig = home.config()
         self.manifest: Manifest = request.manifest
         self.release = request.manifest.release
@@ -117,7 +117,7 @@ class _Flash:
         self.channel.send("verdict", passed=passed)
         if not passed or dry:
             if not dry:
-                self.home.note("refused", self.who, self.release, why="preflight")
+                self.home.note("refused", self.by, self.release, why="preflight")
             return False
         if self.home.current() == self.release and self.release in self.home.state().good:
             self.channel.send("done", state="good", text=f"{self.release[:12]} is the current release already")
@@ -127,7 +127,7 @@ class _Flash:
         self.channel.send("ready")
         self.channel.receive("switch")
         safe_to_switch(self.home, self.config)  # Much can have happened since the preflight.
-        switch(self.home, self.release, self.who)
+        switch(self.home, self.release, self.by)
         clean(self.home, self.config)
         _say(self.channel, "switched", release=self.release)
         return True
@@ -201,7 +201,7 @@ class _Flash:
             install_runtime(self.home, self.release, say)
             test_release(self.home, self.release, say)
         except CutError:
-            raise  # A whole release that nobody has switched to harms nobody.
+            raise  # A whole release that is not switched to does no harm.
         except (GantryError, OSError):
             if self.release not in (self.home.current(), *self.home.state().good):
                 remove_folder(folder)
@@ -212,7 +212,7 @@ def follow(home: RobotHome, release: str, send: Callable[..., None]) -> None:
     """Tell what becomes of the trial of a release, until it is over.
 
     Raises:
-        CutError: If nobody listens.
+        CutError: If the connection is gone.
     """
     if not home.service_runs():
         send("done", state="waiting", text="no service is running; the first run is watched when one starts it")
@@ -236,7 +236,7 @@ def follow(home: RobotHome, release: str, send: Callable[..., None]) -> None:
 
 
 def _say(channel: Channel, kind: str, **fields: Any) -> None:
-    """Send if anybody listens."""
+    """Send if the connection is still there."""
     try:
         channel.send(kind, **fields)
     except CutError:

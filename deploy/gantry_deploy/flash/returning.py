@@ -14,29 +14,29 @@ from gantry_deploy.flash.switch import roll_back, roll_back_target
 from gantry_deploy.process.folder_lock import FolderLock
 
 
-def return_on_request(home: RobotHome, who: str, say: Callable[[str], None]) -> str:
+def return_on_request(home: RobotHome, by: str, say: Callable[[str], None]) -> str:
     """Verify and test the good release before the current one, and switch to it.
 
     Args:
         home: The robot's folder.
-        who: Person and machine, for the log.
+        by: Person and machine, for the log.
         say: Takes lines for people.
 
     Returns:
         Hash of the release that is current now.
 
     Raises:
-        FlashError: If there is none, it is not intact, a policy runs, or somebody flashes.
+        FlashError: If there is none, it is not intact, a policy runs, or the robot is being flashed.
         GantryError: If its self-test fails.
     """
     config = home.config()
-    holder = {"who": who, "id": "", "since": utc_now().isoformat(timespec="seconds"), "release": "a rollback"}
+    holder = {"by": by, "id": "", "since": utc_now().isoformat(timespec="seconds"), "release": "a rollback"}
     lock = FolderLock(home.root, "The robot", FlashError, name=FLASH_LOCK, holder=json.dumps(holder))
     try:
         target = roll_back_target(home)
         read_release(home.releases / target)
         test_release(home, target, lambda name, passed, text: say(f"  ok  {name:<13} {text}"))
         say(f"  ok  safe          {safe_to_switch(home, config)}")
-        return roll_back(home, who)
+        return roll_back(home, by)
     finally:
         lock.release()

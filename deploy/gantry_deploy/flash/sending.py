@@ -33,9 +33,9 @@ class Outcome:
     text: str = ""
     """The robot's words on it."""
     findings: list[dict[str, Any]] = field(default_factory=list)
-    """What the preflight looked at."""
+    """Findings of the preflight."""
     stages: list[dict[str, Any]] = field(default_factory=list)
-    """What was verified and tested on the robot."""
+    """Results of verification and self-test on the robot."""
     bytes_sent: int = 0
     """Bytes of files that were sent, in all attempts."""
     attempts: int = 0
@@ -44,12 +44,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do with a release."""
+    """Flash to be made."""
 
     release: Release
-    """Everything that is sent."""
+    """Content."""
     target: Target
-    """Where to."""
+    """Destination."""
     dry_run: bool = False
     """Whether to end after the preflight."""
     no_return: bool = False
@@ -64,7 +64,7 @@ def flash(plan: Plan, say: Callable[[str], None]) -> Outcome:
     """Put a release onto a robot.
 
     Args:
-        plan: What and where.
+        plan: Release and destination.
         say: Takes lines for people.
 
     Raises:
@@ -130,7 +130,7 @@ class Attempt:
         return self._until_done()
 
     def ask(self) -> None:
-        """Say what is to be flashed, and by whom.
+        """Name the release and the person.
 
         Raises:
             CutError: If the connection is cut.
@@ -140,7 +140,7 @@ class Attempt:
             "flash",
             protocol=PROTOCOL,
             id=self._flash_id,
-            who=this_person(),
+            by=this_person(),
             now_s=time.time(),
             manifest=release.manifest.text.decode(),
             contract=release.contract,

@@ -32,7 +32,7 @@ _FINAL = re.compile(
     r"identification has changed|unprotected private key|too many authentication failures",
     re.IGNORECASE,
 )
-"""What another attempt does not mend."""
+"""Troubles that another attempt does not mend."""
 _NO_CLIENT = "There is no 'ssh' on this machine; install the OpenSSH client (openssh-client)."
 DEFAULT_COMMAND = 'if [ -x "$HOME/gantry-robot/venv/bin/gantry" ]; then set -- "$HOME/gantry-robot/venv/bin/gantry" "$@"; else set -- gantry "$@"; fi; exec "$@"'  # noqa: E501
 """Shell that finds the robot's ``gantry``: in the environment of the guide, or on the path."""
@@ -120,7 +120,7 @@ class Connection:
         return code
 
     def explain(self, error: CutError) -> tuple[FlashError, bool]:
-        """What a cut was about, and whether another attempt may help."""
+        """Reason of a cut, and whether another attempt may help."""
         code = self.close()
         helps = (code == LOST and not _FINAL.search("\n".join(self._said))) or (code in (0, 2) and not self._said)
         if code in (0, 2) and not self._said:

@@ -1,7 +1,7 @@
-"""What a running runtime says of itself, several times a second, in a file: mode, fault, missed deadlines.
+"""Status file of a running runtime, written several times a second: mode, fault, missed deadlines.
 
-Read by whoever wants to know whether a policy runs, before the robot's software is changed under it, and by the service
-that watches the first run of a release.
+It tells whether a policy runs, before the robot's software is changed under it, and the service that watches the first
+run of a release reads it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Status:
     ticks: int
     """Ticks of the loop so far."""
     missed_deadlines: int
-    """How many of them were late."""
+    """Number of late ones."""
     stamp_s: float
     """Time of the newest tick, on the system's monotonic clock."""
     bundle: str = ""

@@ -1,6 +1,6 @@
 """The service on a robot: runs the current release, watches first runs, and returns to the last good release.
 
-Needs nobody else's machine. The state on the disk says what is on trial and how often it was started, so that a release
+Needs no other machine. The state on the disk says what is on trial and how often it was started, so that a release
 that takes the whole computer down is given up as well.
 """
 
@@ -32,7 +32,7 @@ from gantry_deploy.process.interrupts import starting_uninterrupted
 from gantry_deploy.process.with_parent import ending_with_this
 from gantry_hardware.errors import GantryError
 
-WHO = "service"
+SERVICE = "service"
 """Name of the service in the log."""
 LOOK_S = 0.1
 """Period at which everything is looked at."""
@@ -47,7 +47,7 @@ RESTART_S = 1.0
 
 
 class Verdict(Enum):
-    """What a look at a running release came to."""
+    """Outcome of a look at a running release."""
 
     GOING_ON = "going on"
     PROVED = "proved"
@@ -198,7 +198,7 @@ class Supervisor:
                 if window is not None and window.clean_s == 0.0:
                     return "its process ended before it had said anything"
                 if window is not None:
-                    commit(self._home, release, WHO)  # A run of limited time that ended as it should.
+                    commit(self._home, release, SERVICE)  # A run of limited time that ended as it should.
                 self._rest(release)
                 return ""
             if self._home.current() != release and not unsafe_reason(self._home.status_file):
@@ -208,7 +208,7 @@ class Supervisor:
                 if verdict is Verdict.FAILED:
                     return window.why
                 if verdict is Verdict.PROVED:
-                    commit(self._home, release, WHO)
+                    commit(self._home, release, SERVICE)
                     self._say(f"{release[:12]} is good")
                     window = None
             self._stop.wait(LOOK_S)
@@ -232,14 +232,14 @@ class Supervisor:
         """A trial failed, or a good release crashed."""
         if on_trial:
             self._say(f"{release[:12]} is given up: {why}")
-            last = give_up(self._home, release, why, WHO)
+            last = give_up(self._home, release, why, SERVICE)
             self._say(f"back to {last[:12]}" if last else "there is no release before it; nothing runs")
             return
         now_s = time.monotonic()
         self._crashes.append(now_s)
         while now_s - self._crashes[0] > CRASH_MEMORY_S:
             self._crashes.popleft()
-        self._home.note("crashed", WHO, release, why=why)
+        self._home.note("crashed", SERVICE, release, why=why)
         most = self._home.config().health.most_crashes
         if len(self._crashes) < most:
             self._say(f"{release[:12]} crashed: {why}; it is started again")
@@ -250,7 +250,7 @@ class Supervisor:
             f"{release[:12]} crashed {most} times in {CRASH_MEMORY_S / 60.0:g} minutes ({why}) and is started no more"
         )
         self._say(text)
-        self._home.note("stopped", WHO, release, why=text)
+        self._home.note("stopped", SERVICE, release, why=text)
         self._home.write_state(note=text)
         self._wait_for_another(release)
 

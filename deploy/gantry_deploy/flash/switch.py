@@ -51,25 +51,25 @@ def prove_switching(home: RobotHome) -> None:
         raise FlashError(f"the file system cannot exchange links: {error.strerror}") from error
 
 
-def switch(home: RobotHome, release: str, who: str) -> None:
+def switch(home: RobotHome, release: str, by: str) -> None:
     """Put a whole and verified release on trial."""
     with home.changing():
         home.write_state(trial=Trial(release), note=f"{release[:12]} waits for its first run")
         point_current_at(home, release)
-    home.note("switched", who, release)
+    home.note("switched", by, release)
 
 
-def commit(home: RobotHome, release: str, who: str) -> None:
+def commit(home: RobotHome, release: str, by: str) -> None:
     """Mark the release on trial as good; from now on it is the one to return to."""
     with home.changing() as state:
         good = (*(name for name in state.good if name != release), release)
         failed = {name: why for name, why in state.failed.items() if name != release}
         trial = None if state.trial is None or state.trial.release == release else state.trial
         home.write_state(good=good, trial=trial, failed=failed, note=f"{release[:12]} is good")
-    home.note("good", who, release)
+    home.note("good", by, release)
 
 
-def give_up(home: RobotHome, release: str, why: str, who: str) -> str:
+def give_up(home: RobotHome, release: str, why: str, by: str) -> str:
     """Return from a release to the last good one, unless another one is current by now.
 
     Returns:
@@ -90,11 +90,11 @@ def give_up(home: RobotHome, release: str, why: str, who: str) -> str:
         back = f"back to {current[:12]}" if current else "there is no release before it"
         note = f"{release[:12]} was given up: {why}; {back}"
         home.write_state(good=good, trial=trial, failed={**state.failed, release: why}, note=note)
-    home.note("returned", who, release, why=why, to=current)
+    home.note("returned", by, release, why=why, to=current)
     return current
 
 
-def roll_back(home: RobotHome, who: str) -> str:
+def roll_back(home: RobotHome, by: str) -> str:
     """Return to the good release before the current one; the one that is left can be returned to in turn.
 
     Returns:
@@ -109,7 +109,7 @@ def roll_back(home: RobotHome, who: str) -> str:
         good = ((current,) if current in state.good else ()) + (*others, target)
         point_current_at(home, target)
         home.write_state(good=good, trial=None, note=f"back to {target[:12]} on request")
-    home.note("rolled back", who, target, left=current)
+    home.note("rolled back", by, target, left=current)
     return target
 
 

@@ -22,7 +22,7 @@ class FolderLock:
         what: Name of the folder's use in the message.
         error: Class of the errors.
         name: File in the folder that is locked; a folder may have several uses.
-        holder: Text for others who find it locked; the number of this process if empty.
+        holder: Text for other processes that find it locked; the number of this process if empty.
 
     Raises:
         GantryError: Of class ``error``, if another process has it, with what that process said of itself.

@@ -45,7 +45,7 @@ def test_from_setup_to_a_good_release_with_commands_alone(tmp_path, server, monk
     assert f"* {outcome['release'][:12]}  good" in listed
     assert robot.check_current() == outcome["release"]
     good = next(line for line in robot.home.log() if line["what"] == "switched")
-    assert "@" in good["who"]
+    assert "@" in good["by"]
     assert good["release"] == outcome["release"]
     assert good["time_utc"].endswith("+00:00")
 

@@ -137,7 +137,7 @@ def test_the_log_is_only_added_to(home):
     home.note("something", "ada@bench", A, why="a test")
     assert home.log_file.read_bytes().startswith(before)
     line = home.log()[-1]
-    assert (line["what"], line["who"], line["release"], line["why"]) == ("something", "ada@bench", A, "a test")
+    assert (line["what"], line["by"], line["release"], line["why"]) == ("something", "ada@bench", A, "a test")
     with home.log_file.open("ab") as file:
         file.write(b'{"torn')
     assert home.log()[-1] == line

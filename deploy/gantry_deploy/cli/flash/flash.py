@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     elif action == "rollback":
         from gantry_deploy.flash.home import this_person
 
-        print(call(target, ["onboard", "rollback", "--who", this_person()]), end="")
+        print(call(target, ["onboard", "rollback", "--by", this_person()]), end="")
     else:
         result = parse_json_object(call(target, ["onboard", "list", "--json", "-"]), "the robot's answer")
         print_list(result)
@@ -153,5 +153,5 @@ def print_list(result: dict[str, Any]) -> None:
         print("  no releases")
     for line in result["log"][-10:]:
         release = str(line.get("release", ""))[:12]
-        words = (line.get("time_utc", ""), line.get("who", ""), line.get("what", ""), release, line.get("why", ""))
+        words = (line.get("time_utc", ""), line.get("by", ""), line.get("what", ""), release, line.get("why", ""))
         print("  " + "  ".join(printable(str(word), 200) for word in words if word))

@@ -78,7 +78,7 @@ def _days_text() -> str:
 
 def _new(args: argparse.Namespace) -> dict[str, Any]:
     private, public = make_key(args.folder or key_folder(), args.name)
-    print(f"wrote {path_text(private)}, which nobody else may read, and {path_text(public)}")
+    print(f"wrote {path_text(private)}, readable by you alone, and {path_text(public)}")
     print(f"let a robot accept it: gantry keys trust {args.name} --role development --host USER@HOST")
     return {"private": str(private), "public": str(public)}
 

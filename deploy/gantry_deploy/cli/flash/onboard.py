@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = sub.add_parser("list", help="show the releases here and the log")
     add_json_option(listed)
     rollback = sub.add_parser("rollback", help="return to the good release before the current one")
-    rollback.add_argument("--who", default="", metavar="NAME", help="person, for the log; this user if not given")
+    rollback.add_argument("--by", default="", metavar="NAME", help="person, for the log; this user if not given")
     clean = sub.add_parser("clean", help="remove old releases; good ones to return to stay")
     for each in (setup, service, receive, listed, rollback, clean):
         each.add_argument(
@@ -100,7 +100,7 @@ def _list(home: RobotHome, args: argparse.Namespace) -> int:
 def _rollback(home: RobotHome, args: argparse.Namespace) -> int:
     from gantry_deploy.flash.returning import return_on_request
 
-    release = return_on_request(home, printable(args.who, 120) or this_person(), lambda text: print(text, flush=True))
+    release = return_on_request(home, printable(args.by, 120) or this_person(), lambda text: print(text, flush=True))
     print(f"back to {release[:12]}")
     return 0
 
