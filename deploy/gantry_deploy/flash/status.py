@@ -25,6 +25,8 @@ from gantry_hardware.files.structured import from_plain
 
 PERIOD_S = 0.2
 """Time between two writes."""
+STATUS_VARIABLE = "GANTRY_STATUS_FILE"
+"""Environment variable by which the service names the file to runtimes that have no option for it."""
 SILENCE_S = 5.0
 """A status that is older says nothing of the present."""
 
@@ -110,6 +112,12 @@ class StatusPublisher:
         with contextlib.suppress(OSError):
             temporary.write_text(json.dumps(status))
             os.replace(temporary, self._path)
+
+
+def publisher_for_service(bundle: str = "") -> StatusPublisher | None:
+    """A publisher into the file that the service has named; None where no service started this process."""
+    path = os.environ.get(STATUS_VARIABLE)
+    return StatusPublisher(Path(path), bundle) if path else None
 
 
 def read_status(path: Path) -> Status | None:

@@ -24,7 +24,7 @@ from gantry_deploy.control.modes import Mode
 from gantry_deploy.errors import FlashError
 from gantry_deploy.flash.home import SERVICE_LOCK, HealthConfig, RobotConfig, RobotHome, Trial
 from gantry_deploy.flash.selftest import python_of
-from gantry_deploy.flash.status import Status, read_status, unsafe_reason
+from gantry_deploy.flash.status import STATUS_VARIABLE, Status, read_status, unsafe_reason
 from gantry_deploy.flash.switch import commit, give_up
 from gantry_deploy.process.folder_lock import FolderLock
 from gantry_deploy.process.identity import process_identity
@@ -148,11 +148,15 @@ class Supervisor:
         except GantryError as error:
             self._failed(release, str(error), on_trial)
             return
-        self._home.status_file.unlink(missing_ok=True)
+        self._home.status_file.unlink(missing_ok=True)  # What is written from now on is of this run.
         self._say(f"{'first run of' if on_trial else 'running'} {release[:12]}")
         with starting_uninterrupted():
             process = subprocess.Popen(
-                ending_with_this(command), stdin=subprocess.DEVNULL, start_new_session=True, cwd=self._home.root
+                ending_with_this(command),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd=self._home.root,
+                env={**os.environ, STATUS_VARIABLE: str(self._home.status_file)},
             )
         try:
             why = self._watch(release, process, config.health if on_trial else None)
@@ -204,7 +208,7 @@ class Supervisor:
             if self._home.current() != release and not unsafe_reason(self._home.status_file):
                 return ""  # Another release is to run, and the robot is at rest.
             if window is not None:
-                verdict = window.look(self._status_of(process), time.monotonic())
+                verdict = window.look(read_status(self._home.status_file), time.monotonic())
                 if verdict is Verdict.FAILED:
                     return window.why
                 if verdict is Verdict.PROVED:
@@ -253,16 +257,6 @@ class Supervisor:
         self._home.note("stopped", SERVICE, release, why=text)
         self._home.write_state(note=text)
         self._wait_for_another(release)
-
-    def _status_of(self, process: subprocess.Popen[bytes]) -> Status | None:
-        """Newest status, if this process or a child of it wrote it."""
-        status = read_status(self._home.status_file)
-        if status is None:
-            return None
-        pid = int(status.process.partition(":")[0] or 0)
-        with contextlib.suppress(OSError):
-            return status if pid == process.pid or os.getsid(pid) == process.pid else None
-        return None  # It has ended.
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Let the runtime damp the robot and end; a runtime that does not is killed with all that it started."""

@@ -6,13 +6,17 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 import yaml
 
+from gantry_deploy.control.judge import Fault, FaultCode
+from gantry_deploy.control.modes import Mode
+from gantry_deploy.control.ticks import TickReport
 from gantry_deploy.errors import FlashError
 from gantry_deploy.flash.home import HealthConfig, RobotHome, Trial
 from gantry_deploy.flash.setup import set_up, unit_text
-from gantry_deploy.flash.status import Status
+from gantry_deploy.flash.status import STATUS_VARIABLE, Status, publisher_for_service, running_status, unsafe_reason
 from gantry_deploy.flash.supervisor import HealthWindow, Supervisor, Verdict, run_command
 from gantry_deploy.flash.switch import commit, switch
 
@@ -183,3 +187,24 @@ def test_the_unit_starts_the_service(home):
     text = unit_text(home)
     assert f"ExecStart={sys.executable} -m gantry_deploy.cli.entry onboard service --home {home.root}" in text
     assert (home.root / "gantry-robot.service").read_text() == text
+
+
+def test_the_status_of_a_runtime_that_the_service_started(tmp_path, monkeypatch):
+    monkeypatch.delenv(STATUS_VARIABLE, raising=False)
+    assert publisher_for_service() is None
+    monkeypatch.setenv(STATUS_VARIABLE, str(tmp_path / "status.json"))
+    publisher = publisher_for_service()
+    fault = Fault(FaultCode.TILT, "it lies on its side", 1.0)
+    for mode in (Mode.POLICY, Mode.DAMP):
+        report = TickReport(1.0, mode, fault, None, np.zeros(3), None, None, 0.02, 0.001)
+        publisher.note(report, {"ticks": 7, "missed_deadlines": 2})
+    publisher.close()
+    status = running_status(tmp_path / "status.json")
+    assert (status.mode, status.fault, status.ticks, status.missed_deadlines) == ("DAMP", "it lies on its side", 7, 2)
+    assert 0.0 <= status.age_s < PATIENCE_S
+    assert "the robot is in DAMP" in unsafe_reason(tmp_path / "status.json")
+    # A file of a process that has ended says nothing of the present.
+    text = (tmp_path / "status.json").read_text().replace(status.process, "1:1")
+    (tmp_path / "status.json").write_text(text)
+    assert running_status(tmp_path / "status.json") is None
+    assert unsafe_reason(tmp_path / "status.json") == ""
