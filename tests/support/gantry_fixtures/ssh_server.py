@@ -1,6 +1,6 @@
 """An SSH server on loopback, with keys of its own: OpenSSH's ``sshd`` where it is installed, else asyncssh.
 
-``python -m gantry_fixtures.ssh_server PORT FOLDER`` is the second one.
+``python ssh_server.py PORT FOLDER`` is the second one.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class SshServer:
 
     def _command(self):
         if self.kind == "asyncssh":
-            return [sys.executable, "-m", "gantry_fixtures.ssh_server", str(self.port), str(self.folder)]
+            return [sys.executable, __file__, str(self.port), str(self.folder)]
         if os.getuid() == 0:
             os.makedirs("/run/sshd", exist_ok=True)
         config = self.folder / "sshd_config"
