@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from gantry_deploy.bundle.signature import (
     signature_fits,
 )
 from gantry_deploy.errors import BundleError
+from gantry_hardware.compat import UTC
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.files.structured import from_plain

@@ -22,13 +22,14 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle.keys import RELEASE, ROLES
 from gantry_deploy.errors import FlashError
 from gantry_deploy.process.identity import is_running
+from gantry_hardware.compat import UTC
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.files.bounds import Range, check_fields
 from gantry_hardware.files.json_file import parse_json_object, read_json_object

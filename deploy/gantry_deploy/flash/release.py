@@ -21,6 +21,7 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.bundle.files import MANIFEST, read_files
 from gantry_deploy.bundle.signature import RELEASE_TAG, SIGNATURE, sign_manifest
 from gantry_deploy.errors import FlashError
+from gantry_hardware.compat import sha256_of
 from gantry_hardware.files.json_file import parse_json_object
 from gantry_hardware.files.text import path_text, plain_text, printable
 from gantry_hardware.files.yaml_file import read_yaml
@@ -200,7 +201,7 @@ def file_trouble(folder: Path, file: ReleaseFile) -> str:
         return "is a link"
     try:
         with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = sha256_of(stream)
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
@@ -236,7 +237,7 @@ def _entry(content: bytes | Path) -> dict[str, Any]:
     if isinstance(content, bytes):
         return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     with content.open("rb") as file:
-        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "size": content.stat().st_size}
+        return {"sha256": sha256_of(file), "size": content.stat().st_size}
 
 
 def _file(path: str, entry: Any) -> ReleaseFile:

@@ -30,7 +30,9 @@ ONBOARD = Command(
     add_arguments=later("gantry_deploy.cli.flash.onboard:add_arguments"),
     run=later("gantry_deploy.cli.flash.onboard:run"),
     description="Commands for a robot's own computer; 'gantry flash' calls most of them.",
-    epilog="examples:\n  gantry onboard setup --robot go2 --backend ros\n  gantry onboard service --home ~/gantry-robot",
+    epilog=(
+        "examples:\n  gantry onboard setup --robot go2 --backend ros\n  gantry onboard service --home ~/gantry-robot"
+    ),
 )
 
 KEYS = Command(
