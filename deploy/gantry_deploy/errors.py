@@ -47,3 +47,7 @@ class SessionError(GantryError):
 
 class PageError(GantryError):
     """The page of a correction session cannot be served: address, certificate, or token."""
+
+
+class FlashError(GantryError):
+    """A release cannot be put onto a robot, or a robot cannot return to one: the reason, and what to do about it."""

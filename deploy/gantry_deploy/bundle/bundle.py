@@ -6,8 +6,6 @@ network itself: arrays are read without pickle.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import io
 import json
@@ -18,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gantry_deploy.bundle.files import (
     BASE,
@@ -37,6 +33,7 @@ from gantry_deploy.bundle.files import (
     write_files,
     zip_bytes,
 )
+from gantry_deploy.bundle.signature import BUNDLE_TAG, SIGNATURE, sign_manifest, signature_fits
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import BundleError
 from gantry_hardware.files.json_file import parse_json_object
@@ -54,11 +51,11 @@ __all__ = [
     "MAPPER",
     "MODEL",
     "REQUIRED",
-    "SIGNATURE_TAG",
     "Bundle",
     "copy_bundle",
     "load_bundle",
     "seal_bundle",
+    "sign_bundle",
     "update_card",
     "write_bundle",
     "write_zip",
@@ -66,9 +63,6 @@ __all__ = [
 
 FORMAT = 1
 """Newest manifest format that this runtime understands."""
-
-SIGNATURE_TAG = b"gantry policy bundle\0"
-"""Stands before what is signed, so that a signature says what it is of and fits nothing else that the key signs."""
 
 _READS, _PAUSE_S = 20, 0.01
 """Number of times a bundle is read that another process is writing, and the pause where a file went away."""
@@ -239,6 +233,26 @@ def update_card(path: str | Path, card: Mapping[str, Any], *, private_key: bytes
     if manifest.get("signature") is not None and private_key is None:
         raise BundleError(f"{path_text(path)} is signed; a new card needs the private key to sign it again.")
     files[CARD] = _json_bytes(card)
+    _seal_again(path, files, private_key)
+
+
+def sign_bundle(path: str | Path, private_key: bytes) -> None:
+    """Sign a bundle (folder or zip) as it is; an older signature is replaced.
+
+    Args:
+        path: The bundle.
+        private_key: Raw Ed25519 key, 32 bytes.
+
+    Raises:
+        BundleError: If the bundle is not intact, or the key is none.
+        OSError: If the disk does not take it; the bundle is as it was before.
+    """
+    path = Path(path)
+    files, _ = _sealed_files(path)
+    _seal_again(path, files, private_key)
+
+
+def _seal_again(path: Path, files: dict[str, bytes], private_key: bytes | None) -> None:
     files.pop(MANIFEST)
     check_sizes(path, files)
     files[MANIFEST] = _json_bytes(_make_manifest(files, private_key))
@@ -345,34 +359,15 @@ def _make_manifest(files: Mapping[str, bytes], private_key: bytes | None) -> dic
         "files": {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)},
     }
     if private_key is not None:
-        try:
-            key = Ed25519PrivateKey.from_private_bytes(private_key)
-        except ValueError as error:
-            raise BundleError(f"The private key has {len(private_key)} bytes, expected 32 (raw Ed25519).") from error
-        manifest["signature"] = base64.b64encode(key.sign(_signed_bytes(manifest))).decode()
+        manifest[SIGNATURE] = sign_manifest(manifest, private_key, BUNDLE_TAG)
     return manifest
 
 
 def _verify_signature(path: Path, manifest: Mapping[str, Any], public_key: bytes) -> None:
-    signature = manifest.get("signature")
-    if signature is None:
+    if manifest.get(SIGNATURE) is None:
         raise BundleError(f"{path_text(path)} is not signed, and a public key was given.")
-    try:
-        key = Ed25519PublicKey.from_public_bytes(public_key)
-    except ValueError as error:
-        raise BundleError(f"The public key has {len(public_key)} bytes, expected 32 (raw Ed25519).") from error
-    try:
-        key.verify(base64.b64decode(signature, validate=True), _signed_bytes(manifest))
-    except (InvalidSignature, binascii.Error, TypeError, ValueError) as error:
-        raise BundleError(
-            f"{path_text(path)}: the signature does not belong to this public key and these files."
-        ) from error
-
-
-def _signed_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Bytes that are signed: the tag, and canonical JSON (sorted keys, no spaces) of the format and the hashes."""
-    signed = {name: manifest[name] for name in ("format", "files")}
-    return SIGNATURE_TAG + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
+    if not signature_fits(manifest, public_key, BUNDLE_TAG):
+        raise BundleError(f"{path_text(path)}: the signature does not belong to this public key and these files.")
 
 
 def _json_bytes(data: Any) -> bytes:

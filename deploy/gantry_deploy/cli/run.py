@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,25 @@ from gantry_deploy.cli.command import (
 )
 from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.control.goals import Goal
-from gantry_deploy.control.loop import Controller
+from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.control.safety_config import safety_config
 from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
+from gantry_deploy.flash.status import StatusPublisher
 from gantry_deploy.perception.images import watch_scene
-from gantry_deploy.perception.maps import make_map_source, map_values
+from gantry_deploy.perception.maps import MapSource, make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
 from gantry_hardware.model.capabilities import HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
+
+if TYPE_CHECKING:
+    from gantry_deploy.recording.recorder import Recorder
 
 MIN_DURATION_S, MAX_DURATION_S = 0.001, 30 * 86400.0
 """Shortest and longest time under the policy that may be asked for."""
@@ -69,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--record", type=output_file(".mcap"), metavar="FILE", help="write everything that happens to an MCAP file"
+    )
+    parser.add_argument(
+        "--status-file",
+        type=output_file(),
+        metavar="FILE",
+        help="keep a file up to date that says mode and fault, by which others see whether a policy runs",
     )
     parser.add_argument(
         "--option",
@@ -121,14 +132,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
         stack.callback(robot.close)
-        recorder = None
-        if args.record is not None:
-            from gantry_deploy.recording.recorder import Recorder  # Only a recording needs the MCAP packages.
-
-            # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
-            patient = not getattr(robot, "realtime", True)
-            recorder = Recorder(args.record, contract, spec, lossless=patient, map_source=eyes)
-            stack.callback(recorder.close)
+        recorder = None if args.record is None else _recorder(args.record, robot, contract, eyes, stack)
         robot.connect()
         controller = Controller(
             robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
@@ -136,7 +140,10 @@ def run(args: argparse.Namespace) -> int:
         controller.set_goal(goal)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
-        session = WalkSession(controller, command if goal is None else None, args.duration, say=print, done=_done(task))
+        told = _status_told(args, controller, stack)
+        session = WalkSession(
+            controller, command if goal is None else None, args.duration, say=print, done=_done(task), on_tick=told
+        )
         session.run()
     result = _result(args, bundle, controller, session)
     result["recording"] = None if recorder is None else recorder.statistics()
@@ -163,6 +170,30 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
         f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
         "Give --yes if it has room and an operator is at the emergency stop."
     )
+
+
+def _recorder(
+    path: Path, robot: Robot, contract: PolicyContract, eyes: MapSource | None, stack: contextlib.ExitStack
+) -> Recorder:
+    """Recorder into an MCAP file, which is closed with the stack."""
+    from gantry_deploy.recording.recorder import Recorder  # Only a recording needs the MCAP packages.
+
+    # A clock that waits for the loop can wait for the disk as well, and then nothing is lost.
+    patient = not getattr(robot, "realtime", True)
+    recorder = Recorder(path, contract, robot.spec, lossless=patient, map_source=eyes)
+    stack.callback(recorder.close)
+    return recorder
+
+
+def _status_told(
+    args: argparse.Namespace, controller: Controller, stack: contextlib.ExitStack
+) -> Callable[[TickReport], None] | None:
+    """Listener to every tick that keeps ``--status-file`` up to date; None without the option."""
+    if args.status_file is None:
+        return None
+    publisher = StatusPublisher(args.status_file, str(args.bundle))
+    stack.callback(publisher.close)
+    return lambda report: publisher.note(report, controller.counts())
 
 
 def _done(task: HasTask | None) -> Callable[[], bool] | None:

@@ -40,6 +40,7 @@ class WalkSession:
         say: Takes lines for people.
         done: Whether the task is done, where there is one; the policy is then stopped before its time is over, since it
             has not learned what to do afterwards.
+        on_tick: Told of every tick; its time counts.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class WalkSession:
         duration_s: float,
         say: Callable[[str], None],
         done: Callable[[], bool] | None = None,
+        on_tick: Callable[[TickReport], None] | None = None,
     ) -> None:
         self.controller = controller
         self.command = command
@@ -57,7 +59,7 @@ class WalkSession:
         self.modes: list[dict[str, Any]] = []
         self.done_after_s: float | None = None
         """Time under the policy until the task was done."""
-        self._say, self._done = say, done
+        self._say, self._done, self._told = say, done, on_tick
         self._start_s: float | None = None
         self._mode_since_s = 0.0
         self._mode: Mode | None = None
@@ -109,6 +111,8 @@ class WalkSession:
         return self.command(self.controller.robot.now_s() - self._mode_since_s if began else 0.0)
 
     def _on_tick(self, report: TickReport) -> None:
+        if self._told is not None:
+            self._told(report)
         if self._start_s is None:
             self._start_s = report.time_s
         if report.mode is not self._mode:

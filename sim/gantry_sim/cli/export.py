@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gantry_deploy.bundle.locate import find_run
-from gantry_deploy.cli.command import Command, UsageError, add_json_option, output_file
+from gantry_deploy.bundle.signature import read_private_key
+from gantry_deploy.cli.command import Command, add_json_option, output_file
 from gantry_hardware.files.text import path_text
 from gantry_sim.training.run_validation import RunError
 
@@ -16,19 +17,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder of `gantry train`")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="where to write; RUN/bundle if not given")
     parser.add_argument("--zip", type=output_file(".zip"), metavar="FILE", help="also pack the bundle into one file")
-    parser.add_argument("--private-key", type=Path, metavar="FILE", help="sign with this raw Ed25519 key (32 bytes)")
+    parser.add_argument(
+        "--private-key",
+        type=Path,
+        metavar="FILE",
+        help="sign with this Ed25519 key, a file of `gantry keys new` or 32 raw bytes",
+    )
     add_json_option(parser)
 
 
 def _run(args: argparse.Namespace) -> dict[str, Any]:
-    private_key = None
-    if args.private_key is not None:
-        try:
-            private_key = args.private_key.read_bytes()
-        except OSError as error:
-            raise UsageError(f"Cannot read the key '{args.private_key}': {error.strerror}.") from error
-        if len(private_key) != 32:
-            raise UsageError(f"The key '{args.private_key}' has {len(private_key)} bytes, expected 32 (raw Ed25519).")
+    private_key = None if args.private_key is None else read_private_key(args.private_key)
     find_run(args.run, RunError)
     from gantry_deploy.bundle.bundle import load_bundle, write_zip
     from gantry_sim.training.train import export_run, open_trained

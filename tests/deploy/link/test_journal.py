@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from gantry_deploy.errors import LinkError
-from gantry_deploy.link.journals.folder_lock import FolderLock
 from gantry_deploy.link.journals.journal import HEADER, DiskFullError, Journal, JournalReader
+from gantry_deploy.process.folder_lock import FolderLock
 
 SEGMENT = 2000
 
@@ -195,8 +195,8 @@ def test_a_killed_writer_leaves_what_it_has_written(tmp_path):
 
 
 def test_a_folder_is_used_by_one_process(tmp_path):
-    lock = FolderLock(tmp_path / "spool", "The actor's spool")
+    lock = FolderLock(tmp_path / "spool", "The actor's spool", LinkError)
     with pytest.raises(LinkError, match=f"The actor's spool .*spool is in use by process {os.getpid()}"):
-        FolderLock(tmp_path / "spool", "The actor's spool")
+        FolderLock(tmp_path / "spool", "The actor's spool", LinkError)
     lock.release()
-    FolderLock(tmp_path / "spool", "The actor's spool").release()
+    FolderLock(tmp_path / "spool", "The actor's spool", LinkError).release()

@@ -17,11 +17,16 @@ class Proxy:
         self._pairs, self._lock = [], threading.Lock()
         self._is_frozen, self._is_refusing, self._is_ended = False, False, False
         self.accepted, self.passed = 0, 0
+        self._left = None
         threading.Thread(target=self._accept, daemon=True).start()
 
     def freeze(self):
         """Pass no byte on, in either direction, also on new connections; none is closed."""
         self._is_frozen = True
+
+    def cut_after(self, count):
+        """Pass so many further bytes on, both directions counted, and then close all connections for once."""
+        self._left = count
 
     def refuse(self):
         """Close all connections, and each new one at once."""
@@ -79,11 +84,20 @@ class Proxy:
                     data = source.recv(2**16)
                     if not data:
                         return
-                    if not self._is_frozen:
-                        other[source].sendall(data)
-                        self.passed += len(data)
+                    if not self._is_frozen and self._send(other[source], data):
+                        return
         except (OSError, ValueError):
             pass
         finally:
             near.close()
             far.close()
+
+    def _send(self, end, data):
+        """Send; whether the connection is to be cut now."""
+        with self._lock:
+            left = self._left
+            if left is not None:
+                data, self._left = data[:left], left - len(data) if left > len(data) else None
+        end.sendall(data)
+        self.passed += len(data)
+        return left is not None and self._left is None

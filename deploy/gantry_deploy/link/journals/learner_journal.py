@@ -11,11 +11,11 @@ from typing import Protocol
 
 from gantry_deploy.errors import LinkError
 from gantry_deploy.link.codec import decode_step, parse
-from gantry_deploy.link.journals.folder_lock import FolderLock
 from gantry_deploy.link.journals.journal import HEADER, Journal, JournalReader
 from gantry_deploy.link.journals.sources import Source, SourceTable
 from gantry_deploy.link.limits import LinkLimits
 from gantry_deploy.link.protocol import corrections_pb2 as pb
+from gantry_deploy.process.folder_lock import FolderLock
 from gantry_deploy.session.steps import SessionStep
 
 _LOG = logging.getLogger("gantry.link")
@@ -64,7 +64,7 @@ class LearnerJournal:
         self.delivered = 0
         self.trouble = ""
         self._ended = False
-        self._folder_lock = FolderLock(folder, "The learner's journal")
+        self._folder_lock = FolderLock(folder, "The learner's journal", LinkError)
         try:
             self._journal = Journal(
                 folder,

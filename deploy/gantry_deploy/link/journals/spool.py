@@ -14,11 +14,11 @@ from pathlib import Path
 
 from gantry_deploy.errors import LinkError
 from gantry_deploy.link.codec import parse
-from gantry_deploy.link.journals.folder_lock import FolderLock
 from gantry_deploy.link.journals.journal import DiskFullError, Journal, JournalReader
 from gantry_deploy.link.limits import LinkLimits
 from gantry_deploy.link.protocol import corrections_pb2 as pb
 from gantry_deploy.link.service import SOURCE
+from gantry_deploy.process.folder_lock import FolderLock
 from gantry_deploy.repeated_log import Repeated
 from gantry_hardware.files.text import path_text
 
@@ -99,7 +99,7 @@ class Spool:
 
     def __init__(self, folder: Path, header: pb.SpoolHeader, limits: LinkLimits, added: Callable[[], None]) -> None:
         self._limits, self._added, self._folder = limits, added, folder
-        self._folder_lock = FolderLock(folder, "The actor's spool")
+        self._folder_lock = FolderLock(folder, "The actor's spool", LinkError)
         header.source = secrets.token_hex(8)
         try:
             self.left = self._left(header)

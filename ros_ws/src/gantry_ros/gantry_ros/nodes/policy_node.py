@@ -17,6 +17,7 @@ from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Mode, SafetyMachine
 from gantry_deploy.control.timing import TimingLog
+from gantry_deploy.flash.status import publisher_for_service
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import MapLimits, MapSource, make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
@@ -293,12 +294,15 @@ class _Steps:
         self._robot = robot
         road = controller.surroundings
         self._route_end = ros_road.RouteEnd(road, controller, values) if isinstance(road, ros_road.RosRoad) else None
+        self._status = publisher_for_service()
         self._newcomer = True
         self._newcomer_until_s = robot.now_s() + NEWCOMER_S
 
     def __call__(self, report: TickReport) -> None:
         """Take note, and end the loop when asked to."""
         self._node.on_tick(report)
+        if self._status is not None:
+            self._status.note(report, self._controller.counts())
         self._newcomer = self._newcomer and report.mode is Mode.PASSIVE and report.time_s < self._newcomer_until_s
         if self._newcomer:
             # A node that was here first, and was discovered late, goes on; this one has moved nothing yet.

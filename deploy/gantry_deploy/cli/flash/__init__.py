@@ -1,0 +1,1 @@
+"""Commands that put releases onto robots, and those that run on a robot's computer."""
