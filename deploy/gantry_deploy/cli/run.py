@@ -36,7 +36,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
-from gantry_hardware.model.capabilities import HasTask, capability
+from gantry_hardware.model.capabilities import HasLink, HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
@@ -113,6 +113,8 @@ def run(args: argparse.Namespace) -> int:
     around = embodiment.surroundings_source(contract, robot)
     task = capability(robot, HasTask)
     print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
+    if (link := capability(robot, HasLink)) is not None:
+        print(f"reached by {link.link_text}")
     if goal is None:
         command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)

@@ -61,6 +61,7 @@ class Layout:
         self.message = message
         wire, memory = _Format(aligns_structs=False), _Format(aligns_structs=True)
         self._places: dict[str, slice] = {}
+        self._columns: dict[tuple[str, str], slice] = {}
         self._add("", message, wire, memory)
         self.wire = struct.Struct("<" + wire.text)
         """On the wire, without the four bytes of encapsulation."""
@@ -83,9 +84,12 @@ class Layout:
 
     def column(self, array: str, member: str) -> slice:
         """One member of every element of an array of structures, for example ``q`` of ``motor_state``."""
-        first, second = self.index(f"{array}.0.{member}"), self.index(f"{array}.1.{member}")
-        count = next(item.count for item in self.message.members if item.name == array)
-        return slice(first, first + count * (second - first), second - first)
+        known = self._columns.get((array, member))
+        if known is None:
+            first, second = self.index(f"{array}.0.{member}"), self.index(f"{array}.1.{member}")
+            count = next(item.count for item in self.message.members if item.name == array)
+            known = self._columns[array, member] = slice(first, first + count * (second - first), second - first)
+        return known
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         """The numbers of a message from the wire.
