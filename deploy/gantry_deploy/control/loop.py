@@ -287,7 +287,7 @@ class Controller:
     ) -> None:
         """Let the judge see everything."""
         # What the robot knows of itself comes first: it is the cause of what its state shows.
-        found = self._side.fault(now_s) or trouble
+        found = self._side.fault(now_s, self.safety.mode) or trouble
         self._finding = found or self.safety.judge(
             state,
             now_s,

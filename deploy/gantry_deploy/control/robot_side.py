@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.contract.policy_contract import BODY_VELOCITY, PolicyContract
 from gantry_deploy.control.judge import Fault, FaultCode
-from gantry_deploy.control.modes import Event
+from gantry_deploy.control.modes import Event, Mode
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.errors import SafetyError
 from gantry_hardware.backends.backend import Robot
@@ -26,6 +27,10 @@ from gantry_hardware.model.capabilities import (
     capability,
 )
 
+_LOG = logging.getLogger("gantry.robot")
+MEMORY_S = 0.5
+"""In PASSIVE a fault keeps the robot from standing up for so long after it was seen."""
+
 
 class RobotSide:
     """The optional capabilities of a robot, as the loop needs them; a robot without them changes nothing.
@@ -39,12 +44,27 @@ class RobotSide:
         self._robot = robot
         self._faults, self._remote = capability(robot, HasFaults), capability(robot, HasRemote)
         self._link, self._health = capability(robot, HasLink), capability(robot, HasHealth)
+        self._newest: Fault | None = None
+        self._standing: threading.Thread | None = None
         self._command = None if contract is None or contract.command.kind != BODY_VELOCITY else contract.command
 
-    def fault(self, now_s: float) -> Fault | None:
-        """The fault that the robot itself knows of."""
-        found = None if self._faults is None else self._faults.fault()
-        return None if found is None else Fault(FaultCode.ROBOT, found.text, now_s, found.kind)
+    def fault(self, now_s: float, mode: Mode) -> Fault | None:
+        """The fault that the robot itself knows of; in PASSIVE one that it knew of a moment ago.
+
+        A robot that is not powered has nothing to be damped for, so that nobody could reset it: it is let forget, and
+        what lasts comes back.
+        """
+        if self._faults is None:
+            return None
+        found = self._faults.fault()
+        if found is not None:
+            self._newest = Fault(FaultCode.ROBOT, found.text, now_s, found.kind)
+        if mode is not Mode.PASSIVE:
+            return None if found is None else self._newest
+        if found is not None:
+            self._faults.reset_faults()
+        is_recent = self._newest is not None and now_s - self._newest.time_s <= MEMORY_S
+        return self._newest if is_recent else None
 
     def placed(self, fault: Fault | None) -> Fault | None:
         """A fault of a robot that is not heard, with where it was looked for."""
@@ -53,7 +73,8 @@ class RobotSide:
         return replace(fault, text=f"{fault.text} It is on {self._link.link_text}.")
 
     def reset(self) -> None:
-        """Let the robot forget its fault."""
+        """Let the robot forget its fault, at an operator's request."""
+        self._newest = None
         if self._faults is not None:
             self._faults.reset_faults()
 
@@ -69,14 +90,16 @@ class RobotSide:
         return None
 
     def obey_remote(self, safety: SafetyMachine, now_s: float) -> None:
-        """Pass on what the operator asked for; a request that is not possible now changes nothing.
+        """Pass on what the operator asked for; a request that is not possible now is logged and changes nothing.
 
-        ``stand`` is left to who runs the robot's course, since taking a robot over takes longer than a tick.
+        Standing up is asked for by a thread of its own, since taking a robot over takes longer than a tick.
         """
         for event in () if self._remote is None else self._remote.take_requests():
-            if event in (Event.START, Event.STOP, Event.RESET):
-                with contextlib.suppress(SafetyError):
-                    safety.request(event, now_s)
+            if event != Event.STAND:
+                _ask(safety, event, now_s)
+            elif self._standing is None or not self._standing.is_alive():
+                self._standing = threading.Thread(target=_ask, args=(safety, event, now_s), daemon=True)
+                self._standing.start()
 
     def requested(self) -> NDArray[np.float64] | None:
         """Velocity (c,) that the operator's sticks ask for, within the trained range; None while they rest."""
@@ -88,3 +111,10 @@ class RobotSide:
     def health(self) -> dict[str, Any] | None:
         """How the robot is; None where it does not tell."""
         return None if self._health is None else self._health.health()
+
+
+def _ask(safety: SafetyMachine, event: str, now_s: float) -> None:
+    try:
+        safety.request(event, now_s)
+    except SafetyError as error:
+        _LOG.warning("The remote controller's '%s': %s", event, error)

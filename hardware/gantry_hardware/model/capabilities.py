@@ -46,7 +46,7 @@ class HasFaults(Protocol):
     """A robot that knows faults of its own. The loop asks in every tick and damps; the robot may have done so already.
 
     A fault is kept from when it began until :meth:`reset_faults`, even if its cause has passed: who asks at 50 Hz must
-    not miss one of 10 ms.
+    not miss one of 10 ms. The loop resets when its operator does, and as long as the robot is not powered.
     """
 
     def fault(self) -> RobotFault | None:

@@ -1,8 +1,8 @@
 """Checksum of low-level messages: CRC-32/MPEG-2 over little-endian 32-bit words, most significant byte first.
 
-Polynomial 0x04C11DB7, first value 0xFFFFFFFF, nothing reflected, no final inversion. The CRC of :mod:`zlib` has the same
-polynomial with every bit order reversed and is inverted at the end; on bytes whose bits are reversed it therefore gives
-the reversed, inverted result, at the speed of C.
+Polynomial 0x04C11DB7, first value 0xFFFFFFFF, nothing reflected, no final inversion. The CRC of :mod:`zlib` has the
+same polynomial with every bit order reversed and is inverted at the end; on bytes whose bits are reversed it therefore
+gives the reversed, inverted result, at the speed of C.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
-
 MAX_DOMAIN = 232
 """Largest DDS domain."""
 SETTINGS_VARIABLE = "CYCLONEDDS_URI"
@@ -117,7 +116,9 @@ def writers_of(reader: Any) -> list[str]:
 
 def take(reader: Any) -> list[Any]:
     """What has arrived, oldest first; notices that a writer has gone are left out."""
-    return [sample for sample in reader.take(_DEPTH) if sample.sample_info is not None and sample.sample_info.valid_data]
+    return [
+        sample for sample in reader.take(_DEPTH) if sample.sample_info is not None and sample.sample_info.valid_data
+    ]
 
 
 def send(writer: Any, kind: Any, data: bytes) -> None:

@@ -84,7 +84,9 @@ class MotorLoop:
         self._others = link.reader(COMMAND_TOPIC, self._command_kind)
         self._writer = link.writer(COMMAND_TOPIC, self._command_kind)
         self._buttons = RemoteButtons()
-        self._command: tuple[bytes, float] | None = None
+        self._command: tuple[bytes, float, bool] | None = None
+        self.crowded = False
+        """Whether somebody else announces commands."""
         self._drives = self._stop = False
         self._periods, self._sent_s = np.zeros(KEPT_PERIODS), 0.0
         self._thread = threading.Thread(target=self._run, name="unitree-motors", daemon=True)
@@ -103,9 +105,9 @@ class MotorLoop:
         """Whether commands are sent."""
         return self._drives
 
-    def set_command(self, data: bytes) -> None:
-        """The message to send until the next one."""
-        self._command = (data, time.monotonic())
+    def set_command(self, data: bytes, *, is_limp: bool) -> None:
+        """The message to send until the next one; one without any torque is withheld while others command."""
+        self._command = (data, time.monotonic(), is_limp)
 
     def others(self) -> list[str]:
         """Who else announces commands of this robot."""
@@ -178,8 +180,11 @@ class MotorLoop:
     def _look(self, turn: int) -> None:
         """Others who command the robot, by what they announce and by what they send."""
         heard = len(take(self._others))
-        others = self.others() if heard or turn % LOOK_EVERY == 0 else []
-        if heard or others:
+        if not heard and turn % LOOK_EVERY:
+            return
+        others, command = self.others(), self._command
+        self.crowded = bool(heard or others)
+        if self.crowded and not (command is not None and command[2]):
             sent = f"sent {heard} commands" if heard else "announces commands"
             self.watch.note(
                 "second_writer",
@@ -190,6 +195,8 @@ class MotorLoop:
     def _send(self) -> None:
         now_s = time.monotonic()
         command, newest = self._command, self.newest
+        if self.crowded and command is not None and command[2]:
+            return
         if command is None or self.watch.fault is not None or now_s - command[1] > self._timeout_s:
             data = self._damping(0 if newest is None else newest.state.mode_machine)
             self.counts["damped"] += 1

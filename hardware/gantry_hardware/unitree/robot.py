@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from gantry_hardware.unitree.link import Link
 from gantry_hardware.unitree.models import unitree_model
 from gantry_hardware.unitree.motor_loop import RATE_HZ, STATE_TOPIC, MotorLoop, Received
 from gantry_hardware.unitree.rpc import MotionSwitcher
-from gantry_hardware.unitree.watch import StateWatch, WatchLimits
+from gantry_hardware.unitree.watch import CLOCK_BACK, StateWatch, WatchLimits
 
 CLOSING_S = 0.1
 """Time for which damping is sent before the driver falls silent."""
@@ -143,7 +144,9 @@ class UnitreeRobot:
         self._link = Link(*self._place)
         try:
             watch = StateWatch(self.spec.joint_names, self._limits)
-            self._loop = MotorLoop(self._link, self._model, self._states, watch, self._damping_bytes, self._times.command_s)
+            self._loop = MotorLoop(
+                self._link, self._model, self._states, watch, self._damping_bytes, self._times.command_s
+            )
             self._switcher = MotionSwitcher(self._link, self._times.release_s)
             self._loop.start()
             first = self._wait_for_state(self._loop)
@@ -184,7 +187,8 @@ class UnitreeRobot:
     def write(self, command: JointCommand) -> JointCommand | None:
         """Send a command from now on, within the spec's limits, stiffness ramped in; returns what is really sent.
 
-        During a fault that is damping. Before :meth:`take_over` nothing is sent: a command that brakes is withheld.
+        During a fault that is damping. Before :meth:`take_over` nothing is sent: a command that brakes is withheld. So
+        is one without any torque while another program announces commands.
 
         Raises:
             RobotError: If not connected, if shapes or numbers are wrong, or if the robot was not taken over and the
@@ -201,8 +205,10 @@ class UnitreeRobot:
             limited = JointCommand.damping(self.spec)
         limited = self._ramped(limited)
         newest = loop.newest
-        loop.set_command(self._commands.encode(limited, 0 if newest is None else newest.state.mode_machine))
-        return limited
+        is_limp = brakes and not limited.damping_nm_s_rad.any()
+        data = self._commands.encode(limited, 0 if newest is None else newest.state.mode_machine)
+        loop.set_command(data, is_limp=is_limp)
+        return None if is_limp and loop.crowded else limited
 
     def close(self) -> None:
         """Damp the robot for a moment if it was taken over, and leave; its own controller is not started again."""
@@ -227,7 +233,9 @@ class UnitreeRobot:
         try:
             if (fault := self.fault()) is not None:
                 raise RobotError(fault.text)
-            take_over.require_envelope(self.spec, self.read(), self.now_s())
+            # Limbs of a robot that is limp already may swing.
+            speed_rad_s = math.inf if loop.drives else take_over.MAX_SPEED_RAD_S
+            take_over.require_envelope(self.spec, self.read(), self.now_s(), speed_rad_s)
             if self._releases and self._switcher is not None:
                 for name in take_over.release(self._switcher, self._times.release_s):
                     _LOG.info("Released the robot's own controller '%s' on %s", name, self.link_text)
@@ -235,7 +243,7 @@ class UnitreeRobot:
             if not loop.drives:
                 loop.drive()
                 take_over.wait_for_rest(self.read, self._times.release_s)
-            take_over.require_envelope(self.spec, self.read(), self.now_s())
+            take_over.require_envelope(self.spec, self.read(), self.now_s(), speed_rad_s)
         except RobotError as error:
             raise RobotError(f"Robot '{self.spec.name}' cannot be taken over: {error}") from error
 
@@ -255,9 +263,11 @@ class UnitreeRobot:
 
     def reset_faults(self) -> None:
         """Forget the fault; a robot's clock that went back is followed from now on."""
-        if self._loop is not None:
+        if self._loop is None or (fault := self._loop.watch.fault) is None:
+            return
+        if fault.kind == CLOCK_BACK:
             self._loop.clock.restart()
-            self._loop.watch.reset()
+        self._loop.watch.reset()
 
     def take_requests(self) -> list[str]:
         """See :class:`gantry_hardware.model.capabilities.HasRemote`."""
@@ -366,5 +376,3 @@ def _unit(quat_wxyz: FloatArray) -> FloatArray:
     """The quaternion with norm 1, which single precision does not have; what is far from it is left as it is."""
     norm = float(np.linalg.norm(quat_wxyz))
     return quat_wxyz / norm if abs(norm - 1.0) < 1e-3 else quat_wxyz.copy()
-
-

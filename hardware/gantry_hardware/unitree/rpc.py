@@ -49,9 +49,7 @@ class RpcClient:
             RobotError: If no answer comes in time.
         """
         self._id += 1
-        header = idl.RequestHeader(
-            idl.RequestIdentity(self._id, api), idl.RequestLease(0), idl.RequestPolicy(0, False)
-        )
+        header = idl.RequestHeader(idl.RequestIdentity(self._id, api), idl.RequestLease(0), idl.RequestPolicy(0, False))
         request = idl.Request(header, "" if parameter is None else json.dumps(parameter), [])
         begin_s, asked_s = time.monotonic(), -1e9
         while time.monotonic() - begin_s < timeout_s:

@@ -27,13 +27,16 @@ RELEASES = 5
 """How often the controller is released before giving up: one may hand over to another."""
 
 
-def require_envelope(spec: RobotSpec, state: RobotState, now_s: float) -> None:
+def require_envelope(
+    spec: RobotSpec, state: RobotState, now_s: float, max_speed_rad_s: float = MAX_SPEED_RAD_S
+) -> None:
     """Refuse a state from which the robot must not be commanded.
 
     Args:
         spec: The robot.
         state: Its newest state.
         now_s: On the clock of the state's stamp.
+        max_speed_rad_s: Largest speed of a joint.
 
     Raises:
         RobotError: With the first value that is out of place, and what is allowed.
@@ -59,10 +62,10 @@ def require_envelope(spec: RobotSpec, state: RobotState, now_s: float) -> None:
             f"[{lower[worst]:.3f}, {upper[worst]:.3f}] rad."
         )
     fastest = int(np.argmax(np.abs(state.joint_vel_rad_s)))
-    if abs(state.joint_vel_rad_s[fastest]) > MAX_SPEED_RAD_S:
+    if abs(state.joint_vel_rad_s[fastest]) > max_speed_rad_s:
         raise RobotError(
             f"joint '{spec.joint_names[fastest]}' turns at {state.joint_vel_rad_s[fastest]:.2f} rad/s, allowed are "
-            f"{MAX_SPEED_RAD_S:g} rad/s."
+            f"{max_speed_rad_s:g} rad/s."
         )
 
 

@@ -44,6 +44,8 @@ _RANGES = {
     "max_lost": Range(1, 1_000_000),
 }
 _LOST_WINDOW_S = 0.1
+CLOCK_BACK = "clock_back"
+"""Kind of the fault of a clock that went back."""
 
 
 class StateWatch:
@@ -97,7 +99,7 @@ class StateWatch:
         if ahead_ms >= -self._limits.max_back_ms:
             return False
         self.note(
-            "clock_back",
+            CLOCK_BACK,
             f"The robot's clock went back by {-ahead_ms} ms, allowed are {self._limits.max_back_ms} ms (max_back_ms): "
             "its computer restarted, or somebody repeats old states.",
         )

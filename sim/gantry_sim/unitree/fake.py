@@ -1,4 +1,4 @@
-"""``python -m gantry_sim.unitree.fake``: a fake Go2 or G1 on the network, with faults that are switched by lines of text.
+"""``python -m gantry_sim.unitree.fake``: a fake Go2 or G1 on the network, with faults that lines of text switch.
 
 Every line on standard input is answered by one line of JSON on standard output; ``help`` lists them.
 """
@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--robot", choices=sorted(MODELS), default="go2", help="which robot")
     parser.add_argument("--domain", type=int, default=1, help="DDS domain")
     parser.add_argument("--interface", default="lo", help="network interface")
-    parser.add_argument("--mode", default=SELECT_SERVICE, help="own controller that is active at first; 'none' for none")
+    parser.add_argument(
+        "--mode", default=SELECT_SERVICE, help="own controller that is active at first; 'none' for none"
+    )
     parser.add_argument("--command-timeout-ms", type=int, default=100, help="silence after which the motors damp")
     parser.add_argument("--noise", type=float, default=0.2, help="multiple of the usual sensor noise")
     parser.add_argument("--hang", action="store_true", help="hang the robot by its base")

@@ -1,4 +1,4 @@
-"""The fake robot: physics, its own controller, motors that obey whoever may command them, and the messages of all that."""
+"""The fake robot: physics, its own controller, motors that obey whoever may command them, and the messages."""
 
 from __future__ import annotations
 
@@ -196,7 +196,9 @@ class FakeRobot:
         self._writers[writer] = now_ms
         others = [other for other, at_ms in self._writers.items() if now_ms - at_ms < WRITERS_WINDOW_MS]
         if len(others) > 1:
-            self.ledger.violate("two_writers", f"{len(others)} programs sent commands within {WRITERS_WINDOW_MS} ms", now_ms)
+            self.ledger.violate(
+                "two_writers", f"{len(others)} programs sent commands within {WRITERS_WINDOW_MS} ms", now_ms
+            )
 
     def _watch_for_silence(self, now_ms: int) -> None:
         if self._last_command_ms is None or now_ms - self._last_command_ms <= self._timeout_ms:
