@@ -57,6 +57,7 @@ class MotorLoop:
         watch: Finds faults in them.
         damping: The message that damps it, for a kind of machine.
         command_timeout_s: Age of the owner's newest command at which damping is sent instead.
+        tolerates_silent: Take others for harmless who announce commands and send none.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class MotorLoop:
         watch: StateWatch,
         damping: Callable[[int], bytes],
         command_timeout_s: float,
+        tolerates_silent: bool = False,
     ) -> None:
         state_kind, self._command_kind = CLASSES[model.family.name]
         self._link, self._codec, self._damping = link, codec, damping
-        self._timeout_s = command_timeout_s
+        self._timeout_s, self._tolerates_silent = command_timeout_s, tolerates_silent
         self.watch = watch
         self.clock = RobotClock()
         self.newest: Received | None = None
@@ -110,8 +112,8 @@ class MotorLoop:
         self._command = (data, time.monotonic(), is_limp)
 
     def others(self) -> list[str]:
-        """Who else announces commands of this robot."""
-        return writers_of(self._others)
+        """Who else announces commands of this robot, unless that is tolerated."""
+        return [] if self._tolerates_silent else writers_of(self._others)
 
     def close(self, damped_s: float) -> None:
         """End; if commands are being sent, damping is sent for a while before."""

@@ -70,6 +70,8 @@ class UnitreeRobot:
         look_s: How long the released controller may still announce commands.
         ramp_s: Time in which the stiffness grows to what is asked for, after there was none.
         command_timeout_s: Age of the newest command at which damping is sent instead.
+        silent_writers: Whether to tolerate programs that announce commands and send none, as a service of the robot may
+            do after it was released; one that sends damps the robot all the same.
         mode_machine: Kind of machine that a G1 must say it is; -1 for whatever it says.
         max_motor_c: See :class:`gantry_hardware.unitree.watch.WatchLimits`, like the options after it.
         min_battery_percent: See there.
@@ -96,6 +98,7 @@ class UnitreeRobot:
         look_s: float = 1.0,
         ramp_s: float = 0.5,
         command_timeout_s: float = 0.1,
+        silent_writers: bool = False,
         mode_machine: int = -1,
         max_motor_c: float = WatchLimits.max_motor_c,
         min_battery_percent: float = WatchLimits.min_battery_percent,
@@ -116,7 +119,7 @@ class UnitreeRobot:
         )
         self._place = (interface, domain)
         self._times = _Times(connect_timeout_s, release_timeout_s, look_s, ramp_s, command_timeout_s)
-        self._releases, self._mode_machine = release, mode_machine
+        self._releases, self._silent_writers, self._mode_machine = release, silent_writers, mode_machine
         self._limiter = CommandLimiter(spec)
         self._damping: dict[int, bytes] = {}
         self._stiff_since_s: float | None = None
@@ -145,7 +148,13 @@ class UnitreeRobot:
         try:
             watch = StateWatch(self.spec.joint_names, self._limits)
             self._loop = MotorLoop(
-                self._link, self._model, self._states, watch, self._damping_bytes, self._times.command_s
+                self._link,
+                self._model,
+                self._states,
+                watch,
+                self._damping_bytes,
+                self._times.command_s,
+                self._silent_writers,
             )
             self._switcher = MotionSwitcher(self._link, self._times.release_s)
             self._loop.start()

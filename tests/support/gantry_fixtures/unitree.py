@@ -59,10 +59,10 @@ class FakeProcess:
 
     def close(self) -> None:
         """End it whatever it does."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            pipe.close()
         self._process.terminate()
         self._process.wait(PATIENCE_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            pipe.close()
 
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline()
