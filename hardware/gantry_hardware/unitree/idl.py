@@ -17,8 +17,10 @@ except ImportError as error:
         f"it needs Cyclone DDS, which is not installed ({error}): pip install 'gantry-rl[unitree]'"
     ) from error
 
+OCTET = getattr(types, "byte", types.uint8)
+"""Octet; release 0.10, which knows one kind alone, calls it ``uint8``."""
 _KINDS = {
-    BYTE: types.byte,
+    BYTE: OCTET,
     INT16: types.int16,
     UINT16: types.uint16,
     INT32: types.int32,
@@ -120,7 +122,7 @@ class Request(IdlStruct, typename="unitree_api.msg.dds_.Request_"):
 
     header: RequestHeader
     parameter: str
-    binary: types.sequence[types.byte]
+    binary: types.sequence[OCTET]
 
 
 @dataclass
@@ -144,4 +146,4 @@ class Response(IdlStruct, typename="unitree_api.msg.dds_.Response_"):
 
     header: ResponseHeader
     data: str
-    binary: types.sequence[types.byte]
+    binary: types.sequence[OCTET]

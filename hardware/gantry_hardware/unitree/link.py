@@ -12,7 +12,8 @@ from gantry_hardware.files.bounds import whole
 from gantry_hardware.unitree import idl  # First, because it says what to install.
 
 # isort: split
-from cyclonedds.core import DDSException
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Policy, Qos
@@ -24,6 +25,7 @@ MAX_DOMAIN = 232
 SETTINGS_VARIABLE = "CYCLONEDDS_URI"
 """Environment variable with further settings of Cyclone DDS; the interface named here comes after them."""
 _DEPTH = 64
+_ENDPOINTS = 1000
 _LOOPBACK = "<Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address='127.0.0.1'/></Peers></Discovery>"
 
 _domains: dict[int, tuple[str, Any]] = {}
@@ -66,6 +68,7 @@ class Link:
             raise RobotError(f"Cyclone DDS cannot be opened on {self.text}: {error}.") from error
         self._topics: dict[str, Any] = {}
         self._entities: list[Any] = []
+        self._publications: Any = None
 
     def reader(self, topic: str, kind: Any, *, reliable: bool = False) -> Any:
         """A reader of what others write; what this link writes itself is left out.
@@ -83,6 +86,20 @@ class Link:
         """A writer that never waits; the last ``depth`` messages are sent again to who missed them."""
         qos = Qos(Policy.Reliability.Reliable(0), Policy.History.KeepLast(depth))
         return self._keep(DataWriter(self._participant, self._topic(topic, kind), qos))
+
+    def writers(self, reader: Any) -> list[str]:
+        """Whom one of this link's readers hears: one text per writer, which need not have written anything yet."""
+        if hasattr(reader, "get_matched_publications"):
+            told = [reader.get_matched_publication_data(handle) for handle in reader.get_matched_publications()]
+        else:  # Release 0.10 tells of all writers, this link's own among them.
+            if self._publications is None:
+                self._publications = self._keep(BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication))
+            alive = ReadCondition(self._publications, ViewState.Any | SampleState.Any | InstanceState.Alive)
+            endpoints = self._publications.read(_ENDPOINTS, condition=alive)
+            own = self._participant.guid
+            told = [one for one in endpoints if one.topic_name == reader.topic.name and one.participant_key != own]
+        keys = ("unknown" if one is None else uuid.UUID(str(one.participant_key)).hex[:12] for one in told)
+        return sorted(f"participant {key}" for key in keys)
 
     def close(self) -> None:
         """Leave the domain; may be called twice."""
@@ -102,16 +119,6 @@ class Link:
     def _keep(self, entity: Any) -> Any:
         self._entities.append(entity)
         return entity
-
-
-def writers_of(reader: Any) -> list[str]:
-    """Whom a reader hears: one text per writer of another participant, which need not have written anything yet."""
-    found = []
-    for handle in reader.get_matched_publications():
-        data = reader.get_matched_publication_data(handle)
-        key = "unknown" if data is None else uuid.UUID(str(data.participant_key)).hex[:12]
-        found.append(f"participant {key}")
-    return sorted(found)
 
 
 def take(reader: Any) -> list[Any]:

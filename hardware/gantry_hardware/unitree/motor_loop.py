@@ -15,7 +15,7 @@ from gantry_hardware.errors import RobotError
 from gantry_hardware.unitree.clock import RobotClock
 from gantry_hardware.unitree.codec import LowState, StateCodec
 from gantry_hardware.unitree.idl import CLASSES
-from gantry_hardware.unitree.link import Link, send, take, writers_of
+from gantry_hardware.unitree.link import Link, send, take
 from gantry_hardware.unitree.models import UnitreeModel
 from gantry_hardware.unitree.remote import RemoteButtons
 from gantry_hardware.unitree.watch import StateWatch
@@ -113,7 +113,7 @@ class MotorLoop:
 
     def others(self) -> list[str]:
         """Who else announces commands of this robot, unless that is tolerated."""
-        return [] if self._tolerates_silent else writers_of(self._others)
+        return [] if self._tolerates_silent else self._link.writers(self._others)
 
     def close(self, damped_s: float) -> None:
         """End; if commands are being sent, damping is sent for a while before."""
