@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("cyclonedds")
 
-from gantry_fixtures.unitree import FakeProcess, controller, run_until, unitree_robot, wait_for
-
 from gantry_deploy.control.safety import Mode
+from gantry_fixtures.unitree import controller, patient_fake, run_until, unitree_robot, wait_for
 from gantry_hardware import JointCommand, RobotError
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
@@ -22,7 +21,7 @@ G1 = robot_spec("g1")
 
 
 def test_a_g1_is_driven_by_name_and_by_its_kind_of_machine():
-    fake = FakeProcess("g1", "--hang")
+    fake = patient_fake("g1")
     try:
         with pytest.raises(RobotError, match="says it is mode_machine 5, expected 2"):
             unitree_robot(fake, "g1", mode_machine=2).connect()

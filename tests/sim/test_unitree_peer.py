@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("cyclonedds")
 
 import gantry_fixtures
-from gantry_fixtures.unitree import FakeProcess
+from gantry_fixtures.unitree import patient_fake
 
 pytestmark = pytest.mark.slow
 PACKAGE = "far-unitree-sdk==0.1.8"
@@ -84,7 +84,7 @@ def result(process):
 
 @pytest.mark.parametrize("name", ["go2", "g1"])
 def test_the_sdk_reads_the_fakes_states_and_the_fake_obeys_the_sdks_commands(sdk, ports, name):
-    fake = FakeProcess(name, "--mode", "none", "--hang", domain=0)
+    fake = patient_fake(name, "--mode", "none", domain=0)
     try:
         counts, complaints = result(peer(sdk, ports, "client", name, "3"))
         report = fake.report()

@@ -15,12 +15,11 @@ import pytest
 
 pytest.importorskip("cyclonedds")
 
-from gantry_fixtures.unitree import FakeProcess, controller, run_until, unitree_robot, wait_for
-
 from gantry_deploy.control.safety import Mode
 from gantry_deploy.errors import SafetyError
 from gantry_deploy.process.domains import free_domain
-from gantry_hardware import JointCommand, RobotError
+from gantry_fixtures.unitree import controller, patient_fake, run_until, unitree_robot, wait_for
+from gantry_hardware import GantryError, JointCommand, RobotError
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.unitree.codec import CommandCodec
@@ -34,7 +33,7 @@ GO2 = robot_spec("go2")
 
 @pytest.fixture(scope="module")
 def fake():
-    process = FakeProcess("go2", "--hang")
+    process = patient_fake()
     yield process
     process.close()
 
@@ -191,7 +190,7 @@ def test_the_remote_asks_and_its_sticks_are_told(fake, loop):
 
 
 def test_a_runtime_that_is_stopped_or_killed_leaves_a_damped_robot():
-    process = FakeProcess("go2", "--hang")
+    process = patient_fake()
     code = (
         "from gantry_fixtures.unitree import controller\n"
         "from gantry_hardware.robots import robot_spec\n"
@@ -248,7 +247,8 @@ def test_the_wrong_interface_is_told_likewise(fake):
     code = (
         "from gantry_hardware.robots import robot_spec\nfrom gantry_hardware.unitree.robot import UnitreeRobot\n"
         "from gantry_hardware import RobotError\n"
-        f"robot = UnitreeRobot(robot_spec('go2'), interface='{others[0]}', domain={fake.domain}, connect_timeout_s=1.0)\n"
+        f"place = dict(interface='{others[0]}', domain={fake.domain})\n"
+        "robot = UnitreeRobot(robot_spec('go2'), connect_timeout_s=1.0, **place)\n"
         "try:\n    robot.connect()\nexcept RobotError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -256,7 +256,11 @@ def test_the_wrong_interface_is_told_likewise(fake):
 
 
 def test_a_fake_refuses_lines_that_it_does_not_know(fake):
-    assert "Did you mean 'upside_down'" in fake.refused("fault upside_dwn")
-    assert "Unknown button 'Q'" in fake.refused("fault buttons names=L2+Q")
-    assert "expected a number" in fake.refused("fault delay ms=fast")
-    assert "Did you mean 'report'" in fake.refused("reprt")
+    for line, text in (
+        ("fault upside_dwn", "Did you mean 'upside_down'"),
+        ("fault buttons names=L2+Q", "Unknown button 'Q'"),
+        ("fault delay ms=fast", "expected a number"),
+        ("reprt", "Did you mean 'report'"),
+    ):
+        with pytest.raises(GantryError, match=text):
+            fake.say(line)

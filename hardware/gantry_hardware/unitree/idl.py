@@ -84,6 +84,10 @@ CLASSES = {family.name: (_low_level(family.state), _low_level(family.command)) f
 """Family to its class of state and of command."""
 
 
+NO_BYTES: Any = ()
+"""Of a call or an answer without binary data."""
+
+
 @dataclass
 class RequestIdentity(IdlStruct, typename="unitree_api.msg.dds_.RequestIdentity_"):
     """Which call."""

@@ -63,7 +63,7 @@ class Link:
         """Where this is, for messages."""
         try:
             _open_domain(interface, domain)
-            self._participant = DomainParticipant(domain)
+            self._participant: Any = DomainParticipant(domain)
         except DDSException as error:
             raise RobotError(f"Cyclone DDS cannot be opened on {self.text}: {error}.") from error
         self._topics: dict[str, Any] = {}

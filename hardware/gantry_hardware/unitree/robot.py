@@ -123,6 +123,7 @@ class UnitreeRobot:
         self._limiter = CommandLimiter(spec)
         self._damping: dict[int, bytes] = {}
         self._stiff_since_s: float | None = None
+        self._last_health: dict[str, float] = {}
         self._link: Link | None = None
         self._loop: MotorLoop | None = None
         self._switcher: MotionSwitcher | None = None
@@ -221,6 +222,7 @@ class UnitreeRobot:
 
     def close(self) -> None:
         """Damp the robot for a moment if it was taken over, and leave; its own controller is not started again."""
+        self._last_health = self.health()
         loop, self._loop = self._loop, None
         link, self._link = self._link, None
         if loop is not None:
@@ -292,10 +294,10 @@ class UnitreeRobot:
 
     def health(self) -> dict[str, float]:
         """Temperature of the hottest motor, charge and voltage where they are told, kind of machine, counts of states
-        and commands, and the times between two commands.
+        and commands, and the times between two commands; after :meth:`close` as they were.
         """
         if self._loop is None or self._loop.newest is None:
-            return {}
+            return dict(self._last_health)
         loop, state = self._loop, self._loop.newest.state
         values = {"hottest_motor_c": float(state.temperature_c.max()), **{k: float(v) for k, v in loop.counts.items()}}
         if self._model.has_battery:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from gantry_hardware.errors import RobotError
+from gantry_hardware.files.json_file import JsonError, parse_json_object
 from gantry_hardware.unitree import idl
 from gantry_hardware.unitree.link import Link, take
 
@@ -50,7 +51,7 @@ class RpcClient:
         """
         self._id += 1
         header = idl.RequestHeader(idl.RequestIdentity(self._id, api), idl.RequestLease(0), idl.RequestPolicy(0, False))
-        request = idl.Request(header, "" if parameter is None else json.dumps(parameter), [])
+        request = idl.Request(header, "" if parameter is None else json.dumps(parameter), idl.NO_BYTES)
         begin_s, asked_s = time.monotonic(), -1e9
         while time.monotonic() - begin_s < timeout_s:
             if time.monotonic() - asked_s >= _AGAIN_S:
@@ -86,9 +87,8 @@ class MotionSwitcher:
         """
         code, data = self._client.call(CHECK_MODE, timeout_s=self._timeout_s)
         try:
-            answer = json.loads(data) if code == 0 else {}
-            name = answer["name"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            name = parse_json_object(data, "The answer", max_bytes=MAX_ANSWER).get("name") if code == 0 else None
+        except JsonError:
             name = None
         if not isinstance(name, str):
             raise RobotError(f"The motion switcher answers CheckMode with code {code} and {data[:80]!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -129,15 +129,16 @@ class FaultBox:
 
     def contents(self, reading: Reading) -> Reading:
         """The contents of a state as it will be told."""
-        values = vars(reading) | {"tick": (reading.tick + self._clock_offset) % (1 << 32)}
+        values: dict[str, Any] = dict(vars(reading))
+        values["tick"] = (reading.tick + self._clock_offset) % (1 << 32)
         for name, change in self._CHANGES.items():
             if name in self.active:
-                values |= change(self, values, self.active[name])
+                values.update(change(self, values, self.active[name]))
         told = Reading(**values)
         if "freeze" not in self.active:
             return told
         self._frozen = self._frozen or told
-        return Reading(**(vars(self._frozen) | {"tick": told.tick}))
+        return replace(self._frozen, tick=told.tick)
 
     def delivered(self, data: bytes, now_ms: float) -> list[bytes]:
         """The messages that leave the robot now, of those that were made so far."""

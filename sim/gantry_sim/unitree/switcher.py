@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from gantry_hardware.files.json_file import JsonError, parse_json_object
 from gantry_hardware.unitree import idl
 from gantry_hardware.unitree.link import Link, take
 from gantry_hardware.unitree.rpc import (
@@ -50,7 +51,7 @@ class Switcher:
         for request in requests:
             code, data = self._result(request.header.identity.api_id, request.parameter)
             header = idl.ResponseHeader(request.header.identity, idl.ResponseStatus(code))
-            self._responses.write(idl.Response(header, data, []))
+            self._responses.write(idl.Response(header, data, idl.NO_BYTES))
         return len(requests)
 
     def _result(self, api: int, parameter: str) -> tuple[int, str]:
@@ -61,9 +62,11 @@ class Switcher:
             return 0, ""
         if api == SELECT_MODE:
             try:
-                name = json.loads(parameter)["name"]
-            except (ValueError, KeyError, TypeError, RecursionError):
+                name = parse_json_object(parameter, "The parameter").get("name")
+            except JsonError:
+                name = None
+            if not isinstance(name, str):
                 return WRONG_PARAMETER, ""
-            self.select(str(name))
+            self.select(name)
             return 0, ""
         return UNKNOWN_CALL, ""
