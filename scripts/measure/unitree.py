@@ -4,7 +4,7 @@
 
 Every run is the command ``gantry run pretrained:go2-walk --backend unitree`` in a process of its own. Times to damping
 are on the robot's clock: from the state in which a fault was switched on to the first damping command, or to the
-robot's own damping where nobody commands it any more.
+robot's own damping where commands have stopped.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Runtime:
         return any(f" s  {mode}" in line for line in self.lines)
 
     def result(self) -> dict[str, Any]:
-        """What it said at its end, with its share of a core under the policy."""
+        """Its result at the end, with its share of a core under the policy."""
         self._process.wait(600)
         self._reader.join(10)
         result = json.loads(self._json.read_text()) if self._json.is_file() else {}
@@ -196,7 +196,7 @@ def _fault_run(name: str, *options: str) -> dict[str, Any]:
 
 
 def refusals() -> dict[str, str]:
-    """What is said of a wrong interface, a wrong domain and a wrong kind of machine; nothing moves."""
+    """Errors of a wrong interface, a wrong domain and a wrong kind of machine; nothing moves."""
     from gantry_hardware.errors import GantryError
     from gantry_hardware.unitree.robot import UnitreeRobot
 
@@ -239,6 +239,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the walk")
     parser.add_argument("--repeats", type=int, default=3, help="runs per fault")
     parser.add_argument("--state-timeout", type=float, default=0.1, help="safety setting state_timeout_s, s")
+    parser.add_argument("--missed", type=int, default=5, help="safety setting max_missed_deadlines")
     parser.add_argument("--only", default="walk,link,core,faults,refusals", help="parts, separated by commas")
     parser.add_argument("--json", type=Path, help="write everything to this file")
     args = parser.parse_args()
@@ -248,15 +249,16 @@ def main() -> int:
         found[name] = value
         print(f"{name}: {json.dumps(value)}", flush=True)
 
-    patient = ("--safety", f"state_timeout_s={args.state_timeout}")
+    patient = ("--safety", f"state_timeout_s={args.state_timeout}", "--safety", f"max_missed_deadlines={args.missed}")
     note("load at the start", os.getloadavg()[0])
     if "walk" in parts:
         note("walk", walk(args.seconds, (), *patient))
     bad = ("delay ms=5", "drop share=0.02", "silence for_ms=200")
     if "link" in parts:
         note("link: 5 ms delay and 2 % loss", walk(args.seconds, bad[:2], *patient))
-        note("link: and a 200 ms freeze, 100 ms allowed", walk(20.0, bad, *patient))
-        note("link: and a 200 ms freeze, 300 ms allowed", walk(20.0, bad, "--safety", "state_timeout_s=0.3"))
+        for allowed_s in (0.1, 0.6):
+            name = f"link: and a 200 ms freeze, {1e3 * allowed_s:g} ms allowed"
+            note(name, walk(20.0, bad, *patient[2:], "--safety", f"state_timeout_s={allowed_s}"))
     if "core" in parts:
         note("one core", walk(args.seconds, (), *patient, core=(os.cpu_count() or 1) - 1))
     if "faults" in parts:

@@ -36,7 +36,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
-from gantry_hardware.model.capabilities import HasLink, HasTask, capability
+from gantry_hardware.model.capabilities import HasTask, capability
 from gantry_hardware.robots import robot_spec
 from gantry_mapping.config import MappingCfg, load_mapping_cfg
 
@@ -112,9 +112,9 @@ def run(args: argparse.Namespace) -> int:
     watch_scene(contract, robot)
     around = embodiment.surroundings_source(contract, robot)
     task = capability(robot, HasTask)
-    print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
-    if (link := capability(robot, HasLink)) is not None:
-        print(f"reached by {link.link_text}")
+    place = getattr(robot, "link_text", "")
+    on = f"'{args.backend}', {place}," if place else f"'{args.backend}'"
+    print(f"{contract.robot} on {on} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
     if goal is None:
         command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)

@@ -1,4 +1,4 @@
-"""What a robot knows and does by itself: faults, its own controller, a remote controller, health."""
+"""A robot's own part in the loop: faults, its own controller, a remote controller, health."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ class RobotSide:
     """
 
     def __init__(self, robot: Robot, contract: PolicyContract | None) -> None:
-        self._robot = robot
-        self._faults, self._remote = capability(robot, HasFaults), capability(robot, HasRemote)
-        self._link, self._health = capability(robot, HasLink), capability(robot, HasHealth)
+        able: list[Any] = [
+            capability(robot, kind)
+            for kind in (HasFaults, HasRemote, HasLink, HasHealth, NeedsTakeOver, HasExclusiveCommand)
+        ]
+        self._faults, self._remote, self._link, self._health, self._held, self._shared = able
         self._newest: Fault | None = None
         self._standing: threading.Thread | None = None
         self._command = None if contract is None or contract.command.kind != BODY_VELOCITY else contract.command
@@ -51,8 +53,8 @@ class RobotSide:
     def fault(self, now_s: float, mode: Mode) -> Fault | None:
         """The fault that the robot itself knows of; in PASSIVE one that it knew of a moment ago.
 
-        A robot that is not powered has nothing to be damped for, so that nobody could reset it: it is let forget, and
-        what lasts comes back.
+        A robot that is not powered is not damped, so that no operator could reset its fault: it is let forget, and what
+        lasts comes back.
         """
         if self._faults is None:
             return None
@@ -81,10 +83,10 @@ class RobotSide:
     def take_over(self) -> str | None:
         """Take the robot from its own controller, and look for other programs; the reason why that may not be."""
         try:
-            if (held := capability(self._robot, NeedsTakeOver)) is not None:
-                held.take_over()
-            if (shared := capability(self._robot, HasExclusiveCommand)) is not None:
-                shared.refuse_other_commanders()
+            if self._held is not None:
+                self._held.take_over()
+            if self._shared is not None:
+                self._shared.refuse_other_commanders()
         except RobotError as error:
             return str(error)
         return None
@@ -109,7 +111,7 @@ class RobotSide:
         return np.where(axes >= 0.0, axes * np.array(self._command.upper), -axes * np.array(self._command.lower))
 
     def health(self) -> dict[str, Any] | None:
-        """How the robot is; None where it does not tell."""
+        """Numbers about the robot by name; None where it tells none."""
         return None if self._health is None else self._health.health()
 
 

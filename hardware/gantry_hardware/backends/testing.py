@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError
-from gantry_hardware.model.capabilities import HasFaults, NeedsTakeOver, capability, missing_methods
+from gantry_hardware.model.capabilities import HasFaults, NeedsTakeOver, missing_methods
 
 
 class ConformanceError(GantryError):
@@ -90,18 +91,19 @@ def _check_state(robot: Robot, max_age_s: float) -> None:
 
 
 def _check_take_over(robot: Robot) -> None:
-    """A robot that must be taken over moves for nobody before; then it is, twice, and it has no fault."""
-    if (held := capability(robot, NeedsTakeOver)) is not None:
+    """A robot that must be taken over does not move before; then it is, twice, and it has no fault."""
+    able: Any = robot
+    if not missing_methods(robot, NeedsTakeOver):
         try:
             robot.write(JointCommand.position(robot.spec, robot.spec.array("default_rad")))
         except RobotError:
-            held.take_over()
-            held.take_over()
+            able.take_over()
+            able.take_over()
         else:
             raise ConformanceError(f"{type(robot).__name__} took a command before take_over(), expected a RobotError.")
-    if (faulty := capability(robot, HasFaults)) is not None:
-        faulty.reset_faults()
-        fault = faulty.fault()
+    if not missing_methods(robot, HasFaults):
+        able.reset_faults()
+        fault = able.fault()
         _require(fault is None, f"there is a fault: {fault and fault.text}")
 
 

@@ -45,7 +45,7 @@ class RobotFault:
 class HasFaults(Protocol):
     """A robot that knows faults of its own. The loop asks in every tick and damps; the robot may have done so already.
 
-    A fault is kept from when it began until :meth:`reset_faults`, even if its cause has passed: who asks at 50 Hz must
+    A fault is kept from when it began until :meth:`reset_faults`, even if its cause has passed: a loop at 50 Hz must
     not miss one of 10 ms. The loop resets when its operator does, and as long as the robot is not powered.
     """
 
@@ -101,7 +101,7 @@ class HasLink(Protocol):
     """A robot that is reached in a way that can be chosen wrongly."""
 
     link_text: str
-    """Where it is looked for, for people: network interface and domain."""
+    """Place at which it is looked for, for people: network interface and domain."""
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ class RobotClock:
         self._tick = None
 
     def stamp_s(self, tick: int, received_s: float) -> float:
-        """When a state was made, on this machine's clock.
+        """Time at which a state was made, on this machine's clock.
 
         Args:
             tick: Of the state, newer than the one before.

@@ -90,7 +90,7 @@ NO_BYTES: Any = ()
 
 @dataclass
 class RequestIdentity(IdlStruct, typename="unitree_api.msg.dds_.RequestIdentity_"):
-    """Which call."""
+    """Number of a call, and what is called."""
 
     id: types.int64
     api_id: types.int64
@@ -131,7 +131,7 @@ class Request(IdlStruct, typename="unitree_api.msg.dds_.Request_"):
 
 @dataclass
 class ResponseStatus(IdlStruct, typename="unitree_api.msg.dds_.ResponseStatus_"):
-    """How a call went; 0 for well."""
+    """Outcome of a call; 0 for well."""
 
     code: types.int32
 

@@ -71,7 +71,7 @@ class Layout:
         """Count of the numbers."""
 
     def place(self, path: str) -> slice:
-        """Where a member is in the flat tuple.
+        """Place of a member in the flat tuple.
 
         Args:
             path: For example ``imu_state.quaternion`` or ``motor_state.3.q``.
@@ -79,7 +79,7 @@ class Layout:
         return self._places[path]
 
     def index(self, path: str) -> int:
-        """Where a single number is in the flat tuple."""
+        """Index of a single number in the flat tuple."""
         return self._places[path].start
 
     def column(self, array: str, member: str) -> slice:

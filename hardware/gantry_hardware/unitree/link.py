@@ -83,12 +83,12 @@ class Link:
         return self._keep(DataReader(self._participant, self._topic(topic, kind), qos))
 
     def writer(self, topic: str, kind: Any, *, depth: int = 1) -> Any:
-        """A writer that never waits; the last ``depth`` messages are sent again to who missed them."""
+        """A writer that never waits; the last ``depth`` messages are sent again to readers that missed them."""
         qos = Qos(Policy.Reliability.Reliable(0), Policy.History.KeepLast(depth))
         return self._keep(DataWriter(self._participant, self._topic(topic, kind), qos))
 
     def writers(self, reader: Any) -> list[str]:
-        """Whom one of this link's readers hears: one text per writer, which need not have written anything yet."""
+        """Writers that one of this link's readers hears, as texts; they need not have written anything yet."""
         if hasattr(reader, "get_matched_publications"):
             told = [reader.get_matched_publication_data(handle) for handle in reader.get_matched_publications()]
         else:  # Release 0.10 tells of all writers, this link's own among them.
@@ -122,7 +122,7 @@ class Link:
 
 
 def take(reader: Any) -> list[Any]:
-    """What has arrived, oldest first; notices that a writer has gone are left out."""
+    """Messages that have arrived, oldest first; notices that a writer has gone are left out."""
     return [
         sample for sample in reader.take(_DEPTH) if sample.sample_info is not None and sample.sample_info.valid_data
     ]

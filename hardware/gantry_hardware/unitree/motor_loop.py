@@ -25,7 +25,7 @@ STATE_TOPIC, COMMAND_TOPIC = "rt/lowstate", "rt/lowcmd"
 RATE_HZ = 500.0
 """Rate of states and of commands."""
 LOOK_EVERY = 10
-"""Turns between two looks at who else announces commands."""
+"""Turns between two looks for other writers of commands."""
 CATCH_UP_S = 0.05
 """A thread that is further behind than this leaves turns out instead of making them up."""
 KEPT_PERIODS = 1 << 17
@@ -41,7 +41,7 @@ class Received:
     state: LowState
     """As it came."""
     stamp_s: float
-    """When it was made, on this machine's monotonic clock."""
+    """Time at which it was made, on this machine's monotonic clock."""
 
 
 class MotorLoop:
@@ -57,7 +57,7 @@ class MotorLoop:
         watch: Finds faults in them.
         damping: The message that damps it, for a kind of machine.
         command_timeout_s: Age of the owner's newest command at which damping is sent instead.
-        tolerates_silent: Take others for harmless who announce commands and send none.
+        tolerates_silent: Take programs for harmless that announce commands and send none.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class MotorLoop:
         self._buttons = RemoteButtons()
         self._command: tuple[bytes, float, bool] | None = None
         self.crowded = False
-        """Whether somebody else announces commands."""
+        """Whether another program announces commands."""
         self._drives = self._stop = False
         self._periods, self._sent_s = np.zeros(KEPT_PERIODS), 0.0
         self._thread = threading.Thread(target=self._run, name="unitree-motors", daemon=True)
@@ -98,7 +98,7 @@ class MotorLoop:
         self._thread.start()
 
     def drive(self) -> None:
-        """Send from now on, damping until there is a command, and look out for others who command the robot."""
+        """Send from now on, damping until there is a command, and look out for other programs that do so."""
         take(self._others)
         self._drives = True
 
@@ -112,7 +112,7 @@ class MotorLoop:
         self._command = (data, time.monotonic(), is_limp)
 
     def others(self) -> list[str]:
-        """Who else announces commands of this robot, unless that is tolerated."""
+        """Other writers of this robot's commands, unless they are tolerated."""
         return [] if self._tolerates_silent else self._link.writers(self._others)
 
     def close(self, damped_s: float) -> None:
@@ -125,7 +125,7 @@ class MotorLoop:
             self._thread.join()
 
     def periods_s(self) -> FloatArray:
-        """Times between two commands, the newest :data:`KEPT_PERIODS`, in no particular order."""
+        """Shape (samples,), s: times between two commands, the newest :data:`KEPT_PERIODS`, in no particular order."""
         return self._periods[: min(max(0, self.counts["sent"] - 1), KEPT_PERIODS)].copy()
 
     def _run(self) -> None:
@@ -180,7 +180,7 @@ class MotorLoop:
         self.newest = Received(state, stamp_s)
 
     def _look(self, turn: int) -> None:
-        """Others who command the robot, by what they announce and by what they send."""
+        """Look for other programs that command the robot, by what they announce and by what they send."""
         heard = len(take(self._others))
         if not heard and turn % LOOK_EVERY:
             return

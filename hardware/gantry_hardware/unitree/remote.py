@@ -40,7 +40,7 @@ def sticks(remote: bytes) -> FloatArray:
 
 
 def remote_bytes(buttons: tuple[str, ...] = (), axes: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> bytes:
-    """What a remote sends: the inverse of :func:`pressed` and :func:`sticks`."""
+    """Bytes that a remote sends: the inverse of :func:`pressed` and :func:`sticks`."""
     data = bytearray(40)
     bits = sum(1 << BUTTONS.index(name) for name in buttons)
     data[2:4] = bits.to_bytes(2, "little")

@@ -65,7 +65,7 @@ class UnitreeRobot:
         domain: DDS domain; robots use 0.
         connect_timeout_s: How long :meth:`connect` waits for a first state.
         release: Whether :meth:`take_over` releases the robot's own controller; false for a robot without a motion
-            switcher, in which nobody may be active.
+            switcher, which must be free.
         release_timeout_s: How long that may take, and how long the joints may take to come to rest.
         look_s: How long the released controller may still announce commands.
         ramp_s: Time in which the stiffness grows to what is asked for, after there was none.
@@ -84,7 +84,7 @@ class UnitreeRobot:
     """
 
     realtime = True
-    """The robot's clock waits for nobody."""
+    """The robot's clock does not wait."""
 
     def __init__(
         self,

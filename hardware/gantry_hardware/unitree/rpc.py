@@ -20,7 +20,7 @@ UNKNOWN_CALL = 3203
 REQUEST_TOPIC, RESPONSE_TOPIC = "rt/api/{service}/request", "rt/api/{service}/response"
 """Topics of a service."""
 CALL_DEPTH = 16
-"""Calls and answers that are kept for who missed them."""
+"""Calls and answers that are kept for a reader that missed them."""
 _POLL_S = 0.005
 _AGAIN_S = 0.5
 MAX_ANSWER = 64 * 1024

@@ -24,7 +24,7 @@ MAX_AGE_S = 0.5
 SETTLE_S = 0.3
 """Time for which the joints must have been slow after the release."""
 RELEASES = 5
-"""How often the controller is released before giving up: one may hand over to another."""
+"""Releases of a controller before giving up: one may hand over to another."""
 
 
 def require_envelope(

@@ -101,7 +101,7 @@ class StateWatch:
         self.note(
             CLOCK_BACK,
             f"The robot's clock went back by {-ahead_ms} ms, allowed are {self._limits.max_back_ms} ms (max_back_ms): "
-            "its computer restarted, or somebody repeats old states.",
+            "its computer restarted, or a cache repeats old states.",
         )
         return True
 

@@ -1,4 +1,4 @@
-"""The fake robot: physics, its own controller, motors that obey whoever may command them, and the messages."""
+"""The fake robot: physics, its own controller, motors that obey once they are released, and the messages."""
 
 from __future__ import annotations
 

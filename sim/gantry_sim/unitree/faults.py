@@ -14,7 +14,7 @@ from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.unitree.remote import BUTTONS, remote_bytes
 
 HISTORY_MS = 4000
-"""How far back ``replay`` can reach."""
+"""Time that ``replay`` can reach back."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "delay": {"ms": 5.0},
     "drop": {"share": 0.02},

@@ -1,4 +1,4 @@
-"""Notes of a fake robot about who commanded it and how, and when it was damped after a fault."""
+"""Notes of a fake robot: the commands that it got, and the time until it was damped after a fault."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FaultNote:
     """A fault that was switched on."""
 
     name: str
-    """Which one."""
+    """Name and settings."""
     at_ms: int
-    """When, on the robot's clock."""
+    """Time, on the robot's clock."""
     damped_ms: int | None = None
-    """When the robot was damped after it; None if it was not."""
+    """Time at which the robot was damped after it; None if it was not."""
     how: str = ""
     """``command`` if damping was commanded, ``timeout`` if the robot did so itself because commands stayed away."""
 
