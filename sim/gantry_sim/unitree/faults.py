@@ -77,7 +77,7 @@ class FaultBox:
     _cached: bytes | None = None
     _replayed: deque[bytes] = field(default_factory=deque)
     _clock_offset: int = 0
-    _lost: int = 0
+    _lost_since_ms: int = 0
     _next_burst_ms: float = 0.0
 
     def switch_on(self, name: str, settings: dict[str, str], now_ms: int) -> None:
@@ -106,6 +106,7 @@ class FaultBox:
         self._ends.pop(name, None)
         if for_ms is not None:
             self._ends[name] = now_ms + int(for_ms)
+        self._lost_since_ms = now_ms if name == "lost" else self._lost_since_ms
         if name == "clock_back":
             self._clock_offset -= int(values["ms"])
         if name == "replay":
@@ -176,8 +177,8 @@ class FaultBox:
         return {"pos_rad": _replaced(values["pos_rad"], settings["joint"], beyond)}
 
     def _lost_motor(self, values: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-        self._lost += 1
-        return {"lost": _replaced(values["lost"], settings["joint"], self._lost)}
+        lost = 1 + (values["tick"] - self._clock_offset - self._lost_since_ms) // 2
+        return {"lost": _replaced(values["lost"], settings["joint"], lost)}
 
     def _upside_down(self, values: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         """The IMU as if the base were turned by half a turn about its x axis."""
