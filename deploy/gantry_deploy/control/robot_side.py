@@ -18,13 +18,13 @@ from gantry_deploy.errors import SafetyError
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import RobotError
 from gantry_hardware.model.capabilities import (
-    HasExclusiveCommand,
     HasFaults,
     HasHealth,
     HasLink,
     HasRemote,
     NeedsTakeOver,
     capability,
+    other_commanders,
 )
 
 _LOG = logging.getLogger("gantry.robot")
@@ -41,11 +41,11 @@ class RobotSide:
     """
 
     def __init__(self, robot: Robot, contract: PolicyContract | None) -> None:
+        self._robot = robot
         able: list[Any] = [
-            capability(robot, kind)
-            for kind in (HasFaults, HasRemote, HasLink, HasHealth, NeedsTakeOver, HasExclusiveCommand)
+            capability(robot, kind) for kind in (HasFaults, HasRemote, HasLink, HasHealth, NeedsTakeOver)
         ]
-        self._faults, self._remote, self._link, self._health, self._held, self._shared = able
+        self._faults, self._remote, self._link, self._health, self._held = able
         self._newest: Fault | None = None
         self._standing: threading.Thread | None = None
         self._command = None if contract is None or contract.command.kind != BODY_VELOCITY else contract.command
@@ -85,11 +85,9 @@ class RobotSide:
         try:
             if self._held is not None:
                 self._held.take_over()
-            if self._shared is not None:
-                self._shared.refuse_other_commanders()
         except RobotError as error:
             return str(error)
-        return None
+        return other_commanders(self._robot) or None
 
     def obey_remote(self, safety: SafetyMachine, now_s: float) -> None:
         """Pass on what the operator asked for; a request that is not possible now is logged and changes nothing.
