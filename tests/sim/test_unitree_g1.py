@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("cyclonedds")
 
 from gantry_deploy.control.safety import Mode
-from gantry_fixtures.unitree import controller, patient_fake, run_until, unitree_robot, wait_for
+from gantry_fixtures.unitree import controller, patient_fake, run_until, stand_again, unitree_robot, wait_for
 from gantry_hardware import JointCommand, RobotError
 from gantry_hardware.backends.testing import check_backend
 from gantry_hardware.robots import robot_spec
@@ -42,9 +42,7 @@ def test_a_g1_is_driven_by_name_and_by_its_kind_of_machine():
         robot = unitree_robot(fake, "g1", mode_machine=5)
         robot.connect()
         loop = controller(robot)
-        loop.tick()
-        loop.request("stand")
-        loop.run(0.3)
+        stand_again(loop)  # As soon as the limbs hang still.
         assert np.isfinite(robot.read().joint_pos_rad).all()
         fake.say("fault mode_machine value=9")
         run_until(loop, Mode.DAMP)

@@ -34,6 +34,7 @@ from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source, map_values
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
 from gantry_hardware.model.capabilities import HasTask, capability
@@ -112,9 +113,9 @@ def run(args: argparse.Namespace) -> int:
     watch_scene(contract, robot)
     around = embodiment.surroundings_source(contract, robot)
     task = capability(robot, HasTask)
-    place = getattr(robot, "link_text", "")
-    on = f"'{args.backend}', {place}," if place else f"'{args.backend}'"
-    print(f"{contract.robot} on {on} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
+    print(
+        f"{contract.robot} on {_where(args.backend, robot)} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy."
+    )
     if goal is None:
         command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)
@@ -165,6 +166,12 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
         f"Backend '{backend}' may move a real robot: it would {moves} {duration_s:g} s by itself. "
         "Give --yes if it has room and an operator is at the emergency stop."
     )
+
+
+def _where(backend: str, robot: Robot) -> str:
+    """The backend, and where it looks for the robot if that can be chosen."""
+    place = getattr(robot, "link_text", "")
+    return f"'{backend}', {place}," if place else f"'{backend}'"
 
 
 def _done(task: HasTask | None) -> Callable[[], bool] | None:

@@ -23,7 +23,7 @@ from gantry_hardware.model.capabilities import (
     HasLink,
     HasRemote,
     NeedsTakeOver,
-    capability,
+    missing_methods,
     other_commanders,
 )
 
@@ -42,9 +42,8 @@ class RobotSide:
 
     def __init__(self, robot: Robot, contract: PolicyContract | None) -> None:
         self._robot = robot
-        able: list[Any] = [
-            capability(robot, kind) for kind in (HasFaults, HasRemote, HasLink, HasHealth, NeedsTakeOver)
-        ]
+        kinds = (HasFaults, HasRemote, HasLink, HasHealth, NeedsTakeOver)
+        able: list[Any] = [None if missing_methods(robot, kind) else robot for kind in kinds]
         self._faults, self._remote, self._link, self._health, self._held = able
         self._newest: Fault | None = None
         self._standing: threading.Thread | None = None

@@ -6,6 +6,7 @@ import time
 
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.control.safety import Mode, SafetyConfig, SafetyMachine
+from gantry_deploy.errors import SafetyError
 from gantry_hardware.robots import robot_spec
 from gantry_sim.unitree.fake_process import FakeProcess
 
@@ -52,3 +53,17 @@ def run_until(loop, mode: Mode, patience_s=PATIENCE_S):
 
     loop.run(on_tick=look)
     assert loop.safety.mode is mode, f"{loop.safety.mode}: {loop.safety.fault}"
+
+
+def stand_again(loop):
+    """Stand, as an operator would have it: reset, then stand as soon as that is granted."""
+    refusal = ""
+    for _ in range(200):
+        loop.run(0.1)
+        if loop.safety.mode is Mode.STAND:
+            return
+        try:
+            loop.request("reset" if loop.safety.mode is Mode.DAMP else "stand")
+        except SafetyError as error:
+            refusal = str(error)
+    raise AssertionError(f"The robot does not stand: {loop.safety.fault}, {refusal}")
