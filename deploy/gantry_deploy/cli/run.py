@@ -113,9 +113,7 @@ def run(args: argparse.Namespace) -> int:
     watch_scene(contract, robot)
     around = embodiment.surroundings_source(contract, robot)
     task = capability(robot, HasTask)
-    print(
-        f"{contract.robot} on {_where(args.backend, robot)} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy."
-    )
+    print(_headline(args, contract, robot))
     if goal is None:
         command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)
@@ -168,10 +166,11 @@ def _asks_for_yes(backend: str, moves: str, duration_s: float) -> UsageError:
     )
 
 
-def _where(backend: str, robot: Robot) -> str:
-    """The backend, and where it looks for the robot if that can be chosen."""
+def _headline(args: argparse.Namespace, contract: PolicyContract, robot: Robot) -> str:
+    """Robot, backend, the place at which it is looked for if that can be chosen, rate and duration."""
     place = getattr(robot, "link_text", "")
-    return f"'{backend}', {place}," if place else f"'{backend}'"
+    on = f"'{args.backend}', {place}," if place else f"'{args.backend}'"
+    return f"{contract.robot} on {on} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy."
 
 
 def _done(task: HasTask | None) -> Callable[[], bool] | None:
