@@ -12,10 +12,11 @@ import json
 import subprocess
 import sys
 import tempfile
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -36,7 +37,7 @@ def requirements(extra: str) -> list[str]:
 
 
 def look_up(extra: str, python: str, machine: str) -> dict[str, Any]:
-    """What pip would install there, with sizes of nothing: the names and versions; or why it would not."""
+    """Names and versions that pip would install there; or the reason why it would not."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         tags = [word for tag in PLATFORMS[machine] for word in ("--platform", tag)]
@@ -58,7 +59,9 @@ def look_up(extra: str, python: str, machine: str) -> dict[str, Any]:
 def main() -> int:
     """Look all up; exit code 1 if something is missing on aarch64."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--extras", default=",robot,data,corrections,signing,unitree,realsense", help="extras, by commas")
+    parser.add_argument(
+        "--extras", default=",robot,data,corrections,signing,unitree,realsense", help="extras, by commas"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -68,7 +71,9 @@ def main() -> int:
         rows = list(pool.map(lambda case: look_up(*case), cases))
     for row in rows:
         told = f"{len(row['packages'])} packages" if row["found"] else row["why"]
-        print(f"{'ok' if row['found'] else 'MISSING':<8}{row['extra']:<12} {row['python']:<5} {row['machine']:<8} {told}")
+        print(
+            f"{'ok' if row['found'] else 'MISSING':<8}{row['extra']:<12} {row['python']:<5} {row['machine']:<8} {told}"
+        )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     return int(any(not row["found"] and row["machine"] == "aarch64" for row in rows))

@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     watch_scene(contract, robot)
     around = embodiment.surroundings_source(contract, robot)
     task = capability(robot, HasTask)
-    print(f"{contract.robot} on '{args.backend}' at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy.")
+    print(_headline(args, contract, robot))
     if goal is None:
         command = _place_of_task(contract, task, args.command, command)
         print_command(contract, command)
@@ -194,6 +194,13 @@ def _status_told(
     publisher = StatusPublisher(args.status_file, str(args.bundle))
     stack.callback(publisher.close)
     return lambda report: publisher.note(report, controller.counts())
+
+
+def _headline(args: argparse.Namespace, contract: PolicyContract, robot: Robot) -> str:
+    """Robot, backend, the place at which it is looked for if that can be chosen, rate and duration."""
+    place = getattr(robot, "link_text", "")
+    on = f"'{args.backend}', {place}," if place else f"'{args.backend}'"
+    return f"{contract.robot} on {on} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy."
 
 
 def _done(task: HasTask | None) -> Callable[[], bool] | None:

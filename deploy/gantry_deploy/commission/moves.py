@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gantry_deploy.control.judge import Judge
 from gantry_deploy.control.modes import Mode
+from gantry_deploy.control.robot_side import RobotSide
 from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.errors import SafetyError
 from gantry_hardware.backends.backend import Robot
@@ -84,9 +85,11 @@ class GentleMotion:
             duration_s: Without the time in which gains grow.
 
         Raises:
-            SafetyError: If the judge finds a fault, or the motion is stopped.
+            SafetyError: If the robot may not be commanded, the judge finds a fault, or the motion is stopped.
         """
         self.states, self.times_s = [], []
+        if (refusal := RobotSide(self._robot, None).take_over()) is not None:
+            raise SafetyError(refusal)
         begin_s = self._robot.now_s()
         try:
             start = self._robot.read().joint_pos_rad.copy()

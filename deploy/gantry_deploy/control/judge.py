@@ -37,6 +37,7 @@ class FaultCode(StrEnum):
     OPERATOR_STOP = "operator_stop"
     SURROUNDINGS = "surroundings"
     SOURCE = "source"
+    ROBOT = "robot"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Fault:
     """One sentence with the value and its limit, for people."""
     time_s: float
     """Time at which it was found, on the robot's clock."""
+    kind: str = ""
+    """Kind of a robot's own fault, in the words of its backend; empty for all others."""
 
 
 GRAVITY_M_S2 = 9.81

@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gantry_deploy.control.idle_commands import make_idle_commands
 from gantry_deploy.control.modes import Transition
 from gantry_deploy.control.operator_input import CommandBuffer
 from gantry_deploy.control.policy_inputs import PolicyInputs
+from gantry_deploy.control.robot_side import RobotSide
 from gantry_deploy.control.safety import Choice, Event, Fault, FaultCode, Mode, Role, SafetyMachine
 from gantry_deploy.control.sources import BrakeSource, IdleSource, PolicySource
 from gantry_deploy.control.ticks import Tick, TickRecorder, TickReport
@@ -28,7 +30,6 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
-from gantry_hardware.model.capabilities import other_commanders
 
 __all__ = ["Controller", "TickRecorder", "TickReport"]
 
@@ -85,6 +86,7 @@ class Controller:
         if runner is not None:
             self.inputs = PolicyInputs(runner, robot, map_source, surroundings, config.surroundings_timeout_s)
             safety.add_source(PolicySource(self.inputs))
+        self._side = RobotSide(robot, contract)
         self._idle = make_idle_commands(robot.spec, contract, config, 1.0 / self.rate_hz)
         safety.add_source(IdleSource(self._idle))
         safety.add_source(BrakeSource(self._idle))
@@ -161,6 +163,7 @@ class Controller:
         if self.map_source is not None:
             self.map_source.update(now_s)
         mapped = clock()
+        self._side.obey_remote(self.safety, now_s)
         requested = self._requested(state, now_s)
         self._judge(state, trouble, now_s, requested)
         judged = clock()
@@ -246,10 +249,11 @@ class Controller:
         return {
             "rate_hz": self.rate_hz,
             "mode": self.safety.mode.value,
-            "fault": None if fault is None else {"code": fault.code.value, "text": fault.text, "time_s": fault.time_s},
+            "fault": None if fault is None else {**asdict(fault), "code": fault.code.value},
             **self.counts(),
             "recorder": None if self.recorder is None else self.recorder.statistics(),
             "timing": self.timing.summary(),
+            "robot": self._side.health(),
         }
 
     def counts(self) -> dict[str, int]:
@@ -268,17 +272,23 @@ class Controller:
     def _on_transition(self, transition: Transition) -> None:
         if transition.mode is Mode.DAMP or transition.before is Mode.POLICY:
             self._buffer.drop_goal()  # A policy that starts again must not set off for where it was once sent.
+        if transition.before is Mode.DAMP and transition.mode is Mode.PASSIVE:
+            self._side.reset()
 
     def _requested(self, state: RobotState | None, now_s: float) -> NDArray[np.float64]:
         if self.map_source is not None and self.map_source.lost(now_s):
             return self._buffer.nothing  # No fresh map: command zero velocity.
+        if (asked := self._side.requested()) is not None:
+            return asked
         return self._buffer.at(state, now_s)
 
     def _judge(
         self, state: RobotState | None, trouble: Fault | None, now_s: float, requested: NDArray[np.float64]
     ) -> None:
         """Let the judge see everything."""
-        self._finding = trouble or self.safety.judge(
+        # What the robot knows of itself comes first: it is the cause of what its state shows.
+        found = self._side.fault(now_s, self.safety.mode) or trouble
+        self._finding = found or self.safety.judge(
             state,
             now_s,
             self.safety.mode,
@@ -286,6 +296,7 @@ class Controller:
             heartbeat_s=self._heartbeat_s,
             requested_command=requested,
         )
+        self._finding = self._side.placed(self._finding)
         if self._finding is not None:
             self.safety.report(self._finding)
 
@@ -318,8 +329,8 @@ class Controller:
             self._judge(*self._read(now_s), now_s, self._buffer.nothing)
         if self._finding is not None:
             return self._finding.text
-        if others := other_commanders(self.robot):
-            return others
+        if (refusal := self._side.take_over()) is not None:
+            return refusal
         # Looking takes time, in which the loop goes on judging.
         return None if self._finding is None else self._finding.text
 

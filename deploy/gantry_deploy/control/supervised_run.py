@@ -63,6 +63,7 @@ class WalkSession:
         self._start_s: float | None = None
         self._mode_since_s = 0.0
         self._mode: Mode | None = None
+        self._ended = False
         self._news_s = 0.0
         self._error_sums, self._error_count = np.zeros(2), 0
         self._last_state: RobotState | None = None
@@ -129,7 +130,7 @@ class WalkSession:
             if self.done_after_s is not None or since_s >= self.duration_s - 0.5 / self.controller.rate_hz:
                 self.completed = True
                 self.controller.request(Event.STOP)
-        elif report.mode is Mode.DAMP and since_s >= DAMP_S:
+        elif report.mode is Mode.PASSIVE or (report.mode is Mode.DAMP and since_s >= DAMP_S):
             self.controller.stop()
 
     def _enter(self, report: TickReport) -> None:
@@ -137,10 +138,12 @@ class WalkSession:
         fault = f": {report.fault.text}" if report.mode is Mode.DAMP and report.fault is not None else ""
         self._say(f"{time_s:7.2f} s  {report.mode.value}{fault}")
         self.modes.append({"time_s": time_s, "mode": report.mode.value})
+        # An operator at a remote controller may end the policy before its time; it is not started again.
+        self._ended |= self._mode is Mode.POLICY and report.mode is Mode.STAND
         self._mode, self._mode_since_s, self._news_s = report.mode, report.time_s, report.time_s
 
     def _while_standing(self, since_s: float) -> None:
-        if self.completed:
+        if self._ended:
             if since_s >= SETTLE_S:
                 self.controller.stop()
             return

@@ -12,6 +12,7 @@ import numpy as np
 from gantry_hardware.backends.limits import CommandLimiter
 from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotState
 from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.model.capabilities import RobotFault
 from gantry_hardware.model.spec import RobotSpec
 
 KEPT_COMMANDS = 1000
@@ -49,6 +50,7 @@ class MockRobot:
     def reset(self) -> None:
         """Back to the pose of the start, all faults cleared; the clock goes on."""
         self._lost = False
+        self._fault: RobotFault | None = None
         self._frozen: RobotState | None = None
         self._overrides: dict[str, Any] = {}
         self._pos = self._start_pos.copy()
@@ -130,6 +132,18 @@ class MockRobot:
             if name not in RobotState.__dataclass_fields__:
                 raise UnknownNameError("state field", name, RobotState.__dataclass_fields__)
         self._overrides.update(fields)
+
+    def set_fault(self, kind: str, text: str) -> None:
+        """From now on the robot knows of a fault of its own, until :meth:`reset_faults`."""
+        self._fault = RobotFault(kind, text)
+
+    def fault(self) -> RobotFault | None:
+        """The robot's own fault; see :class:`gantry_hardware.model.capabilities.HasFaults`."""
+        return self._fault
+
+    def reset_faults(self) -> None:
+        """Forget the robot's own fault."""
+        self._fault = None
 
     def disconnect(self) -> None:
         """From now on reading and writing fail, like a robot that was switched off."""

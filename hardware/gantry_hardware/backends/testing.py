@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError
-from gantry_hardware.model.capabilities import missing_methods
+from gantry_hardware.model.capabilities import HasFaults, NeedsTakeOver, missing_methods
 
 
 class ConformanceError(GantryError):
@@ -37,6 +38,7 @@ def check_backend(
         _require(not lacking, f"{type(robot).__name__} lacks methods of Robot: {', '.join(lacking)}")
         _check_clock(robot, 1.0 / rate_hz)
         _check_state(robot, max_age_s)
+        _check_take_over(robot)
         _check_hold(robot, 1.0 / rate_hz, hold_s, tolerance_rad, max_age_s)
         _check_limits(robot)
         _check_refusals(robot)
@@ -86,6 +88,23 @@ def _check_state(robot: Robot, max_age_s: float) -> None:
     norm = float(np.linalg.norm(state.quat_base_to_world_wxyz))
     _require(abs(norm - 1.0) < 1e-3, f"the quaternion has norm {norm:.6f}, expected 1")
     _check_age(robot, state, max_age_s)
+
+
+def _check_take_over(robot: Robot) -> None:
+    """A robot that must be taken over does not move before; then it is, twice, and it has no fault."""
+    able: Any = robot
+    if not missing_methods(robot, NeedsTakeOver):
+        try:
+            robot.write(JointCommand.position(robot.spec, robot.spec.array("default_rad")))
+        except RobotError:
+            able.take_over()
+            able.take_over()
+        else:
+            raise ConformanceError(f"{type(robot).__name__} took a command before take_over(), expected a RobotError.")
+    if not missing_methods(robot, HasFaults):
+        able.reset_faults()
+        fault = able.fault()
+        _require(fault is None, f"there is a fault: {fault and fault.text}")
 
 
 def _check_age(robot: Robot, state: RobotState, max_age_s: float) -> None:

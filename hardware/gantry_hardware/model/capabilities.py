@@ -6,6 +6,7 @@ A backend has a capability by having its methods; it registers nothing. :func:`c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -28,6 +29,79 @@ class HasExclusiveCommand(Protocol):
             RobotError: If there is one, with the names.
         """
         ...
+
+
+@dataclass(frozen=True)
+class RobotFault:
+    """A fault that a robot knows of by itself."""
+
+    kind: str
+    """Kind, for programs: ``motor_hot``, ``second_writer``, ..."""
+    text: str
+    """One sentence with the value and its limit, for people."""
+
+
+@runtime_checkable
+class HasFaults(Protocol):
+    """A robot that knows faults of its own. The loop asks in every tick and damps; the robot may have done so already.
+
+    A fault is kept from when it began until :meth:`reset_faults`, even if its cause has passed: a loop at 50 Hz must
+    not miss one of 10 ms. The loop resets when its operator does, and as long as the robot is not powered.
+    """
+
+    def fault(self) -> RobotFault | None:
+        """The first fault since the last reset, or None."""
+        ...
+
+    def reset_faults(self) -> None:
+        """Forget the fault: an operator has seen it. One whose cause lasts is there again at the next question."""
+        ...
+
+
+@runtime_checkable
+class NeedsTakeOver(Protocol):
+    """A robot that a controller of its own holds until it is taken over."""
+
+    def take_over(self) -> None:
+        """Look whether the robot may be commanded, and take it from its own controller; asked before it stands up.
+
+        It may take seconds. Before it, commands that brake are withheld and all others refused. Once taken over, a
+        robot is looked at again and nothing else happens.
+
+        Raises:
+            RobotError: With the reason for which it may not; its own controller then still has it, or it is damped.
+        """
+        ...
+
+
+@runtime_checkable
+class HasRemote(Protocol):
+    """A robot with a remote controller in an operator's hands. What stops it is a fault of :class:`HasFaults`."""
+
+    def take_requests(self) -> list[str]:
+        """Requests since the last call, oldest first: ``stand``, ``start``, ``stop`` or ``reset``."""
+        ...
+
+    def stick_axes(self) -> FloatArray:
+        """Shape (3,), deflection of the sticks in [-1, 1]: forward, left, turning left; zero where they rest."""
+        ...
+
+
+@runtime_checkable
+class HasHealth(Protocol):
+    """A robot that tells how it is."""
+
+    def health(self) -> dict[str, float]:
+        """Numbers by name, each with its unit: charge, temperatures, messages lost; for reports."""
+        ...
+
+
+@runtime_checkable
+class HasLink(Protocol):
+    """A robot that is reached in a way that can be chosen wrongly."""
+
+    link_text: str
+    """Place at which it is looked for, for people: network interface and domain."""
 
 
 @runtime_checkable
