@@ -135,6 +135,7 @@ def _agreement_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tasks", metavar="TASK", nargs="*", help="for example go1-flat or g1-rough; all if not given")
     parser.add_argument("--envs", type=int, default=16, metavar="N", help="number of environments")
     parser.add_argument("--seed", type=seed_number, default=1)
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu or cuda:0, for MuJoCo Warp (default: cpu)")
     add_json_option(parser)
 
 
@@ -142,15 +143,17 @@ def _agreement(args: argparse.Namespace) -> dict[str, Any]:
     if args.envs < 1:
         raise UsageError(f"--envs is {args.envs}, expected 1 or more.")
     from gantry_sim.physics.agreement import AGREEMENT_TASKS, format_agreement, measure_agreement
+    from gantry_sim.training.run_folder import require_device
 
+    require_device(args.device)
     names = [choose("agreement task", name, AGREEMENT_TASKS) for name in args.tasks] or list(AGREEMENT_TASKS)
     measure: Callable[..., dict[str, dict[str, float]]] = measure_agreement
     tables: dict[str, Any] = {}
-    result = {"num_envs": args.envs, "seed": args.seed, "tasks": tables}
+    result = {"num_envs": args.envs, "seed": args.seed, "device": args.device, "tasks": tables}
     with result_so_far(args, lambda: result if tables else None):
         for name in names:
             print(f"{name} ...", flush=True)
-            tables[name] = measure(AGREEMENT_TASKS[name], args.envs, args.seed)
+            tables[name] = measure(AGREEMENT_TASKS[name], args.envs, args.seed, args.device)
             print(format_agreement(name, tables[name]), flush=True)
     return result
 
@@ -172,6 +175,11 @@ AGREEMENT = Command(
     help="how closely the CPU backend agrees with MuJoCo Warp",
     add_arguments=_agreement_arguments,
     run=_agreement,
-    description="Run both backends from the same seeds and states, and print the largest differences; takes minutes.",
-    epilog="example:\n  gantry bench agreement go1-flat g1-flat --json agreement.json",
+    description=(
+        "Run both backends from the same seeds and states, and print the largest differences; takes minutes. With "
+        "--device cuda:0 MuJoCo Warp runs on the GPU, from the same states alone, since a GPU draws other numbers from "
+        "a seed."
+    ),
+    epilog="examples:\n  gantry bench agreement go1-flat --json agreement.json\n"
+    "  gantry bench agreement --device cuda:0",
 )

@@ -57,7 +57,7 @@ AGREEMENT_TASKS: dict[str, Callable[[], ManagerBasedRlEnvCfg]] = {
 
 
 def measure_agreement(
-    cfg_factory: Callable[[], ManagerBasedRlEnvCfg], num_envs: int = 16, seed: int = 1
+    cfg_factory: Callable[[], ManagerBasedRlEnvCfg], num_envs: int = 16, seed: int = 1, device: str = "cpu"
 ) -> dict[str, dict[str, float]]:
     """Compare both backends on one task.
 
@@ -65,9 +65,11 @@ def measure_agreement(
         cfg_factory: Makes a fresh task configuration at each call.
         num_envs: Number of environments.
         seed: Seed of both backends.
+        device: Where MuJoCo Warp runs, ``cpu`` or a CUDA device; MuJoCo C runs on the CPU.
 
     Returns:
         Tables ``model``, ``reset``, ``step`` (whole control steps), ``forward``, ``open_loop``, ``rays``, ``limits``,
+        the first three on the CPU alone, since generators of a GPU draw other numbers from a seed,
         and ``height_fields`` if some environments stand on one; those are left out of the tables before. Values
         are the largest absolute differences in SI units, unless the name ends in ``median`` (over environments, of the
         largest in each), ``relative`` (to the largest value of the field) or says a count or a share.
@@ -77,14 +79,20 @@ def measure_agreement(
     with contextlib.ExitStack() as stack:
         stack.callback(torch.set_num_threads, threads)
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))  # mjlab describes every manager
-        ours, theirs = (_build(cfg_factory(), backend, num_envs, seed) for backend in ("mjc", "warp"))
+        ours = _build(cfg_factory(), "mjc", num_envs, seed, "cpu")
+        theirs = _build(cfg_factory(), "warp", num_envs, seed, device)
         on_field = _on_height_field(ours)
-        table = {"model": _compare_models(ours, theirs), **_compare_episodes(ours, theirs, seed, ~on_field)}
+        table: dict[str, dict[str, float]] = {}
+        if device == "cpu":
+            table = {"model": _compare_models(ours, theirs), **_compare_episodes(ours, theirs, seed, ~on_field)}
+        else:
+            _episode(ours, seed)
+            _copy_model(ours, theirs)
         state = {name: _read(ours, name) for name in _STATE}
         table["forward"] = _compare_forward(ours, theirs, state, ~on_field)
         table["rays"] = _compare_rays(ours, theirs)
         table["open_loop"], table["height_fields"] = _compare_open_loop(ours, theirs, state, on_field)
-        table["limits"] = _warp_limits(theirs)
+        table["limits"] = warp_limits(theirs)
     return {name: values for name, values in table.items() if values}
 
 
@@ -97,15 +105,16 @@ def format_agreement(name: str, table: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def _build(cfg: ManagerBasedRlEnvCfg, backend: str, num_envs: int, seed: int) -> GantryEnv:
+def _build(cfg: ManagerBasedRlEnvCfg, backend: str, num_envs: int, seed: int, device: str) -> GantryEnv:
     cfg.scene.num_envs = num_envs
     cfg.seed = seed
-    return GantryEnv(cfg, "cpu", backend=backend)
+    return GantryEnv(cfg, device, backend=backend)
 
 
 def _read(env: GantryEnv, name: str) -> torch.Tensor:
+    """A copy on the CPU."""
     # mjlab's proxy of a Warp array becomes a plain tensor by slicing.
-    return torch.as_tensor(getattr(env.sim.data, name)[:]).detach().clone()
+    return torch.as_tensor(getattr(env.sim.data, name)[:]).detach().cpu().clone()
 
 
 def _on_height_field(env: GantryEnv) -> torch.Tensor:
@@ -132,10 +141,16 @@ def _summary(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, f
     return {name: float(difference.max()), f"{name}_median": float(difference.median())}
 
 
+def _copy_model(ours: GantryEnv, theirs: GantryEnv) -> None:
+    """Give ``theirs`` the randomised fields of ``ours``, and what derives from them."""
+    for name in ours.sim.expanded_fields.union(CONSTANT_FIELDS):
+        theirs.sim.model.__getattr__(name)[:] = ours.sim.model.__getattr__(name)[:].to(theirs.device)
+
+
 def _compare_models(ours: GantryEnv, theirs: GantryEnv) -> dict[str, float]:
     table = {}
     for name in sorted(ours.sim.expanded_fields.union(CONSTANT_FIELDS)):
-        a, b = (env.sim.model.__getattr__(name)[:] for env in (ours, theirs))
+        a, b = (env.sim.model.__getattr__(name)[:].cpu() for env in (ours, theirs))
         if name in CONSTANT_FIELDS:
             table[f"{name}_relative"] = _largest(a, b) / float(a.abs().max())
         else:
@@ -166,18 +181,20 @@ def _episode(env: GantryEnv, seed: int) -> list[dict[str, torch.Tensor]]:
     for _ in range(max(CONTROL_STEPS)):
         action = 0.3 * torch.randn(env.num_envs, env.action_manager.total_action_dim, generator=generator)
         observations, reward, terminated, truncated, _ = env.step(action)
-        trace.append({**_tensors(observations), "reward": reward.clone(), "done": (terminated | truncated).clone()})
+        done = terminated | truncated
+        trace.append({**_tensors(observations), **_tensors({"reward": reward, "done": done})})
     return trace
 
 
 def _tensors(observations: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in observations.items()}
+    """Copies on the CPU."""
+    return {name: value.cpu().clone() for name, value in observations.items()}
 
 
 def _set_state(env: GantryEnv, state: dict[str, torch.Tensor]) -> None:
     for name, value in state.items():
         if value.numel():
-            getattr(env.sim.data, name)[:] = value
+            getattr(env.sim.data, name)[:] = value.to(env.device)
 
 
 def _compare_forward(
@@ -203,10 +220,12 @@ def _compare_rays(ours: GantryEnv, theirs: GantryEnv) -> dict[str, float]:
     for name, sensor in ours.scene.sensors.items():
         if isinstance(sensor, RayCastSensor):
             a, b = sensor.data, theirs.scene.sensors[name].data
-            hit = (a.distances >= 0) & (b.distances >= 0)
-            table[name] = _largest(a.distances[hit], b.distances[hit])
-            table[f"{name}_normals"] = _largest(a.normals_w[hit], b.normals_w[hit])
-            table[f"{name}_hit_mismatch_count"] = float(((a.distances >= 0) != (b.distances >= 0)).sum())
+            distances, normals = (a.distances, b.distances.cpu()), (a.normals_w, b.normals_w.cpu())
+            found = [values >= 0 for values in distances]
+            hit = found[0] & found[1]
+            table[name] = _largest(*(values[hit] for values in distances))
+            table[f"{name}_normals"] = _largest(*(values[hit] for values in normals))
+            table[f"{name}_hit_mismatch_count"] = float((found[0] != found[1]).sum())
     return table
 
 
@@ -228,7 +247,7 @@ def _compare_open_loop(
     return table, fields
 
 
-def _warp_limits(theirs: GantryEnv) -> dict[str, float]:
+def warp_limits(theirs: GantryEnv) -> dict[str, float]:
     """Fill of MuJoCo Warp's contact and constraint arrays in the last state; beyond 1 it drops some."""
     data = theirs.sim.wp_data
     contacts, rows = data.nacon.numpy(), data.nefc.numpy()
