@@ -52,8 +52,8 @@ class VescCalibration:
                 )
         if not self.servo_min < self.servo_offset < self.servo_max:
             raise RobotError(
-                f"VESC calibration: servo_offset is {self.servo_offset}, expected between servo_min {self.servo_min} and "
-                f"servo_max {self.servo_max}: straight wheels must be within the servo's range."
+                f"VESC calibration: servo_offset is {self.servo_offset}, expected between servo_min {self.servo_min} "
+                f"and servo_max {self.servo_max}: straight wheels must be within the servo's range."
             )
 
     @property
@@ -100,8 +100,8 @@ class VescCalibration:
         if car.steering_limit_rad > reach * (1.0 + TOLERANCE):
             raise RobotError(
                 f"Car '{car.name}' steers {car.steering_limit_rad:.4f} rad to both sides, but the VESC calibration "
-                f"allows {low:.4f} to {high:.4f} rad (servo {self.servo_min} to {self.servo_max}). Expected a car whose "
-                f"steering_limit_rad is at most {reach:.4f}, such as 'f1tenth_vesc' with the stock calibration."
+                f"allows {low:.4f} to {high:.4f} rad (servo {self.servo_min} to {self.servo_max}). Expected a car "
+                f"whose steering_limit_rad is at most {reach:.4f}, such as 'f1tenth_vesc' with the stock calibration."
             )
         fastest = max(car.speed_limit_m_s, car.reverse_limit_m_s)
         if fastest > self.speed_limit_m_s * (1.0 + TOLERANCE):

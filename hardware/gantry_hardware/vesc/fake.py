@@ -1,6 +1,6 @@
 """A VESC made of software on a pseudo-terminal, with a motor and a servo: for tests, and to try a configuration.
 
-It is strict: what a real one would misunderstand (unknown commands, wrong lengths, servo positions outside of 0 to 1) is
+It is strict: what a real one would misunderstand (unknown commands, wrong lengths, servo positions beyond 0 to 1) is
 noted in :attr:`FakeVesc.violations`. Its motor stops when commands stop, as a real one's does.
 """
 

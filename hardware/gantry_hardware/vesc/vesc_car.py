@@ -44,7 +44,7 @@ class VescCar:
     Args:
         spec: A car; its limits must be within those of the calibration.
         port: Serial port, for example ``/dev/ttyACM0``.
-        calibration: YAML file with a :class:`gantry_hardware.vesc.calibration.VescCalibration`; empty for the stock one.
+        calibration: YAML file with a :class:`gantry_hardware.vesc.calibration.VescCalibration`; empty: the stock one.
         baud: Rate of the port; USB ignores it.
         telemetry_hz: Rate at which the motor's values are asked for.
         command_timeout_s: Age of the newest command from which the car is braked.
@@ -248,7 +248,7 @@ class VescCar:
     def _silence_text(self) -> str:
         heard = f"{self._received_bytes} bytes came, {self._reader.refused} frames with a wrong length or CRC"
         return (
-            f"No VESC answers on {self._port_path} within {self._connect_timeout_s:g} s: expected replies to GET_VALUES, "
-            f"{heard if self._received_bytes else 'nothing came'}. Is it powered, is this its port, and on a UART is "
+            f"No VESC answers on {self._port_path} within {self._connect_timeout_s:g} s: expected replies to "
+            f"GET_VALUES, {heard if self._received_bytes else 'nothing came'}. Is it powered, is this its port, and on a UART is "
             f"its rate {self._baud} baud?"
         )
