@@ -40,13 +40,14 @@ def shafts(joints):
 
 
 def arm_on(motors, **options):
-    defaults = {"bus_hz": 100.0, "lower_s": 0.5, "gravity": False}
+    # Longer than its default: on a busy machine a thread may wait that long.
+    defaults = {"bus_hz": 100.0, "lower_s": 0.5, "gravity": False, "command_timeout_s": 0.5}
     return DmArm(SPEC, bus=motors.bus, **{**defaults, **options})
 
 
 @pytest.fixture
 def motors():
-    with FakeMotors(LINKS, shafts(REST)) as fake:
+    with FakeMotors(LINKS, shafts(REST), timeout_s=5.0) as fake:
         yield fake
 
 
@@ -190,7 +191,7 @@ def test_a_ramp_begins_where_the_arm_is_and_catches_up():
 
 def test_it_passes_the_conformance_kit():
     # From a pose that the ramp leads to the default one within the kit's time.
-    with FakeMotors(LINKS, shafts(SPEC.array("default_rad") - 0.005)) as motors:
+    with FakeMotors(LINKS, shafts(SPEC.array("default_rad") - 0.005), timeout_s=5.0) as motors:
         check_backend(arm_on(motors), hold_s=0.5, max_age_s=1.0)
         assert motors.violations == []
     assert moves_metal("dm-motors")
@@ -242,7 +243,7 @@ def test_gravity_is_added_where_a_joint_is_held(motors):
 def test_it_is_held_when_commands_stop(motors, arm):
     goal = JointCommand.position(SPEC, REST + np.array([2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.01]))
     wait_until(lambda: (arm.write(goal), arm.read().joint_pos_rad[0] > 0.3)[1], "an arm on its way")
-    wait_until(lambda: arm.holds == 1, "a hold")
+    wait_until(lambda: arm.holds >= 1, "a hold")
     wait_until(lambda: abs(arm.read().joint_vel_rad_s[0]) < 0.02, "an arm at rest")
     stopped = arm.read().joint_pos_rad[0]
     assert stopped < 1.5
@@ -275,8 +276,8 @@ def test_a_motor_that_does_not_answer_is_named(motors):
 
 def test_a_motor_that_falls_silent_makes_the_state_old(motors, arm):
     motors.silent = {5}
-    wait_until(lambda: arm.now_s() - arm.read().stamp_s > 0.5, "an old state")
-    with pytest.raises(RobotError, match=r"begins only from one younger than 0\.2 s"):
+    wait_until(lambda: arm.now_s() - arm.read().stamp_s > 0.7, "an old state")
+    with pytest.raises(RobotError, match=r"begins only from one younger than 0\.5 s"):
         arm.write(JointCommand.position(SPEC, REST))
     motors.silent = set()
     wait_until(lambda: arm.now_s() - arm.read().stamp_s < 0.2, "a fresh state")
@@ -331,11 +332,12 @@ def test_a_second_commander_is_refused_at_the_start_and_while_running(motors):
     arm.close()
 
 
-def test_motors_whose_driver_died_damp_by_themselves(motors):
+def test_motors_whose_driver_died_damp_by_themselves():
     """What is promised of the real ones: their own timeout ends a motion whose driver was killed."""
-    motors.bus.send(1, frames.ENABLE)
-    motors.bus.send(1, frames.command_data(MotorCommand(3.0, 0.0, 80.0, 2.0, 0.0), LINKS[0].limits))
-    wait_until(lambda: motors.states[0] == 0xD and abs(motors.vel_rad_s[0]) < 0.01, "a damped motor")
+    with FakeMotors(LINKS, shafts(REST), timeout_s=0.2) as motors:
+        motors.bus.send(1, frames.ENABLE)
+        motors.bus.send(1, frames.command_data(MotorCommand(3.0, 0.0, 80.0, 2.0, 0.0), LINKS[0].limits))
+        wait_until(lambda: motors.states[0] == 0xD and abs(motors.vel_rad_s[0]) < 0.01, "a damped motor")
 
 
 def test_an_interface_that_is_none_is_named():

@@ -249,6 +249,6 @@ class VescCar:
         heard = f"{self._received_bytes} bytes came, {self._reader.refused} frames with a wrong length or CRC"
         return (
             f"No VESC answers on {self._port_path} within {self._connect_timeout_s:g} s: expected replies to "
-            f"GET_VALUES, {heard if self._received_bytes else 'nothing came'}. Is it powered, is this its port, and on a UART is "
-            f"its rate {self._baud} baud?"
+            f"GET_VALUES, {heard if self._received_bytes else 'nothing came'}. Is it powered, is this its port, and is "
+            f"its rate {self._baud} baud, if it is a UART?"
         )
