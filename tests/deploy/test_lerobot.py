@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import lerobot_robot_tiny as tiny
 from gantry_deploy.cli.main import main
 from gantry_deploy.errors import TeleopError
 from gantry_deploy.lerobot.arm import LerobotArm
-from gantry_deploy.lerobot.joints import LerobotArmCfg, LerobotJoint, LerobotJoints
+from gantry_deploy.lerobot.joints import LerobotArmCfg, LerobotJoint, LerobotJoints, arm_cfg
 from gantry_deploy.lerobot.plugins import ROBOT, make_device
 from gantry_deploy.teleop.operator import Axis, TeleopEvent
 from gantry_deploy.teleop.registry import device_names
@@ -109,6 +110,14 @@ def test_wrong_names_and_units_are_refused(tmp_path):
     config.write_text(f"names: '{','.join([*tiny.JOINTS, 'wheel'])}'\n")
     with pytest.raises(RobotError, match=r"commanded by wheel\.pos too"):
         make(config=str(config))
+
+
+def test_the_file_to_copy_names_the_motors_of_an_so101():
+    path = Path(__file__).resolve().parents[2] / "configs" / "arms" / "lerobot.yaml"
+    keys = LerobotJoints(YAM, arm_cfg(str(path))).keys
+    assert keys[:5] == [
+        f"{name}.pos" for name in ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
+    ]
 
 
 # The arm

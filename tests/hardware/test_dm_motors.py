@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -353,3 +354,9 @@ def _error(call):
     except RobotError as error:
         return str(error)
     return ""
+
+
+def test_the_file_to_copy_holds_the_known_motors():
+    links = motor_links(SPEC, str(Path(__file__).resolve().parents[2] / "configs" / "arms" / "yam.yaml"))
+    assert links[:6] == LINKS[:6]
+    assert links[6].scale == pytest.approx(LINKS[6].scale, rel=1e-5)

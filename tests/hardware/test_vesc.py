@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from gantry_hardware.vesc.messages import Comm, VescValues
 from gantry_hardware.vesc.serial_port import SerialPort
 from gantry_hardware.vesc.vesc_car import VescCar
 
+ROOT = Path(__file__).resolve().parents[2]
 SPEC = F1TENTH_VESC
 
 
@@ -365,3 +367,7 @@ def test_a_port_that_is_none_is_named(tmp_path):
 def test_two_programs_cannot_have_a_port(vesc, car):
     with pytest.raises(RobotError, match=f"Another program has port {vesc.path} open"):
         VescCar(SPEC, port=vesc.path).connect()
+
+
+def test_the_file_to_copy_is_the_stock_calibration():
+    assert load_calibration(str(ROOT / "configs" / "cars" / "vesc.yaml")) == VescCalibration()

@@ -116,7 +116,7 @@ class LerobotJoints:
             )
 
     def pos(self, values: Mapping[str, Any], what: str, error: type[GantryError] = RobotError) -> FloatArray:
-        """Positions (n,), rad or m, of a dictionary of LeRobot's.
+        """Positions (n,), rad or m, each in its joint's own frame, of a dictionary of LeRobot's.
 
         Raises:
             GantryError: Of class ``error``, if a key is missing or no number.
@@ -128,7 +128,7 @@ class LerobotJoints:
         return self._factor * numbers + self._offset
 
     def action(self, pos: FloatArray) -> dict[str, float]:
-        """LeRobot's action for positions (n,), rad or m."""
+        """LeRobot's action for positions (n,), rad or m, each in its joint's own frame."""
         numbers = (pos - self._offset) / self._factor
         return {key: float(number) for key, number in zip(self.keys, numbers, strict=True)}
 

@@ -69,8 +69,8 @@ class MotorChain:
         strangers = [f"{number:#04x} (of no motor here)" for number in sorted(self.strangers)]
         return (
             f"{', '.join(silent)} did not answer on {self._bus.name}. Answers came from: "
-            f"{', '.join(heard + strangers) or '(nobody)'}. Are the motors powered, do their ids fit, is the bit rate "
-            "1000000?"
+            f"{', '.join(heard + strangers) or '(no motor)'}. Are the motors powered, do their ids fit, is the bit "
+            "rate 1000000?"
         )
 
     def fault_text(self) -> str:

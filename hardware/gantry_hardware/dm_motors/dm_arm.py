@@ -227,7 +227,7 @@ class DmArm:
         )
 
     def _clipped(self, command: JointCommand) -> JointCommand:
-        """What the motors are told, in the joints' numbers."""
+        """The command as the motors take it, in the joints' numbers."""
         rows = zip(
             command.pos_rad,
             command.vel_rad_s,

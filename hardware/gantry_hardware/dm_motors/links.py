@@ -1,4 +1,4 @@
-"""Which motor turns which joint: ids, types, and from a motor's shaft to its joint and back."""
+"""Motors of joints: ids, types, and the way from a motor's shaft to its joint and back."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def motor_links(spec: RobotSpec, path: str = "") -> tuple[MotorLink, ...]:
 
 
 def clipped(link: MotorLink, command: MotorCommand) -> tuple[float, float, float, float, float]:
-    """What the joint is told by a command once it is within the motor's ranges: position, velocity, effort, gains."""
+    """Command to the joint once it is within the motor's ranges: position, velocity, effort, gains."""
     limits, scale = link.limits, link.scale
     pos = float(np.clip(command.pos_rad, -limits.pos_rad, limits.pos_rad))
     vel = float(np.clip(command.vel_rad_s, -limits.vel_rad_s, limits.vel_rad_s))

@@ -74,7 +74,7 @@ Carrier = tuple[int | None, FloatArray, FloatArray]
 def _lumped(
     description: RobotDescription, num_joints: int, bodies: dict[str, tuple[float, FloatArray]]
 ) -> tuple[list[Carrier], list[int], FloatArray, FloatArray]:
-    """What each moving link hangs on, an order from the base outwards, and mass and first moment of each with all that
+    """Carrier of each moving link, an order from the base outwards, and mass and first moment of each with all that
     is fixed to it."""
     moving, fixed = description.moving(np.zeros(num_joints)), description.fixed
     turns = _matrices(fixed.quat_wxyz)

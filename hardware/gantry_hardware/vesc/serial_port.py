@@ -14,7 +14,7 @@ import tty
 from gantry_hardware.errors import RobotError
 
 PATTERNS = ("/dev/ttyACM*", "/dev/ttyUSB*", "/dev/serial/by-id/*")
-"""Where serial adapters appear."""
+"""Paths of serial adapters."""
 
 
 class SerialPort:

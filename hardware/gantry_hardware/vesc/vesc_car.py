@@ -17,8 +17,9 @@ from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.backends.steering import SteeringEstimate
 from gantry_hardware.errors import RobotError
 from gantry_hardware.files.bounds import finite
-from gantry_hardware.model.cars import STANDSTILL_M_S, CarSpec
+from gantry_hardware.model.cars import STANDSTILL_M_S
 from gantry_hardware.model.spec import RobotSpec
+from gantry_hardware.robots.cars import car_of
 from gantry_hardware.vesc import messages
 from gantry_hardware.vesc.calibration import load_calibration
 from gantry_hardware.vesc.dead_reckoning import DRIVE, STEERING, DeadReckoning
@@ -65,7 +66,7 @@ class VescCar:
         command_timeout_s: float = 0.3,
         connect_timeout_s: float = 2.0,
     ) -> None:
-        car = spec.body_as(CarSpec)
+        car = car_of(spec)
         self.spec = spec
         self.calibration = load_calibration(calibration)
         """Of servo and motor."""

@@ -233,7 +233,7 @@ class ControllerArm(RosRobot):
 
 
 class _Watch:
-    """What was commanded, when, and what to hold when no more comes.
+    """Newest command, its time, and the pose to hold when no more comes.
 
     Args:
         spec: The arm.

@@ -1,4 +1,4 @@
-"""What a controller of ros2_control answers: its joints by its parameters, and being switched on and off."""
+"""Questions to controllers of ros2_control: their joints, by their parameters, and switching them on and off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def require_listener(node: Node, topic: str, kind: str, patience_s: float) -> No
     """Wait until a controller listens on a topic.
 
     Raises:
-        RobotError: If none does, with the topics of that type on which somebody listens.
+        RobotError: If none does, with the topics of that type that have a listener.
     """
     resolved = node.resolve_topic_name(topic)
     deadline_s = time.monotonic() + patience_s

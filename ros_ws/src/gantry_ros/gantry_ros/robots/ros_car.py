@@ -12,8 +12,8 @@ from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.backends.steering import SteeringEstimate
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.model.cars import CarSpec
 from gantry_hardware.model.spec import RobotSpec
+from gantry_hardware.robots.cars import car_of
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import robot as convert
 from gantry_ros.robots.car_commands import (
@@ -70,7 +70,7 @@ class RosCar(RosRobot):
         same_frames: str = "",
         frame_poses: str = "",
     ) -> None:
-        car = spec.body_as(CarSpec)
+        car = car_of(spec)
         if steering not in STEERING_SOURCES:
             raise UnknownNameError("steering", steering, STEERING_SOURCES)
         super().__init__(
