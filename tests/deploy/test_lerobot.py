@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -15,14 +16,20 @@ import pytest
 
 import lerobot_robot_tiny as tiny
 from gantry_deploy.cli.main import main
+from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.errors import TeleopError
 from gantry_deploy.lerobot.arm import LerobotArm
 from gantry_deploy.lerobot.joints import LerobotArmCfg, LerobotJoint, LerobotJoints, arm_cfg
 from gantry_deploy.lerobot.plugins import ROBOT, make_device
+from gantry_deploy.session.config import SessionCfg
+from gantry_deploy.session.run import SessionRun
+from gantry_deploy.session.states import SessionState
+from gantry_deploy.session.steps import Actor
 from gantry_deploy.teleop.operator import Axis, TeleopEvent
 from gantry_deploy.teleop.registry import device_names
 from gantry_deploy.teleop.registry import make_device as make_teleop
 from gantry_fixtures.arm import arm_bundle, arm_contract_for
+from gantry_fixtures.sessions import Kept
 from gantry_hardware import JointCommand, RobotError, UnknownNameError
 from gantry_hardware.backends.registry import make_backend, moves_metal
 from gantry_hardware.backends.testing import check_backend
@@ -344,3 +351,40 @@ def test_a_bundle_runs_on_a_plugin_arm(tmp_path, capsys):
     joint1 = [math.radians(action["joint1.pos"]) for action in follower.log]
     assert max(joint1) > 0.05, "the policy went to the left"
     assert not follower.is_connected
+
+
+def test_a_person_corrects_a_policy_on_a_plugin_arm(tmp_path):
+    """Policy, then the pad of LeRobot's, then the pad's verdict: one attempt, recorded with who acted in each step."""
+    weight, bias = np.zeros((CONTRACT.observation_size, 4)), np.array([0.0, 0.2, 0.0, -1.0])
+    bundle = arm_bundle(tmp_path / "bundle", CONTRACT, steps=2, weight=weight, bias=bias)
+    pad_device = make_teleop("lerobot-teleop", CONTRACT, type=PAD, timeout_s=5.0)
+    pad = device()
+    pad_device.connect()
+    kept = Kept()
+    safety = SafetyConfig(stand_duration_s=0.5, arm_speed_rad_s=3.0, state_timeout_s=1.0, max_missed_deadlines=1000)
+    robot = make(start_speed_rad_s=5.0, command_timeout_s=5.0)
+    session = SessionRun(bundle, robot, pad_device, SessionCfg(max_attempts=1), sinks=[kept], safety=safety)
+    running = threading.Thread(target=session.run, args=(120.0,), daemon=True)
+    running.start()
+    try:
+        # LeRobot has no event that starts an attempt: a page or another device asks for it.
+        wait_until(lambda: session.session.state == SessionState.READY, "an arm at its start", 60.0)
+        assert session.session.request(TeleopEvent.START) is None
+        wait_until(lambda: len(kept.steps) > 3, "steps of the policy", 60.0)
+        pad.step = {"delta_x": 0.0, "delta_y": -1.0, "delta_z": 0.0, "gripper": 1}
+        pad.events[tiny.TeleopEvents.IS_INTERVENTION] = True
+        wait_until(lambda: sum(step.actor is Actor.PERSON for step in kept.steps) > 5, "steps of the person", 60.0)
+        pad.events[tiny.TeleopEvents.SUCCESS] = True
+        running.join(60.0)
+        assert not running.is_alive()
+    finally:
+        session.close()
+        running.join(60.0)
+        robot.close()
+        pad_device.close()
+    assert kept.steps[0].actor is Actor.POLICY
+    person = [step for step in kept.steps if step.actor is Actor.PERSON]
+    assert all(step.action[1] < step.policy_action[1] for step in person), "to the right, where the policy goes left"
+    assert kept.steps[-1].success
+    assert pad.name == "tiny_pad"
+    assert not pad.is_connected
