@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from gantry_hardware import JointCommand, RobotError, UnknownNameError  # noqa: 
 from gantry_hardware.backends.registry import make_backend, moves_metal  # noqa: E402
 from gantry_hardware.backends.testing import check_backend  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
+from gantry_ros.nodes.controller_watch_node import ControllerWatch  # noqa: E402
+from gantry_ros.runtime.availability import child_environment  # noqa: E402
 from gantry_ros.runtime.host import NodeHost  # noqa: E402
 from gantry_ros.testing import isolated_environment, wait_until  # noqa: E402
 
@@ -193,3 +197,38 @@ def test_the_controller_manager_needs_its_messages(manager):
     manager.add(FORWARD)
     with pytest.raises(RobotError, match="needs the package controller_manager_msgs"):
         make(activate="controller_manager").connect()
+
+
+COMMANDER = """
+import numpy as np
+from gantry_hardware import JointCommand
+from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.robots import robot_spec
+spec = robot_spec("yam")
+arm = make_backend("ros2-control", spec, discovery_s=0.3, start_speed_rad_s=0.3)
+arm.connect()
+goal = JointCommand.position(spec, spec.array("default_rad") + [2.0, 0, 0, 0, 0, 0, 0])
+while True:
+    arm.write(goal)
+    arm.sleep_until(arm.now_s() + 0.02)
+"""
+
+
+def test_a_commander_that_is_killed_is_noticed_by_the_watch(manager):
+    """It dies while the arm presses on something: the controller is told to stop pressing, and to keep its grip."""
+    controller, manager.wall_rad, manager.grip_m = manager.add(FORWARD), 0.3, 0.02
+    with NodeHost("controller_watch_node") as host:
+        host.start()
+        values = {"robot": "yam", "controller": FORWARD, "command_timeout_s": 0.5, "hold_s": 2.0}
+        watch = ControllerWatch(host, values)
+        commander = subprocess.Popen([sys.executable, "-c", COMMANDER], env=child_environment())
+        try:
+            wait_until(lambda: (controller.command or {}).get("joint1", 0.0) > 0.5, "an arm that presses")
+        finally:
+            commander.kill()
+            commander.wait()
+        assert manager.pos[0] == 0.3
+        wait_until(lambda: watch.holds == 1, "a hold")
+        wait_until(lambda: controller.command["joint1"] == pytest.approx(0.3), "an arm that does not press")
+        assert controller.command["left_finger"] == pytest.approx(HOME[-1]), "its target, not where it is"
+        wait_until(lambda: watch._publisher is None, "a watch that is no commander any more")

@@ -85,6 +85,8 @@ class FakeManager:
         self.controllers: dict[str, FakeController] = {}
         self.moved = 0.0
         self.silent = False
+        self.wall_rad = 10.0  # The first joint gets no further.
+        self.grip_m = 1.0  # And the last no wider.
         self.host = NodeHost("joint_state_broadcaster")
         self._publisher = self.host.node.create_publisher(JointState, "joint_states", 10)
         self._stop = threading.Event()
@@ -120,6 +122,7 @@ class FakeManager:
                     for name, goal in controller.command.items():
                         i = self.spec.joint_index(name)
                         self.pos[i] += np.clip(goal - self.pos[i], -reach, reach)
+            self.pos[0], self.pos[-1] = min(self.pos[0], self.wall_rad), min(self.pos[-1], self.grip_m)
             self.moved += float(np.abs(self.pos - before).sum())
             if self.silent:
                 continue

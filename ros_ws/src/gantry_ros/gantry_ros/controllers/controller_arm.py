@@ -1,6 +1,6 @@
 """An arm behind controllers of ros2_control, as a backend of the control loop.
 
-A position controller keeps its last command for ever, moves to it when it is switched on, and asks no one whether its
+A position controller keeps its last command for ever, moves to it when it is switched on, and does not ask whether its
 commander is alive. So the first command is the measured pose, the way from there is slow, and a watch tells the
 controller the measured pose again when commands have stopped.
 """
