@@ -274,9 +274,11 @@ class _Watch:
     def pose_to_hold(self, measured: FloatArray | None) -> FloatArray | None:
         """Pose (n,): where the arm was when it was first asked for since the newest command, a gripper as it was told;
         None before any command, or where the pose is not known: the controller keeps its last target then."""
-        if self._newest is None or (self._held is None and measured is None):
+        if self._newest is None:
             return None
         if self._held is None:
+            if measured is None:
+                return None
             self.holds += 1
             self._held = np.where(self._gripper, self._newest[0], measured)
         return self._held
