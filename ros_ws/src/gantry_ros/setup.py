@@ -27,9 +27,9 @@ setup(
             "sim_car_node = gantry_ros.__main__:sim_car_node",
             "operator_node = gantry_ros.__main__:operator_node",
             "episode_node = gantry_ros.__main__:episode_node",
-            "controller_watch_node = gantry_ros.__main__:controller_watch_node",
             "teleop_node = gantry_ros.__main__:teleop_node",
             "session_node = gantry_ros.__main__:session_node",
+            "controller_watch_node = gantry_ros.__main__:controller_watch_node",
         ]
     },
 )
