@@ -329,6 +329,7 @@ def test_numbers_and_key_values():
     assert parse_key_value("delay_s=0.01") == ("delay_s", 0.01)
     assert parse_key_value("realtime=true") == ("realtime", True)
     assert parse_key_value("scene=a=b") == ("scene", "a=b")
+    assert parse_key_value("lerobot-teleop.type=x.y") == ("lerobot-teleop.type", "x.y")
     with pytest.raises(argparse.ArgumentTypeError, match="not of the form key=value"):
         parse_key_value("delay_s")
 

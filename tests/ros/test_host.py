@@ -116,6 +116,7 @@ def test_a_whole_number_has_bounds_too(text, fine):
 
 def every_parameter():
     from gantry_ros.nodes import (
+        controller_watch_node,
         episode_node,
         mapping_node,
         operator_node,
@@ -125,7 +126,16 @@ def every_parameter():
         teleop_node,
     )
 
-    modules = (operator_node, episode_node, mapping_node, policy_node, sim_car_node, sim_robot_node, teleop_node)
+    modules = (
+        controller_watch_node,
+        operator_node,
+        episode_node,
+        mapping_node,
+        policy_node,
+        sim_car_node,
+        sim_robot_node,
+        teleop_node,
+    )
     return [(module.NAME, parameter) for module in modules for parameter in module.PARAMETERS]
 
 

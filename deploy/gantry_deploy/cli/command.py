@@ -182,7 +182,8 @@ def parse_key_value(text: str) -> tuple[str, Any]:
         argparse.ArgumentTypeError: If there is no key.
     """
     key, equals, value = text.partition("=")
-    if not equals or not key.isidentifier():
+    # A name of one of several devices stands before its option: lerobot-teleop.type.
+    if not equals or not all(part.replace("-", "_").isidentifier() for part in key.split(".")):
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value, for example delay_s=0.01")
     try:
         return key, parse_json(value, f"the value of {key}", allow_nan=True)

@@ -128,3 +128,31 @@ class JointCommand:
     def with_pos(self, pos_rad: FloatArray) -> JointCommand:
         """The same command with other target positions (n,)."""
         return replace(self, pos_rad=pos_rad)
+
+
+def fixed_base_state(
+    stamp_s: float,
+    joint_pos_rad: FloatArray,
+    joint_vel_rad_s: FloatArray,
+    joint_effort_nm: FloatArray,
+    object_pose_in_base: FloatArray | None = None,
+) -> RobotState:
+    """State of a robot whose base neither moves nor tilts, such as an arm that is screwed down.
+
+    Args:
+        stamp_s: See :class:`RobotState`, as the others.
+        joint_pos_rad: Shape (n,).
+        joint_vel_rad_s: Shape (n,).
+        joint_effort_nm: Shape (n,), zeros where no torque is measured.
+        object_pose_in_base: Shape (7,).
+    """
+    return RobotState(
+        stamp_s=stamp_s,
+        joint_pos_rad=joint_pos_rad,
+        joint_vel_rad_s=joint_vel_rad_s,
+        joint_effort_nm=joint_effort_nm,
+        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
+        ang_vel_base_in_base_rad_s=np.zeros(3),
+        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
+        object_pose_in_base=object_pose_in_base,
+    )

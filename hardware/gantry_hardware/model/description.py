@@ -67,10 +67,14 @@ class RobotDescription:
         self._children = tuple(joint.child for joint in moving)
         self._pos = np.array([joint.pos_m for joint in moving]).reshape(-1, 3)
         self._quat = np.array([joint.quat_wxyz for joint in moving]).reshape(-1, 4)
-        self._axis = np.array([joint.axis for joint in moving]).reshape(-1, 3)
-        self._slides = np.array([joint.slides for joint in moving], dtype=bool)
-        self._drivers = np.array([joint_names.index(joint.driver) for joint in moving], dtype=np.int64)
-        self._factor = np.array([joint.factor for joint in moving])
+        self.axis = np.array([joint.axis for joint in moving]).reshape(-1, 3)
+        """Shape (k, 3), axis of each link that moves, in its own frame, unit length."""
+        self.slides = np.array([joint.slides for joint in moving], dtype=bool)
+        """Shape (k,), whether it slides along the axis instead of turning about it."""
+        self.drivers = np.array([joint_names.index(joint.driver) for joint in moving], dtype=np.int64)
+        """Shape (k,), place of the robot's joint that moves it."""
+        self.factor = np.array([joint.factor for joint in moving])
+        """Shape (k,), its movement per movement of that joint; 1, or what a coupled joint says."""
         self._offset = np.array([joint.offset for joint in moving])
 
     def moving(self, joint_pos: ArrayLike) -> Frames:
@@ -79,10 +83,10 @@ class RobotDescription:
         Args:
             joint_pos: Shape (n,), canonical order, rad, or m where a joint slides.
         """
-        values = np.asarray(joint_pos, dtype=np.float64)[self._drivers] * self._factor + self._offset
-        shift, half = np.where(self._slides, values, 0.0), 0.5 * np.where(self._slides, 0.0, values)
-        turn = np.concatenate((np.cos(half)[:, None], self._axis * np.sin(half)[:, None]), axis=1)
-        pos = self._pos + rotated(self._quat, self._axis * shift[:, None])
+        values = np.asarray(joint_pos, dtype=np.float64)[self.drivers] * self.factor + self._offset
+        shift, half = np.where(self.slides, values, 0.0), 0.5 * np.where(self.slides, 0.0, values)
+        turn = np.concatenate((np.cos(half)[:, None], self.axis * np.sin(half)[:, None]), axis=1)
+        pos = self._pos + rotated(self._quat, self.axis * shift[:, None])
         return Frames(self._parents, self._children, pos, quat_product(self._quat, turn))
 
 

@@ -70,6 +70,15 @@ def car_robot(car: CarSpec, name: str | None = None) -> RobotSpec:
     )
 
 
+def car_of(spec: RobotSpec) -> CarSpec:
+    """Dimensions and limits of a car, for its drivers.
+
+    Raises:
+        RobotError: If the robot is no car.
+    """
+    return spec.body_as(CarSpec)
+
+
 F1TENTH = car_robot(car_spec("f1tenth"))
 """The small racing car with the gym's limits."""
 F1TENTH_VESC = car_robot(car_spec("f1tenth_vesc"))

@@ -29,6 +29,7 @@ setup(
             "episode_node = gantry_ros.__main__:episode_node",
             "teleop_node = gantry_ros.__main__:teleop_node",
             "session_node = gantry_ros.__main__:session_node",
+            "controller_watch_node = gantry_ros.__main__:controller_watch_node",
         ]
     },
 )

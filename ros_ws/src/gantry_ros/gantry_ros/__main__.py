@@ -18,6 +18,7 @@ EXECUTABLES = (
     "episode_node",
     "teleop_node",
     "session_node",
+    "controller_watch_node",
 )
 """Nodes of this package; each is a module with a ``main(arguments) -> int``."""
 
@@ -116,6 +117,11 @@ def teleop_node() -> int:
 def session_node() -> int:
     """Entry point of ``ros2 run gantry_ros session_node``."""
     return _process("session_node", sys.argv[1:])
+
+
+def controller_watch_node() -> int:
+    """Entry point of ``ros2 run gantry_ros controller_watch_node``."""
+    return _process("controller_watch_node", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from gantry_hardware.backends.state import GRAVITY_M_S2, RobotState
+from gantry_hardware.backends.state import RobotState, fixed_base_state
 from gantry_hardware.errors import RobotError, unknown_name_text
 from gantry_hardware.files.text import plain_text
 from gantry_hardware.model.spec import RobotSpec
@@ -51,16 +51,7 @@ def arm_state(joints: JointArrays, stamp_s: float, object_pose_in_base: FloatArr
         object_pose_in_base: Shape (7,), m and a unit quaternion, in the arm's base frame, from :func:`pose`, where a
             node reports the object.
     """
-    return RobotState(
-        stamp_s=stamp_s,
-        joint_pos_rad=joints.pos_rad,
-        joint_vel_rad_s=joints.vel_rad_s,
-        joint_effort_nm=joints.effort_nm,
-        quat_base_to_world_wxyz=np.array([1.0, 0.0, 0.0, 0.0]),
-        ang_vel_base_in_base_rad_s=np.zeros(3),
-        lin_acc_base_in_base_m_s2=np.array([0.0, 0.0, GRAVITY_M_S2]),
-        object_pose_in_base=object_pose_in_base,
-    )
+    return fixed_base_state(stamp_s, joints.pos_rad, joints.vel_rad_s, joints.effort_nm, object_pose_in_base)
 
 
 def trajectory_message(names: Sequence[str], pos_rad: FloatArray, period_s: float) -> JointTrajectory:

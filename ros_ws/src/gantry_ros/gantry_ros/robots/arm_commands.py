@@ -9,6 +9,7 @@ package is no part of the ROS 2 wheels; it is used where it is installed.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,13 +113,23 @@ class ArmCommandWriter:
         message: ``joint_trajectory`` or ``positions``.
         gripper: A name of :data:`GRIPPER_MESSAGES`.
         period_s: Time between two commands, in which a trajectory reaches its point.
+        orders: Places of the joints in the order of a controller whose array names none: of the arm's, and of the
+            gripper's if that has its own; the robot's order if not given.
 
     Raises:
         UnknownNameError: If there is no such message.
         RobotError: If the gripper's message is not installed.
     """
 
-    def __init__(self, guard: CommandGuard, spec: RobotSpec, message: str, gripper: str, period_s: float) -> None:
+    def __init__(
+        self,
+        guard: CommandGuard,
+        spec: RobotSpec,
+        message: str,
+        gripper: str,
+        period_s: float,
+        orders: Sequence[Sequence[int]] = (),
+    ) -> None:
         if message not in ARM_TOPICS:
             raise UnknownNameError("command_message of an arm", message, ARM_TOPICS)
         if gripper not in GRIPPER_MESSAGES:
@@ -129,6 +140,8 @@ class ArmCommandWriter:
         self._parts = [(message, arm, self._own(guard, message, ARM_TOPICS[message]))]
         if own:
             self._parts.append((gripper, own, self._own(guard, gripper, GRIPPER_TOPICS[gripper])))
+        for i, order in enumerate(orders):
+            self._parts[i] = (self._parts[i][0], list(order), self._parts[i][2])
 
     @property
     def publishers(self) -> list[Publisher]:

@@ -10,9 +10,10 @@ from rclpy.node import Node
 
 from gantry_deploy.contract.drive_spec import DRIVE, STEERING
 from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.backends.steering import SteeringEstimate
 from gantry_hardware.errors import RobotError, UnknownNameError
-from gantry_hardware.model.cars import CarSpec
 from gantry_hardware.model.spec import RobotSpec
+from gantry_hardware.robots.cars import car_of
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import robot as convert
 from gantry_ros.robots.car_commands import (
@@ -69,7 +70,7 @@ class RosCar(RosRobot):
         same_frames: str = "",
         frame_poses: str = "",
     ) -> None:
-        car = spec.body_as(CarSpec)
+        car = car_of(spec)
         if steering not in STEERING_SOURCES:
             raise UnknownNameError("steering", steering, STEERING_SOURCES)
         super().__init__(
@@ -85,7 +86,7 @@ class RosCar(RosRobot):
         self._car = car
         self._measured = steering == MEASURED
         self._told = StateTopics([topics.ODOM, topics.JOINT_STATES] if self._measured else [topics.ODOM], [])
-        self._turned = _Turned(car.steering_rate_limit_rad_s)
+        self._turned = SteeringEstimate(car.steering_rate_limit_rad_s)
         self._told_m_s = 0.0
 
     @classmethod
@@ -155,24 +156,3 @@ class RosCar(RosRobot):
         writer = CarCommandWriter(self._host.node, guard, self._car, self._message)
         self._entities.append(("publisher", writer.own.publisher))
         return writer
-
-
-class _Turned:
-    """Estimate of a steering angle that was told where to go, at most as fast as it can turn.
-
-    Args:
-        rate_rad_s: Its largest speed.
-    """
-
-    def __init__(self, rate_rad_s: float) -> None:
-        self._rate = rate_rad_s
-        self._angle, self._target, self._since_s = 0.0, 0.0, 0.0
-
-    def tell(self, target_rad: float, now_s: float) -> None:
-        """It is told an angle."""
-        self._angle, self._target, self._since_s = self.at(now_s), target_rad, now_s
-
-    def at(self, now_s: float) -> float:
-        """Its angle, rad."""
-        reach = self._rate * max(0.0, now_s - self._since_s)
-        return self._angle + float(np.clip(self._target - self._angle, -reach, reach))

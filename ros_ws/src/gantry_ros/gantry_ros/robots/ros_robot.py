@@ -135,7 +135,7 @@ class RosRobot:
         """
         if self._host is not None:
             return
-        self._host = self._given_host or NodeHost(f"gantry_{self.spec.name}")
+        self._host = self._given_host or self._make_host()
         node = self._host.node
         if self._listener is None:
             self._listener = Listener(node)
@@ -312,6 +312,10 @@ class RosRobot:
             self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
             return
         self._told.note_received(topics.ELEVATION_MAP)
+
+    def _make_host(self) -> NodeHost:
+        """A node of its own, where none is given."""
+        return NodeHost(f"gantry_{self.spec.name}")
 
     def _command_topics(self) -> tuple[str, ...]:
         """Topics on which such a robot can be commanded."""

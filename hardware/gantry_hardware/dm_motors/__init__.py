@@ -1,0 +1,1 @@
+"""Arms whose DM motors (Damiao) hang on one CAN bus, such as I2RT's YAM."""

@@ -1,0 +1,1 @@
+"""Cars whose motor and steering servo hang on a VESC, over its serial port."""
