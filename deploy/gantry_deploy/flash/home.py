@@ -73,6 +73,8 @@ class HealthConfig:
     """Mode whose time alone counts, for example ``POLICY``; empty for any."""
     missed_share: float = 0.2
     """Largest share of ticks whose deadline is missed in the window."""
+    step_share: float = 0.5
+    """Largest share of the control period that a step may take in the self-test, in the median."""
     most_starts: int = 3
     """Starts on trial, those after a power cut counted, before it is given up."""
     most_crashes: int = 3
@@ -81,6 +83,7 @@ class HealthConfig:
     def __post_init__(self) -> None:
         times = Range(0.1, 86400.0)
         ranges = {"window_s": times, "start_s": times, "silence_s": times, "missed_share": Range(0.0, 1.0)}
+        ranges["step_share"] = Range(0.01, 100.0)
         check_fields(
             self, {**ranges, "most_starts": Range(1, 100), "most_crashes": Range(1, 100)}, "health.", FlashError
         )

@@ -25,8 +25,6 @@ from gantry_hardware.robots import robot_spec
 
 STEPS = 50
 """Policy steps that are timed."""
-MOST_OF_PERIOD = 0.5
-"""A step may take this share of the control period, in the median."""
 PATIENCE_S = 300.0
 """Longest time of a self-test in another interpreter, and of installing one."""
 
@@ -106,7 +104,7 @@ def test_here(home: RobotHome, release: str, say: Say) -> None:
     if contract.robot != config.robot:
         raise FlashError(f"The policy is for '{contract.robot}', and this robot is '{config.robot}'.")
     timing = measure_step(runner, robot_spec(contract.robot), STEPS)["step"]
-    allowed_s = MOST_OF_PERIOD / contract.rate_hz
+    allowed_s = config.health.step_share / contract.rate_hz
     text = f"a step takes {1e3 * timing['p50_s']:.2f} ms, p99 {1e3 * timing['p99_s']:.2f} ms; "
     text += f"allowed are {1e3 * allowed_s:.1f} ms in the median"
     if timing["p50_s"] > allowed_s:

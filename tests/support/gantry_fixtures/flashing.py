@@ -48,7 +48,7 @@ class FlashRobot:
         set_up(self.home, "go2", "mock", {"realtime": True})
         self.configure(
             run={"backend": "mock", "options": {"realtime": True}, "arguments": ["--duration", str(seconds), *RUN]},
-            health={"window_s": 1.0, "silence_s": 20.0, "start_s": 60.0, "missed_share": 1.0},
+            health={"window_s": 1.0, "silence_s": 20.0, "start_s": 60.0, "missed_share": 1.0, "step_share": 100.0},
         )
         make_key(self.keys, "lab")
         self.trust("lab")
