@@ -19,6 +19,7 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2
 
 from gantry_deploy.control.timing import TimingLog
+from gantry_deploy.depth.messages import depth_image, intrinsics
 from gantry_deploy.perception.maps import default_cfg
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
@@ -189,7 +190,7 @@ class MappingNode:
 
     def _on_info(self, message: CameraInfo) -> None:
         self._frames.require(message.header.frame_id, CAMERA_FRAME, "The camera's calibration is told")
-        if self.live.set_intrinsics(self._camera, *convert_map.intrinsics(message)) or not self._calibrated:
+        if self.live.set_intrinsics(self._camera, *intrinsics(message)) or not self._calibrated:
             camera = self.live.cfg.cameras[self._camera]
             self._host.node.get_logger().info(
                 f"Camera of {camera.width} x {camera.height} pixels, focal lengths {camera.fx:.1f}, {camera.fy:.1f}."
@@ -202,7 +203,7 @@ class MappingNode:
         if not self._calibrated:
             self.live.counts[Outcome.NO_CAMERA] += 1
             return
-        self._take(message.header, partial(self.live.add_depth, depth_m=convert_map.depth_image(message)))
+        self._take(message.header, partial(self.live.add_depth, depth_m=depth_image(message)))
 
     def _on_points(self, message: PointCloud2) -> None:
         self._heard["frames"] = time.monotonic()
