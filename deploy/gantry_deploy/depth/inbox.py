@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import math
 import threading
@@ -13,6 +12,7 @@ import numpy as np
 
 from gantry_deploy.depth.source import DepthArray, DepthImage
 from gantry_deploy.repeated_log import Repeated
+from gantry_hardware.compat import StrEnum
 from gantry_mapping.errors import MappingError
 from gantry_mapping.sensing.camera import DepthCamera
 from gantry_mapping.sensing.units import require_metres
@@ -29,7 +29,7 @@ WINDOW_S = 10.0
 """The least delay is looked for among the arrivals of so long."""
 
 
-class ImageOutcome(enum.StrEnum):
+class ImageOutcome(StrEnum):
     """Outcome of an image that a camera gave."""
 
     TAKEN = "taken"

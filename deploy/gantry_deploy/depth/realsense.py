@@ -20,7 +20,8 @@ UNITS_M = (1e-6, 0.05)
 BUSY = ("busy", "errno=16", "streaming", "power state", "in use")
 """Words in librealsense's errors where another program has the camera."""
 GLOBAL_AGE_S = (-0.05, 1.0)
-"""A capture time in librealsense's global time must be of such an age, or the host's and the camera's clock disagree."""
+"""A capture time in librealsense's global time must be of such an age, or the host's and the camera's clock "
+"disagree."""
 QUEUE_FRAMES = 2
 """Frames that librealsense keeps for the thread."""
 

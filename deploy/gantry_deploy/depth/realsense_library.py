@@ -39,8 +39,8 @@ def load_realsense() -> Any:
 
 
 _MISSING = (
-    "RealSense cameras need the package pyrealsense2 ({error}): pip install 'gantry-rl[realsense]'. It has no wheel for "
-    "every Python on ARM; docs/depth.md lists them."
+    f"RealSense cameras need the package pyrealsense2 ({error}): pip install 'gantry-rl[realsense]'. It has no wheel "
+    "for every Python on ARM; docs/depth.md lists them."
 )
 
 

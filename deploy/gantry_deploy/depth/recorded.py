@@ -285,8 +285,8 @@ def _of_bag(path: Path, mount: CameraMount | None, topic: str, info_topic: str) 
 
     if mount is None:
         raise DepthError(
-            f"A bag does not say where the camera is on the robot: give site=FILE or pose='x y z roll pitch yaw' beside "
-            f"path={path.name}."
+            "A bag does not say where the camera is on the robot: give site=FILE or pose='x y z roll pitch yaw' "
+            f"beside path={path.name}."
         )
     topics = Bag(path).topics()
     topic = _chosen(topic, [name for name, item in topics.items() if item.type == IMAGE and "depth" in name], topics)

@@ -90,13 +90,12 @@ def save_site(path: str | Path, site: CameraSite) -> None:
     Raises:
         DepthError: If it cannot be written; a file that was there is still whole.
     """
-    lines = ["# A camera on a robot: lengths in m, pixels where no unit is said. Written by gantry calibrate.\n"]
-    for item in fields(site):
-        value = _plain(getattr(site, item.name))
-        if value is not None and value != {}:
-            lines.append(yaml.safe_dump({item.name: value}, sort_keys=False, default_flow_style=None))
+    values = {item.name: _plain(getattr(site, item.name)) for item in fields(site)}
+    values = {key: value for key, value in values.items() if value is not None and value != {}}
+    head = "# A camera on a robot: lengths in m, pixels where no unit is said. Written by gantry calibrate.\n"
+    text = head + yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=118)
     try:
-        write_whole(path, "".join(lines).encode())
+        write_whole(path, text.encode())
     except OSError as error:
         raise DepthError(f"Cannot write the camera file {path}: {error.strerror}.") from error
 
@@ -109,8 +108,8 @@ def mount_of(site: CameraSite, where: str) -> CameraMount:
     """
     if site.pos_camera_in_base_m is None or site.quat_camera_to_base_wxyz is None:
         raise DepthError(
-            f"{where} does not say where the camera is on the robot. Measure it with 'gantry calibrate camera mounted', "
-            "or give pos_camera_in_base_m and quat_camera_to_base_wxyz."
+            f"{where} does not say where the camera is on the robot. Measure it with 'gantry calibrate camera "
+            "mounted', or give pos_camera_in_base_m and quat_camera_to_base_wxyz."
         )
     if site.mounted_on != "base":
         raise DepthError(
@@ -120,8 +119,8 @@ def mount_of(site: CameraSite, where: str) -> CameraMount:
     bent = [] if own is None else [value for value in own.distortion if abs(value) > STRAIGHT]
     if bent:
         raise DepthError(
-            f"{where} holds a lens that distorts ({bent[0]:g}); depth images are rectified, so calibrate with rectified "
-            "images of the imager that depth is aligned with."
+            f"{where} holds a lens that distorts ({bent[0]:g}); depth images are rectified, so calibrate with "
+            "rectified images of the imager that depth is aligned with."
         )
     calibrated = None if own is None else DepthCamera(own.width, own.height, own.fx, own.fy, own.cx, own.cy)
     return CameraMount(

@@ -134,8 +134,8 @@ class RosDepth:
             return f"No CameraInfo on '{self._info_topic}' within {self._wait_s:g} s; is the camera's driver running?"
         if self._camera is None:
             return (
-                f"No transform from '{self._base_frame}' to '{self._frame_id}' on /tf_static within {self._wait_s:g} s: "
-                "start the robot's description, or give site=FILE or pose='x y z roll pitch yaw'."
+                f"No transform from '{self._base_frame}' to '{self._frame_id}' on /tf_static within {self._wait_s:g} "
+                "s: start the robot's description, or give site=FILE or pose='x y z roll pitch yaw'."
             )
         return (
             f"No image on '{self._topic}' within {self._wait_s:g} s, though its CameraInfo comes. A writer that is "
