@@ -11,6 +11,7 @@ import numpy as np
 
 from gantry_deploy.depth.realsense_filters import FilterCfg, make_filters
 from gantry_deploy.depth.realsense_library import find_camera, load_realsense
+from gantry_deploy.depth.registry import require_mount
 from gantry_deploy.depth.source import CameraMount, DepthError
 from gantry_deploy.depth.supervised import Grab, ReconnectCfg, SupervisedSource
 from gantry_mapping.sensing.camera import DepthCamera
@@ -182,7 +183,7 @@ class RealSenseDriver:
 
 
 def make_realsense(
-    mount: CameraMount,
+    mount: CameraMount | None,
     serial: str = "",
     width: int = 848,
     height: int = 480,
@@ -210,8 +211,9 @@ def make_realsense(
         find: From the module ``pyrealsense2`` and a serial number to the device.
 
     Raises:
-        DepthError: If librealsense is not installed, or an option makes no sense.
+        DepthError: If librealsense is not installed, an option makes no sense, or the camera's pose is not given.
     """
+    mount = require_mount(mount, "realsense")
     filters = FilterCfg(decimate, spatial, temporal, fill)
     driver = RealSenseDriver(mount, str(serial), (width, height), rate_hz, filters, find)
     name = f"realsense {serial or mount.serial}".strip()

@@ -39,7 +39,7 @@ def load_realsense() -> Any:
 
 
 _MISSING = (
-    f"RealSense cameras need the package pyrealsense2 ({error}): pip install 'gantry-rl[realsense]'. It has no wheel "
+    "RealSense cameras need the package pyrealsense2 ({error}): pip install 'gantry-rl[realsense]'. It has no wheel "
     "for every Python on ARM; docs/depth.md lists them."
 )
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gantry_fixtures.depth import SoftCamera, Stream, floor_depth, wait_for
 
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.depth.attached import SeeingRobot, require_pose
@@ -21,6 +20,7 @@ from gantry_deploy.depth.source import DepthError
 from gantry_deploy.observations.builder import make_term
 from gantry_deploy.perception.maps import MapLimits, make_map_source
 from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_fixtures.depth import SoftCamera, Stream, floor_depth, wait_for
 from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.errors import RobotError
 from gantry_mapping.sensing.camera import DepthCamera
@@ -82,7 +82,7 @@ def opened(soft):
 
 
 def test_injected_pixels_become_the_window_of_a_policy(opened):
-    stream, source, robot = opened
+    _, source, robot = opened
     assert source.cameras == robot.depth_cameras == (CAMERA,)
     eyes = make_map_source(CONTRACT, robot, limits=MapLimits(stale_s=10.0, lost_s=20.0))
 
@@ -174,8 +174,8 @@ def test_refusals_name_what_there_is(soft):
         source_of(soft, decimate=9)
     with pytest.raises(DepthError, match=r"Soft D435 0042, its calibration is of serial 0043"):
         make_realsense(replace(MOUNT, serial="0043"), width=64, height=48, find=soft.find).open()
+    other = replace(MOUNT, calibrated=DepthCamera(640, 360, 300.0, 300.0, 320.0, 180.0))
     with pytest.raises(DepthError, match=r"is no reduction of the other"):
-        other = replace(MOUNT, calibrated=DepthCamera(640, 360, 300.0, 300.0, 320.0, 180.0))
         make_realsense(other, width=64, height=48, find=soft.find).open()
     with pytest.raises(DepthError, match=r"No RealSense camera is connected \(serial 77 was asked for\)"):
         find_camera(load_realsense(), "77")
@@ -249,7 +249,7 @@ def test_an_unplugged_camera_blinds_the_map_with_its_reason_and_comes_back(opene
 
 
 def test_attempts_are_bounded_and_said(opened, caplog):
-    stream, source, robot = opened
+    stream, source, _ = opened
     quick(source, 3)
     stream.soft.plugged = False
     asked = len(stream.soft.asked)
@@ -260,7 +260,7 @@ def test_attempts_are_bounded_and_said(opened, caplog):
 
 
 def test_a_silent_camera_is_opened_again(opened):
-    stream, source, robot = opened
+    stream, source, _ = opened
     quick(source, 1000)
     stream.flowing = False
     wait_for(lambda: source.statistics().get("realsense: opened again", 0) >= 1, "attempt")
