@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from gantry_deploy.commission.site import CommissionCfg, Site, StepResult
     from gantry_deploy.commission.steps import commission
 
-    robot = with_depth(make_backend(backend, spec, **dict(args.option)), args.depth)
+    robot = with_depth(make_backend(backend, spec, **dict(args.option)), args.depth, placed=False)
     site = Site(robot, ConsoleOperator(), CommissionCfg(gain_share=args.gain, joints=joints), bundle)
     results: list[StepResult] = []
     with contextlib.ExitStack() as stack:

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gantry_deploy.depth.registry import make_sources, source_names
 from gantry_deploy.depth.source import DepthError, DepthImage, DepthSource
 from gantry_deploy.perception.maps import DepthFrame
@@ -34,19 +36,21 @@ class SeeingRobot:
     Args:
         robot: Not connected yet.
         sources: Open.
+        placed: Whether images need to know where the robot is; without, a robot without odometry stands at the origin,
+            for what needs its attitude alone.
 
     Raises:
         DepthError: If a camera would take its images in real time for a robot whose clock does not follow it.
     """
 
-    def __init__(self, robot: Robot, sources: Sequence[DepthSource]) -> None:
+    def __init__(self, robot: Robot, sources: Sequence[DepthSource], *, placed: bool = True) -> None:
         for source in sources:
             if source.live and not getattr(robot, "realtime", True):
                 raise DepthError(
                     f"{source.name} takes pictures in real time, and the clock of this robot ({type(robot).__name__}) "
                     "does not follow it. Give --real-time, or a recorded source."
                 )
-        self._robot, self._sources = robot, list(sources)
+        self._robot, self._sources, self._placed = robot, list(sources), placed
         self.spec = robot.spec
         """See :class:`gantry_hardware.backends.backend.Robot`."""
         self._offsets = [sum(len(other.cameras) for other in sources[:i]) for i in range(len(sources))]
@@ -77,6 +81,8 @@ class SeeingRobot:
         """See :class:`gantry_hardware.backends.backend.Robot`; the pose is kept for images."""
         state = self._robot.read()
         pose = state.pose_in_world
+        if pose is None and not self._placed:
+            pose = np.zeros(3), state.quat_base_to_world_wxyz
         if pose is not None:
             if state.stamp_s < self._poses.newest_s - 1.0:  # Its clock has begun anew, as that of a simulation does.
                 self._poses.clear()
@@ -113,15 +119,6 @@ class SeeingRobot:
         self._counts["without a pose"] += max(0, len(still) - WAITING)
         self._waiting = deque(still[-WAITING:])
         return ready
-
-    def images(self) -> list[DepthImage]:
-        """The newest images as they are, without poses, for what needs none; indices are those of the cameras."""
-        now_s = self._robot.now_s()
-        return [
-            DepthImage(image.stamp_s, image.depth_m, image.camera + offset)
-            for offset, source in zip(self._offsets, self._sources, strict=True)
-            for image in source.read(now_s)
-        ]
 
     def depth_trouble(self) -> str:
         """Reason for which the robot sees nothing, or part of nothing; empty while it sees."""
@@ -197,8 +194,10 @@ def close_all(sources: Sequence[DepthSource]) -> None:
             _LOG.error("%s could not be closed: %s: %s", source.name, type(error).__name__, error)
 
 
-def with_depth(robot: Robot, choices: Sequence[str]) -> Robot:
+def with_depth(robot: Robot, choices: Sequence[str], *, placed: bool = True) -> Robot:
     """The robot with the cameras of sources that are opened now; the robot itself without any.
+
+    ``placed`` as of :class:`SeeingRobot`.
 
     Raises:
         GantryError: If a source is unknown, or cannot be opened; none is open then.
@@ -207,7 +206,7 @@ def with_depth(robot: Robot, choices: Sequence[str]) -> Robot:
         return robot
     sources = open_depth(choices)
     try:
-        return SeeingRobot(robot, sources)
+        return SeeingRobot(robot, sources, placed=placed)
     except BaseException:
         close_all(sources)
         raise
