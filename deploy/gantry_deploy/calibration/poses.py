@@ -96,7 +96,7 @@ def least_squares(
             jacobian[:, k] = (residuals(changed) - value) / 1e-6
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ value
         change = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient)
-        trial = [moved(pose, change[6 * i : 6 * i + 6]) for i, pose in enumerate(poses)]
+        trial = [moved(pose, np.asarray(change[6 * i : 6 * i + 6], np.float64)) for i, pose in enumerate(poses)]
         found = residuals(trial)
         if found @ found > value @ value:
             damping *= 10.0

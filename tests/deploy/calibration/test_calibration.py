@@ -10,8 +10,6 @@ import pytest
 
 cv2 = pytest.importorskip("cv2")
 
-from gantry_fixtures.boards import BOARD, LENS, facing, lens_poses, render, save  # noqa: E402
-
 from gantry_deploy.actions.kinematics import ArmKinematics  # noqa: E402
 from gantry_deploy.calibration.boards import BoardCfg, CalibrationError, parse_board, picture_of  # noqa: E402
 from gantry_deploy.calibration.extrinsics import (  # noqa: E402
@@ -33,6 +31,7 @@ from gantry_deploy.depth.site import (  # noqa: E402
     quat_of_matrix,
     save_site,
 )
+from gantry_fixtures.boards import BOARD, LENS, facing, lens_poses, render, save  # noqa: E402
 from gantry_hardware.errors import UnknownNameError  # noqa: E402
 from gantry_hardware.robots import robot_spec  # noqa: E402
 from gantry_mapping.sensing.frames import rotation_matrix  # noqa: E402
