@@ -1,4 +1,4 @@
-"""Where a camera is on a robot: from boards at a known pose, or from known poses of what moves (hand-eye)."""
+"""Pose of a camera on a robot: from boards at a known pose, or from known poses of what moves (hand-eye)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORST_RMS_PX = 2.0
 WORST_SPREAD = (0.02, np.radians(2.0))
 """Largest distance [m] and angle [rad] between the pose from one view and from all."""
 PLACES = ("moving", "fixed")
-"""Where the camera is: on what moves, with the board fixed; or fixed, with the board on what moves."""
+"""Places of the camera: on what moves, with the board fixed; or fixed, with the board on what moves."""
 
 
 @dataclass(frozen=True)

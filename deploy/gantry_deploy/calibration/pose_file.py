@@ -53,11 +53,11 @@ def _pose(where: str, entry: Any, spec: RobotSpec | None) -> Pose:
     if key not in KEYS:
         raise CalibrationError(f"{where}: {unknown_name_text('way of saying a pose', str(key), KEYS)}")
     sizes = {"pose": 6, "quat_pose": 7}
-    if key == "joints":
-        chain = None if spec is None else spec.body
-        if not isinstance(chain, Chain):
-            raise CalibrationError(f"{where} holds joints; --robot says of which arm.")
+    chain = None if spec is None else spec.body
+    if isinstance(chain, Chain):
         sizes["joints"] = len(chain.joint_names)
+    elif key == "joints":
+        raise CalibrationError(f"{where} holds joints; --robot says of which arm.")
     good = isinstance(numbers, list) and len(numbers) == sizes[key]
     if not good or not all(isinstance(item, int | float) and not isinstance(item, bool) for item in numbers):
         raise CalibrationError(f"{where} has {key} {plain_text(numbers)}, expected {sizes[key]} numbers.")
@@ -69,7 +69,6 @@ def _pose(where: str, entry: Any, spec: RobotSpec | None) -> Pose:
         if abs(norm - 1.0) > 0.01:
             raise CalibrationError(f"{where}: the quaternion has length {norm:.3g}, expected 1.")
         return Pose(rotation_matrix(values[None, 3:] / norm)[0], values[:3])
-    assert spec is not None
-    assert isinstance(spec.body, Chain)
-    pos, rotation = ArmKinematics(spec.body, values).forward(values[None])
+    assert isinstance(chain, Chain)
+    pos, rotation = ArmKinematics(chain, values).forward(values[None])
     return Pose(np.asarray(rotation)[0], np.asarray(pos)[0])

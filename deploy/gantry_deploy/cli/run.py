@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
         _print_start(args, robot, contract, command, goal)
         recorder = None if args.record is None else _recorder(args.record, robot, contract, eyes, stack)
         robot.connect()
-        require_pose(robot)
+        require_pose(robot, args.depth)
         controller = Controller(
             robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
         )

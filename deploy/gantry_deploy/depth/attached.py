@@ -142,13 +142,13 @@ class SeeingRobot:
             close_all(self._sources)
 
 
-def require_pose(robot: Robot) -> None:
-    """Refuse a robot that sees by sources and does not know where it is; call it once it is connected.
+def require_pose(robot: Robot, choices: Sequence[str]) -> None:
+    """Refuse a robot that does not know where it is, if it sees by sources; call it once it is connected.
 
     Raises:
         RobotError: With what is missing.
     """
-    if isinstance(robot, SeeingRobot) and robot.read().pose_in_world is None:
+    if choices and robot.read().pose_in_world is None:
         raise RobotError(
             "A map from depth cameras needs to know where the robot is, and this one reports no position "
             "(RobotState.pos_base_in_world_m is None). Connect odometry; docs/depth.md says how."

@@ -26,7 +26,7 @@ class FilterCfg:
     temporal: bool = False
     """Whether earlier images smooth later ones. On a robot that walks this smears edges."""
     fill: str = "none"
-    """Where pixels without a measurement take one from: ``none``, ``left``, ``farthest`` or ``nearest`` neighbour. An
+    """Source of pixels without a measurement: ``none``, ``left``, ``farthest`` or ``nearest`` neighbour. An
     elevation map should not be told what was not measured."""
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class CameraSite:
     delay_s: float = 0.0
     """Time from a capture to its earliest arrival."""
     calibration: dict[str, Any] = field(default_factory=dict)
-    """How the numbers were found; nothing reads it."""
+    """Record of how the numbers were found; nothing reads it."""
 
 
 def load_site(path: str | Path) -> CameraSite:
@@ -101,7 +101,7 @@ def save_site(path: str | Path, site: CameraSite) -> None:
 
 
 def mount_of(site: CameraSite, where: str) -> CameraMount:
-    """Where a camera is on the robot.
+    """Mounting of a camera on the robot.
 
     Raises:
         DepthError: If its file holds no pose, a pose on something that moves, or a lens that is not straight.
@@ -135,7 +135,7 @@ def mount_of(site: CameraSite, where: str) -> CameraMount:
 
 
 def mount_of_pose(numbers: tuple[float, ...]) -> CameraMount:
-    """Where a camera is that looks along its own +x, from x, y, z in m and roll, pitch, yaw in rad in the base.
+    """Mounting of a camera that looks along its own +x, from x, y, z [m] and roll, pitch, yaw [rad] in the base frame.
 
     Positive pitch looks down.
 

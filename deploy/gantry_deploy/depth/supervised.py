@@ -31,7 +31,7 @@ class Grab(NamedTuple):
 
 
 class CameraDriver(Protocol):
-    """What a make of cameras needs to give; all calls come from one thread at a time."""
+    """Driver of a make of cameras; all calls come from one thread at a time."""
 
     def start(self) -> DepthCamera:
         """Open the camera; intrinsics and mounting of its images.

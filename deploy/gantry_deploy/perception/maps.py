@@ -21,7 +21,7 @@ from gantry_deploy.repeated_log import Repeated
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import GantryError, UnknownNameError
-from gantry_hardware.model.capabilities import HasDepthCameras, HasElevationMap, ReportsDepth, capability
+from gantry_hardware.model.capabilities import HasDepthCameras, HasElevationMap, capability
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, GridSpec
 from gantry_mapping.elevation.snapshot import MapSnapshot, cfg_of, load_snapshot
@@ -267,7 +267,8 @@ class OwnMap:
     ) -> None:
         self._cutter = WindowCutter(contract, limits)
         self._robot = robot
-        self._reports = capability(robot, ReportsDepth)
+        self._depth_trouble = getattr(robot, "depth_trouble", str)
+        self._depth_statistics = getattr(robot, "depth_statistics", dict)
         cfg = replace(cfg, nominal_base_height_m=self._cutter.nominal_base_height_m)
         self.live = LiveMapping(cfg, mapper)
         """The pipeline and its counts."""
@@ -295,8 +296,7 @@ class OwnMap:
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
         """See :class:`MapSource`."""
-        why = "" if self._reports is None else self._reports.depth_trouble()
-        return self._cutter.cut(self.live.pipeline, state, now_s - self.live.newest_frame_s, why)
+        return self._cutter.cut(self.live.pipeline, state, now_s - self.live.newest_frame_s, self._depth_trouble())
 
     @property
     def look(self) -> MapLook | None:
@@ -318,8 +318,7 @@ class OwnMap:
     def statistics(self) -> dict[str, object]:
         """See :class:`MapSource`."""
         counts = {f"depth frames: {outcome}": count for outcome, count in self.live.counts.items() if count}
-        source = {} if self._reports is None else self._reports.depth_statistics()
-        return {**counts, **source, "map failures": self._failures, "blind steps": self._cutter.blind}
+        return {**counts, **self._depth_statistics(), "map failures": self._failures, "blind steps": self._cutter.blind}
 
 
 class ReceivedMap:

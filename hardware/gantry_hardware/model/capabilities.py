@@ -106,26 +106,17 @@ class HasLink(Protocol):
 
 @runtime_checkable
 class HasDepthCameras(Protocol):
-    """A robot with depth cameras."""
+    """A robot with depth cameras.
+
+    One that knows why it sees nothing may say so: ``depth_trouble() -> str``, empty while it sees, and
+    ``depth_statistics() -> dict[str, object]``, plain values for diagnostics.
+    """
 
     depth_cameras: tuple[Any, ...]
     """The cameras (``gantry_mapping.config.DepthCamera``); none where they are switched off."""
 
     def read_depth(self) -> list[Any]:
         """The images (``gantry_deploy.perception.maps.DepthFrame``) since the last call, oldest first."""
-        ...
-
-
-@runtime_checkable
-class ReportsDepth(Protocol):
-    """A robot that says how its depth cameras do."""
-
-    def depth_trouble(self) -> str:
-        """Reason for which it sees nothing, or not everything, in words; empty while it sees."""
-        ...
-
-    def depth_statistics(self) -> dict[str, object]:
-        """Plain values for diagnostics."""
         ...
 
 

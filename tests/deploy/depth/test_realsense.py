@@ -298,7 +298,7 @@ def test_a_robot_without_odometry_is_blind_with_that_reason(soft):
         robot = SeeingRobot(Lost(SPEC, realtime=True), [source])
         robot.connect()
         with pytest.raises(RobotError, match="reports no position"):
-            require_pose(robot)
+            require_pose(robot, ["realsense"])
         eyes = make_map_source(CONTRACT, robot)
         state = robot.read()
         eyes.update(robot.now_s())

@@ -21,7 +21,7 @@ from gantry_ros.convert.map import seconds
 from gantry_ros.runtime.host import NodeHost
 
 CLOCKS = ("header", "arrival")
-"""Where the time of an image is taken from: its stamp as it is, or its stamp matched with the arrivals."""
+"""Sources of the time of an image: its stamp as it is, or its stamp matched with the arrivals."""
 WAIT_S = 10.0
 """Time that calibration and first image may take."""
 
@@ -155,7 +155,7 @@ class RosDepth:
             self._refusals.pop("info", None)
 
     def _mount_now(self) -> CameraMount | None:
-        """Where the camera is, once it is known."""
+        """Mounting of the camera, once it is known."""
         if self._mount is not None:
             return self._mount
         found = self._poses.pose(self._base_frame, self._frame_id)

@@ -17,7 +17,7 @@ PARAMETER = Parameter(
     "separated by semicolons; see docs/depth.md.",
 )
 POLL_RATE_HZ = 200.0
-"""How often sources are asked for images."""
+"""Rate at which sources are asked for images."""
 
 
 class DepthInput:
