@@ -138,7 +138,7 @@ def board_of(cfg: BoardCfg) -> Any:
 
 
 def picture_of(cfg: BoardCfg, pixels_per_m: float, margin_m: float = 0.0) -> NDArray[np.uint8]:
-    """The board as a picture (height, width), white margin around it."""
+    """The board as a picture (height, width) of grey values 0 to 255, a white margin around it [m]."""
     width, height = (round(size * pixels_per_m) for size in cfg.size_m)
     picture = np.asarray(board_of(cfg).generateImage((width, height), marginSize=0, borderBits=1), dtype=np.uint8)
     margin = round(margin_m * pixels_per_m)

@@ -31,7 +31,7 @@ class Pose(NamedTuple):
         return Pose(self.rotation.T, -self.rotation.T @ self.pos_m)
 
     def apply(self, points_m: FloatArray) -> FloatArray:
-        """Points (N, 3) in A, in B."""
+        """Points (N, 3) in frame A, in frame B [m]."""
         return points_m @ self.rotation.T + self.pos_m
 
 
@@ -63,7 +63,7 @@ def rotvec_of(rotation: FloatArray) -> FloatArray:
 
 
 def angle_between(a: FloatArray, b: FloatArray) -> float:
-    """Angle between two rotation matrices, rad."""
+    """Angle between two rotation matrices (3, 3), rad."""
     return float(np.linalg.norm(rotvec_of(a.T @ b)))
 
 
@@ -79,7 +79,7 @@ def least_squares(
 
     Args:
         start: The poses.
-        residuals: From poses to residuals (K,).
+        residuals: From poses to residuals (K,), in any unit.
         rounds: Most steps.
 
     Returns:

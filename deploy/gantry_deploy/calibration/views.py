@@ -115,7 +115,7 @@ class Detector:
         self._charuco = aruco.CharucoDetector(self._board) if board.kind == "charuco" else None
 
     def view(self, image: NDArray[np.uint8], name: str) -> View | None:
-        """The board in an image (height, width) of grey values; None without enough of it."""
+        """The board in an image (height, width) of grey values 0 to 255; None without enough of it."""
         if self._charuco is not None:
             corners, ids, _, _ = self._charuco.detectBoard(image)
         else:
@@ -136,7 +136,7 @@ class Detector:
         return View(name, points, np.asarray(pixels, np.float64).reshape(-1, 2))
 
     def why_not(self, image: NDArray[np.uint8]) -> str:
-        """Words for what an image shows instead of the board."""
+        """Words for what an image (height, width) of grey values 0 to 255 shows instead of the board."""
         seen = self._ids(image, self._cfg.family)
         if seen:
             if max(seen) >= self._cfg.markers:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from gantry_deploy.cli.main import main
+from gantry_deploy.commission.site import CommissionCfg, Site
+from gantry_deploy.commission.still import check_camera
 from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.depth.attached import SeeingRobot, open_depth, with_depth
 from gantry_deploy.depth.inbox import ClockMatch, ImageInbox, ImageOutcome
@@ -349,7 +351,7 @@ def test_the_command_runs_a_policy_by_a_recording_and_refuses_what_does_not_fit(
     folder = tmp_path / "images"
     own = REALSENSE_LIKE
     image = floor_depth(own, go2.base_height_m).astype(np.float32)
-    save_images(folder, own, [Recorded(0.1 * k, image) for k in range(600)])
+    save_images(folder, own, [Recorded(0.1 * k, image) for k in range(150)])
     run = ["run", str(bundle), "--backend", "mock", "--duration", "0.5", "--depth", f"recorded,path={folder}"]
     result = tmp_path / "r.json"
     begun = time.monotonic()
@@ -370,3 +372,31 @@ def test_the_command_runs_a_policy_by_a_recording_and_refuses_what_does_not_fit(
         printed = capsys.readouterr().err
         assert printed.count("Error:") == 1
         assert what in printed
+
+
+class Lost(MockRobot):
+    """A mock robot without odometry."""
+
+    def read(self):
+        return replace(super().read(), pos_base_in_world_m=None, quat_base_to_odom_wxyz=None)
+
+
+class Agreeing:
+    """An operator who says yes."""
+
+    def ask(self, question):
+        return "y"
+
+
+@pytest.mark.parametrize(("pitch_rad", "verdict"), [(0.7, "passed"), (0.5, "failed")])
+def test_commissioning_finds_a_camera_that_is_mounted_otherwise_without_odometry(tmp_path, pitch_rad, verdict):
+    image = floor_depth(CAMERA, 0.25).astype(np.float32)
+    save_images(tmp_path, CAMERA, [Recorded(0.1 * k, image) for k in range(25)])
+    choice = f"recorded,path={tmp_path},pose=0.3 0 0.1 0 {pitch_rad} 0"
+    robot = with_depth(Lost(SPEC), [choice], placed=False)
+    robot.connect()
+    found = check_camera(Site(robot, Agreeing(), CommissionCfg(), None))
+    assert found.verdict == verdict, found.text
+    assert found.data["pitch_rad"] == pytest.approx(0.7 - pitch_rad, abs=0.01) or verdict == "failed"
+    robot.close()
+    assert with_depth(Lost(SPEC), [choice]).read_depth() == []
