@@ -226,13 +226,13 @@ def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, An
 
 def _mapping(args: argparse.Namespace, contract: PolicyContract) -> MappingCfg | None:
     """The setup of ``--mapping``; what only a policy with a map can use is refused for others."""
+    if args.mapping is not None and not Path(args.mapping).is_file():
+        raise UsageError(f"--mapping: there is no file {args.mapping}.{near_miss(args.mapping)}")
     for option in ("mapping", "depth"):
         if getattr(args, option) and not needs_map(contract):
             raise UsageError(f"--{option}: this policy looks at no map; leave the option out.")
     if args.mapping is None:
         return None
-    if not Path(args.mapping).is_file():
-        raise UsageError(f"--mapping: there is no file {args.mapping}.{near_miss(args.mapping)}")
     return load_mapping_cfg(args.mapping)
 
 
