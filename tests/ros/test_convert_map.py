@@ -17,6 +17,7 @@ from rclpy.serialization import deserialize_message, serialize_message  # noqa: 
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField, RegionOfInterest  # noqa: E402
 
 from gantry_deploy.control.goals import Goal  # noqa: E402
+from gantry_deploy.depth.messages import depth_image, intrinsics  # noqa: E402
 from gantry_hardware.errors import RobotError  # noqa: E402
 from gantry_mapping.elevation.snapshot import MapSnapshot  # noqa: E402
 from gantry_mapping.errors import MappingError  # noqa: E402
@@ -34,7 +35,7 @@ def test_a_depth_image_survives_the_wire():
     depth = np.array([[0.0, 1.25, 2.5], [0.1, 4.0, np.inf]], dtype=np.float32)
     message = over_the_wire(convert_map.depth_image_message(depth, STAMP, "eye"))
     assert (message.height, message.width, message.header.frame_id) == (2, 3, "eye")
-    np.testing.assert_array_equal(convert_map.depth_image(message), depth)
+    np.testing.assert_array_equal(depth_image(message), depth)
 
 
 @pytest.mark.parametrize("big", [False, True])
@@ -43,7 +44,7 @@ def test_millimetres_padding_and_byte_order(big):
     rows = np.concatenate([pixels.view(np.uint8).reshape(2, 4), np.full((2, 3), 255, np.uint8)], axis=1)
     message = Image(height=2, width=2, encoding="16UC1", is_bigendian=int(big), step=7)
     message.data = array("B", rows.tobytes())
-    np.testing.assert_allclose(convert_map.depth_image(message), [[0.0, 1.5], [65.535, 0.001]], rtol=1e-6)
+    np.testing.assert_allclose(depth_image(message), [[0.0, 1.5], [65.535, 0.001]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -57,18 +58,18 @@ def test_millimetres_padding_and_byte_order(big):
 )
 def test_an_image_that_is_no_depth_is_refused(message, reason):
     with pytest.raises(RobotError, match=reason):
-        convert_map.depth_image(message)
+        depth_image(message)
 
 
 def test_a_calibration_survives_the_wire_and_an_empty_one_is_refused():
     message = over_the_wire(convert_map.camera_info_message(REALSENSE_LIKE, STAMP, "eye"))
-    width, height, fx, fy, cx, cy = convert_map.intrinsics(message)
+    width, height, fx, fy, cx, cy = intrinsics(message)
     assert (width, height, cx, cy) == (48, 27, 23.5, 13.0)
     assert (fx, fy) == pytest.approx((REALSENSE_LIKE.fx, REALSENSE_LIKE.fy))
     raw = CameraInfo(width=4, height=2, k=[3.0, 0.0, 1.5, 0.0, 3.5, 0.5, 0.0, 0.0, 1.0])
-    assert convert_map.intrinsics(raw) == (4, 2, 3.0, 3.5, 1.5, 0.5)
+    assert intrinsics(raw) == (4, 2, 3.0, 3.5, 1.5, 0.5)
     with pytest.raises(MappingError, match="not calibrated"):
-        convert_map.intrinsics(CameraInfo(width=4, height=2))
+        intrinsics(CameraInfo(width=4, height=2))
 
 
 def full(**changes):
@@ -80,25 +81,25 @@ def full(**changes):
 
 
 def test_binning_and_a_region_of_interest_count():
-    assert convert_map.intrinsics(full(binning_x=2, binning_y=2)) == (48, 27, 28.5, 29.0, 24.0, 13.5)
-    assert convert_map.intrinsics(full(binning_x=1, binning_y=0)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
-    assert convert_map.intrinsics(full(binning_x=3, binning_y=2)) == (32, 27, 19.0, 29.0, 16.0, 13.5)
+    assert intrinsics(full(binning_x=2, binning_y=2)) == (48, 27, 28.5, 29.0, 24.0, 13.5)
+    assert intrinsics(full(binning_x=1, binning_y=0)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
+    assert intrinsics(full(binning_x=3, binning_y=2)) == (32, 27, 19.0, 29.0, 16.0, 13.5)
     region = RegionOfInterest(x_offset=16, y_offset=7, width=64, height=40)
-    assert convert_map.intrinsics(full(roi=region)) == (64, 40, 57.0, 58.0, 32.0, 20.0)
-    assert convert_map.intrinsics(full(roi=region, binning_x=2, binning_y=2)) == (32, 20, 28.5, 29.0, 16.0, 10.0)
+    assert intrinsics(full(roi=region)) == (64, 40, 57.0, 58.0, 32.0, 20.0)
+    assert intrinsics(full(roi=region, binning_x=2, binning_y=2)) == (32, 20, 28.5, 29.0, 16.0, 10.0)
     whole = RegionOfInterest(do_rectify=True)  # all zero: the whole sensor
-    assert convert_map.intrinsics(full(roi=whole)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
+    assert intrinsics(full(roi=whole)) == (96, 54, 57.0, 58.0, 48.0, 27.0)
     with pytest.raises(MappingError, match=r"64 x 40 pixels at 40, 7 is not part of its 96 x 54"):
-        convert_map.intrinsics(full(roi=RegionOfInterest(x_offset=40, y_offset=7, width=64, height=40)))
+        intrinsics(full(roi=RegionOfInterest(x_offset=40, y_offset=7, width=64, height=40)))
 
 
 def test_a_point_is_at_the_same_place_in_a_cut_and_binned_image():
     """A point in space, by the full sensor's pixel and by that of the reduced image: cut first, then reduced."""
-    _, _, fx, fy, cx, cy = convert_map.intrinsics(full())
+    _, _, fx, fy, cx, cy = intrinsics(full())
     point = np.array([0.3, -0.2, 1.5])
     u, v = fx * point[0] / point[2] + cx, fy * point[1] / point[2] + cy
     region = RegionOfInterest(x_offset=16, y_offset=7, width=64, height=40)
-    _, _, fx, fy, cx, cy = convert_map.intrinsics(full(roi=region, binning_x=4, binning_y=2))
+    _, _, fx, fy, cx, cy = intrinsics(full(roi=region, binning_x=4, binning_y=2))
     assert fx * point[0] / point[2] + cx == pytest.approx((u - 16) / 4)
     assert fy * point[1] / point[2] + cy == pytest.approx((v - 7) / 2)
 
@@ -119,23 +120,23 @@ def test_a_point_is_at_the_same_place_in_a_cut_and_binned_image():
 )
 def test_what_is_no_calibration_of_a_straight_picture_is_refused(changes, error, reason):
     with pytest.raises(error, match=reason):
-        convert_map.intrinsics(full(**changes))
+        intrinsics(full(**changes))
 
 
 def test_a_rectified_cameras_distortion_is_that_of_its_raw_pictures():
-    assert convert_map.intrinsics(full(d=[0.1, -0.2, 0.0, 0.0, 0.0]))[2] == 57.0
+    assert intrinsics(full(d=[0.1, -0.2, 0.0, 0.0, 0.0]))[2] == 57.0
 
 
 def test_depth_in_another_unit_than_its_encoding_says_is_refused():
     pixels = np.array([[0.0, 1500.0], [np.nan, 2500.0]], dtype="<f4")
     message = Image(height=2, width=2, encoding="32FC1", step=8, data=array("B", pixels.tobytes()))
     with pytest.raises(RobotError, match=r"are 1500 or more, expected metres"):
-        convert_map.depth_image(message)
+        depth_image(message)
     pixels = np.array([[0.0, 1.5], [np.inf, 5000.0]], dtype="<f4")  # one wild pixel among good ones
     message.data = array("B", pixels.tobytes())
-    assert convert_map.depth_image(message)[0, 1] == 1.5
+    assert depth_image(message)[0, 1] == 1.5
     message = Image(height=1, width=2, encoding="mono16", step=4, data=array("B", np.array([0, 750], "<u2").tobytes()))
-    np.testing.assert_allclose(convert_map.depth_image(message), [[0.0, 0.75]])
+    np.testing.assert_allclose(depth_image(message), [[0.0, 0.75]])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -33,6 +33,27 @@ CHECK = Command(
     ),
 )
 
+CALIBRATE = Command(
+    name="calibrate",
+    help="calibrate cameras by printed boards: lens, and pose on the robot",
+    add_arguments=later("gantry_deploy.calibration.command:add_arguments"),
+    run=later("gantry_deploy.calibration.command:run"),
+    description=(
+        "Write a board to print, calibrate a camera's lens from images of it, and find where the camera is on the "
+        "robot. "
+        "The result is a camera file, which depth sources read (docs/depth.md). Needs OpenCV. Exit code 2 where the "
+        "images do not tell it well enough, with what is missing."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry calibrate camera board --output board.png\n"
+        "  gantry calibrate camera intrinsics --images lens/ --output front.yaml\n"
+        "  gantry calibrate camera mounted --images floor/ --site front.yaml "
+        "--board-pose '1.2 0.15 -0.32 3.1416 0 -1.5708'\n"
+        "  gantry calibrate camera hand-eye --images wrist/ --site wrist.yaml --poses poses.yaml --robot yam"
+    ),
+)
+
 RUN = Command(
     name="run",
     help="run a bundle on a robot: simulated, over ROS 2, or a mock",
@@ -48,7 +69,8 @@ RUN = Command(
         "  gantry run runs/walk/bundle --command 0.5,0,0\n"
         "  gantry run walk.zip --backend mujoco --option noise=1 --option friction=0.5 --record walk.mcap\n"
         "  gantry run climb.zip --option terrain=climb_up --goal 6,0,0\n"
-        "  gantry run walk.zip --backend ros --duration 10 --yes"
+        "  gantry run walk.zip --backend ros --duration 10 --yes\n"
+        "  gantry run climb.zip --backend ros --depth realsense,site=front.yaml --goal 2,0,0 --yes"
     ),
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_deploy.cli.command import UsageError, add_json_option, choose, emit_result, parse_key_value
+from gantry_deploy.depth.attached import add_depth_argument, with_depth
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="option of the backend; may be given several times",
     )
+    add_depth_argument(parser)
     add_json_option(parser)
 
 
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from gantry_deploy.commission.site import CommissionCfg, Site, StepResult
     from gantry_deploy.commission.steps import commission
 
-    robot = make_backend(backend, spec, **dict(args.option))
+    robot = with_depth(make_backend(backend, spec, **dict(args.option)), args.depth, placed=False)
     site = Site(robot, ConsoleOperator(), CommissionCfg(gain_share=args.gain, joints=joints), bundle)
     results: list[StepResult] = []
     with contextlib.ExitStack() as stack:

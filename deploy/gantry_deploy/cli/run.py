@@ -29,10 +29,11 @@ from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import SafetyMachine
 from gantry_deploy.control.safety_config import safety_config
 from gantry_deploy.control.supervised_run import WalkSession
+from gantry_deploy.depth.attached import add_depth_argument, require_pose, with_depth
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.flash.status import StatusPublisher
 from gantry_deploy.perception.images import watch_scene
-from gantry_deploy.perception.maps import MapSource, make_map_source, map_values
+from gantry_deploy.perception.maps import MapSource, make_map_source, map_values, needs_map
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.backend import Robot
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/mapping/go2.yaml"
     )
+    add_depth_argument(parser)
     parser.add_argument(
         "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"
     )
@@ -117,23 +119,21 @@ def run(args: argparse.Namespace) -> int:
     embodiment.check_backend(contract, backend)
     if not args.yes and moves_metal(backend):
         raise _asks_for_yes(backend, embodiment.start_words, args.duration)
-    mapping = None if args.mapping is None else _mapping(args.mapping, contract)
-    robot = make_backend(backend, spec, **options)
-    eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
-    watch_scene(contract, robot)
-    around = embodiment.surroundings_source(contract, robot)
-    task = capability(robot, HasTask)
-    print(_headline(args, contract, robot))
-    if goal is None:
-        command = _place_of_task(contract, task, args.command, command)
-        print_command(contract, command)
-    else:
-        print(f"goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad")
+    mapping = _mapping(args, contract)
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt_on_terminate())
+        robot = with_depth(make_backend(backend, spec, **options), args.depth)
         stack.callback(robot.close)
+        eyes = make_map_source(contract, robot, runner.mapper_model, mapping)
+        watch_scene(contract, robot)
+        around = embodiment.surroundings_source(contract, robot)
+        task = capability(robot, HasTask)
+        if goal is None:
+            command = _place_of_task(contract, task, args.command, command)
+        _print_start(args, robot, contract, command, goal)
         recorder = None if args.record is None else _recorder(args.record, robot, contract, eyes, stack)
         robot.connect()
+        require_pose(robot, args.depth)
         controller = Controller(
             robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
         )
@@ -203,6 +203,17 @@ def _headline(args: argparse.Namespace, contract: PolicyContract, robot: Robot) 
     return f"{contract.robot} on {on} at {contract.rate_hz:g} Hz, {args.duration:g} s under the policy."
 
 
+def _print_start(
+    args: argparse.Namespace, robot: Robot, contract: PolicyContract, command: NDArray[np.float64], goal: Goal | None
+) -> None:
+    """Say what is going to happen; ``command`` (c,) is in the contract's units."""
+    print(_headline(args, contract, robot))
+    if goal is None:
+        print_command(contract, command)
+    else:
+        print(f"goal: x {goal.x_in_world_m:g} m, y {goal.y_in_world_m:g} m, yaw {goal.yaw_in_world_rad:g} rad")
+
+
 def _done(task: HasTask | None) -> Callable[[], bool] | None:
     return None if task is None else (lambda: task.task_done)
 
@@ -213,12 +224,16 @@ def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, An
     return options | ({"realtime": True} if args.real_time else {})
 
 
-def _mapping(path: str, contract: PolicyContract) -> MappingCfg:
-    if not Path(path).is_file():
-        raise UsageError(f"--mapping: there is no file {path}.{near_miss(path)}")
-    if contract.map_window is None:
-        raise UsageError("--mapping: this policy looks at no map; leave the option out.")
-    return load_mapping_cfg(path)
+def _mapping(args: argparse.Namespace, contract: PolicyContract) -> MappingCfg | None:
+    """The setup of ``--mapping``; what only a policy with a map can use is refused for others."""
+    if args.mapping is not None and not Path(args.mapping).is_file():
+        raise UsageError(f"--mapping: there is no file {args.mapping}.{near_miss(args.mapping)}")
+    for option in ("mapping", "depth"):
+        if getattr(args, option) and not needs_map(contract):
+            raise UsageError(f"--{option}: this policy looks at no map; leave the option out.")
+    if args.mapping is None:
+        return None
+    return load_mapping_cfg(args.mapping)
 
 
 def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
@@ -279,6 +294,7 @@ def _result(args: argparse.Namespace, bundle: Bundle, controller: Controller, se
         "robot": controller.robot.spec.name,
         "backend": args.backend,
         "options": dict(args.option),
+        "depth": list(args.depth),
         "real_time": getattr(controller.robot, "realtime", True),
         "command": session.command,
         "duration_s": args.duration,

@@ -103,9 +103,9 @@ def check_camera(site: Site) -> StepResult:
     points = []
     begin_s = site.robot.now_s()
     while site.robot.now_s() - begin_s < 2.0:
+        state = site.robot.read()  # First: an image waits for the robot's attitude.
         for frame in cameras.read_depth():
-            camera = cameras.depth_cameras[0]
-            state = site.robot.read()
+            camera = cameras.depth_cameras[frame.camera]
             seen, valid = camera.points_in_base_yaw(frame.depth_m[None], state.quat_base_to_world_wxyz[None])
             points.append(np.asarray(seen)[0][np.asarray(valid)[0]])
         site.robot.sleep_until(site.robot.now_s() + 0.02)

@@ -168,7 +168,8 @@ def require_map(contract: PolicyContract, robot: object) -> tuple[HasDepthCamera
     what = describe_window(contract)
     raise ContractError(
         f"The policy looks at {what}, and this robot ({type(robot).__name__}) has neither a depth camera nor a map. "
-        "A simulated robot has one with the option camera=true; over ROS 2, mapping_node sends the map."
+        "A simulated robot has one with the option camera=true, any robot with --depth; over ROS 2, mapping_node sends "
+        "the map."
     )
 
 
@@ -236,10 +237,14 @@ class WindowCutter:
         self.look: MapLook | None = None
         """What the last window was."""
 
-    def cut(self, pipeline: MappingPipeline | None, state: RobotState, age_s: float) -> FloatArray:
-        """The window (rows, cols, channels) in the ``base_yaw`` frame of a map whose newest frame is ``age_s`` old."""
+    def cut(self, pipeline: MappingPipeline | None, state: RobotState, age_s: float, why: str = "") -> FloatArray:
+        """The window (rows, cols, channels) in the ``base_yaw`` frame of a map whose newest frame is ``age_s`` old.
+
+        ``why`` says what keeps new frames away, where it is known.
+        """
         pose = state.pose_in_world
         reason = "no map" if pipeline is None else "" if age_s <= self.limits.stale_s else "the map is too old"
+        reason = f"{reason}: {why}" if reason and why else reason
         self.look = MapLook(age_s, reason or ("no pose" if pose is None else ""))
         if pipeline is None or pose is None or self.look.blind:
             self.blind += 1
@@ -262,6 +267,8 @@ class OwnMap:
     ) -> None:
         self._cutter = WindowCutter(contract, limits)
         self._robot = robot
+        self._depth_trouble = getattr(robot, "depth_trouble", str)
+        self._depth_statistics = getattr(robot, "depth_statistics", dict)
         cfg = replace(cfg, nominal_base_height_m=self._cutter.nominal_base_height_m)
         self.live = LiveMapping(cfg, mapper)
         """The pipeline and its counts."""
@@ -289,7 +296,7 @@ class OwnMap:
 
     def window(self, state: RobotState, now_s: float) -> FloatArray:
         """See :class:`MapSource`."""
-        return self._cutter.cut(self.live.pipeline, state, now_s - self.live.newest_frame_s)
+        return self._cutter.cut(self.live.pipeline, state, now_s - self.live.newest_frame_s, self._depth_trouble())
 
     @property
     def look(self) -> MapLook | None:
@@ -311,7 +318,7 @@ class OwnMap:
     def statistics(self) -> dict[str, object]:
         """See :class:`MapSource`."""
         counts = {f"depth frames: {outcome}": count for outcome, count in self.live.counts.items() if count}
-        return {**counts, "map failures": self._failures, "blind steps": self._cutter.blind}
+        return {**counts, **self._depth_statistics(), "map failures": self._failures, "blind steps": self._cutter.blind}
 
 
 class ReceivedMap:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,11 @@ class HasLink(Protocol):
 
 @runtime_checkable
 class HasDepthCameras(Protocol):
-    """A robot with depth cameras."""
+    """A robot with depth cameras.
+
+    One that knows why it sees nothing may say so: ``depth_trouble() -> str``, empty while it sees, and
+    ``depth_statistics() -> dict[str, object]``, plain values for diagnostics.
+    """
 
     depth_cameras: tuple[Any, ...]
     """The cameras (``gantry_mapping.config.DepthCamera``); none where they are switched off."""
@@ -272,8 +276,12 @@ class HasEpisodes(HasRoad, Protocol):
 
 
 def capability(robot: object, kind: type[C]) -> C | None:
-    """The robot as one that has a capability; None if it lacks it."""
-    return robot if isinstance(robot, kind) else None
+    """The robot as one that has a capability; None if it lacks it.
+
+    A robot that passes on what it does not have itself has what it passes on, which ``isinstance`` denies from Python
+    3.12 on.
+    """
+    return cast(C, robot) if not missing_methods(robot, kind) else None
 
 
 def other_commanders(robot: object) -> str | None:
@@ -290,5 +298,6 @@ def other_commanders(robot: object) -> str | None:
 
 def missing_methods(robot: object, kind: type) -> list[str]:
     """Names of a capability's methods and attributes that a robot lacks, sorted."""
-    names = {name for name in (*dir(kind), *getattr(kind, "__annotations__", {})) if not name.startswith("_")}
+    own = (name for base in kind.__mro__ for name in getattr(base, "__annotations__", {}))
+    names = {name for name in (*dir(kind), *own) if not name.startswith("_")}
     return sorted(name for name in names if not hasattr(robot, name))

@@ -39,6 +39,9 @@ MAPPING_ARGUMENTS = (
     Argument("bundle", "", "policy bundle whose mapping network is used; none: without a network"),
     Argument("public_key", "", "64 hex digits; bundles that this key did not sign are refused"),
     Argument("mapping", "", "mapping setup as YAML, see configs/mapping/go2.yaml"),
+    Argument(
+        "depth_source", "", "depth camera that the node opens itself, as realsense,site=front.yaml; docs/depth.md"
+    ),
     Argument("input", "", "depth (images) or points (clouds)"),
     Argument("depth", "", "topic of depth images, if it is not camera/depth/image_rect_raw"),
     Argument("camera_info", "", "topic of their calibration, if it is not camera/depth/camera_info"),
@@ -70,7 +73,11 @@ def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
     ours = {"depth": "camera/depth/image_rect_raw", "camera_info": "camera/depth/camera_info"}
     ours |= {"points": "points", "odom": "odom"}
     remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
-    return [make_node("mapping_node", args, given(args, "bundle", "public_key", "mapping", "input"), remappings)]
+    return [
+        make_node(
+            "mapping_node", args, given(args, "bundle", "public_key", "mapping", "input", "depth_source"), remappings
+        )
+    ]
 
 
 def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:

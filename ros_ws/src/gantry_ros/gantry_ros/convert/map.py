@@ -21,22 +21,14 @@ from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension
 from gantry_deploy.actions.commands import goal_command
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.recording.ros_messages import MAP_FIELDS, map_points
-from gantry_hardware.errors import RobotError, UnknownNameError
+from gantry_hardware.errors import RobotError
 from gantry_hardware.files.text import plain_text
 from gantry_mapping.elevation.snapshot import MapSnapshot
-from gantry_mapping.errors import MappingError
-from gantry_mapping.live import intrinsics_of
 from gantry_mapping.sensing.camera import DepthCamera
 from gantry_mapping.sensing.frames import yaw_of
 
 FloatArray = NDArray[np.floating]
 
-DEPTH_ENCODINGS = {"32FC1": ("f4", 1.0), "16UC1": ("u2", 0.001), "mono16": ("u2", 0.001)}
-"""Encodings of depth images that are read: type of a pixel, and metres per unit (REP 118)."""
-FARTHEST_M = 200.0
-"""A depth image in metres of which three quarters are farther than this is in another unit."""
-STRAIGHT = 1e-6
-"""A distortion coefficient up to this is none."""
 GRID_LAYERS = ("elevation", "variance")
 """Layers of a ``grid_map_msgs/GridMap``."""
 _FLOATS = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
@@ -53,37 +45,6 @@ def stamp_from_s(time_s: float) -> Time:
     """A stamp from seconds."""
     whole = math.floor(time_s)
     return Time(sec=int(whole), nanosec=min(999_999_999, round((time_s - whole) * 1e9)))
-
-
-def depth_image(message: Image) -> FloatArray:
-    """Depth (height, width), m; zero where the image holds nothing.
-
-    Raises:
-        RobotError: If the encoding is no depth's, the data too short, or the numbers cannot be metres.
-    """
-    if message.encoding not in DEPTH_ENCODINGS:
-        raise RobotError(str(UnknownNameError("encoding of a depth image", message.encoding, DEPTH_ENCODINGS)))
-    code, scale = DEPTH_ENCODINGS[message.encoding]
-    dtype = np.dtype(code).newbyteorder(">" if message.is_bigendian else "<")
-    step = message.step or message.width * dtype.itemsize
-    if step < message.width * dtype.itemsize or len(message.data) < message.height * step:
-        raise RobotError(
-            f"A depth image of {message.width} x {message.height} pixels in {message.encoding} has {len(message.data)} "
-            f"bytes, {step} per row; expected {message.height * message.width * dtype.itemsize} or more."
-        )
-    rows = np.frombuffer(message.data, np.uint8)[: message.height * step].reshape(message.height, step)
-    pixels = np.ascontiguousarray(rows[:, : message.width * dtype.itemsize]).view(dtype)
-    if scale != 1.0:
-        return pixels.astype(np.float32) * np.float32(scale)
-    depth_m = pixels.astype(np.float32)
-    with np.errstate(invalid="ignore"):
-        seen = depth_m[np.isfinite(depth_m) & (depth_m > 0.0)]
-    if seen.size and (near := float(np.quantile(seen, 0.25, method="lower"))) > FARTHEST_M:
-        raise RobotError(
-            f"Three quarters of the numbers in a depth image in {message.encoding} are {near:.4g} or more, expected "
-            "metres; millimetres are sent as 16UC1."
-        )
-    return depth_m
 
 
 def depth_image_message(depth_m: FloatArray, stamp: Time, frame_id: str) -> Image:
@@ -105,37 +66,6 @@ def camera_info_message(camera: DepthCamera, stamp: Time, frame_id: str) -> Came
     message.r = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
     message.p = [camera.fx, 0.0, camera.cx, 0.0, 0.0, camera.fy, camera.cy, 0.0, 0.0, 0.0, 1.0, 0.0]
     return message
-
-
-def intrinsics(message: CameraInfo) -> tuple[int, int, float, float, float, float]:
-    """Width, height, fx, fy, cx, cy of the images, that is of the rectified ones, or of the raw ones where the message
-    says no more.
-
-    The calibration is of the full sensor; a region of interest is cut out of it and then reduced by the binning, as
-    ``image_geometry`` has it.
-
-    Raises:
-        MappingError: If the camera is not calibrated, or its region lies outside of its sensor.
-        RobotError: If its images are raw and its lens distorts.
-    """
-    projection = np.array(message.p).reshape(3, 4)[:, :3]
-    rectified = bool(projection[0, 0] > 0.0)
-    fx, fy, cx, cy = intrinsics_of(projection if rectified else np.array(message.k))
-    if not rectified and (bent := [value for value in message.d if not abs(value) <= STRAIGHT]):
-        raise RobotError(
-            f"The camera's lens distorts ({plain_text(message.distortion_model)}, {bent[0]:g}, ...) and its "
-            "calibration has no projection matrix p; depth images must be rectified."
-        )
-    region, width, height = message.roi, message.width, message.height
-    if region.width and region.height:
-        if region.x_offset + region.width > width or region.y_offset + region.height > height:
-            raise MappingError(
-                f"The camera's region of {region.width} x {region.height} pixels at {region.x_offset}, "
-                f"{region.y_offset} is not part of its {width} x {height} pixels."
-            )
-        width, height, cx, cy = region.width, region.height, cx - region.x_offset, cy - region.y_offset
-    across, down = max(1, message.binning_x), max(1, message.binning_y)
-    return (width // across, height // down, fx / across, fy / down, cx / across, cy / down)
 
 
 def cloud_points(message: PointCloud2) -> FloatArray:

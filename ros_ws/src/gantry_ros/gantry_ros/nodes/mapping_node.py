@@ -19,6 +19,8 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, PointCloud2
 
 from gantry_deploy.control.timing import TimingLog
+from gantry_deploy.depth.messages import depth_image, intrinsics
+from gantry_deploy.depth.source import DepthImage
 from gantry_deploy.perception.maps import default_cfg
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
@@ -31,7 +33,8 @@ from gantry_mapping.sensing.poses import PoseNews
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
 from gantry_ros.nodes import bundle_parameters
-from gantry_ros.runtime import frames, topics
+from gantry_ros.runtime import depth_input, frames, topics
+from gantry_ros.runtime.depth_input import DepthInput
 from gantry_ros.runtime.frames import Frames
 from gantry_ros.runtime.host import NodeHost, Parameter, positive, stop_on_signals, write_json
 from gantry_ros.simulated.depth_publisher import CAMERA_FRAME
@@ -50,6 +53,7 @@ PARAMETERS = (
     ),
     Parameter("mapper", "", "Path of a mapping network (ONNX); empty for the bundle's, or for none without a bundle."),
     Parameter("input", "depth", "'depth' for images with their CameraInfo, 'points' for point clouds."),
+    depth_input.PARAMETER,
     Parameter("camera", 0, "Which camera of the mapping's setup the images or clouds come from."),
     *frames.PARAMETERS,
     Parameter("max_ahead_s", MAX_AHEAD_S, "Messages stamped further ahead of this node's clock are refused, s."),
@@ -91,8 +95,13 @@ class MappingNode:
         self._frames = Frames.of(values)
         self._camera: int = values["camera"]
         self._extent_m: float = values["extent_m"]
-        self.live = _make_live(values)
-        """The pipeline."""
+        self._own = DepthInput(values["depth_source"]) if values["depth_source"] else None
+        try:
+            self.live = _make_live(values, self._own)
+            """The pipeline."""
+        except BaseException:
+            self.close()
+            raise
         if not 0 <= self._camera < len(self.live.cfg.cameras):
             raise GantryError(f"Parameter 'camera' is {self._camera}, the setup has {len(self.live.cfg.cameras)}.")
         self._map_frame = ODOM_FRAME
@@ -105,7 +114,7 @@ class MappingNode:
         self._no_map = host.wait_reason("No map")
         self._heard: dict[str, float] = {}
         self._published_s = -math.inf
-        self._calibrated = False
+        self._calibrated = self._own is not None
         self._open(values)
 
     def _open(self, values: dict[str, Any]) -> None:
@@ -114,7 +123,9 @@ class MappingNode:
         # Two, so that a picture that comes while another is fused is the next one and not lost.
         sensor = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=2, reliability=reliability)
         node.create_subscription(Odometry, topics.ODOM, partial(self._guarded, "odometry", self._on_odometry), POSE_QOS)
-        if values["input"] == "depth":
+        if self._own is not None:
+            self._own.start(self._host, self._now_s, self._on_own_depth)
+        elif values["input"] == "depth":
             node.create_subscription(
                 CameraInfo, topics.CAMERA_INFO, partial(self._guarded, "camera", self._on_info), sensor
             )
@@ -189,7 +200,7 @@ class MappingNode:
 
     def _on_info(self, message: CameraInfo) -> None:
         self._frames.require(message.header.frame_id, CAMERA_FRAME, "The camera's calibration is told")
-        if self.live.set_intrinsics(self._camera, *convert_map.intrinsics(message)) or not self._calibrated:
+        if self.live.set_intrinsics(self._camera, *intrinsics(message)) or not self._calibrated:
             camera = self.live.cfg.cameras[self._camera]
             self._host.node.get_logger().info(
                 f"Camera of {camera.width} x {camera.height} pixels, focal lengths {camera.fx:.1f}, {camera.fy:.1f}."
@@ -202,7 +213,13 @@ class MappingNode:
         if not self._calibrated:
             self.live.counts[Outcome.NO_CAMERA] += 1
             return
-        self._take(message.header, partial(self.live.add_depth, depth_m=convert_map.depth_image(message)))
+        self._take(message.header, partial(self.live.add_depth, depth_m=depth_image(message)))
+
+    def _on_own_depth(self, image: DepthImage, now_s: float) -> None:
+        """Take an image of a camera that this node has opened itself."""
+        self._heard["frames"] = time.monotonic()
+        add = partial(self.live.add_depth, image.stamp_s, image.depth_m, image.camera, now_s)
+        self._guarded("frames", lambda _: self._work(add), None)
 
     def _on_points(self, message: PointCloud2) -> None:
         self._heard["frames"] = time.monotonic()
@@ -274,6 +291,8 @@ class MappingNode:
     def _finding(self) -> str:
         """Problem in words, empty if there is none."""
         limit_s = self.live.cfg.stale_after_s
+        if self._own is not None and (trouble := self._own.trouble()):
+            return f"no frames: {trouble}"
         for what, source in (("odometry", topics.ODOM), ("frames", "the camera")):
             if self._age_s(what) > limit_s:
                 heard = what in self._heard
@@ -289,9 +308,15 @@ class MappingNode:
         return {
             "frames": {str(outcome): count for outcome, count in self.live.counts.items()},
             **self._counts,
+            **({} if self._own is None else self._own.statistics()),
             "timing": self._times.summary(),
             "samples_s": {name: self._times.samples_s(name).round(6).tolist() for name in TIMES},
         }
+
+    def close(self) -> None:
+        """Release cameras that this node has opened itself."""
+        if self._own is not None:
+            self._own.close()
 
     def _report(self) -> None:
         finding = self._finding()
@@ -300,6 +325,7 @@ class MappingNode:
         seen = 0.0 if snapshot is None else snapshot.seen_share(self.live.cfg.prior_variance_m2)
         values: dict[str, object] = {f"frames: {outcome}": count for outcome, count in self.live.counts.items()}
         values.update(self._counts)
+        values.update({} if self._own is None else self._own.statistics())
         values.update({f"poses: {news}": count for news, count in self.live.track.counts.items() if count})
         values["seen share"] = seen
         values["newest frame s"] = self.live.newest_frame_s
@@ -330,16 +356,17 @@ def main(arguments: list[str]) -> int:
         )
         host.stop.wait()
         host.close()
+        node.close()
         if values["statistics"]:
             write_json(values["statistics"], node.statistics(), "statistics")
         return 1 if host.failure is not None else 0
 
 
-def _make_live(values: dict[str, Any]) -> LiveMapping:
+def _make_live(values: dict[str, Any], own: DepthInput | None) -> LiveMapping:
     bundle = bundle_parameters.load_named_bundle(values) if values["bundle"] else None
     model: str | bytes | None = values["mapper"] or (None if bundle is None else bundle.mapper_bytes)
     mapper = None if model is None else OnnxMapper(model)
     window = None if bundle is None else bundle.contract.map_window
     trained = None if window is None else window.mapping
     cfg: MappingCfg = load_mapping_cfg(values["mapping"]) if values["mapping"] else trained or default_cfg(mapper)
-    return LiveMapping(cfg, mapper, values["max_ahead_s"])
+    return LiveMapping(cfg if own is None else own.into(cfg), mapper, values["max_ahead_s"])

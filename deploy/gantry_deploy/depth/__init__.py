@@ -1,0 +1,1 @@
+"""Depth cameras for any robot: sources of depth images, and a robot that looks through them."""
