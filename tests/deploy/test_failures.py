@@ -85,3 +85,12 @@ def test_versions_are_compared_as_numbers(monkeypatch, wanted, fits):
     monkeypatch.setattr(failures, "version", lambda name: "14.2.1")
     declared = [f"av{wanted}; extra == 'data'"] if wanted[0] in "=<>!~" else ["av"]
     assert list(unmet_requirements(declared)) == ([] if fits else [("av", "14.2.1", wanted)])
+
+
+def test_a_requirement_of_another_python_is_not_missed():
+    declared = [
+        "numpy<1; python_version < '3.0'",
+        "numpy>=1; python_version >= '3.0'",
+        "numpy<1; python_version >= '3'",
+    ]
+    assert [wanted for _, _, wanted in unmet_requirements(declared)] == ["<1"]

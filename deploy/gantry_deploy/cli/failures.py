@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -107,11 +108,18 @@ def unmet_requirements(declared: Iterable[str]) -> Iterator[tuple[str, str, str]
     """
     for text in declared:
         match = re.match(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*([^;]*)", text)
-        if match is None or not (wanted := match[2].strip(" ()")):
+        if match is None or not (wanted := match[2].strip(" ()")) or not _for_this_python(text):
             continue
         found = _installed(match[1])
         if found and not all(_fits(found, part.strip()) for part in wanted.split(",")):
             yield match[1], found, wanted
+
+
+def _for_this_python(requirement: str) -> bool:
+    """Whether what a requirement says of ``python_version``, if anything, holds here."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    said = re.findall(r"python_version\s*(==|>=|<=|!=|<|>)\s*['\"]([0-9.]+)['\"]", requirement)
+    return all(_fits(here, sign + bound) for sign, bound in said)
 
 
 def _installed(name: str) -> str:
