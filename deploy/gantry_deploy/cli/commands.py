@@ -77,8 +77,8 @@ RUN = Command(
 DOCTOR = Command(
     name="doctor",
     help="find wrong joints, signs, frames and scales in a robot's readings",
-    add_arguments=later("gantry_deploy.cli.diagnosis:add_doctor_arguments"),
-    run=later("gantry_deploy.cli.diagnosis:run_doctor"),
+    add_arguments=later("gantry_deploy.cli.bring_up.diagnosis:add_doctor_arguments"),
+    run=later("gantry_deploy.cli.bring_up.diagnosis:run_doctor"),
     description=(
         "Compare a robot's readings with each other: velocities with positions, torques with the motors' law, "
         "gyroscope and accelerometer with the orientation; and rates, ages and freezes. Reads a robot, which is not "
@@ -90,8 +90,8 @@ DOCTOR = Command(
 AUDIT = Command(
     name="audit",
     help="find where what a policy saw and sent differs from what its bundle says",
-    add_arguments=later("gantry_deploy.cli.diagnosis:add_audit_arguments"),
-    run=later("gantry_deploy.cli.diagnosis:run_audit"),
+    add_arguments=later("gantry_deploy.cli.bring_up.diagnosis:add_audit_arguments"),
+    run=later("gantry_deploy.cli.bring_up.diagnosis:run_audit"),
     description=(
         "Compute observations, actions and joint targets of a recording again from its raw states, and name the joint "
         "that is permuted, the sign that is flipped, the wrong frame, scale, offset or delay. Exit code 1 if something "
@@ -103,8 +103,8 @@ AUDIT = Command(
 COMMISSION = Command(
     name="commission",
     help="a robot's first day: readings, joints one by one, limits, stop, camera, policy on the gantry",
-    add_arguments=later("gantry_deploy.cli.commission:add_arguments"),
-    run=later("gantry_deploy.cli.commission:run"),
+    add_arguments=later("gantry_deploy.cli.bring_up.commission:add_arguments"),
+    run=later("gantry_deploy.cli.bring_up.commission:run"),
     description=(
         "Guide an operator through a robot's first day, from reading it to its policy on the gantry at part of the "
         "gains, and write a report to keep. Every motion is asked for; Enter stops it. Exit code 1 if a step fails."

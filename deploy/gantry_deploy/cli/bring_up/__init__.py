@@ -1,0 +1,1 @@
+"""Commands that bring a robot up: its first day, and what is wrong with it."""
