@@ -1,7 +1,10 @@
-"""The packages that docs/extending-task.md and docs/extending-algorithm.md show whole, copied as their reader does."""
+"""The packages that docs/extending-task.md, -algorithm.md and -driver.md show whole, copied as their reader does."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +68,52 @@ def test_pages_work_as_they_stand(tmp_path, monkeypatch, one_thread, capsys):
                 shown |= without_numbers(content) - {"..."}
         assert len(shown) > 3
         assert shown <= without_numbers(printed)
+
+
+def answered(command, environment):
+    """Output of a command that ends with 0; every question is answered with yes once it is asked."""
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    told = b""
+    while byte := process.stdout.read(1):
+        told += byte
+        if told.endswith(b"[y/n] "):
+            process.stdin.write(b"y\n")
+            process.stdin.flush()
+    assert process.wait() == 0, told.decode()
+    return told.decode().replace("[y/n] ", "\n")
+
+
+def test_the_page_of_a_driver_works_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page, firmware, printed, shown = DOCS / "extending-driver.md", None, "", set()
+    paths = os.pathsep.join([str(tmp_path / "pantilt"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    try:
+        for before, language, content in blocks(page):
+            if name := re.fullmatch(r"`(.*)`:", before):
+                path = tmp_path / name[1]
+                path.parent.mkdir(exist_ok=True, parents=True)
+                path.write_text(content)
+            elif language == "text":
+                shown |= without_numbers(content)
+            elif language == "python":
+                exec(compile(content, str(page), "exec"), {})
+            for line in content.splitlines() if language == "sh" else ():
+                words = shlex.split(line)
+                if words[0] == "pip":
+                    install(tmp_path / words[3], monkeypatch)
+                elif words[0] == "python":
+                    command = [sys.executable, *words[1:]]
+                    firmware = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+                    assert firmware.stdout.readline()  # It listens from now on.
+                else:
+                    command = [sys.executable, "-m", "gantry_deploy.cli.entry", *words[1:]]
+                    printed += answered(command, environment)
+    finally:
+        if firmware is not None:
+            firmware.terminate()
+            firmware.wait()
+    assert len(shown) == 2
+    assert shown <= without_numbers(printed), printed
