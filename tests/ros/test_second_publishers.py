@@ -142,14 +142,20 @@ def test_a_second_publisher_damps_a_walking_robot_and_is_named(pair, walking, to
 def test_a_second_publisher_is_noticed_in_the_other_modes_too(pair, mode):
     operator = pair.operator
     operator.wait_for("policy_node", mode="PASSIVE")
-    if mode == "STAND":
-        wait_until(lambda: operator.ask("policy_node/stand")[0], "STAND")
-        operator.wait_for("policy_node", mode="STAND")
-    with speaking(Imu, topics.IMU, imu):
+    for _ in range(3):
         if mode == "STAND":
-            operator.wait_for("policy_node", mode="DAMP")
-        wait_until(lambda: "Two publishers" in operator.values("policy_node")["fault"], "the fault")
-        assert not operator.ask("policy_node/stand")[0]
+            wait_until(lambda: operator.ask("policy_node/stand")[0], "STAND")
+            operator.wait_for("policy_node", mode="STAND")
+        with speaking(Imu, topics.IMU, imu):
+            if mode == "STAND":
+                code = operator.wait_for("policy_node", mode="DAMP")["damped code"]
+            if mode == "PASSIVE" or code != "stale_state":  # A machine that is busy for a second comes first.
+                wait_until(lambda: "Two publishers" in operator.values("policy_node")["fault"], "the fault")
+                assert not operator.ask("policy_node/stand")[0]
+                break
+        calm(operator)
+    else:
+        pytest.fail("three times a busy machine came first")
     calm(operator)
 
 
