@@ -29,7 +29,7 @@ def read_poses(path: Path, spec: RobotSpec | None = None) -> dict[str, Pose]:
 
     Args:
         path: Of a YAML file like :data:`EXAMPLE`; lengths in m, angles in rad.
-        spec: The arm whose joints are told; None without.
+        spec: Arm whose joint names are recorded; None without an arm.
 
     Raises:
         CalibrationError: If it cannot be read, or an entry is no pose.

@@ -1,4 +1,4 @@
-"""A robot whose position loops are softer than commanded, for first motions."""
+"""Robot wrapper that scales down stiffness and damping, for first motions."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ class BagCfg:
     task: str = "unnamed task"
     """Task in words."""
     task_topic: str = ""
-    """Field whose last text in an episode is its task, for example ``/task.data``; empty for ``task``."""
+    """Topic field that holds the task's text, for example ``/task.data``; the last one in an episode counts. Empty:
+    ``task``."""
     stamps: str = "log"
     """``log``: time of recording; ``header``: the message's own stamp where it has one."""
     max_age_s: float = 0.5

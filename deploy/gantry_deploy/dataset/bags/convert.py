@@ -65,7 +65,7 @@ class _Episode:
 
 @dataclass
 class _Waiting:
-    """Pictures that were decoded and whose frames are not complete yet."""
+    """Decoded pictures of incomplete frames."""
 
     images: dict[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     """By feature and number of the message."""

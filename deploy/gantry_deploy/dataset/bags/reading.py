@@ -17,7 +17,7 @@ from gantry_deploy.dataset.bags.timeline import Collector
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 MOST_MESSAGES = 50_000_000
-"""Messages of a bag whose numbers are kept."""
+"""Message types whose numbers are kept."""
 TASK, TRUTH = "task", "episodes.topic"
 """Names of the texts of tasks and of the field that is true during an episode, among the sources."""
 
