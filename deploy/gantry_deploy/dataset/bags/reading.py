@@ -17,7 +17,7 @@ from gantry_deploy.dataset.bags.timeline import Collector
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 MOST_MESSAGES = 50_000_000
-"""Message types whose numbers are kept."""
+"""Largest number of messages of a bag that are read into memory."""
 TASK, TRUTH = "task", "episodes.topic"
 """Names of the texts of tasks and of the field that is true during an episode, among the sources."""
 
