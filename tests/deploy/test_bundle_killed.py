@@ -176,7 +176,7 @@ def test_a_new_card(place, packed):
     assert packed or new > 5 // STRIDE
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_signature(place):
     folder = write_bundle(place / "bundle", **OLD_PARTS)
     key = bytes(range(32))
@@ -217,7 +217,7 @@ def test_a_file_and_a_report(place):
     assert new >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_writer_that_is_killed_again_while_it_ends_the_work_of_another(place):
     """Two kills: one after the new bundle counts, one at each step of the next writer."""
     folder = write_bundle(place / "bundle", **OLD_PARTS)

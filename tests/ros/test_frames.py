@@ -21,7 +21,7 @@ from gantry_mapping.elevation.snapshot import MapSnapshot  # noqa: E402
 from gantry_mapping.sensing.frames import rotation_matrix  # noqa: E402
 from gantry_ros.convert import map as convert_map  # noqa: E402
 from gantry_ros.convert import robot as convert  # noqa: E402
-from gantry_ros.robots.map_inbox import MapInbox  # noqa: E402
+from gantry_ros.mapping.map_inbox import MapInbox  # noqa: E402
 from gantry_ros.runtime.frames import Frames, SensorPose  # noqa: E402
 
 JOINTS = convert.JointArrays(*(np.zeros(len(tiny_robot().joint_names)),) * 3, effort_measured=False)

@@ -72,7 +72,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
     }
     assert (drive.executable, drive.parameters) == ("operator_node", {"profile": "1:0,0,0"})
     for node in (robot, policy, drive):
-        assert node.config == str(config)
+        assert node.configs == (str(config),)
         assert node.environment == {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
 
 
@@ -264,7 +264,7 @@ def test_a_command_line_keeps_types_and_reaches_every_setting():
         name="walker",
         namespace="a/b",
         parameters={"bundle": "7", "auto_start": True, "wait_s": 2.0},
-        config="c.yaml",
+        configs=("c.yaml",),
         remappings=(("odom", "other"),),
     )
     assert shlex.join(node_command(spec)[1:]) == (

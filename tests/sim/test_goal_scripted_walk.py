@@ -55,6 +55,7 @@ def test_it_walks_towards_its_goal(env):
     assert int((~fell & (nearer > 1.0)).sum()) >= 4
 
 
+@pytest.mark.soak
 def test_it_goes_on_standing_whatever_the_actions(env):
     """At the goal, for five seconds, with noise of 1 on places and velocities and 0.2 on the pose."""
     state, make = GoalState.of(env), torch.Generator().manual_seed(0)
@@ -122,6 +123,7 @@ def test_a_policy_learns_from_the_rules(tmp_path):
     assert "loss_imitation" in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0]
 
 
+@pytest.mark.soak
 def test_evaluations_are_walked_by_rules():
     """The evaluation does what the scripted policy does, and reaches goals that zero actions do not."""
     source = scripted_source("ame2-go2", 0.0, 1)
@@ -172,6 +174,7 @@ def test_steps_are_for_legs_that_can_take_them():
         replace(g1, gait="strids")
 
 
+@pytest.mark.soak
 def test_feet_keep_the_policys_time_in_an_episode_that_begins_late(env):
     """Training spreads its first episodes; a student must see the scripted policy's step in its own clock."""
     env.reset()

@@ -40,7 +40,7 @@ def test_a_suite_that_does_not_exist_is_answered_with_the_near_miss(tmp_path, ca
     assert "Did you mean 'ame2'?" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_part_counts_its_trials_and_a_robot_that_stays_reaches_nothing():
     task = find_task("ame2-go2")
     preset = task.preset("cpu").env

@@ -475,7 +475,7 @@ def test_mirrored_robots_see_and_do_mirrored_things():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("observer", ["teacher", "student"])
+@pytest.mark.parametrize("observer", ["teacher", pytest.param("student", marks=pytest.mark.soak)])
 def test_a_short_training_exports_a_bundle_that_the_runtime_repeats(tmp_path, observer):
     task = find_task("ame2-go2")
     preset = task.preset("cpu")

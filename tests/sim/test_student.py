@@ -299,7 +299,7 @@ def test_a_student_trains_under_its_teacher_resumes_and_exports(teacher_run, tmp
     assert Path(source.env_cfg.student_map.mapper).read_bytes() == bundle.mapper_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_resumes_of_one_run_come_out_alike(teacher_run, tmp_path):
     cfg = student_run(tmp_path / "student", teacher_run, iterations=3)
     folder = tmp_path / "student"

@@ -243,6 +243,17 @@ class Controller:
             finals += not self._idle.is_braking(self.robot.now_s())
             self.robot.sleep_until(self.robot.now_s() + 1.0 / self.rate_hz)
 
+    def leave(self) -> None:
+        """Leave the robot after :meth:`run`: :meth:`send_final_damping`, and PASSIVE as the mode of a next run.
+
+        Raises:
+            RobotError: If the robot takes no command.
+        """
+        self.send_final_damping()
+        now_s = self.robot.now_s()
+        self.safety.request(Event.ESTOP, now_s)
+        self.safety.request(Event.RESET, now_s)
+
     def statistics(self) -> dict[str, Any]:
         """Timings (count, mean, p50, p99, max in seconds), counts, mode and fault; plain data for JSON."""
         fault = self.safety.fault

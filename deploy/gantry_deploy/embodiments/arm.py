@@ -41,6 +41,7 @@ class Arm(Embodiment):
     start_words = "move to its start and act for"
     operator_map = "gantry_deploy.embodiments.operator_maps:ArmMap"
     launch = "sim_arm"
+    driver_launches = ("arm",)
 
     def scenario(self, contract: PolicyContract) -> str:
         """A task at the simulated workbench."""

@@ -44,6 +44,7 @@ class Car(Embodiment):
     ros_surroundings = "gantry_ros.robots.ros_road:RosRoad"
     sim_node = "sim_car_node"
     launch = "sim_drive"
+    driver_launches = ("car",)
 
     def scenario(self, contract: PolicyContract) -> str:
         """Routes, lots or tracks of the simulated road."""

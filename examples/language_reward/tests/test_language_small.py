@@ -93,7 +93,7 @@ def test_who_is_behind_somebody_shall_drive_slower_than_who_is_alone():
     assert share(2.0, 30.0) > 0.9  # Somebody far beside is nobody.
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_it_is_taught_in_seconds(held):
     """From scratch with few pictures; the same twice; and its margin is what the bad ones lead by."""
     lessons = take_lessons(replace(LESSONS, count=450, each=8), seed=3)

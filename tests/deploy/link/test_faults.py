@@ -140,7 +140,7 @@ def test_what_a_killed_actor_has_left_is_sent_when_there_is_a_learner(scene):
     assert not [path for path in (scene.folder / "spool").iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("cut_s", [1.5, pytest.param(30.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cut_s", [1.5, pytest.param(30.0, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["freeze", "refuse"])
 def test_a_network_that_is_cut_delays_and_loses_nothing(scene, kind, cut_s):
     scene.learner()

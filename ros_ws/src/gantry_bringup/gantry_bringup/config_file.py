@@ -106,13 +106,14 @@ def check_parameters(path: str, full_names: Mapping[str, str]) -> None:
     Raises:
         ConfigFileError: With the line.
     """
-    from gantry_ros.runtime.host import FOREIGN_PARAMETERS  # It needs ROS 2, which a dry run does not.
+    from gantry_ros.runtime.host import FOREIGN_PARAMETERS, GROUP_END  # It needs ROS 2, which a dry run does not.
 
     for full_name, executable in full_names.items():
         known = {item.name: item.default for item in import_module(f"gantry_ros.nodes.{executable}").PARAMETERS}
+        groups = tuple(name for name in known if name.endswith(GROUP_END))
         for section in read_sections(path):
             for name, value in section.parameters.items() if section.applies(full_name) else ():
-                if name.startswith(FOREIGN_PARAMETERS):
+                if name.startswith((*FOREIGN_PARAMETERS, *groups)):
                     continue
                 if name not in known:
                     raise ConfigFileError(
@@ -121,6 +122,16 @@ def check_parameters(path: str, full_names: Mapping[str, str]) -> None:
                 if not _fits(value.plain, known[name]):
                     wanted = _TYPES[type(known[name])]
                     raise ConfigFileError(path, f"parameter '{name}' is {value.kind}, expected {wanted}.", value.line)
+
+
+def node_parameters(paths: Sequence[str], full_name: str) -> dict[str, Any]:
+    """Parameters that files give to the node of a full name; later files and sections win.
+
+    Raises:
+        ConfigFileError: If a file cannot be used.
+    """
+    sections = [section for path in paths for section in read_sections(path) if section.applies(full_name)]
+    return {name: value.plain for section in sections for name, value in section.parameters.items()}
 
 
 _TYPES = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gantry_bringup.driven import DRIVEN
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
     OF_EVERY_NODE,
@@ -118,6 +119,21 @@ LAUNCHES = {
             "a session in which a person corrects the policy of a robot whose ROS 2 driver runs already",
             SESSION_ARGUMENTS,
             build_session,
+        ),
+        *(
+            Launch(name, text, *DRIVEN[name])
+            for name, text in (
+                (
+                    "quadruped",
+                    "a policy that drives a robot with four legs by itself, a Unitree Go2 if not told otherwise",
+                ),
+                (
+                    "humanoid",
+                    "a policy that drives a robot with two legs by itself, a Unitree G1 if not told otherwise",
+                ),
+                ("arm", "a policy that drives an arm by itself, one on a CAN bus if not told otherwise"),
+                ("car", "a policy that drives a car by itself, one with a VESC if not told otherwise"),
+            )
         ),
         Launch("mapping", "the elevation map of a robot whose camera runs already", MAPPING_ARGUMENTS, build_mapping),
         Launch("robot", "a policy for a robot whose ROS 2 driver runs already", ROBOT_ARGUMENTS, build_robot),

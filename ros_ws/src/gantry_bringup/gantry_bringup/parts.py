@@ -38,9 +38,9 @@ class NodeSpec:
     namespace: str = ""
     """Namespace, empty for the root."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """Parameters that win over the ones in ``config``."""
-    config: str = ""
-    """Path of a ROS parameter file, empty for none."""
+    """Parameters that win over the ones in ``configs``."""
+    configs: tuple[str, ...] = ()
+    """Paths of ROS parameter files; a later one wins over an earlier one."""
     remappings: tuple[tuple[str, str], ...] = ()
     """Pairs of topic name and the name to use instead."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Launch:
             if name not in defaults:
                 raise UnknownNameError(f"argument of '{self.name}'", name, defaults)
         nodes = self.build({**defaults, **given})
-        for path in dict.fromkeys(node.config for node in nodes if node.config):
+        for path in dict.fromkeys(path for node in nodes for path in node.configs):
             check_config(path, [node.full_name for node in nodes])
         return nodes
 
@@ -117,8 +117,8 @@ def require_parameters(specs: Sequence[NodeSpec]) -> None:
     Raises:
         GantryError: With file, line and name; ROS 2 must be installed.
     """
-    for path in dict.fromkeys(spec.config for spec in specs if spec.config):
-        check_parameters(path, {spec.full_name: spec.executable for spec in specs if spec.config == path})
+    for path in dict.fromkeys(path for spec in specs for path in spec.configs):
+        check_parameters(path, {spec.full_name: spec.executable for spec in specs if path in spec.configs})
 
 
 def make_node(
@@ -132,13 +132,14 @@ def make_node(
     Raises:
         GantryError: If a file that an argument names does not exist.
     """
+    config = existing_file(args, "config")
     return NodeSpec(
         package="gantry_ros",
         executable=executable,
         name=executable,
         namespace=_namespace(args),
         parameters=dict(parameters),
-        config=_existing(args, "config"),
+        configs=(config,) if config else (),
         remappings=remappings,
         environment=_environment(args),
     )
@@ -178,7 +179,7 @@ def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
 def _environment(args: Mapping[str, str]) -> dict[str, str]:
     environment: dict[str, str] = {}
     if args["dds_profile"]:
-        environment[PROFILE_VARIABLE] = str(Path(_existing(args, "dds_profile")).resolve())
+        environment[PROFILE_VARIABLE] = str(Path(existing_file(args, "dds_profile")).resolve())
     if args["discovery_range"]:
         if args["discovery_range"] not in DISCOVERY_RANGES:
             raise UnknownNameError("discovery_range", args["discovery_range"], DISCOVERY_RANGES)
@@ -232,7 +233,12 @@ def _namespace(args: Mapping[str, str]) -> str:
     return name
 
 
-def _existing(args: Mapping[str, str], name: str) -> str:
+def existing_file(args: Mapping[str, str], name: str) -> str:
+    """An argument that names a file; empty if it is not given.
+
+    Raises:
+        GantryError: If there is no such file.
+    """
     if args[name] and not Path(args[name]).is_file():
         raise GantryError(f"Argument '{name}': there is no file {args[name]}.")
     return args[name]

@@ -33,8 +33,8 @@ def node_command(spec: NodeSpec) -> list[str]:
         command += ["-r", f"__ns:=/{spec.namespace.strip('/')}"]
     for topic, other in spec.remappings:
         command += ["-r", f"{topic}:={other}"]
-    if spec.config:
-        command += ["--params-file", spec.config]
+    for path in spec.configs:
+        command += ["--params-file", path]
     for name, value in spec.parameters.items():
         command += ["-p", f"{name}:={_yaml(value)}"]
     return command

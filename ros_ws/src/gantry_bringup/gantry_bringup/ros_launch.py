@@ -86,7 +86,7 @@ def _ended(event: ProcessExited, context: LaunchContext) -> list[LaunchDescripti
 
 
 def _action(spec: NodeSpec) -> Node:
-    parameters: list[Any] = [spec.config] if spec.config else []
+    parameters: list[Any] = list(spec.configs)
     if spec.parameters:
         parameters.append(dict(spec.parameters))
     return Node(

@@ -17,6 +17,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped, Twist
 from rcl_interfaces.srv import SetParameters
+from rclpy.node import Node
 from rclpy.parameter import Parameter as RclParameter
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
@@ -170,6 +171,11 @@ class Operator:
         node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_command, topics.READER_QOS)
         self._host.start()
 
+    @property
+    def node(self) -> Node:
+        """Its node."""
+        return self._host.node
+
     def close(self) -> None:
         """Leave; may be called twice."""
         self._host.close()
@@ -201,13 +207,13 @@ class Operator:
 
     def ask(self, service: str) -> tuple[bool, str]:
         """Call a Trigger service and return its answer."""
-        response = self._call(service, Trigger, Trigger.Request())
+        response = self.call(service, Trigger, Trigger.Request())
         return response.success, response.message
 
     def set_parameter(self, node: str, name: str, value: Any) -> tuple[bool, str]:
         """Set a parameter of another node and return whether it was accepted, and why not."""
         request = SetParameters.Request(parameters=[RclParameter(name, value=value).to_parameter_msg()])
-        result = self._call(f"{node}/set_parameters", SetParameters, request).results[0]
+        result = self.call(f"{node}/set_parameters", SetParameters, request).results[0]
         return result.successful, result.reason
 
     def drive(
@@ -225,7 +231,12 @@ class Operator:
         """Send one heartbeat."""
         self._beat.publish(Empty())
 
-    def _call(self, service: str, kind: Any, request: Any) -> Any:
+    def call(self, service: str, kind: Any, request: Any) -> Any:
+        """Call any service and return its answer.
+
+        Raises:
+            GantryError: If there is no such service.
+        """
         if service not in self._clients:
             self._clients[service] = self._host.node.create_client(kind, service)
         client = self._clients[service]

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from diagnostic_msgs.msg import DiagnosticArray
 from std_srvs.srv import Trigger
@@ -23,16 +23,18 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.operator_maps import make_operator_map
 from gantry_deploy.errors import TeleopError
 from gantry_deploy.session.snapshot import SessionSnapshot
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.robots import robot_spec
+from gantry_ros.control import command_topics, safety_parameters
+from gantry_ros.control.command_topics import CommandTopics
 from gantry_ros.convert import robot as convert
 from gantry_ros.convert.session import session_values
-from gantry_ros.nodes import command_topics, safety_parameters
-from gantry_ros.nodes.command_topics import CommandTopics
+from gantry_ros.mapping import depth_input
 from gantry_ros.nodes.teleop_node import device_options
-from gantry_ros.robots import ros_backend, ros_road
-from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.robots import ros_backend, ros_road, sensed_robot
+from gantry_ros.robots.senses import TopicSenses
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, answer, stop_on_signals, write_json
 from gantry_ros.teleop.scene_service import SceneService
@@ -66,6 +68,8 @@ PARAMETERS = (
     Parameter("scene_reset", "", "Trigger service that lays out the scene between attempts; empty: a person does."),
     Parameter("auto_start", False, "Stand up by itself; otherwise once the service ~/stand is called."),
     Parameter("diagnostics_rate_hz", 2.0, "Rate of the published diagnostics, Hz."),
+    *sensed_robot.PARAMETERS,
+    depth_input.PARAMETER,
     *ros_backend.PARAMETERS,
     *ros_road.PARAMETERS,
     *command_topics.PARAMETERS,
@@ -94,7 +98,7 @@ class SessionNode:
         self._layout = SceneService(host, values["scene_reset"]) if values["scene_reset"] else None
         self._stands = threading.Event()
         self._session: SessionRun | None = None
-        self._robot: RosRobot | None = None
+        self._senses: TopicSenses | None = None
         self._logged = ""
         node = host.node
         # Without the device behind topics the services are there all the same.
@@ -115,7 +119,7 @@ class SessionNode:
         with contextlib.ExitStack() as stack:
             session, link = start.open_session(self.options, stack, self._around())
             self._session = session
-            CommandTopics(self._host, session.controller, self._robot, stamped=self._values["cmd_vel_stamped"])
+            CommandTopics(self._host, session.controller, self._senses, stamped=self._values["cmd_vel_stamped"])
             if self._services is not None:
                 self._services.attend(session.session.request, lambda: session.session.state.value)
             if self._may_stand():
@@ -138,10 +142,11 @@ class SessionNode:
         cfg = from_plain(TopicCfg, options, f"device '{ROS}'", TeleopError)
         return TopicDevice(self._host, make_operator_map(contract).axes, cfg)
 
-    def _open_robot(self, bundle: Bundle) -> RosRobot:
+    def _open_robot(self, bundle: Bundle) -> Robot:
         contract = bundle.contract
-        self._robot = ros_backend.ros_robot(robot_spec(contract.robot), self._host, self._values, contract.dt_s)
-        return self._robot
+        robot = ros_backend.make_robot(robot_spec(contract.robot), self._host, self._values, contract)
+        self._senses = cast(TopicSenses, robot)  # Every robot of make_robot has them, perhaps wrapped.
+        return robot
 
     def _may_stand(self) -> bool:
         """Wait until the robot may stand up; False if the node is stopped before."""
@@ -169,14 +174,16 @@ class SessionNode:
         return "The robot stands up."
 
     def _publish(self) -> None:
-        session, robot = self._session, self._robot
-        if session is None or robot is None:
+        session, senses = self._session, self._senses
+        if session is None or senses is None:
             return
         node, seen = self._host.node, session.session.snapshot()
         stamp, name = node.get_clock().now().to_msg(), node.get_name()
-        values = session_values(seen) | robot.statistics()
+        values = session_values(seen) | senses.statistics()
         text = f"{seen.state}: {seen.fault}" if seen.fault else seen.state
-        message = convert.diagnostics_message(stamp, name, robot.spec.name, text, values, error=bool(seen.fault))
+        message = convert.diagnostics_message(
+            stamp, name, session.controller.robot.spec.name, text, values, error=bool(seen.fault)
+        )
         self._publisher.publish(message)
 
 

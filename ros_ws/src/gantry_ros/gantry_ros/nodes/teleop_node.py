@@ -16,9 +16,9 @@ from gantry_deploy.teleop.operator import Axis, OperatorInput, TeleopDevice, Tel
 from gantry_deploy.teleop.registry import make_device
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.text import plain_text
+from gantry_ros.control import bundle_parameters
+from gantry_ros.control.bundle_parameters import load_named_bundle
 from gantry_ros.convert import operator as convert
-from gantry_ros.nodes import bundle_parameters
-from gantry_ros.nodes.bundle_parameters import load_named_bundle
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive, stop_on_signals
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of_robot
+from gantry_hardware.backends.backend import Robot
+from gantry_hardware.errors import GantryError
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
 from gantry_ros.robots import arm_commands, car_commands
 from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.robots.sensed_robot import OPTIONS, driven_robot
 from gantry_ros.runtime import frames
 from gantry_ros.runtime.command_guard import DISCOVERY_S
 from gantry_ros.runtime.host import NodeHost, Parameter
@@ -34,6 +38,26 @@ PARAMETERS = (
     Parameter("discovery_s", DISCOVERY_S, "How long to look for other commanders of the robot before starting, s."),
 )
 """Of a node that talks to a robot."""
+
+
+def make_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contract: PolicyContract) -> Robot:
+    """The robot of a node: behind topics, or driven by the node itself; not connected yet.
+
+    Args:
+        spec: The robot.
+        host: Node to use.
+        values: Of :data:`PARAMETERS`, of :data:`gantry_ros.robots.sensed_robot.PARAMETERS`, and ``depth_source``.
+        contract: The policy's.
+
+    Raises:
+        GantryError: If a value does not fit the robot.
+    """
+    if values["backend"]:
+        return driven_robot(spec, host, values, contract)
+    for name in (OPTIONS, "depth_source", "mapping"):
+        if values.get(name):
+            raise GantryError(f"Parameter '{name.rstrip('.')}' is for a robot that this node drives: set backend, too.")
+    return ros_robot(spec, host, values, contract.dt_s)
 
 
 def ros_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], command_period_s: float) -> RosRobot:

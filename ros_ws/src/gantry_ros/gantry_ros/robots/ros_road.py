@@ -27,13 +27,14 @@ from gantry_deploy.observations.lidar_scan import GAP_RAD
 from gantry_deploy.observations.surroundings import STOP_GO
 from gantry_deploy.perception.road import RoadView, Route, needs
 from gantry_deploy.recording.ros_messages import BASE_FRAME
+from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.model.cars import STANDSTILL_M_S
 from gantry_hardware.plugins import load_named
 from gantry_hardware.stamps import StampGate, StampVerdict
 from gantry_ros.convert import car as convert_car
 from gantry_ros.convert import map as convert_map
-from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.robots.senses import TopicSenses
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter, positive
 
@@ -78,7 +79,7 @@ class RosRoad(RoadView):
         GantryError: If a value makes no sense.
     """
 
-    def __init__(self, contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> None:
+    def __init__(self, contract: PolicyContract, host: NodeHost, robot: TopicSenses, values: dict[str, Any]) -> None:
         super().__init__(contract, values.get("scan_gap_rad", GAP_RAD))
         for name, known in (("route_message", ROUTE_MESSAGES), ("route_end", ROUTE_ENDS)):
             if values[name] not in known:
@@ -256,7 +257,7 @@ class RouteEnd:
         return abs(float(report.state.joint_vel_rad_s[DRIVE])) <= STANDSTILL_M_S
 
 
-def ros_road(contract: PolicyContract, host: NodeHost, robot: RosRobot, values: dict[str, Any]) -> RosRoad | None:
+def ros_road(contract: PolicyContract, host: NodeHost, robot: Robot, values: dict[str, Any]) -> RosRoad | None:
     """Make the source of a policy's surroundings; None for an embodiment that sees none."""
     made_by = embodiment_of(contract).ros_surroundings
     return load_named(made_by)(contract, host, robot, values) if made_by else None

@@ -7,27 +7,23 @@ of their own, :class:`gantry_ros.robots.ros_car.RosCar`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, Literal
 
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
-from sensor_msgs.msg import JointState, PointCloud2
+from sensor_msgs.msg import JointState
 
 from gantry_deploy.embodiments.registry import embodiment_of_robot
-from gantry_deploy.perception.images import Picture
-from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backends.limits import CommandLimiter
 from gantry_hardware.backends.state import JointCommand, RobotState
-from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
+from gantry_hardware.errors import RobotError, UnknownNameError
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
-from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
 from gantry_ros.robots import arm_commands
 from gantry_ros.robots.arm_commands import ArmCommandWriter
-from gantry_ros.robots.map_inbox import MapInbox
+from gantry_ros.robots.senses import OPTIONAL_TIMEOUT_S, TopicSenses
 from gantry_ros.robots.state_topics import StateTopics
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.command_guard import DISCOVERY_S, LOOK_PERIOD_S, CommandGuard, refuse_two_publishers
@@ -36,15 +32,13 @@ from gantry_ros.runtime.host import NodeHost
 from gantry_ros.runtime.listening import Listener
 from gantry_ros.runtime.waiting import WaitReason
 
-OPTIONAL_TIMEOUT_S = 0.5
-"""Odometry and foot contacts older than this are left out of the state."""
 SHARED_PARAMETERS = ("connect_timeout_s", "discovery_s", "command_message", "same_frames", "frame_poses")
 """Parameters of a node that every backend behind topics takes."""
 JOINT_ORDERS = ("strict", "by_name")
 """Values of ``joint_order``."""
 
 
-class RosRobot:
+class RosRobot(TopicSenses):
     """Implements :class:`gantry_hardware.backends.backend.Robot` on topics.
 
     ``stamp_s`` of a state is the local monotonic time at which the older of its two required parts, joints and IMU, was
@@ -63,7 +57,7 @@ class RosRobot:
         command_period_s: Time between two commands, for trajectories.
         same_frames: Names that mean the same frame, see :data:`gantry_ros.runtime.frames.PARAMETERS`.
         frame_poses: Where sensors sit, likewise.
-        map_max_latency_s: See :class:`gantry_ros.robots.map_inbox.MapInbox`.
+        map_max_latency_s: See :class:`gantry_ros.mapping.map_inbox.MapInbox`.
 
     Raises:
         UnknownNameError: If an option has no such value.
@@ -98,25 +92,19 @@ class RosRobot:
         self._gripper_message, self._command_period_s = gripper_message, command_period_s
         self._base_moves = embodiment.base_moves
         of_base = ([topics.IMU], [topics.ODOM, topics.FOOT_CONTACTS]) if self._base_moves else ([], [])
-        self._told = StateTopics([topics.JOINT_STATES, *of_base[0]], of_base[1])
+        told = StateTopics([topics.JOINT_STATES, *of_base[0]], of_base[1])
+        super().__init__(told, Frames(same_frames, frame_poses), map_max_latency_s)
         self._listener = None if host is None else Listener(host.node)
         self._late: WaitReason | None = None
-        self._cameras: tuple[str, ...] = ()
         self._connect_timeout_s = connect_timeout_s
         self._discovery_s = discovery_s
         self._given_host = host
-        self._host: NodeHost | None = None
         self._read_joints = convert.JointStateReader(spec, by_name=joint_order == "by_name")
         self._codec = convert.CommandCodec(spec)
         self._limiter = CommandLimiter(spec)
-        self.frames = Frames(same_frames, frame_poses)
-        """Which names mean the same frame, and where sensors sit."""
-        self._follows_map = False
-        self._maps = MapInbox(self.frames, map_max_latency_s)
         self._guard: CommandGuard | None = None
         self._withholding = False
         self._publisher: Any = None
-        self._entities: list[tuple[str, Any]] = []
 
     @classmethod
     def from_parameters(
@@ -140,11 +128,7 @@ class RosRobot:
         if self._listener is None:
             self._listener = Listener(node)
         self._guard = CommandGuard(node, self._command_topics(), self._watched_topics())
-        subscriptions = [*self._told.open(self._host, self._listener), *self._guard.subscriptions]
-        if self._follows_map:
-            subscriptions.append(
-                self._listener.listen(PointCloud2, topics.ELEVATION_MAP, self._on_map, topics.READER_QOS)
-            )
+        subscriptions = [*self._open_senses(self._host, self._listener), *self._guard.subscriptions]
         self._entities += [("subscription", subscription) for subscription in subscriptions]
         if self._given_host is None:
             self._host.start()
@@ -247,71 +231,11 @@ class RosRobot:
             self._guard.refuse()
         self._refuse_duplicate_publishers(self._host.node, 0.0)
 
-    def listen(self, kind: Any, topic: str, take: Callable[[Any], None], qos: QoSProfile) -> None:
-        """Listen to what else a policy sees, of which one node may tell as of the robot's own state: two damp it.
-
-        Raises:
-            RobotError: If not connected, and without a host of its own from the start.
-        """
-        if self._listener is None:
-            raise RobotError("The ROS robot is not connected; call connect() first.")
-        self._entities.append(("subscription", self._listener.listen(kind, topic, take, qos)))
-
     def statistics(self) -> dict[str, Any]:
         """Messages received per topic, those that repeated the one before, and other nodes that command the robot or
         speak for it.
         """
-        guard, listener = self._guard, self._listener
-        others = {} if guard is None else guard.values()
-        return {**self._told.statistics(), **others, **({} if listener is None else listener.values())}
-
-    def follow_map(self) -> None:
-        """Listen for the elevation map of a mapping node from :meth:`connect` on."""
-        self._follows_map = True
-
-    def follow_object(self) -> None:
-        """Wait for the pose of what the arm handles in :meth:`connect`, and listen for it from then on."""
-        self._told.required.append(topics.OBJECT_POSE)
-
-    def follow_pictures(self, cameras: tuple[str, ...]) -> None:
-        """Wait for a picture of each camera in :meth:`connect`, and listen for them from then on."""
-        self._cameras = cameras
-        self._told.required += [topics.PICTURE.format(name=name) for name in cameras]
-
-    def read_pictures(self) -> dict[str, Picture]:
-        """The newest picture of each camera, stamped with the local monotonic time of its receipt.
-
-        Raises:
-            RobotError: If one is encoded in another way than is understood.
-        """
-        self._refuse_second_publisher()
-        newest = {name: self._told.newest(topics.PICTURE.format(name=name)) for name in self._cameras}
-        found = {name: item for name, item in newest.items() if item is not None}
-        return {name: Picture(received_s, convert_arm.picture(image)) for name, (image, received_s) in found.items()}
-
-    def read_map(self) -> tuple[MapSnapshot, float] | None:
-        """The newest map, and the local monotonic time at which its newest frame became known; None before the first.
-
-        A map that is sent again with the stamp of the one before holds no new frame.
-        """
-        return self._maps.newest
-
-    @property
-    def odom_frame(self) -> str:
-        """Frame of the newest odometry."""
-        found = self._told.newest(topics.ODOM)
-        return ODOM_FRAME if found is None or not found[0].header.frame_id else found[0].header.frame_id
-
-    def _on_map(self, message: PointCloud2) -> None:
-        if self._host is None:
-            return
-        now_s = 1e-9 * self._host.node.get_clock().now().nanoseconds or None  # 0 while simulated time is not told.
-        try:
-            self._maps.take(message, self.odom_frame, time.monotonic(), now_s)
-        except GantryError as error:
-            self._host.node.get_logger().error(f"Map refused: {error}", throttle_duration_sec=1.0)
-            return
-        self._told.note_received(topics.ELEVATION_MAP)
+        return {**super().statistics(), **({} if self._guard is None else self._guard.values())}
 
     def _make_host(self) -> NodeHost:
         """A node of its own, where none is given."""
@@ -351,10 +275,6 @@ class RosRobot:
     def _look_late(self) -> None:
         if self._late is not None:
             self._late.note(self._told.late_text())
-
-    def _refuse_second_publisher(self) -> None:
-        if self._listener is not None:
-            self._listener.refuse()
 
     def _refuse_duplicate_publishers(self, node: Node, patience_s: float) -> None:
         for topic in (*self._told.required, *self._told.optional):

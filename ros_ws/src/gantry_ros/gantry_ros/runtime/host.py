@@ -33,6 +33,8 @@ from gantry_ros.runtime.waiting import SETTLE_S, WaitReason
 JOIN_TIMEOUT_S = 5.0
 """Time that the executor's thread may take to end."""
 
+GROUP_END = "."
+"""End of the name of a group of parameters."""
 # What rclpy declares by itself; everything else on the command line must be ours.
 FOREIGN_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 
@@ -42,7 +44,8 @@ class Parameter:
     """One parameter of a node."""
 
     name: str
-    """Name, dots for groups."""
+    """Name, dots for groups. One that ends with a dot stands for all names below it: its value is what was given of
+    them, by the rest of the name."""
     default: bool | int | float | str
     """Value without one from outside; its type is the parameter's type."""
     text: str
@@ -131,12 +134,35 @@ class NodeHost:
             GantryError: If a value has the wrong type, or if one was given that this node does not know.
         """
         self._refuse_unknown([parameter.name for parameter in parameters])
-        return {parameter.name: self._declare_one(parameter) for parameter in parameters}
+        return {
+            parameter.name: self._declare_group(parameter)
+            if parameter.name.endswith(GROUP_END)
+            else self._declare_one(parameter)
+            for parameter in parameters
+        }
 
     def create_timer(self, period_s: float, callback: Callable[[], None]) -> Timer:
         """Call back again and again, by the steady clock: what guards, watches or reports must not stand still because
         ``use_sim_time`` is set and no ``/clock`` comes. Nothing here makes timers in another way."""
         return self.node.create_timer(period_s, callback, clock=self._steady)
+
+    def entities(self) -> list[tuple[str, Any]]:
+        """Everything that the node has now, each with its kind, for :meth:`destroy_all_but`."""
+        node = self.node
+        kinds = {
+            "publisher": node.publishers,
+            "subscription": node.subscriptions,
+            "service": node.services,
+            "client": node.clients,
+            "timer": node.timers,
+        }
+        return [(kind, entity) for kind, entities in kinds.items() for entity in entities]
+
+    def destroy_all_but(self, kept: Sequence[tuple[str, Any]]) -> None:
+        """Take down everything that the node has and had not at an earlier :meth:`entities`."""
+        for kind, entity in self.entities():
+            if not any(entity is other for _, other in kept):
+                getattr(self.node, f"destroy_{kind}")(entity)
 
     def wait_reason(self, before: str, settle_s: float = SETTLE_S) -> WaitReason:
         """Says in the log why something waits, once and again when the reason changes.
@@ -150,6 +176,10 @@ class NodeHost:
     def start(self) -> None:
         """Start the executor's thread; call it once everything is declared."""
         self._thread.start()
+
+    def wake(self) -> None:
+        """Let the executor look at coroutines that wait for something which has just happened."""
+        self._executor.wake()
 
     def close(self) -> None:
         """Stop the executor, wait for its thread, then take ROS down, in this order; may be called twice."""
@@ -203,9 +233,20 @@ class NodeHost:
             raise GantryError(f"Parameter '{parameter.name}' is {value}, expected {least:g} to {most:g}.")
         return float(value) if number else value
 
+    def _declare_group(self, group: Parameter) -> dict[str, Any]:
+        found = {}
+        descriptor = ParameterDescriptor(description=group.text, read_only=group.read_only, dynamic_typing=True)
+        for name in [name for name in self._given() if name.startswith(group.name)]:
+            found[name.removeprefix(group.name)] = self.node.declare_parameter(name, None, descriptor).value
+        return found
+
+    def _given(self) -> Sequence[str]:
+        return list(getattr(self.node, "_parameter_overrides", {}))
+
     def _refuse_unknown(self, known: Sequence[str]) -> None:
-        for name in getattr(self.node, "_parameter_overrides", {}):
-            if name not in known and not name.startswith(FOREIGN_PARAMETERS):
+        groups = tuple(name for name in known if name.endswith(GROUP_END))
+        for name in self._given():
+            if name not in known and not name.startswith((*FOREIGN_PARAMETERS, *groups)):
                 raise GantryError(unknown_name_text(f"parameter of {self.node.get_name()}", name, known))
 
 

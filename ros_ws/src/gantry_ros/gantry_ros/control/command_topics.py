@@ -12,7 +12,7 @@ from gantry_hardware.errors import GantryError
 from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import map as convert_map
 from gantry_ros.convert import robot as convert
-from gantry_ros.robots.ros_robot import RosRobot
+from gantry_ros.robots.senses import TopicSenses
 from gantry_ros.runtime import topics
 from gantry_ros.runtime.host import NodeHost, Parameter
 
@@ -26,11 +26,11 @@ class CommandTopics:
     Args:
         host: Node to use.
         controller: With a policy.
-        robot: The controller's, if it is behind topics; names of frames are then its own. None for any other.
+        robot: The controller's, if other nodes report of it; names of frames are then its own. None for any other.
         stamped: Whether ``cmd_vel`` is a TwistStamped.
     """
 
-    def __init__(self, host: NodeHost, controller: Controller, robot: RosRobot | None, *, stamped: bool) -> None:
+    def __init__(self, host: NodeHost, controller: Controller, robot: TopicSenses | None, *, stamped: bool) -> None:
         self._host, self._controller, self._ros = host, controller, robot
         self.unheard = ""
         """Topic of a velocity command that has never come; empty for none."""

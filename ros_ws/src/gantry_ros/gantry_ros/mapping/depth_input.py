@@ -31,7 +31,7 @@ class DepthInput:
     """
 
     def __init__(self, choices: str) -> None:
-        self._sources = open_depth([choice.strip() for choice in choices.split(";") if choice.strip()])
+        self._sources = open_depth(split_sources(choices))
         self._offsets = [sum(len(item.cameras) for item in self._sources[:i]) for i in range(len(self._sources))]
 
     def into(self, cfg: MappingCfg) -> MappingCfg:
@@ -64,3 +64,8 @@ class DepthInput:
     def close(self) -> None:
         """Release the cameras."""
         close_all(self._sources)
+
+
+def split_sources(choices: str) -> list[str]:
+    """Texts of single depth sources out of a value of :data:`PARAMETER`."""
+    return [choice.strip() for choice in choices.split(";") if choice.strip()]
