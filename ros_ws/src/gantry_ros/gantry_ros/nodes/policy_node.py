@@ -21,6 +21,7 @@ from gantry_deploy.perception.maps import MapLimits, MapSource, make_map_source,
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.process.realtime import prepare_thread
 from gantry_hardware.backends.backend import Robot
+from gantry_hardware.errors import RobotError
 from gantry_hardware.model.capabilities import other_commanders
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.robots import robot_spec

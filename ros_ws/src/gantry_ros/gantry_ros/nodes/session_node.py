@@ -179,11 +179,10 @@ class SessionNode:
             return
         node, seen = self._host.node, session.session.snapshot()
         stamp, name = node.get_clock().now().to_msg(), node.get_name()
+        robot = session.controller.robot.spec.name
         values = session_values(seen) | senses.statistics()
         text = f"{seen.state}: {seen.fault}" if seen.fault else seen.state
-        message = convert.diagnostics_message(
-            stamp, name, session.controller.robot.spec.name, text, values, error=bool(seen.fault)
-        )
+        message = convert.diagnostics_message(stamp, name, robot, text, values, error=bool(seen.fault))
         self._publisher.publish(message)
 
 
