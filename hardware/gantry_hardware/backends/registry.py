@@ -102,6 +102,16 @@ def require_options(name: str, options: Iterable[str], purpose: str) -> None:
     )
 
 
+def has_option(name: str, option: str) -> bool:
+    """Whether a backend takes an option.
+
+    Raises:
+        UnknownNameError: If there is no such backend.
+        RobotError: If it cannot be loaded.
+    """
+    return not _missing_options(_load(_entry(name)), [option])
+
+
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Refuse options that a backend does not have, plain values of a type that they do not take, and names that it
     knows by heart and are none: a backend may have an attribute ``OPTION_CHECKS``, option -> function that raises.

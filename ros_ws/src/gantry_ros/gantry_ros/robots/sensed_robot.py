@@ -12,11 +12,12 @@ from nav_msgs.msg import Odometry
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.depth.attached import with_depth
+from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.perception.maps import needs_map
 from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backends.backend import Robot
-from gantry_hardware.backends.registry import make_backend
+from gantry_hardware.backends.registry import has_option, make_backend, moves_metal
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.model.capabilities import HasImages, HasTask, capability
@@ -201,8 +202,13 @@ def driven_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contra
     """
     if values["depth_source"] and not needs_map(contract):
         raise GantryError("Parameter 'depth_source': this policy looks at no map; leave it out.")
+    name, embodiment = values["backend"], embodiment_of(contract)
+    embodiment.check_backend(contract, name)
+    options = {**embodiment.backend_options(contract, name), **values[OPTIONS]}
+    if not moves_metal(name) and has_option(name, "realtime"):  # Other nodes live in real time.
+        options = {"realtime": True, **options}
     robot = SensedRobot(
-        make_backend(values["backend"], spec, **values[OPTIONS]),
+        make_backend(name, spec, **options),
         host,
         odometry=values["odometry"],
         connect_timeout_s=values["connect_timeout_s"],
