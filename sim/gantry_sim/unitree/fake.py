@@ -25,6 +25,7 @@ WORDS = {
     "mode [NAME]": "let the own controller come back, or go",
     "restart": "put the robot back to its start",
     "mark NAME": "note an event from outside as a fault, whose damping is timed",
+    "pose": "tell where the base really is and how it moves",
     "report": "tell everything that was noted",
     "help": "list these lines and the faults",
     "quit": "end",
@@ -44,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             command_timeout_ms=args.command_timeout_ms,
             noise=args.noise,
             hang=args.hang,
+            terrain=args.terrain,
+            terrain_difficulty=args.terrain_difficulty,
             seed=args.seed,
         )
     except GantryError as error:
@@ -81,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-timeout-ms", type=int, default=100, help="silence after which the motors damp")
     parser.add_argument("--noise", type=float, default=0.2, help="multiple of the usual sensor noise")
     parser.add_argument("--hang", action="store_true", help="hang the robot by its base")
+    parser.add_argument("--terrain", default="", help="ground, as of the backend mujoco, for example stones or t1")
+    parser.add_argument("--terrain-difficulty", type=float, default=0.5, help="0 to 1")
     parser.add_argument("--seed", type=int, default=0, help="of noise and faults")
     parser.add_argument("--report", metavar="FILE", help="write the report at the end to this file, too")
     parser.add_argument("--deaf", action="store_true", help="do not read standard input; end by a signal")
@@ -121,6 +126,8 @@ def _do(robot: FakeRobot, words: list[str]) -> dict[str, Any]:
         robot.switch_mode(rest[0] if rest else "")
     elif word == "restart":
         robot.restart_body()
+    elif word == "pose":
+        return {"pose": robot.pose()}
     elif word == "report":
         return {"report": robot.report()}
     elif word == "help":

@@ -54,6 +54,8 @@ class FakeRobot:
         command_timeout_ms: Time without a command after which the motors damp.
         noise: Multiple of the usual sensor noise.
         hang: Hang the robot by its base, as from a gantry.
+        terrain: Name of the ground, as of the backend ``mujoco``; empty for a flat one.
+        terrain_difficulty: From 0 to 1.
         seed: Of noise and faults.
     """
 
@@ -67,6 +69,8 @@ class FakeRobot:
         command_timeout_ms: int = 100,
         noise: float = 0.2,
         hang: bool = False,
+        terrain: str = "",
+        terrain_difficulty: float = 0.5,
         seed: int = 0,
     ) -> None:
         self.spec: RobotSpec = robot_spec(robot)
@@ -76,7 +80,8 @@ class FakeRobot:
         self.link = Link(interface, domain)
         self._service_link: Link | None = None
         self._place = (interface, domain)
-        self._body = MujocoRobot(self.spec, noise=noise, seed=seed, visuals=False, fixed_base=hang)
+        ground = {"terrain": terrain, "terrain_difficulty": terrain_difficulty}
+        self._body = MujocoRobot(self.spec, noise=noise, seed=seed, visuals=False, fixed_base=hang, **ground)
         self._body.connect()
         self._state_kind, self._command_kind = CLASSES[self.model.family.name]
         self._states = self.link.writer(STATE_TOPIC, self._state_kind)
@@ -127,6 +132,14 @@ class FakeRobot:
     def restart_body(self) -> None:
         """Put the robot back to its start, upright."""
         self._body.reset()
+
+    def pose(self) -> dict[str, Any]:
+        """Where the base really is and how it moves, m, m/s and unit quaternion, for an odometry beside the robot."""
+        return {
+            "pos_base_in_world_m": self._body.pos_base_in_world_m.tolist(),
+            "quat_base_to_world_wxyz": self._body.quat_base_to_world_wxyz.tolist(),
+            "lin_vel_base_in_base_m_s": self._body.true_lin_vel_base_in_base_m_s.tolist(),
+        }
 
     def report(self) -> dict[str, Any]:
         """Everything that was noted, as plain data."""
