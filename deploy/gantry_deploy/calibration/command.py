@@ -33,16 +33,14 @@ _INTRINSICS_TEXT = (
     "Images of the imager that depth is aligned with; that of a RealSense is the left infrared one."
 )
 _MOUNTED_TEXT = (
-    "Find a camera's pose on the robot from 3 or more images of a board whose pose in the base frame is known: "
-    "measured "
-    "(--board-pose), or per image (--poses). A board's origin is its picture's top left corner, x along the top "
-    "edge, y down, z into the paper."
+    "Find a camera's pose on the robot from 3 or more images of a board. Give the board's pose in the base frame: one "
+    "measured pose (--board-pose), or one per image (--poses). A board's origin is its picture's top left corner, x "
+    "along the top edge, y down, z into the paper."
 )
 _HAND_EYE_TEXT = (
-    "Find a camera's pose from 8 or more images and the pose of what moves in each: an arm's tool with the camera on "
-    "its "
-    "wrist (--camera moving) or with the board in its hand (--camera fixed), or a robot whose base is tracked. Turn "
-    "about two axes or more."
+    "Find a camera's pose from 8 or more images and one pose per image: of an arm's tool that carries the camera "
+    "(--camera moving) or the board (--camera fixed), or of a mobile base from motion capture. Turn about two axes or "
+    "more."
 )
 _EPILOG = (
     "examples:\n"

@@ -21,7 +21,9 @@ from gantry_deploy.cli.command import (
     parse_numbers,
 )
 from gantry_deploy.control.safety_config import safety_config
+from gantry_deploy.depth.attached import add_depth_argument, with_depth
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
+from gantry_deploy.perception.maps import needs_map
 from gantry_deploy.session.config import SessionCfg
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
 from gantry_hardware.files.bounds import finite
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", help=f"robot: {', '.join(backend_names())}; if not given {simulated_backends()}")
     parser.add_argument("--option", type=parse_key_value, action="append", default=[], metavar="KEY=VALUE",
                         help="option of the backend; may be given several times")  # fmt: skip
+    add_depth_argument(parser)
     parser.add_argument("--device", action="append", default=[], metavar="NAME",
                         help="the operator's device, keyboard if not given; several are combined")  # fmt: skip
     parser.add_argument("--device-option", type=parse_key_value, action="append", default=[], metavar="KEY=VALUE",
@@ -141,7 +144,7 @@ def _print_files(args: argparse.Namespace) -> None:
 def _settings(args: argparse.Namespace) -> SessionCfg:
     """Refuse what can be refused before anything is loaded."""
     if args.bundle is None and args.learner is None:
-        raise UsageError("Give a BUNDLE, or --learner HOST:PORT whose bundle is taken.")
+        raise UsageError("Give a BUNDLE, or --learner HOST:PORT for the learner's own bundle.")
     if args.backend is not None:
         choose("robot backend", args.backend, backend_names())
     if args.attempts < 0:
@@ -224,11 +227,14 @@ def _robot_and_device(
             f"Backend '{backend}' may move a real robot, by policy and by hand. Give --yes if it has room and a person "
             "is at the emergency stop."
         )
+    if args.depth and not needs_map(contract):
+        raise UsageError("--depth: this policy looks at no map; leave the option out.")
     device = make_device(args, contract, around.devices)
     if around.robot is not None:
         robot = around.robot(bundle)
     else:
         robot = make_backend(backend, robot_spec(contract.robot), **_options(args, bundle, backend))
+        robot = with_depth(robot, args.depth)
     stack.callback(robot.close)
     device.connect()
     stack.callback(device.close)
