@@ -21,6 +21,7 @@ from gantry_deploy.embodiments.operator_maps import make_operator_map
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.embodiments.simulated_task import scene_reset, task_judge
 from gantry_deploy.errors import SafetyError, SessionError
+from gantry_deploy.flash.status import publisher_for_service
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import make_map_source
 from gantry_deploy.policy.policy import Policy
@@ -162,6 +163,7 @@ class SessionRun:
         self.loop = attach_session(self.controller, device, cfg, resetter, sinks, live, classifier)
         self.session = self.loop.session
         self._told_s = 0.0
+        self._status = publisher_for_service()
 
     def run(self, duration_s: float | None = None) -> None:
         """Stand up and run until the session is closed.
@@ -180,6 +182,8 @@ class SessionRun:
             self.session.close()
             with contextlib.suppress(RobotError):
                 self.controller.send_final_damping()
+            if self._status is not None:
+                self._status.close()
 
     def close(self) -> None:
         """End the session after the present tick, from any thread or a signal handler; the robot is then damped."""
@@ -202,6 +206,8 @@ class SessionRun:
 
     def _after(self, report: TickReport) -> None:
         self.loop.after_tick(report)
+        if self._status is not None:
+            self._status.note(report, self.controller.counts())
         now_s = time.monotonic()
         if self._speed > 0.0:
             self._paced_s = max(self._paced_s, now_s - PACE_LAG_S) + 1.0 / (self._speed * self.controller.rate_hz)

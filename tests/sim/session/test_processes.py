@@ -1,6 +1,7 @@
 """A learner and an actor as real processes: steps go one way, weights the other, and both can be killed."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ import pytest
 
 from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.dataset import Dataset
+from gantry_deploy.flash.status import STATUS_VARIABLE, read_status
 from gantry_fixtures.learners import GANTRY, PATIENCE_S, Learner, until_delivered
 
 pytestmark = pytest.mark.slow
@@ -57,3 +59,16 @@ def test_without_a_learner_a_session_says_why(tmp_path):
     assert done.returncode == 2
     assert "127.0.0.1:9" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_session_that_a_service_started_tells_its_status(tmp_path):
+    """Software is not changed under a robot in a session."""
+    status = tmp_path / "status.json"
+    command = (*GANTRY, "session", "start", "pretrained:yam-pick-place", "--device", "scripted")
+    command = (*command, "--duration", "6", "--speed", "0")
+    environment = {**os.environ, STATUS_VARIABLE: str(status)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    written = read_status(status)
+    assert written is not None, done.stdout + done.stderr
+    assert written.mode in ("STAND", "POLICY")
+    assert written.ticks > 50

@@ -136,7 +136,11 @@ class PolicyWork:
         sys.setswitchinterval(0.0005)
         node.active = True
         try:
-            controller.run(on_tick=_Steps(self._host, controller, node, values, leave))
+            steps = _Steps(self._host, controller, node, values, leave)
+            try:
+                controller.run(on_tick=steps)
+            finally:
+                steps.close()
             damped = controller.safety.mode is Mode.DAMP
             self._ended = controller.statistics()
             controller.leave()
@@ -205,6 +209,11 @@ class _Steps:
         self._status = publisher_for_service()
         self._newcomer = True
         self._newcomer_until_s = controller.robot.now_s() + NEWCOMER_S
+
+    def close(self) -> None:
+        """Write the newest status."""
+        if self._status is not None:
+            self._status.close()
 
     def __call__(self, report: TickReport) -> None:
         """Take note, and end the loop when asked to."""
