@@ -435,3 +435,15 @@ def test_a_recording_on_a_full_disk_fails_the_launch_and_not_the_robot(bundles, 
     assert f"The recording {record} ended early after 0 ticks: No space left on device." in done.stdout
     assert done.returncode == 1
     assert "Done: every node ended well." not in done.stdout
+
+
+def test_the_arguments_of_one_launch_are_listed(capsys):
+    from gantry_deploy.cli.main import main
+
+    assert main(["launch", "car", "--show-args"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("car: ")
+    assert "options" in told
+    assert "sim_walk:" not in told
+    assert main(["launch", "cat", "-s"]) == 2
+    assert "Did you mean 'car'?" in capsys.readouterr().err

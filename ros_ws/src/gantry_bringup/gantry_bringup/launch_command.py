@@ -8,14 +8,15 @@ import shlex
 import time
 from typing import Any
 
-from gantry_bringup.description import LAUNCHES, NodeSpec, find_launch
+from gantry_bringup.description import LAUNCHES, Launch, NodeSpec, find_launch
 from gantry_deploy.cli.command import UsageError, add_json_option, emit_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``gantry launch``."""
     parser.add_argument("name", metavar="NAME", help=f"what to start: {', '.join(LAUNCHES)}")
-    parser.add_argument("assignments", metavar="KEY:=VALUE", nargs="*", help="arguments, listed below")
+    parser.add_argument("assignments", metavar="KEY:=VALUE", nargs="*", help="its arguments; --show-args lists them")
+    parser.add_argument("-s", "--show-args", action="store_true", help="list the arguments of NAME and start nothing")
     parser.add_argument("--dry-run", action="store_true", help="print the command lines and start nothing")
     parser.epilog = _epilog()
     add_json_option(parser)
@@ -33,8 +34,12 @@ def run(args: argparse.Namespace) -> int | dict[str, Any]:
     from gantry_bringup.processes import NodeGroup, node_command
     from gantry_ros.runtime.availability import require_ros
 
+    launch = find_launch(args.name)
+    if args.show_args:
+        print("\n".join(_listed(launch)))
+        return {"arguments": {item.name: item.default for item in launch.arguments}}
     given = _assignments(args.assignments)
-    specs = find_launch(args.name).nodes(given)
+    specs = launch.nodes(given)
     if args.dry_run:
         for spec in specs:
             print(_shell_line(spec, node_command(spec)))
@@ -79,13 +84,17 @@ def _shell_line(spec: NodeSpec, command: list[str]) -> str:
 
 
 def _epilog() -> str:
-    lines = []
-    for launch in LAUNCHES.values():
-        lines += [f"{launch.name}: {launch.text}"]
-        width = max(len(argument.name) for argument in launch.arguments)
-        for argument in launch.arguments:
-            default = f" (default: {argument.default})" if argument.default else ""
-            lines.append(f"  {argument.name:<{width}}  {argument.text}{default}")
-        lines.append("")
-    lines.append("example: gantry launch sim_walk bundle:=runs/walk/bundle drive:=true record:=walk.mcap")
+    width = max(len(name) for name in LAUNCHES)
+    lines = ["what can be started; its arguments: gantry launch NAME --show-args", ""]
+    lines += [f"  {launch.name:<{width}}  {launch.text}" for launch in LAUNCHES.values()]
+    lines += ["", "example: gantry launch sim_walk bundle:=runs/walk/bundle drive:=true record:=walk.mcap"]
     return "\n".join(lines)
+
+
+def _listed(launch: Launch) -> list[str]:
+    """Name, purpose and arguments of a description, one per line."""
+    lines, width = [f"{launch.name}: {launch.text}"], max(len(argument.name) for argument in launch.arguments)
+    for argument in launch.arguments:
+        default = f" (default: {argument.default})" if argument.default else ""
+        lines.append(f"  {argument.name:<{width}}  {argument.text}{default}")
+    return lines
