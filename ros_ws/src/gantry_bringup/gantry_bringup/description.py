@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from gantry_bringup.driven import DRIVEN
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    MANAGED,
     OF_EVERY_NODE,
     Argument,
     Launch,
     NodeSpec,
     given,
     make_node,
+    managed,
     policy_parameters,
 )
 from gantry_bringup.robot_topics import ROBOT_TOPIC_ARGUMENTS, robot_remappings
@@ -48,6 +50,7 @@ MAPPING_ARGUMENTS = (
     Argument("camera_info", "", "topic of their calibration, if it is not camera/depth/camera_info"),
     Argument("points", "", "topic of point clouds, if it is not points"),
     Argument("odom", "", "topic of the odometry, if it is not odom"),
+    MANAGED,
     Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
 )
 """Of ``mapping``; runs beside ``robot`` for a policy that looks at a map."""
@@ -58,6 +61,7 @@ ROBOT_ARGUMENTS = (
     Argument("steering", "", "a car's steering angle: commanded, or joint_states where it is measured"),
     Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
+    MANAGED,
     # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
     Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
     Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
@@ -74,11 +78,8 @@ def build_mapping(args: Mapping[str, str]) -> list[NodeSpec]:
     ours = {"depth": "camera/depth/image_rect_raw", "camera_info": "camera/depth/camera_info"}
     ours |= {"points": "points", "odom": "odom"}
     remappings = tuple((topic, args[name]) for name, topic in ours.items() if args[name])
-    return [
-        make_node(
-            "mapping_node", args, given(args, "bundle", "public_key", "mapping", "input", "depth_source"), remappings
-        )
-    ]
+    parameters = given(args, "bundle", "public_key", "mapping", "input", "depth_source")
+    return [make_node("mapping_node", args, {**parameters, **managed(args)}, remappings)]
 
 
 def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
@@ -88,7 +89,7 @@ def build_robot(args: Mapping[str, str]) -> list[NodeSpec]:
         GantryError: If no bundle is named, or a value does not fit.
     """
     parameters = {**policy_parameters(args), **given(args, "joint_order", "command_message", "gripper_message")}
-    parameters |= given(args, "steering", "route_message")
+    parameters |= {**given(args, "steering", "route_message"), **managed(args)}
     return [make_node("policy_node", args, parameters, robot_remappings(args))]
 
 

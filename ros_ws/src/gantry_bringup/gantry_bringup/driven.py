@@ -9,6 +9,7 @@ from functools import partial
 from gantry_bringup.config_file import node_parameters
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    MANAGED,
     Argument,
     NodeSpec,
     ParameterValue,
@@ -19,6 +20,7 @@ from gantry_bringup.parts import (
     given,
     json_object,
     make_node,
+    managed,
     policy_parameters,
 )
 from gantry_bringup.robot_topics import ROBOT_TOPIC_ARGUMENTS, robot_remappings
@@ -50,7 +52,7 @@ def driven_arguments(name: str) -> tuple[Argument, ...]:
         *topics,
         Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
         Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to files"),
-        Argument("managed", "false", "wait for the transitions of a lifecycle manager"),
+        MANAGED,
         Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
     )
 
@@ -69,9 +71,12 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
     embodiment = embodiment_of_robot(robot_spec(robot))
     if name not in embodiment.driver_launches:
         raise GantryError(f"Robot '{robot}' is {embodiment.noun}; start {' or '.join(embodiment.driver_launches)}.")
-    managed: dict[str, ParameterValue] = {"managed": flag(args, "managed")}
     options = json_object(args, "options")
-    parameters = {**policy_parameters(args), **managed, **given(args, "depth_source", "odometry", "route_message")}
+    parameters = {
+        **policy_parameters(args),
+        **managed(args),
+        **given(args, "depth_source", "odometry", "route_message"),
+    }
     if not flag(args, "mapping_node"):
         parameters |= given(args, "mapping")
     parameters |= {f"{OPTIONS}{key}": value for key, value in options.items()}
@@ -81,7 +86,7 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
     _check_backend(backend, {**told, **parameters})
     nodes = [replace(policy, parameters={**policy.parameters, "backend": backend})]
     if flag(args, "mapping_node"):
-        mapping = {"bundle": bundle_of(args), **given(args, "public_key", "mapping"), **managed}
+        mapping = {"bundle": bundle_of(args), **given(args, "public_key", "mapping"), **managed(args)}
         remapped = (("odom", args["odom"]),) if args["odom"] else ()
         nodes.append(_with_site(make_node("mapping_node", args, mapping, remapped), args))
     return nodes

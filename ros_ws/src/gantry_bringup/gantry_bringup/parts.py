@@ -77,6 +77,8 @@ COMMON_ARGUMENTS = (
 )
 """Of every description with a policy."""
 
+MANAGED = Argument("managed", "", "true: wait for the transitions of a lifecycle manager")
+"""Of descriptions of managed nodes."""
 OF_EVERY_NODE = ("namespace", "config", "dds_profile")
 """Names of those of every node."""
 
@@ -174,6 +176,15 @@ def schedule(args: Mapping[str, str]) -> dict[str, ParameterValue]:
         low, high = PRIORITIES.start, PRIORITIES.stop - 1
         raise GantryError(f"Argument 'realtime_priority' is {priority}, expected {low} to {high}.")
     return {"realtime_priority": priority}
+
+
+def managed(args: Mapping[str, str]) -> dict[str, ParameterValue]:
+    """Whether nodes are managed, where it is said.
+
+    Raises:
+        GantryError: If the argument is neither true nor false.
+    """
+    return {"managed": flag(args, "managed")} if args["managed"] else {}
 
 
 def _environment(args: Mapping[str, str]) -> dict[str, str]:
