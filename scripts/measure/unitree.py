@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gantry_deploy.control.safety import SafetyConfig
 from gantry_deploy.process.domains import free_domain
 from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.robots import robot_spec
@@ -33,6 +34,10 @@ GANTRY = str(Path(sys.executable).with_name("gantry"))
 TICKS_S = os.sysconf("SC_CLK_TCK")
 WALKS_FOR_S = 1.0
 """Time under the policy before a fault."""
+QUIET_S = 0.4
+"""Time after a fault in which the fake is not asked: to answer holds it up."""
+ASK_S = 0.2
+"""Time between two questions after that."""
 FAULTS = (
     "silence",
     "repeat",
@@ -171,20 +176,22 @@ def _fault_run(name: str, *options: str) -> dict[str, Any]:
             return {"after_ms": None, "how": "", "told": f"did not walk: {runtime.lines[-1:]}"}
         time.sleep(WALKS_FOR_S)
         if name == "second writer":
-            other = Link("lo", fake.domain)
+            other, kind = Link("lo", fake.domain), CLASSES["unitree_go"][1]
+            other.prepare("rt/lowcmd", kind)
             fake.say("mark second_writer")
-            other.writer("rt/lowcmd", CLASSES["unitree_go"][1])
+            other.writer("rt/lowcmd", kind)
         elif name.startswith("SIG"):
             fake.say(f"mark {name}")
             os.kill(runtime.pid, getattr(signal, name))
         else:
             fake.say(f"fault {name}")
         end_s, fault = time.monotonic() + 10.0, {}
+        time.sleep(QUIET_S)
         while time.monotonic() < end_s:
             fault = fake.report()["faults"][-1]
             if fault["how"]:
                 break
-            time.sleep(0.02)
+            time.sleep(ASK_S)
         runtime.wait_for("DAMP", 0.5 if name.startswith("SIG") else 3.0)
         told = next((line.split("DAMP: ")[-1] for line in runtime.lines if "DAMP" in line), "(nothing: it is gone)")
         return {"after_ms": fault["after_ms"], "how": fault["how"], "told": told}
@@ -238,7 +245,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the walk")
     parser.add_argument("--repeats", type=int, default=3, help="runs per fault")
-    parser.add_argument("--state-timeout", type=float, default=0.1, help="safety setting state_timeout_s, s")
+    usual_s = SafetyConfig().state_timeout_s
+    parser.add_argument("--state-timeout", type=float, default=usual_s, help="safety setting state_timeout_s, s")
     parser.add_argument("--missed", type=int, default=5, help="safety setting max_missed_deadlines")
     parser.add_argument("--only", default="walk,link,core,faults,refusals", help="parts, separated by commas")
     parser.add_argument("--json", type=Path, help="write everything to this file")
@@ -251,6 +259,7 @@ def main() -> int:
 
     patient = ("--safety", f"state_timeout_s={args.state_timeout}", "--safety", f"max_missed_deadlines={args.missed}")
     note("load at the start", os.getloadavg()[0])
+    note("state_timeout_s", args.state_timeout)
     if "walk" in parts:
         note("walk", walk(args.seconds, (), *patient))
     bad = ("delay ms=5", "drop share=0.02", "silence for_ms=200")

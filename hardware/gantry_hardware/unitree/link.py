@@ -87,6 +87,10 @@ class Link:
         qos = Qos(Policy.Reliability.Reliable(0), Policy.History.KeepLast(depth))
         return self._keep(DataWriter(self._participant, self._topic(topic, kind), qos))
 
+    def prepare(self, topic: str, kind: Any) -> None:
+        """Do what takes long in making a reader or a writer: some 50 ms, once for each kind of message."""
+        self._topic(topic, kind)
+
     def writers(self, reader: Any) -> list[str]:
         """Writers that one of this link's readers hears, as texts; they need not have written anything yet."""
         if hasattr(reader, "get_matched_publications"):

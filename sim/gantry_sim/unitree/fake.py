@@ -52,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     except GantryError as error:
         print(error, file=sys.stderr)
         return 2
+    robot.report()  # The first report takes long, during which the robot would stand still.
     _say({"ready": True, "robot": args.robot, "link": robot.link.text, "seed": args.seed})
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     if not args.deaf:

@@ -76,8 +76,8 @@ class Ledger:
 
     def report(self) -> dict[str, Any]:
         """Everything, as plain data for JSON."""
-        gaps = self._gaps_ms[: min(self._gaps, KEPT_GAPS)]
-        p50, p99, longest = (np.percentile(gaps, (50, 99, 100)) if gaps.size else np.zeros(3)).tolist()
+        gaps = self._gaps_ms[: max(1, min(self._gaps, KEPT_GAPS))]  # One of zero, before there is any.
+        p50, p99, longest = np.percentile(gaps, (50, 99, 100)).tolist()
         return {
             "states_sent": self.states_sent,
             "commands": {"accepted": self.accepted, "refused": dict(self.refused)},
