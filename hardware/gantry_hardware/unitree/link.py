@@ -13,7 +13,7 @@ from gantry_hardware.unitree import idl  # First, because it says what to instal
 
 # isort: split
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
-from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState
+from cyclonedds.core import DDSException, DDSStatus, InstanceState, ReadCondition, SampleState, ViewState
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Policy, Qos
@@ -90,6 +90,10 @@ class Link:
     def prepare(self, topic: str, kind: Any) -> None:
         """Do what takes long in making a reader or a writer: some 50 ms, once for each kind of message."""
         self._topic(topic, kind)
+
+    def has_changed(self, reader: Any) -> bool:
+        """Whether writers that one of this link's readers hears have come or gone since the last call."""
+        return bool(reader.take_status(DDSStatus.SubscriptionMatched))
 
     def writers(self, reader: Any) -> list[str]:
         """Writers that one of this link's readers hears, as texts; they need not have written anything yet."""

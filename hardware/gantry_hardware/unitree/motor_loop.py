@@ -25,7 +25,7 @@ STATE_TOPIC, COMMAND_TOPIC = "rt/lowstate", "rt/lowcmd"
 RATE_HZ = 500.0
 """Rate of states and of commands."""
 LOOK_EVERY = 10
-"""Turns between two looks for other writers of commands."""
+"""Turns between two looks for other writers of commands, if none comes or goes."""
 CATCH_UP_S = 0.05
 """A thread that is further behind than this leaves turns out instead of making them up."""
 KEPT_PERIODS = 1 << 17
@@ -182,7 +182,7 @@ class MotorLoop:
     def _look(self, turn: int) -> None:
         """Look for other programs that command the robot, by what they announce and by what they send."""
         heard = len(take(self._others))
-        if not heard and turn % LOOK_EVERY:
+        if not heard and not self._link.has_changed(self._others) and turn % LOOK_EVERY:
             return
         others, command = self.others(), self._command
         self.crowded = bool(heard or others)
