@@ -61,7 +61,7 @@ def one(index, value, like=None):
         ("battery_low", 50, "has 9 % left, needed are 10 %", lambda i: {"battery_percent": 9.0}),
         ("motor_lost", 70, "'RL_calf_joint' missed 11 messages within 100 ms", lambda i: {"lost": one(11, i - 24)}),
         ("motor_lost", 50, "'FR_hip_joint' does not answer", lambda i: {"errors": one(0, 0x40000000)}),
-        ("state_frozen", 252, "not changed by a bit for 202 ms", lambda i: {"body": (24,)}),
+        ("state_frozen", 132, "not changed by a bit for 82 ms", lambda i: {"body": (24,)}),
         ("mode_machine", 50, "changed from 0 to 9", lambda i: {"mode_machine": 9}),
     ],
 )
