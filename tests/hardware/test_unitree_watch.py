@@ -167,6 +167,11 @@ def test_options_out_of_range_are_refused(option):
         UnitreeRobot(SPEC, interface="lo", **option)
 
 
+def test_a_guard_that_would_damp_at_every_breath_is_refused():
+    with pytest.raises(RobotError, match=r"'guard_timeout_s' \(0 for no guard\)'? is 0.001"):
+        UnitreeRobot(SPEC, interface="lo", guard_timeout_s=0.001)
+
+
 def test_before_it_is_connected_nothing_works():
     robot = UnitreeRobot(SPEC, interface="lo")
     with pytest.raises(RobotError, match="not connected"):

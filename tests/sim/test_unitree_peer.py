@@ -116,7 +116,13 @@ if sys.argv[2] == "wrong":  # The last byte of the message is one of the checksu
     CommandCodec.encode = lambda self, *given: encode(self, *given)[:-1] + b"x"
 spec = robot_spec(sys.argv[1])
 robot = module.UnitreeRobot(
-    spec, interface="lo", domain=0, silent_writers=True, min_battery_percent=0.0, connect_timeout_s=20.0
+    spec,
+    interface="lo",
+    domain=0,
+    silent_writers=True,
+    min_battery_percent=0.0,
+    connect_timeout_s=20.0,
+    guard_timeout_s=1.0,
 )
 robot.connect()
 robot.take_over()

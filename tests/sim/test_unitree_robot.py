@@ -5,8 +5,6 @@ All tests share one Go2 that hangs, so that no test depends on how well it stand
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 
@@ -173,43 +171,6 @@ def test_the_remote_asks_and_its_sticks_are_told(fake, loop):
     loop.robot.take_requests()
     fake.say("fault buttons names=select for_ms=200")
     run_until(loop, Mode.PASSIVE)
-
-
-def test_a_runtime_that_is_stopped_or_killed_leaves_a_damped_robot():
-    process = patient_fake()
-    code = (
-        "from dataclasses import replace\nfrom gantry_fixtures.unitree import PATIENT, controller, stand_again\n"
-        "from gantry_hardware.robots import robot_spec\n"
-        "from gantry_hardware.unitree.robot import UnitreeRobot\n"
-        f"robot = UnitreeRobot(robot_spec('go2'), interface='lo', domain={process.domain}, command_timeout_s=1.0)\n"
-        "robot.connect()\nloop = controller(robot, config=replace(PATIENT, max_missed_deadlines=50))\n"
-        "stand_again(loop)\nprint('stands', loop.safety.mode, flush=True)\n"
-        "loop.run(on_tick=lambda report: report.mode == 'DAMP' and loop.stop())\nprint(loop.safety.fault, flush=True)\n"
-        "stand_again(loop)\nprint('again', flush=True)\n"
-        "loop.run()\n"
-    )
-    runtime = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-
-    def damped_after(how, faults):
-        process.say(f"mark {how.name}")
-        os.kill(runtime.pid, how)
-        wait_for("damping", lambda: [fault["how"] for fault in process.report()["faults"]] == ["timeout"] * faults)
-
-    try:
-        assert runtime.stdout.readline().strip() == "stands STAND"
-        damped_after(signal.SIGSTOP, 1)
-        wait_for("an old state", lambda: process.report()["time_ms"] > process.report()["faults"][0]["at_ms"] + 1500)
-        os.kill(runtime.pid, signal.SIGCONT)
-        woken = runtime.stdout.readline()
-        assert "stale_state" in woken or "missed_deadlines" in woken, "it notices the lost time, and damps"
-        assert runtime.stdout.readline().strip() == "again"
-        damped_after(signal.SIGKILL, 2)
-        assert set(process.report()["violations"]) == {"command_timeout"}
-    finally:
-        runtime.kill()
-        runtime.wait()
-        runtime.stdout.close()
-        process.close()
 
 
 def test_a_program_that_hangs_is_damped_by_the_driver(fake, loop):

@@ -12,7 +12,7 @@ from gantry_hardware.files.bounds import whole
 from gantry_hardware.unitree import idl  # First, because it says what to install.
 
 # isort: split
-from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
 from cyclonedds.core import DDSException, DDSStatus, InstanceState, ReadCondition, SampleState, ViewState
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
@@ -68,7 +68,7 @@ class Link:
             raise RobotError(f"Cyclone DDS cannot be opened on {self.text}: {error}.") from error
         self._topics: dict[str, Any] = {}
         self._entities: list[Any] = []
-        self._publications: Any = None
+        self._endpoints: dict[Any, Any] = {}
 
     def reader(self, topic: str, kind: Any, *, reliable: bool = False) -> Any:
         """A reader of what others write; what this link writes itself is left out.
@@ -87,9 +87,18 @@ class Link:
         qos = Qos(Policy.Reliability.Reliable(0), Policy.History.KeepLast(depth))
         return self._keep(DataWriter(self._participant, self._topic(topic, kind), qos))
 
+    @property
+    def key(self) -> str:
+        """This link's participant, as others see it."""
+        return _key(self._participant.guid)
+
     def prepare(self, topic: str, kind: Any) -> None:
         """Do what takes long in making a reader or a writer: some 50 ms, once for each kind of message."""
         self._topic(topic, kind)
+
+    def reader_keys(self, topic: str) -> list[str]:
+        """Participants elsewhere that read a topic, by their keys, sorted."""
+        return sorted(_key(one.participant_key) for one in self._announced(BuiltinTopicDcpsSubscription, topic))
 
     def has_changed(self, reader: Any) -> bool:
         """Whether writers that one of this link's readers hears have come or gone since the last call."""
@@ -100,13 +109,8 @@ class Link:
         if hasattr(reader, "get_matched_publications"):
             told = [reader.get_matched_publication_data(handle) for handle in reader.get_matched_publications()]
         else:  # Release 0.10 tells of all writers, this link's own among them.
-            if self._publications is None:
-                self._publications = self._keep(BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication))
-            alive = ReadCondition(self._publications, ViewState.Any | SampleState.Any | InstanceState.Alive)
-            endpoints = self._publications.read(_ENDPOINTS, condition=alive)
-            own = self._participant.guid
-            told = [one for one in endpoints if one.topic_name == reader.topic.name and one.participant_key != own]
-        keys = ("unknown" if one is None else uuid.UUID(str(one.participant_key)).hex[:12] for one in told)
+            told = self._announced(BuiltinTopicDcpsPublication, reader.topic.name)
+        keys = ("unknown" if one is None else _key(one.participant_key) for one in told)
         return sorted(f"participant {key}" for key in keys)
 
     def close(self) -> None:
@@ -119,6 +123,15 @@ class Link:
             self._participant.__del__()
             self._participant = None
 
+    def _announced(self, kind: Any, topic: str) -> list[Any]:
+        """Readers or writers of a topic that others announce."""
+        if kind not in self._endpoints:
+            self._endpoints[kind] = self._keep(BuiltinDataReader(self._participant, kind))
+        alive = ReadCondition(self._endpoints[kind], ViewState.Any | SampleState.Any | InstanceState.Alive)
+        own = self._participant.guid
+        told = self._endpoints[kind].read(_ENDPOINTS, condition=alive)
+        return [one for one in told if one.topic_name == topic and one.participant_key != own]
+
     def _topic(self, name: str, kind: Any) -> Any:
         if name not in self._topics:
             self._topics[name] = self._keep(Topic(self._participant, name, kind))
@@ -127,6 +140,11 @@ class Link:
     def _keep(self, entity: Any) -> Any:
         self._entities.append(entity)
         return entity
+
+
+def _key(guid: Any) -> str:
+    """A participant's identifier, shortened."""
+    return uuid.UUID(str(guid)).hex[:12]
 
 
 def take(reader: Any) -> list[Any]:

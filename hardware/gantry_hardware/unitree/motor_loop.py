@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gantry_hardware.backends.state import FloatArray
 from gantry_hardware.errors import RobotError
 from gantry_hardware.unitree.clock import RobotClock
 from gantry_hardware.unitree.codec import LowState, StateCodec
+from gantry_hardware.unitree.guard import Guard
 from gantry_hardware.unitree.idl import CLASSES
 from gantry_hardware.unitree.link import Link, send, take
 from gantry_hardware.unitree.models import UnitreeModel
@@ -26,6 +26,8 @@ RATE_HZ = 500.0
 """Rate of states and of commands."""
 LOOK_EVERY = 10
 """Turns between two looks for other writers of commands, if none comes or goes."""
+BEAT_EVERY = 2
+"""Turns between two signs of life to the guard; each wakes it."""
 CATCH_UP_S = 0.05
 """A thread that is further behind than this leaves turns out instead of making them up."""
 KEPT_PERIODS = 1 << 17
@@ -85,6 +87,8 @@ class MotorLoop:
         self._states = link.reader(STATE_TOPIC, state_kind)
         self._others = link.reader(COMMAND_TOPIC, self._command_kind)
         self._writer = link.writer(COMMAND_TOPIC, self._command_kind)
+        self.guard: Guard | None = None
+        """Process that damps the robot if this one cannot; None for none."""
         self._buttons = RemoteButtons()
         self._command: tuple[bytes, float, bool] | None = None
         self.crowded = False
@@ -123,10 +127,21 @@ class MotorLoop:
                 time.sleep(damped_s)
             self._stop = True
             self._thread.join()
+        if self.guard is not None:
+            self.guard.close()
 
-    def periods_s(self) -> FloatArray:
-        """Shape (samples,), s: times between two commands, the newest :data:`KEPT_PERIODS`, in no particular order."""
-        return self._periods[: min(max(0, self.counts["sent"] - 1), KEPT_PERIODS)].copy()
+    def period_statistics(self) -> dict[str, float]:
+        """Times between two commands, of the newest :data:`KEPT_PERIODS`; empty without any."""
+        periods_s = self._periods[: min(max(0, self.counts["sent"] - 1), KEPT_PERIODS)].copy()
+        if not periods_s.size:
+            return {}
+        p50, p99 = np.percentile(periods_s, (50, 99))
+        return {
+            "command_period_p50_s": float(p50),
+            "command_period_p99_s": float(p99),
+            "command_period_max_s": float(periods_s.max()),
+            "command_jitter_p99_s": float(np.percentile(np.abs(periods_s - 1.0 / RATE_HZ), 99)),
+        }
 
     def _run(self) -> None:
         period_s, due_s, turn = 1.0 / RATE_HZ, time.monotonic(), 0
@@ -134,6 +149,8 @@ class MotorLoop:
             try:
                 self._take_states()
                 if self._drives:
+                    if turn % BEAT_EVERY == 0:
+                        self._beat()
                     self._look(turn)
                     self._send()
             except Exception as error:  # This thread is the one that damps; it must not end by an accident.
@@ -145,6 +162,8 @@ class MotorLoop:
                 self.counts["late"] += int(-wait_s / period_s)
                 due_s -= wait_s
             time.sleep(max(0.0, wait_s))
+        if self.guard is not None:
+            self.guard.leave()
 
     def _take_states(self) -> None:
         samples = take(self._states)
@@ -179,6 +198,13 @@ class MotorLoop:
             self.requests.append(asked)
         self.newest = Received(state, stamp_s)
 
+    def _beat(self) -> None:
+        """Show the guard that this thread works, and hear whether the guard has damped the robot."""
+        if self.guard is not None:
+            reason = self.guard.beat(b"" if self._withholds() else self._damping_now())
+            if reason:
+                self.watch.note("guard", reason)
+
     def _look(self, turn: int) -> None:
         """Look for other programs that command the robot, by what they announce and by what they send."""
         heard = len(take(self._others))
@@ -187,6 +213,7 @@ class MotorLoop:
         others, command = self.others(), self._command
         self.crowded = bool(heard or others)
         if self.crowded and not (command is not None and command[2]):
+            self._beat()  # The other may be the guard, which says why.
             sent = f"sent {heard} commands" if heard else "announces commands"
             self.watch.note(
                 "second_writer",
@@ -194,13 +221,22 @@ class MotorLoop:
                 f"{self._link.text}): two of them make the robot twitch. End it, or release its service.",
             )
 
+    def _withholds(self) -> bool:
+        """Whether the robot is left to another program: one commands it, and the owner wants no torque."""
+        command = self._command
+        return self.crowded and command is not None and command[2]
+
+    def _damping_now(self) -> bytes:
+        newest = self.newest
+        return self._damping(0 if newest is None else newest.state.mode_machine)
+
     def _send(self) -> None:
         now_s = time.monotonic()
-        command, newest = self._command, self.newest
-        if self.crowded and command is not None and command[2]:
+        command = self._command
+        if self._withholds():
             return
         if command is None or self.watch.fault is not None or now_s - command[1] > self._timeout_s:
-            data = self._damping(0 if newest is None else newest.state.mode_machine)
+            data = self._damping_now()
             self.counts["damped"] += 1
         else:
             data = command[0]

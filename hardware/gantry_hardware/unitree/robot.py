@@ -15,12 +15,12 @@ from gantry_hardware.errors import RobotError
 from gantry_hardware.files.bounds import Range, finite
 from gantry_hardware.model.capabilities import RobotFault
 from gantry_hardware.model.spec import RobotSpec
-from gantry_hardware.unitree import remote, take_over
+from gantry_hardware.unitree import guard, remote, take_over
 from gantry_hardware.unitree.clock import TICK_S
 from gantry_hardware.unitree.codec import CommandCodec, StateCodec
 from gantry_hardware.unitree.link import Link
 from gantry_hardware.unitree.models import unitree_model
-from gantry_hardware.unitree.motor_loop import RATE_HZ, STATE_TOPIC, MotorLoop, Received
+from gantry_hardware.unitree.motor_loop import COMMAND_TOPIC, STATE_TOPIC, MotorLoop, Received
 from gantry_hardware.unitree.rpc import MotionSwitcher
 from gantry_hardware.unitree.watch import CLOCK_BACK, StateWatch, WatchLimits
 
@@ -49,6 +49,7 @@ class _Times(NamedTuple):
     look_s: float
     ramp_s: float
     command_s: float
+    guard_s: float
 
 
 class UnitreeRobot:
@@ -70,6 +71,7 @@ class UnitreeRobot:
         look_s: How long the released controller may still announce commands.
         ramp_s: Time in which the stiffness grows to what is asked for, after there was none.
         command_timeout_s: Age of the newest command at which damping is sent instead.
+        guard_timeout_s: Silence of this process after which its guard process damps the robot; 0 for no guard.
         silent_writers: Whether to tolerate programs that announce commands and send none, as a service of the robot may
             do after it was released; one that sends damps the robot all the same.
         mode_machine: Kind of machine that a G1 must say it is; -1 for whatever it says.
@@ -98,6 +100,7 @@ class UnitreeRobot:
         look_s: float = 1.0,
         ramp_s: float = 0.5,
         command_timeout_s: float = 0.1,
+        guard_timeout_s: float = guard.TIMEOUT_S,
         silent_writers: bool = False,
         mode_machine: int = -1,
         max_motor_c: float = WatchLimits.max_motor_c,
@@ -108,6 +111,7 @@ class UnitreeRobot:
         given = locals()
         for name, (low, high) in _RANGES.items():
             finite(f"Option '{name}'", given[name], low, high, RobotError)
+        guard.require_timeout(guard_timeout_s)
         self.spec = spec
         self._model = unitree_model(spec.name)
         self._states, self._commands = StateCodec(self._model, spec), CommandCodec(self._model, spec)
@@ -118,7 +122,7 @@ class UnitreeRobot:
             max_crc_errors=max_crc_errors,
         )
         self._place = (interface, domain)
-        self._times = _Times(connect_timeout_s, release_timeout_s, look_s, ramp_s, command_timeout_s)
+        self._times = _Times(connect_timeout_s, release_timeout_s, look_s, ramp_s, command_timeout_s, guard_timeout_s)
         self._releases, self._silent_writers, self._mode_machine = release, silent_writers, mode_machine
         self._limiter = CommandLimiter(spec)
         self._damping: dict[int, bytes] = {}
@@ -247,6 +251,7 @@ class UnitreeRobot:
             # Limbs of a robot that is limp already may swing.
             speed_rad_s = math.inf if loop.drives else take_over.MAX_SPEED_RAD_S
             take_over.require_envelope(self.spec, self.read(), self.now_s(), speed_rad_s)
+            self._start_guard(loop)
             if self._releases and self._switcher is not None:
                 for name in take_over.release(self._switcher, self._times.release_s):
                     _LOG.info("Released the robot's own controller '%s' on %s", name, self.link_text)
@@ -304,13 +309,9 @@ class UnitreeRobot:
             values |= {"battery_percent": state.battery_percent, "battery_v": state.battery_v}
         if self._model.mode_machine:
             values["mode_machine"] = float(state.mode_machine)
-        periods_s = loop.periods_s()
-        if periods_s.size:
-            p50, p99 = np.percentile(periods_s, (50, 99))
-            jitter = np.percentile(np.abs(periods_s - 1.0 / RATE_HZ), 99)
-            values |= {"command_period_p50_s": float(p50), "command_period_p99_s": float(p99)}
-            values |= {"command_period_max_s": float(periods_s.max()), "command_jitter_p99_s": float(jitter)}
-        return values
+        if loop.guard is not None:
+            values["guarded"] = float(not loop.guard.has_ended)
+        return values | loop.period_statistics()
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -318,6 +319,16 @@ class UnitreeRobot:
         if self._loop is None:
             raise RobotError(f"The Unitree robot '{self.spec.name}' is not connected; call connect() first.")
         return self._loop
+
+    def _start_guard(self, loop: MotorLoop) -> None:
+        """Start the guard process, unless there is one that works or none is wanted."""
+        old, timeout_s = loop.guard, self._times.guard_s
+        if timeout_s and self._link is not None and (old is None or old.has_ended):
+            new = guard.Guard(self._place, COMMAND_TOPIC, self._model.family.name, self._link.key, timeout_s)
+            new.wait_until_ready()
+            loop.guard = new
+            if old is not None:
+                old.close()
 
     def _wait_for_state(self, loop: MotorLoop) -> Received:
         timeout_s = self._times.connect_s

@@ -40,7 +40,8 @@ def unitree_robot(fake, name="go2", **options):
     """The driver, not connected."""
     from gantry_hardware.unitree.robot import UnitreeRobot
 
-    return UnitreeRobot(robot_spec(name), interface="lo", domain=fake.domain, command_timeout_s=1.0, **options)
+    patient = {"command_timeout_s": 1.0, "guard_timeout_s": 1.0}
+    return UnitreeRobot(robot_spec(name), interface="lo", domain=fake.domain, **patient | options)
 
 
 def run_until(loop, mode: Mode, patience_s=PATIENCE_S):
