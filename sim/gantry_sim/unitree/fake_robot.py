@@ -135,7 +135,7 @@ class FakeRobot:
         self._body.reset()
 
     def pose(self) -> dict[str, Any]:
-        """Where the base really is and how it moves, m, m/s and unit quaternion, for an odometry beside the robot."""
+        """True place and motion of the base: m, m/s and unit quaternion, for an odometry beside the robot."""
         return {
             "pos_base_in_world_m": self._body.pos_base_in_world_m.tolist(),
             "quat_base_to_world_wxyz": self._body.quat_base_to_world_wxyz.tolist(),
