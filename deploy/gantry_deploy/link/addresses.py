@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 
 from gantry_deploy.errors import LinkError
-from gantry_deploy.link.service import host_and_port, is_loopback
+from gantry_deploy.link.service import host_and_port
 from gantry_deploy.link.tls import MAKE
+from gantry_deploy.process.hosts import is_loopback
 
 
 def require_free(address: str, has_certificates: bool) -> None:

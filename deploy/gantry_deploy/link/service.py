@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -54,16 +53,6 @@ def host_and_port(address: str) -> tuple[str, int]:
     if match is None or int(match["port"]) > 65535:
         raise LinkError(f"The address is {plain_text(address)}, expected host:port, for example 127.0.0.1:7447.")
     return match["host"].strip("[]"), int(match["port"])
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def matched(name: str, value: str, pattern: re.Pattern[str]) -> str:

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gantry_deploy.errors import LinkError
-from gantry_deploy.link.service import host_and_port, is_loopback
+from gantry_deploy.link.service import host_and_port
+from gantry_deploy.process.hosts import is_loopback
 from gantry_hardware.compat import UTC
 from gantry_hardware.files.text import path_text, printable
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gantry_deploy.errors import PageError
-from gantry_deploy.link.service import is_loopback
+from gantry_deploy.process.hosts import is_loopback
 from gantry_hardware.files.text import plain_text
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")

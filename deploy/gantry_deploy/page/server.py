@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gantry_deploy.errors import PageError
-from gantry_deploy.link.service import is_loopback
 from gantry_deploy.page.access import Access
 from gantry_deploy.page.feed import Feed
 from gantry_deploy.page.hand import Hands
 from gantry_deploy.page.pictures import Picture, Pictures
 from gantry_deploy.page.routes import PageHandler, Site, SiteServer, StopHandler
+from gantry_deploy.process.hosts import is_loopback
 from gantry_deploy.session.snapshot import SessionSnapshot
 from gantry_deploy.teleop.operator import Axis, TeleopEvent
 from gantry_hardware.files.text import path_text
