@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -47,9 +48,9 @@ class SqliteFile:
         try:
             with contextlib.closing(self._open()) as base:
                 names = {number: topic.name for number, topic in self._described(base).items()}
-                for topic_id, stamp_ns, data in base.execute(
-                    "SELECT topic_id, timestamp, data FROM messages ORDER BY id"
-                ):
+                bounded = f"CASE WHEN length(data) <= {LARGEST_MESSAGE_BYTES} THEN data END"
+                query = f"SELECT topic_id, timestamp, {bounded} FROM messages ORDER BY id"
+                for topic_id, stamp_ns, data in base.execute(query):
                     if topic_id not in names or not _is_time(stamp_ns) or not isinstance(data, bytes):
                         self.damage = f"a message of topic {plain_text(topic_id)} at {plain_text(stamp_ns)} ns"
                         return
@@ -60,7 +61,8 @@ class SqliteFile:
     def _open(self) -> sqlite3.Connection:
         base = sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)
         base.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_MESSAGE_BYTES)
+        if sys.version_info >= (3, 11):
+            base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_MESSAGE_BYTES)
         base.execute("PRAGMA trusted_schema = OFF")
         base.execute("PRAGMA cell_size_check = ON")
         return base

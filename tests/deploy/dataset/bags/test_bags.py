@@ -1,5 +1,6 @@
 """Bags of several storages, writers and ages; damaged, cut and hostile ones; and mistakes in a mapping."""
 
+import contextlib
 import sqlite3
 import struct
 
@@ -17,6 +18,7 @@ from gantry_deploy.dataset.bags.convert import convert_bags
 from gantry_deploy.dataset.bags.definitions import Decoders, known_definition
 from gantry_deploy.dataset.bags.fields import parse_path
 from gantry_deploy.dataset.bags.messages import BagError, Topic
+from gantry_deploy.dataset.bags.sqlite_file import SqliteFile
 from gantry_deploy.dataset.bags.suggest import suggested, topic_facts
 from gantry_deploy.dataset.checks.check import check_dataset
 from gantry_deploy.errors import DatasetError
@@ -237,6 +239,17 @@ def test_a_damaged_sqlite_bag(make, tmp_path):
     sqlite3.connect(tmp_path / "other.db3").execute("CREATE TABLE x(y)")
     with pytest.raises(BagError, match="no table topics"):
         Bag(tmp_path / "other.db3").topics()
+
+
+def test_a_sqlite_message_that_is_too_large_is_not_read(make, tmp_path, monkeypatch):
+    path = make.write_sqlite(tmp_path / "bag_0.db3", make.arm(2.0))
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        last = base.execute("SELECT max(id) FROM messages").fetchone()[0]
+        base.execute("UPDATE messages SET data = zeroblob(100001) WHERE id = ?", (last // 2,))
+    monkeypatch.setattr("gantry_deploy.dataset.bags.sqlite_file.LARGEST_MESSAGE_BYTES", 100_000)
+    file = SqliteFile(path)
+    assert len(list(file.messages())) == last // 2 - 1
+    assert file.damage
 
 
 def test_a_message_that_is_none_ends_the_bag(make, tmp_path):
