@@ -31,8 +31,12 @@ def requirements(extra: str) -> list[str]:
     """Dependencies of an extra with the base's; those of other extras of the project are followed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     found = list(project["dependencies"])
-    if extra:
-        found += [item for item in project["optional-dependencies"][extra] if not item.startswith(project["name"])]
+    for item in project["optional-dependencies"][extra] if extra else ():
+        if item.startswith(project["name"]):
+            for other in item.partition("[")[2].rstrip("]").split(","):
+                found += [line for line in requirements(other) if line not in found]
+        else:
+            found.append(item)
     return found
 
 

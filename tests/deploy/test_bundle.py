@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import json
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gantry_deploy.bundle import bundle as bundles
 from gantry_deploy.bundle import files as bundle_files
@@ -27,8 +25,6 @@ from gantry_hardware.robots import robot_spec
 CONTRACT = contract_for(tiny_robot())
 MODEL = linear_model(CONTRACT)
 GOLDEN = golden_data(CONTRACT, steps=5)
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-PRIVATE, PUBLIC = KEY.private_bytes_raw(), KEY.public_key().public_bytes_raw()
 
 
 @pytest.fixture
@@ -295,63 +291,6 @@ def test_a_new_card_keeps_the_bundle_sealed(folder, tmp_path, packed):
     bundle = load_bundle(path)
     assert bundle.card == {"fall_rate": 0.0, "episodes": 200}
     assert bundle.model_bytes == MODEL
-
-
-def test_a_signature_is_verified(folder):
-    seal_bundle(folder, private_key=PRIVATE)
-    verified, unverified = load_bundle(folder, public_key=PUBLIC), load_bundle(folder)
-    assert verified.is_signed
-    assert verified.signature_text == "signature verified"
-    assert unverified.is_signed
-    assert unverified.signature_text == "carries a signature, not verified (no key given)"
-
-
-def test_a_signature_is_of_tag_format_and_files_and_of_nothing_less(folder):
-    manifest = seal_bundle(folder, private_key=PRIVATE)
-    files = json.dumps(manifest["files"], sort_keys=True, separators=(",", ":")).encode()
-    key = Ed25519PrivateKey.from_private_bytes(PRIVATE)
-    key.public_key().verify(
-        base64.b64decode(manifest["signature"]), b'gantry policy bundle\0{"files":' + files + b',"format":1}'
-    )
-    (folder / "manifest.json").write_text(
-        json.dumps({**manifest, "signature": base64.b64encode(key.sign(files)).decode()})
-    )
-    with pytest.raises(BundleError, match="does not belong to this public key"):
-        load_bundle(folder, public_key=PUBLIC)
-
-
-def test_wrong_missing_or_broken_signatures_are_refused(folder):
-    with pytest.raises(BundleError, match="is not signed"):
-        load_bundle(folder, public_key=PUBLIC)
-    seal_bundle(folder, private_key=bytes(32))
-    with pytest.raises(BundleError, match="does not belong to this public key"):
-        load_bundle(folder, public_key=PUBLIC)
-    manifest = seal_bundle(folder, private_key=PRIVATE)
-    for signature in ("", "?", "AAAA", 5, manifest["signature"][::-1]):
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "signature": signature}))
-        with pytest.raises(BundleError, match="does not belong to this public key"):
-            load_bundle(folder, public_key=PUBLIC)
-    with pytest.raises(BundleError, match="has 3 bytes, expected 32"):
-        load_bundle(folder, public_key=b"abc")
-    with pytest.raises(BundleError, match="has 3 bytes, expected 32"):
-        seal_bundle(folder, private_key=b"abc")
-
-
-def test_a_file_changed_and_sealed_again_without_the_key_is_refused(folder):
-    manifest = seal_bundle(folder, private_key=PRIVATE)
-    (folder / "policy.onnx").write_bytes(MODEL + b"\0")
-    forged = seal_bundle(folder)
-    (folder / "manifest.json").write_text(json.dumps({**forged, "signature": manifest["signature"]}))
-    with pytest.raises(BundleError, match="does not belong to this public key"):
-        load_bundle(folder, public_key=PUBLIC)
-
-
-def test_a_new_card_for_a_signed_bundle_needs_the_key(folder):
-    seal_bundle(folder, private_key=PRIVATE)
-    with pytest.raises(BundleError, match="needs the private key"):
-        update_card(folder, {})
-    update_card(folder, {"fall_rate": 0.5}, private_key=PRIVATE)
-    assert load_bundle(folder, public_key=PUBLIC).card == {"fall_rate": 0.5}
 
 
 @pytest.mark.parametrize(("mapper", "found"), [(None, "missing"), (b"another", hashlib.sha256(b"another").hexdigest())])

@@ -1,6 +1,6 @@
 """Ed25519 signatures over manifests: one mechanism for bundles and for releases, told apart by a tag.
 
-``cryptography`` is loaded when a signature is made or judged, and not before.
+``cryptography`` (extra ``signing``) is loaded when a signature is made or judged, and not before.
 """
 
 from __future__ import annotations
@@ -75,18 +75,20 @@ def signature_fits(manifest: Mapping[str, Any], public_key: bytes, tag: bytes) -
 
 def new_private_key() -> bytes:
     """A new raw Ed25519 key, 32 bytes."""
+    ed25519 = _ed25519()
     from cryptography.hazmat.primitives import serialization
 
-    key = _ed25519().Ed25519PrivateKey.generate()
+    key = ed25519.Ed25519PrivateKey.generate()
     form = (serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption())
     return key.private_bytes(*form)
 
 
 def public_key_of(private_key: bytes) -> bytes:
     """The raw public key, 32 bytes, that belongs to a raw private one."""
+    ed25519 = _ed25519()
     from cryptography.hazmat.primitives import serialization
 
-    key = _ed25519().Ed25519PrivateKey.from_private_bytes(private_key).public_key()
+    key = ed25519.Ed25519PrivateKey.from_private_bytes(private_key).public_key()
     return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
 
 
@@ -157,9 +159,8 @@ def _signed_bytes(manifest: Mapping[str, Any], tag: bytes) -> bytes:
 def _ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise GantryError(
-            "Keys and signatures need the package 'cryptography', which is not installed here; install it with: "
-            "pip install cryptography"
+            f"Keys and signatures need the package 'cryptography' ({error}): pip install 'gantry-rl[signing]'."
         ) from error
     return ed25519

@@ -42,6 +42,8 @@ _EXTRAS = {
     ),
     "ros": ("rclpy", "sensor_msgs", "geometry_msgs", "nav_msgs", "std_msgs", "std_srvs", "diagnostic_msgs"),
     "robot": ("cv2",),
+    "signing": ("cryptography",),
+    "corrections": ("grpc", "google", "safetensors"),
     "data": ("pyarrow", "av"),
     "metadrive": ("metadrive",),
     "dev": ("pytest",),

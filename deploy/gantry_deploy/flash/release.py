@@ -132,7 +132,9 @@ def make_release(
         _add(contents, f"config/{config.name}", config.read_bytes())
     found = sorted(wheels.glob("*.whl")) if wheels is not None else []
     if wheels is not None and not any(path.name.startswith("gantry_rl-") for path in found):
-        raise FlashError(f"{path_text(wheels)} holds no wheel of {DISTRIBUTION}; make one with: pip wheel -w FOLDER .")
+        raise FlashError(
+            f"{path_text(wheels)} holds no wheel of {DISTRIBUTION}; make them with: pip wheel -w FOLDER '.[signing]'"
+        )
     for path in found:
         _add(contents, f"wheels/{path.name}", path)
     entries = {path: _entry(content) for path, content in sorted(contents.items())}

@@ -7,6 +7,7 @@ its kind and, where it is large, its SHA-256 are checked.
 from __future__ import annotations
 
 try:
+    import cryptography  # noqa: F401
     import google.protobuf  # noqa: F401
     import grpc  # noqa: F401
     import safetensors  # noqa: F401

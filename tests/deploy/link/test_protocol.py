@@ -18,7 +18,7 @@ def test_the_committed_messages_are_those_of_the_protocol(tmp_path):
         assert (tmp_path / name).read_text() == (script["SOURCE"] / name).read_text(), f"run {SCRIPT.name}"
 
 
-@pytest.mark.parametrize("package", ["grpc", "safetensors", "google.protobuf"])
+@pytest.mark.parametrize("package", ["grpc", "safetensors", "google.protobuf", "cryptography"])
 def test_a_missing_package_is_named_with_its_extra(package):
     code = f"import sys; sys.modules[{package!r}] = None; import gantry_deploy.link"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
