@@ -6,7 +6,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import tomllib
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it.
 
 ROOT = Path(__file__).resolve().parent
 _METADATA = tempfile.TemporaryDirectory(prefix="gantry-examples-")

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.commands import shape_command
 from gantry_deploy.actions.joints import JointDecoder
@@ -15,6 +14,7 @@ from gantry_deploy.contract.policy_contract import BalanceSpec, CommandSpec, Pol
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.testing.legs import contract_for, signals_for, tiny_robot
+from gantry_fixtures.training import torch
 
 CONTRACT = contract_for(tiny_robot())
 GAIT = CONTRACT.gait

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.arm import BOUND_TOLERANCE_M, ArmDecoder
 from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
@@ -16,6 +15,7 @@ from gantry_deploy.contract.policy_contract import ActionSpec, CommandSpec, Poli
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.testing.legs import contract_for
+from gantry_fixtures.training import torch
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M
 from gantry_mapping.sensing.frames import rotation_matrix
@@ -230,10 +230,12 @@ def test_what_an_arm_observes_by_hand():
         joint_target_rad=HOME[None] + 0.01,
         object_pose_in_base=np.array([[0.35, 0.0, 0.02, quarter, 0.0, 0.0, quarter]]),  # a quarter of a turn about z
     )
-    as_torch = {name: torch.as_tensor(value) for name, value in vars(signals).items() if isinstance(value, np.ndarray)}
     both = ObservationBuilder(contract, np.zeros((1, 1)))(signals)[0]
-    theirs = ObservationBuilder(contract, torch.zeros(1, 1, dtype=torch.float64))(Signals(**as_torch))
-    np.testing.assert_allclose(theirs.numpy()[0], both, atol=1e-12)
+    if torch:
+        arrays = {name: value for name, value in vars(signals).items() if isinstance(value, np.ndarray)}
+        as_torch = {name: torch.as_tensor(value) for name, value in arrays.items()}
+        theirs = ObservationBuilder(contract, torch.zeros(1, 1, dtype=torch.float64))(Signals(**as_torch))
+        np.testing.assert_allclose(theirs.numpy()[0], both, atol=1e-12)
     built = np.split(both, np.cumsum([size for _, size in terms]))
     tilt = np.radians(40.0)
     wanted = [

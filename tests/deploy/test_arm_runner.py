@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.bundle.bundle import BASE, load_bundle, seal_bundle, write_bundle
@@ -19,6 +18,7 @@ from gantry_deploy.policy.golden import DifferenceError
 from gantry_deploy.policy.onnx_policy import OnnxBase, OnnxPolicy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_fixtures.arm import arm_bundle, arm_contract_for, arm_model, with_cameras
+from gantry_fixtures.training import torch
 from gantry_hardware.robots import robot_spec
 
 YAM = robot_spec("yam")

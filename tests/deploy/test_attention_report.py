@@ -22,6 +22,7 @@ from gantry_deploy.report.attention import (
 )
 from gantry_deploy.report.maps import UNSEEN, Panel
 from gantry_deploy.report.success import add_success
+from gantry_fixtures.training import needs
 from gantry_hardware.errors import GantryError
 from gantry_mapping.elevation.grid import GridSpec
 
@@ -158,6 +159,7 @@ def test_a_line_covers_its_own_pixels_and_no_others():
     np.testing.assert_array_equal(picture, before)
 
 
+@needs("matplotlib")
 def test_a_png_holds_the_picture():
     from matplotlib.image import imread
 
@@ -169,6 +171,7 @@ def test_a_png_holds_the_picture():
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
+@needs("matplotlib")
 def test_the_drawn_numbers_are_those_of_the_map():
     film = AttentionFilm(walk())
     frame = film.still(0).astype(float) / 255.0
@@ -194,6 +197,7 @@ def test_the_drawn_numbers_are_those_of_the_map():
         np.testing.assert_allclose(at(panel(name), film.side, unseen), UNSEEN, **tolerance)
 
 
+@needs("matplotlib")
 def test_heights_are_over_the_ground_that_the_robot_stands_on():
     """A robot two metres up the same stairs sees the same picture."""
     here, there = moment(), moment(z=NOMINAL_M + 2.0)
@@ -203,6 +207,7 @@ def test_heights_are_over_the_ground_that_the_robot_stands_on():
         np.testing.assert_allclose(picture, film.around_robot(there)[name], atol=1e-9)
 
 
+@needs("matplotlib")
 def test_the_view_from_above_shows_ground_robot_and_what_it_attends_to():
     film = AttentionFilm(walk(moment(x=1.0, yaw=math.pi / 2)))
     row, col = film.corner("top")
@@ -214,6 +219,8 @@ def test_the_view_from_above_shows_ground_robot_and_what_it_attends_to():
     np.testing.assert_allclose(at(top, film.top, (1.0 - y, x)), maps.SHARE_COLOURS[-1], atol=0.003)
 
 
+@needs("matplotlib")
+@needs("imageio_ffmpeg")
 def test_frames_make_a_film_that_follows_the_robot():
     film = [frame.astype(float) for frame in film_frames(walk(moment(), moment(0.2, 0.5), moment(0.4, 1.0)))]
     assert len(film) == 3
@@ -223,6 +230,7 @@ def test_frames_make_a_film_that_follows_the_robot():
     assert np.abs(film[0] - film[1]).max() > 100
 
 
+@needs("matplotlib")
 def test_a_network_without_a_global_feature_is_said_to_have_none():
     frame = AttentionFilm(walk(moment(overview=False))).still(0)
     film = AttentionFilm(walk())
@@ -232,6 +240,7 @@ def test_a_network_without_a_global_feature_is_said_to_have_none():
     assert colours == {tuple(np.round(255 * np.array(UNSEEN)).astype(int))}
 
 
+@needs("matplotlib")
 def test_a_network_without_attention_is_drawn_without():
     blind = replace(moment(), attention=None)
     film = AttentionFilm(walk(blind))
@@ -265,6 +274,8 @@ def test_share_of_the_window_that_was_seen():
     assert seen_share(walk(), blind) == 0.0
 
 
+@needs("matplotlib")
+@needs("imageio_ffmpeg")
 def test_the_report_has_the_outcome_the_film_and_stills():
     frames = list(film_frames(walk()))
     mp4 = encode_mp4(frames, 5.0)

@@ -184,7 +184,7 @@ def test_a_manifest_that_lists_odd_names_and_hashes(folder, capsys):
 ODD_PATHS = {
     "long": ("a" * 300, "File name too long"),
     "very long": ("a/" * 3000, "File name too long"),
-    "a zero byte": ("a\0b", "null byte"),
+    "a zero byte": ("a\0b", "embedded null"),
     "two lines": ("a\nb", "There is no bundle at a\\nb;"),
     "an escape": ("a\x1b[2Jb", "There is no bundle at a\\x1b[2Jb;"),
     "not utf-8": ("a\udcffb", "There is no bundle at a\\udcffb;"),

@@ -18,6 +18,7 @@ from gantry_deploy.evaluation.walking import draw_commands
 from gantry_deploy.policy.golden import DifferenceError, golden_arrays, observation_labels, recorded_state
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, tiny_bundle, with_actions
+from gantry_fixtures.training import needs
 from gantry_hardware.robots import robot_spec
 
 SPEC = robot_spec("go2")
@@ -235,6 +236,7 @@ def test_below_the_threshold_is_1_and_keeps_the_rest_of_the_card(tmp_path, capsy
     assert card["check"]["verdict"] == "failed"
 
 
+@needs("mujoco")
 def test_wrong_golden_numbers_are_2_and_nothing_moves(tmp_path, capsys):
     folder = golden_bundle(tmp_path / "bundle", action=nudged(0, 0, 0.1))
     code, out, err = check(capsys, folder, "--json", tmp_path / "scores.json")

@@ -420,8 +420,8 @@ def test_a_bundle_repeats_what_training_recorded(tmp_path):
     found = {stage.name: stage.value for stage in stages}
     assert list(found) == ["manifest", "contract", "network", "observation", "joint targets", "episodes"]
     assert max(found[name] for name in ("network", "observation", "joint targets", "episodes")) <= 1e-5
-    with pytest.raises(ContractError, match="backend 'mujoco' tells of no road"):
-        run_episodes(runner, RolloutConfig())
+    with pytest.raises(ContractError, match="backend 'mock' tells of no road"):
+        run_episodes(runner, RolloutConfig(backend="mock"))
 
 
 def test_what_was_recorded_otherwise_is_refused(tmp_path):

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.drive import DriveDecoder
 from gantry_deploy.contract.bev_layout import BevLayout
@@ -21,6 +20,7 @@ from gantry_deploy.observations.road import DRIVING_TERMS, OBJECT_NUMBERS, term_
 from gantry_deploy.observations.route import locate
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
 from gantry_fixtures.drive import drive_contract_for
+from gantry_fixtures.training import torch
 from gantry_hardware.errors import GantryError
 from gantry_hardware.robots import robot_spec
 

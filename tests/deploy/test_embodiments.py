@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.decoder import ActionDecoder
 from gantry_deploy.bundle.bundle import load_bundle, write_bundle
@@ -20,6 +19,7 @@ from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, golden_data, linear_model, signals_for, tiny_bundle, with_actions
 from gantry_fixtures.arm import arm_bundle, arm_contract_for
 from gantry_fixtures.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.training import torch
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.robots import robot_spec
 

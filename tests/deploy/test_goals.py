@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.commands import GOAL_REACH_M, goal_command, heading, shorten_goal
 from gantry_deploy.actions.joints import JointDecoder
@@ -27,6 +26,7 @@ from gantry_deploy.footsteps.gait import drive_command
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, signals_for, tiny_bundle, tiny_robot
+from gantry_fixtures.training import torch
 from gantry_hardware.backends.mock import MockRobot
 
 NAMESPACES = {

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.actions.kinematics import ArmKinematics, damped_step, rotation_error, rotation_of_vector
+from gantry_fixtures.training import torch
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.chain import Chain, JointFrame
 from gantry_hardware.robots import robot_spec

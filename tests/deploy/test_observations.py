@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_deploy.contract.policy_contract import GaitSpec
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import TERMS, ObservationBuilder, Signals, make_term
 from gantry_deploy.observations.road import DRIVING_TERMS
 from gantry_deploy.testing.legs import contract_for, tiny_robot
+from gantry_fixtures.training import torch
 from gantry_hardware import UnknownNameError
 
 CONTRACT = contract_for(tiny_robot())
@@ -190,8 +190,9 @@ def test_a_row_of_a_batch_is_what_the_robot_sees_alone():
         np.testing.assert_array_equal(together[2:3], alone)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_dtype_and_namespace_of_the_input_are_kept(dtype):
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_the_dtype_and_namespace_of_the_input_are_kept(name):
+    dtype = getattr(torch, name)
     builder = ObservationBuilder(CONTRACT, torch.zeros(1, 1, dtype=dtype))
     assert builder(signals(lambda array: torch.as_tensor(np.asarray(array), dtype=dtype))).dtype == dtype
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gantry_deploy.report import Report, Score, encode_mp4, figures, svg
+from gantry_fixtures.training import needs
 from gantry_hardware.errors import GantryError
 
 T = np.arange(0, 2, 0.02)
@@ -15,6 +16,7 @@ NAMES = ["FL_hip_joint", "FL_thigh_joint", "FL_calf_joint", "FR_hip_joint"]
 
 
 def all_figures():
+    pytest.importorskip("matplotlib")
     wave = np.sin(2 * np.pi * T)
     columns = np.stack([wave] * 4, axis=1)
     return {
@@ -29,6 +31,7 @@ def all_figures():
 
 @pytest.fixture(scope="module")
 def video():
+    pytest.importorskip("imageio_ffmpeg")
     frames = (np.full((91, 121, 3), (200, 30, 30), dtype=np.uint8) for _ in range(10))
     return encode_mp4(frames, 12.5)
 
@@ -53,6 +56,7 @@ def test_video_plays_everywhere_and_shows_what_was_given(video, tmp_path):
     assert video.index(b"moov") < video.index(b"mdat")
 
 
+@needs("imageio_ffmpeg")
 @pytest.mark.parametrize(
     ("frames", "message"),
     [
@@ -127,6 +131,7 @@ def test_equal_figures_are_equal_bytes():
     assert first == second
 
 
+@needs("matplotlib")
 def test_figures_check_their_shapes():
     with pytest.raises(GantryError, match=r"measured has shape \(99, 3\), expected \(100, 3\)"):
         figures.velocity_tracking(T, np.zeros((100, 3)), np.zeros((99, 3)))

@@ -211,9 +211,9 @@ def test_connecting_moves_and_switches_nothing(motors, arm):
 def test_the_first_command_is_the_measured_pose_and_the_way_is_slow(motors, arm):
     goal = REST + np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     command = JointCommand.position(SPEC, goal)
+    start_s = arm.now_s()
     first = arm.write(command)
     np.testing.assert_allclose(first.pos_rad, REST, atol=1e-3)
-    start_s = arm.now_s()
     for i in range(1, 40):
         arm.sleep_until(start_s + 0.02 * i)
         sent = arm.write(command)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from gantry_fixtures.training import needs
 from gantry_hardware.errors import GantryError
 from gantry_hardware.training.log import METRICS_FILE, read_metrics
 from gantry_hardware.training.trainer import CheckpointError, Report, Trainer, TrainingError
@@ -65,6 +66,7 @@ def rows(folder):
     return [(row["kind"], row["count"], row["square"]) for row in read_metrics(folder / METRICS_FILE)]
 
 
+@needs("tensorboard")
 def test_every_report_is_a_row_and_is_told_with_where_it_stands(tmp_path):
     told = []
     trainer = Counting(tmp_path)
@@ -81,6 +83,7 @@ def test_every_report_is_a_row_and_is_told_with_where_it_stands(tmp_path):
     assert trainer.saves == [6]
 
 
+@needs("tensorboard")
 def test_a_stop_saves_and_a_resume_writes_every_row_once(tmp_path):
     first = Counting(tmp_path)
     assert not first.train(lambda progress: first.stop() if progress.done == 2 else None)
@@ -93,6 +96,7 @@ def test_a_stop_saves_and_a_resume_writes_every_row_once(tmp_path):
     assert [count for _, count, _ in rows(tmp_path)] == [1, 2, 3, 4, 5, 6]
 
 
+@needs("tensorboard")
 def test_a_time_limit_ends_a_training_as_complete_and_says_how_far_it_came(tmp_path):
     trainer = Counting(tmp_path, total=10**9)
     assert trainer.train(minutes=1e-9)
@@ -100,12 +104,14 @@ def test_a_time_limit_ends_a_training_as_complete_and_says_how_far_it_came(tmp_p
     assert [trainer.is_over(minutes) for minutes in (0.0, 1e-9, 60.0)] == [False, True, False]
 
 
+@needs("tensorboard")
 def test_checkpoints_come_by_the_clock(tmp_path):
     trainer = Counting(tmp_path, save_every_s=0.0)
     trainer.train()
     assert trainer.saves == [1, 2, 3, 4, 5, 6, 6]
 
 
+@needs("tensorboard")
 def test_what_was_learned_is_saved_before_an_error_goes_on(tmp_path, capsys):
     trainer = Counting(tmp_path, breaks_at=3)
     with pytest.raises(ValueError, match="broken"):

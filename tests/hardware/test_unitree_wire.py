@@ -97,6 +97,7 @@ def test_the_bytes_on_the_wire_are_those_that_cyclone_writes(layout):
     assert layout.decode(bytes(written)) == values
 
 
+@pytest.mark.skipif(not hasattr(types, "byte"), reason="release 0.10 of Cyclone DDS knows one kind of octets alone")
 def test_octets_are_declared_as_bytes():
     """Declared ``uint8`` they crash programs with the release of Cyclone that the robots have."""
 

@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from gantry_mapping.config import MappingCfg
 from gantry_mapping.elevation.free_space import DEPTHS_M, FreeSpace, lowest_within
 from gantry_mapping.elevation.fusion import FIRST_RATIO, fusion_variances, lowered
 from gantry_mapping.elevation.grid import GridSpec
-from gantry_mapping.learn.march import march_depth
-from gantry_mapping.learn.samples import sample_ground
 from gantry_mapping.pipeline import MappingPipeline
 from gantry_mapping.sensing.camera import REALSENSE_LIKE
 from gantry_mapping.sensing.frames import base_to_base_yaw
+
+torch = pytest.importorskip("torch")
+from gantry_mapping.learn.march import march_depth  # noqa: E402
+from gantry_mapping.learn.samples import sample_ground  # noqa: E402
 
 HEIGHT = 0.3
 GRID = GridSpec(28, 24, 0.04, 0.94, 0.0)

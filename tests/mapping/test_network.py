@@ -184,7 +184,7 @@ def told(data):
 
 
 def test_damaged_files_are_one_message():
-    seed = int.from_bytes(np.random.default_rng().bytes(4))
+    seed = int.from_bytes(np.random.default_rng().bytes(4), "big")
     print("seed", seed)
     rng = np.random.default_rng(seed)
     good = model([node("Add", ["x", "c"], ["y"])], [numbers("c", np.ones(4), np.float32)])

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 
+from gantry_fixtures.training import torch
 from gantry_mapping.elevation import ops
 from gantry_mapping.errors import MappingError
 

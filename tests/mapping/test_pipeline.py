@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
+from gantry_fixtures.training import torch
 from gantry_mapping.config import GO2_FULL, MappingCfg
 from gantry_mapping.elevation.grid import LOCAL_GRID_SMALL, WINDOW_FULL, GridSpec
 from gantry_mapping.elevation.infill import infill

@@ -19,6 +19,7 @@ from gantry_bringup.description import LAUNCHES, SPLITS, NodeSpec, find_launch
 from gantry_bringup.processes import node_command
 from gantry_deploy.cli.main import main
 from gantry_fixtures.drive import drive_bundle, drive_contract_for
+from gantry_fixtures.training import needs
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
 
@@ -76,6 +77,7 @@ def test_a_drive_adds_the_operator_and_given_arguments_reach_their_nodes(tmp_pat
         assert node.environment == {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
 
 
+@needs("mujoco")
 def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
     bundle = str(bundles / "seeing")
     given = {"bundle": bundle, "terrain": "t3", "options": '{"camera_rate_hz": 30}', "drive": "true", "goal": "4,1,0"}
@@ -112,6 +114,7 @@ def test_a_walk_over_a_map_is_a_seeing_robot_its_mapping_and_a_policy(bundles):
         find_launch("sim_map_walk").nodes({**given, "terrain": "flat"})
 
 
+@needs("torch")
 def test_a_drive_is_a_simulated_car_on_the_roads_of_the_policy(tmp_path, bundles):
     car = robot_spec("bmw_320i")
     drive_bundle(tmp_path / "bundle", drive_contract_for(car))
@@ -178,6 +181,7 @@ def test_a_real_car_finds_its_topics(bundles):
     }
 
 
+@needs("mujoco")
 def test_a_priority_reaches_both_loops_of_a_simulation(bundles):
     given = {"bundle": str(bundles / "seeing"), "realtime_priority": "70"}
     robot, _, policy = find_launch("sim_map_walk").nodes(given)
@@ -228,12 +232,18 @@ def test_a_real_robot_needs_a_living_operator_unless_that_is_switched_off(given,
         ("robot", {"bundle": "pretrained:go2-wlak"}, "Did you mean 'go2-walk'"),
         ("sim_walk", {"bundle": "b"}, "There is no bundle at b"),
         ("sim_walk", {"bundle": "b", "robot": "go2", "profile": "hello"}, "Profile segment 'hello' is not of the form"),
-        ("sim_walk", {"bundle": "b", "robot": "go2", "options": '{"friction": "abc"}'}, "is 'abc', expected a number"),
+        pytest.param(
+            "sim_walk",
+            {"bundle": "b", "robot": "go2", "options": '{"friction": "abc"}'},
+            "is 'abc', expected a number",
+            marks=needs("mujoco"),
+        ),
         ("sim_walk", {"bundle": "b", "robot": "go2", "options": "[1"}, "'options' is no JSON"),
-        (
+        pytest.param(
             "sim_map_walk",
             {"bundle": "b", "robot": "go2", "drive": "true", "goal": "there"},
             "'there' is not of the form",
+            marks=needs("mujoco"),
         ),
         ("sim_map_walk", {"bundle": "b", "robot": "go2", "mapping_statistics": "m.txt"}, "does not end in .json"),
         ("robot", {"bundle": "b", "record": "no/such.mcap"}, "'record': folder 'no' does not exist"),

@@ -14,6 +14,7 @@ import pytest
 from gantry_bringup import processes
 from gantry_bringup.description import NodeSpec
 from gantry_bringup.processes import NodeGroup
+from gantry_fixtures.training import needs
 
 
 @pytest.fixture
@@ -153,6 +154,7 @@ def test_a_node_whose_launcher_is_gone_does_not_begin():
     assert (done.returncode, done.stdout) == (130, "")
 
 
+@needs("rclpy")
 def test_a_node_that_is_stopped_while_python_starts_says_one_line_and_no_traceback(tmp_path):
     delays_s = [0.0, 0.02, 0.05, 0.1, 0.15, 0.25]
     for delay_s in delays_s:

@@ -16,6 +16,7 @@ from gantry_deploy.dataset.replay import APPROACH_S, APPROACH_SPEED, replay_epis
 from gantry_deploy.dataset.video import video_facts
 from gantry_deploy.errors import DatasetError
 from gantry_deploy.testing.legs import tiny_robot
+from gantry_fixtures.training import needs
 from gantry_hardware.backends.mock import MockRobot
 from gantry_hardware.errors import RobotError
 from gantry_hardware.robots import robot_spec
@@ -103,6 +104,7 @@ def test_curves_of_text():
     assert text_curve(np.repeat([0.0, 7.0, 1.0], 40), width=3) == "▁█▂"
 
 
+@needs("matplotlib")
 def test_a_film_shows_every_frame_of_every_camera(stored, tmp_path):
     path = tmp_path / "film.mp4"
     path.write_bytes(film(Dataset(stored), 2))
@@ -149,6 +151,7 @@ def test_check_ends_with_1_if_there_is_a_finding_and_repairs_what_was_left_over(
     assert run(capsys, "data", "check", folder, "--repair")[0] == 0
 
 
+@needs("matplotlib")
 def test_replay_shows_films_and_sends(stored, tmp_path, capsys):
     path = tmp_path / "film.mp4"
     code, out, _ = run(capsys, "data", "replay", stored, "--episode", 2, "--video", path)

@@ -3,7 +3,7 @@
 import shutil
 import stat
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -12,6 +12,7 @@ from gantry_deploy.link.certificates import AUTHORITY_DAYS, make_certificates, t
 from gantry_deploy.link.client import LinkClient
 from gantry_deploy.link.server import LinkServer
 from gantry_deploy.link.tls import WallClock, check_tls
+from gantry_hardware.compat import UTC
 
 HOSTS = ["127.0.0.1", "localhost"]
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import grpc
 import pytest
@@ -17,6 +17,7 @@ from gantry_deploy.link.service import Calls
 from gantry_deploy.link.tls import channel_credentials, explain_refusal, server_credentials
 from gantry_deploy.testing.link import CONTRACT, made_step
 from gantry_fixtures.proxy import Proxy
+from gantry_hardware.compat import UTC
 
 FAST = replace(LINK_LIMITS, heartbeat_s=0.1, retry_first_s=0.05, retry_most_s=0.2, call_deadline_s=2.0)
 HOSTS = ["127.0.0.1"]

@@ -15,6 +15,7 @@ from gantry_deploy.page import connections
 from gantry_deploy.page.routes import STATIC
 from gantry_deploy.session.states import SessionState
 from gantry_deploy.teleop.operator import TeleopEvent
+from gantry_fixtures.training import needs
 
 
 def is_dropped(line, parts, pause_s=0.0):
@@ -269,13 +270,16 @@ def test_other_addresses_need_encryption_or_a_clear_word(stage, tmp_path):
         stage.server(tls=(tmp_path / "none.pem", tmp_path / "none.key"))
 
 
+@needs("cryptography")
 def test_tls(stage, tmp_path):
-    from datetime import UTC, datetime, timedelta
+    from datetime import datetime, timedelta
     from ipaddress import ip_address
 
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+
+    from gantry_hardware.compat import UTC
 
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.now(UTC)
