@@ -88,6 +88,7 @@ def bundle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def bench(rig):
     """The rig's operator, a watcher, and the simulated arm with the scene of a task."""
+    pytest.importorskip("mujoco")
     options = '{"task": "yam-pick-place", "vary": false}'
     with rig.process("sim_robot_node", robot="yam", backend="workbench", options=options, rate_hz=100.0) as robot:
         robot.wait_for_output("on backend 'workbench'")

@@ -89,6 +89,7 @@ class Passenger:
 @pytest.fixture(scope="module")
 def road(rig, bundle):
     """A rig with a simulated car, a policy that is passive, and a passenger."""
+    pytest.importorskip("torch")
     with rig.process("sim_car_node", options=json.dumps(ROAD), scan_range_m=10.0, watchdog_s=1.0) as car:
         car.wait_for_output("on backend 'road'", LOADING_S)
         passenger = Passenger()
@@ -246,6 +247,7 @@ def test_a_car_follows_its_route_and_stops_at_its_end(own_rig, bundle, tmp_path,
 
     A drill whose fault is not due before the end is told of as well.
     """
+    pytest.importorskip("torch")
     options = json.dumps({**ROAD, "route_m": 80.0, "traffic": False})
     truth = tmp_path / "truth.json"
     with own_rig.process("sim_car_node", options=options, statistics=str(truth), **car_options) as car:

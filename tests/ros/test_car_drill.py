@@ -13,6 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.ros, pytest.mark.timed]
 pytest.importorskip("rclpy")
+pytest.importorskip("torch", reason="the simulated car needs it")
 
 from geometry_msgs.msg import Twist  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402

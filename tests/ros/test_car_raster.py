@@ -11,6 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.ros]
 pytest.importorskip("rclpy")
+pytest.importorskip("torch", reason="the simulated car needs it")
 
 from gantry_bringup.description import find_launch  # noqa: E402
 from gantry_deploy.contract.bev_layout import BevLayout  # noqa: E402

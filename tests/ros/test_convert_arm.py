@@ -145,6 +145,7 @@ def test_a_gripper_command_needs_its_package():
 
 
 def test_sim_arm_is_an_arm_at_the_task_of_its_bundle_and_a_policy(tmp_path):
+    pytest.importorskip("mujoco")
     path = str(arm_bundle(tmp_path / "b", with_cameras(arm_contract_for(YAM), "wrist", size_px=84), steps=1).path)
     with pytest.raises(GantryError, match="does not say what it was trained on; name it with task:="):
         find_launch("sim_arm").nodes({"bundle": path})

@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")
+pytest.importorskip("mujoco", reason="the simulated arm needs it")
 
 from gantry_bringup.description import find_launch  # noqa: E402
 from gantry_fixtures.arm import arm_bundle, grasping_contract, grasping_plan  # noqa: E402
