@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-soak test-lowest check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest test-robot check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -33,6 +33,9 @@ test-soak: $(STAMP)  ## tests that repeat faults many times; `make test` has a f
 test-lowest:  ## tests of robots and datasets, with the lowest versions that pyproject.toml allows
 	@scripts/test_lowest.sh
 
+test-robot:  ## tests of what runs on a robot, without torch and simulators: make test-robot PY=3.10
+	@scripts/test_robot_side.sh $(PY)
+
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -47,5 +50,5 @@ docs: $(STAMP)  ## guides, commands and Python API as a site: build/docs/index.h
 	@$(BIN)/python scripts/docs
 
 clean:  ## remove .venv, build outputs and caches; runs and recordings stay
-	@rm -rf $(VENV) .venv-lowest build dist .pytest_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-* build dist .pytest_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
