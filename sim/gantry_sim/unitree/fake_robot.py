@@ -194,7 +194,7 @@ class FakeRobot:
                     "before_release", f"a command came while controller '{self._switcher.mode}' was active", now_ms
                 )
                 continue
-            command = self._judge.read(sample.data, MACHINE, state.joint_pos_rad, now_ms)
+            command = self._judge.read(sample.data, self._machine, state.joint_pos_rad, now_ms)
             if command is None:
                 continue
             if self._last_command_ms is not None:
@@ -205,6 +205,11 @@ class FakeRobot:
                 self.ledger.damped("command", now_ms)
             self._is_stiff = bool(command.stiffness_nm_rad.any())
             self._body.write(command)
+
+    @property
+    def _machine(self) -> int:
+        """Kind of machine that it says it is, which commands must match."""
+        return int(self.faults.active.get("mode_machine", {"value": MACHINE})["value"])
 
     def _note_writer(self, writer: int, now_ms: int) -> None:
         is_another = writer != self._last_writer
