@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -223,6 +224,7 @@ def _run(args: argparse.Namespace) -> int | dict[str, Any]:
     display = ProgressBar("train", run.minutes)
     with (
         way_back(folder, _listen_words(args)),
+        _link_lines() if args.listen else contextlib.nullcontext(),
         contextlib.nullcontext() if resume else _all_or_nothing(folder, created),
     ):
         own = {"listen": _listen(args), "on_address": _told_address}
@@ -251,6 +253,21 @@ def _is_finished(args: argparse.Namespace, run: RunCfg, folder: Path) -> bool:
         made.append(folder / BUNDLE_FOLDER / MANIFEST)
     ended = max(path.stat().st_mtime for path in list_checkpoints(folder / CHECKPOINTS))
     return all(path.is_file() and path.stat().st_mtime >= ended for path in made)
+
+
+@contextlib.contextmanager
+def _link_lines() -> Iterator[None]:
+    """Print what the link to actors notes, such as an actor that joins, on lines of its own beside the progress."""
+    handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("gantry.link")
+    handler.setFormatter(logging.Formatter("\r\033[K%(message)s" if sys.stderr.isatty() else "%(message)s"))
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
 
 
 def _listen_words(args: argparse.Namespace) -> str:

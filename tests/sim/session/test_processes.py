@@ -33,6 +33,7 @@ def test_steps_go_to_the_learner_and_weights_come_back_also_after_it_was_killed(
         learner.address, tmp_path, "--device", "scripted", "--attempts", "6", "--dataset", str(tmp_path / "data")
     )
     assert first["attempts"] == 6
+    assert "Actor 'robot' has joined from" in learner.log.read_text()
     assert first["steps_by_person"] > 0
     assert until_delivered(learner.address, first["steps"]) == first["steps"]
     deadline_s = time.monotonic() + PATIENCE_S
