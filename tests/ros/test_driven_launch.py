@@ -106,16 +106,17 @@ def test_each_has_a_file_for_ros2_launch():
 
 
 @pytest.mark.slow
-def test_a_fake_go2_is_launched_and_walks(own_rig, tmp_path):
-    """``gantry launch quadruped`` over the robot's own DDS topics, with a robot and a site file."""
+def test_a_fake_go2_is_launched_and_obeys(own_rig, tmp_path):
+    """``gantry launch quadruped`` over the robot's own DDS topics, with a robot and a site file; the robot hangs."""
     pytest.importorskip("mujoco")
     pytest.importorskip("cyclonedds")
-    from gantry_sim.unitree.fake_process import FakeProcess
+    from gantry_fixtures.unitree import patient_fake
 
-    fake, operator = FakeProcess("go2", "--command-timeout-ms", "1000"), own_rig.operator
+    fake, operator = patient_fake(), own_rig.operator
     site, statistics = tmp_path / "site.yaml", tmp_path / "statistics.json"
-    options = {"interface": "lo", "domain": fake.domain, "command_timeout_s": 1.0}
-    told = {"backend_options": options, "safety": {"state_timeout_s": 1.0, "max_missed_deadlines": 1000}}
+    options = {"interface": "lo", "domain": fake.domain, "command_timeout_s": 1.0, "guard_timeout_s": 1.0}
+    safety = {"state_timeout_s": 1.0, "max_missed_deadlines": 1000, "stand_tolerance_rad": 3.0}
+    told = {"backend_options": options, "safety": safety}
     site.write_text(json.dumps({"/**/policy_node": {"ros__parameters": told}}))
     arguments = [f"bundle:={find_bundle('pretrained:go2-walk')}", f"config:={FILES / 'go2.yaml'}", f"site:={site}"]
     arguments += [f"statistics:={statistics}", "require_heartbeat:=false"]
@@ -128,14 +129,14 @@ def test_a_fake_go2_is_launched_and_walks(own_rig, tmp_path):
     )
     try:
         own_rig.bring_to_policy()
-        before_m = fake.report()["travelled_m"]
+        before = fake.report()["commands"]["accepted"]
 
-        def walked():
+        def obeyed():
             operator.drive(0.6)
-            return fake.report()["travelled_m"] > before_m + 0.5
+            return fake.report()["commands"]["accepted"] > before + 500
 
-        wait_until(walked, "half a metre")
-        assert operator.values("policy_node")["mode"] == "POLICY"
+        wait_until(obeyed, "a second of commands")
+        assert operator.fresh_values("policy_node")["mode"] == "POLICY"
         child.send_signal(2)
         output = child.communicate(timeout=120)[0]
         report = fake.report()
