@@ -238,7 +238,7 @@ def test_a_car_whose_policy_is_killed_brakes_by_itself(own_rig, bundle):
         pytest.param(
             {"drive_message": "twist_stamped"},
             {"route_message": "path", "route_speed_limit_m_s": 6.0, "command_message": "twist_stamped"},
-            marks=pytest.mark.slow,
+            marks=pytest.mark.soak,
         ),
     ],
 )

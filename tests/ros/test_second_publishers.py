@@ -259,7 +259,7 @@ def test_a_way_that_is_left_for_another_is_no_second_commander():
     assert not commanders.has_two(2.5)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_measurement_runs_and_says_when_the_robot_was_damped(tmp_path):
     program = ROOT / "scripts/measure/second_commander.py"
     done = subprocess.run(

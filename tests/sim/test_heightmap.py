@@ -133,7 +133,10 @@ def test_memory_is_bounded_and_coarse_cells_are_as_exact():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cfg", [ROUGH_TERRAINS_CFG, ALL_TERRAINS_CFG], ids=["rough", "all"])
+@pytest.mark.parametrize(
+    "cfg",
+    [pytest.param(ROUGH_TERRAINS_CFG, id="rough"), pytest.param(ALL_TERRAINS_CFG, id="all", marks=pytest.mark.soak)],
+)
 def test_every_terrain_is_exact(cfg):
     rows, count = 3, 2000
     model, names = terrain_model(cfg, rows)

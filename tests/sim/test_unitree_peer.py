@@ -134,7 +134,7 @@ robot.close()
 """
 
 
-@pytest.mark.parametrize("name", ["go2", "g1"])
+@pytest.mark.parametrize("name", ["go2", pytest.param("g1", marks=pytest.mark.soak)])
 def test_the_driver_reads_the_sdks_states_and_the_sdk_takes_the_drivers_commands(sdk, ports, name):
     heard = {}
     for kind in ("right", "wrong"):

@@ -235,7 +235,7 @@ def test_the_scorer_is_wanted_for_training_alone(tmp_path):
     DriveEnv(held_out(gone, num_envs=2, map_count=2), seed=1).step(torch.zeros(2, 2))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nothing_of_the_scorer_is_in_a_bundle(tmp_path):
     """Trained with it, and evaluated and exported without its file: a bundle as any other."""
     scorer = tmp_path / "scorer.safetensors"

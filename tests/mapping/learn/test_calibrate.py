@@ -33,7 +33,7 @@ def rough(seed: int) -> np.ndarray:
     return (0.05 * np.random.default_rng(seed).standard_normal((100, 100))).astype(np.float32)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_deviation_that_is_too_large_is_narrowed_until_two_cells_in_three_are_within():
     ground = {"a/0": rough(0), "a/1": rough(1)}
     net = level_net(0.065)

@@ -55,7 +55,7 @@ def test_the_experts_actions_are_beside_what_the_policy_sees():
         plain.step(action)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_guided_student_is_far_ahead_of_an_unguided_one(tmp_path):
     """33 thousand steps each: alone a car soon leaves the road, guided it drives about half of its route."""
     completion = {}
