@@ -11,7 +11,11 @@ python="$1"
 also=" and not soak"
 case "${2:-}" in
     --fast) also=" and not soak and not slow" ;;
-    --soak) exec "$python" -m pytest -n 2 --dist worksteal -m "soak and not ros" ;;
+    --soak)
+        "$python" -m pytest -n 2 --dist worksteal -m "soak and not ros"
+        code=$?
+        "$python" -m pytest -m "soak and ros" tests/ros || code=1
+        exit "$code" ;;
 esac
 
 said="$(mktemp)"
