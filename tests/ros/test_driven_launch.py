@@ -64,6 +64,14 @@ def test_the_sites_file_wins_and_arguments_win_over_both(tmp_path):
     node = policy_of("quadruped", bundle="pretrained:go2-walk", site=str(site), options='{"domain": 6}')
     assert node.parameters["backend_options.domain"] == 6
     assert node.parameters["safety.require_heartbeat"] is True
+    site.write_text("/**/policy_node: {ros__parameters: {safety: {require_heartbeat: false}}}\n")
+    node = policy_of("quadruped", bundle="pretrained:go2-walk", site=str(site))
+    assert "safety.require_heartbeat" not in node.parameters, "what the file says holds"
+
+
+def test_a_file_of_another_robot_is_refused():
+    with pytest.raises(GantryError, match="are those of robot 'g1', and the bundle is for 'go2'"):
+        policy_of("quadruped", bundle="pretrained:go2-walk", config=str(FILES / "g1.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,19 @@ def test_everything_else_is_the_robots_own(host):
     robot.close()
     with pytest.raises(UnknownNameError):
         SensedRobot(inner, host, odometry="somewhere")
+
+
+def test_a_car_that_the_node_drives_hears_its_surroundings_over_topics(own_rig):
+    """The policy is loaded, its robot connected, and ``start`` says what is missing."""
+    from gantry_deploy.bundle.locate import find_bundle
+
+    pytest.importorskip("gantry_sim")
+    operator = own_rig.operator
+    bundle = find_bundle("pretrained:drive-race")
+    with own_rig.policy(bundle, **MOCK) as policy:
+        policy.wait_for_output("Robot 'f1tenth_vesc' answers")
+        wait_until(lambda: operator.ask("policy_node/stand")[0], "standing")
+        granted, reason = operator.ask("policy_node/start")
+        assert not granted
+        assert "scan" in reason
+        assert policy.stop() == 0

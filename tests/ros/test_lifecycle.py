@@ -47,6 +47,7 @@ def test_a_managed_policy_goes_through_its_states_twice(own_rig, bundles):
         for _ in range(2):
             assert change(operator, "configure") == (True, INACTIVE)
             assert change(operator, "activate") == (True, ACTIVE)
+            assert "is refused: the node is not active" not in operator.ask("policy_node/stop")[1]
             operator.wait_for("policy_node", mode="PASSIVE")
             rig.bring_to_policy()
             assert change(operator, "deactivate") == (True, INACTIVE)

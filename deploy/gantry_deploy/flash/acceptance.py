@@ -40,9 +40,12 @@ def signed_by(home: RobotHome, config: RobotConfig, manifest: Manifest, bundle_m
     except BundleError as error:
         if config.allow_unsigned:
             return f"accepted as robot.yaml allows (allow_unsigned): {error}"
-        way = (
-            "sign the bundle (gantry sign BUNDLE --key NAME)" if alone else "sign the release (gantry flash --key NAME)"
-        )
+        if data.get(SIGNATURE) is not None:
+            way = "sign with such a key, or have this one trusted (gantry keys trust NAME --host USER@HOST)"
+        elif alone:
+            way = "sign the bundle (gantry sign BUNDLE --key NAME)"
+        else:
+            way = "sign the release (gantry flash --key NAME)"
         raise FlashError(
             f"{error} This robot accepts signatures of keys for {', '.join(config.accept)}; {way}."
         ) from error

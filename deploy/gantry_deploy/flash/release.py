@@ -21,8 +21,10 @@ from gantry_deploy.bundle.bundle import load_bundle
 from gantry_deploy.bundle.files import MANIFEST, read_files
 from gantry_deploy.bundle.signature import RELEASE_TAG, SIGNATURE, sign_manifest
 from gantry_deploy.errors import FlashError
+from gantry_deploy.flash.home import RUN_FILE, RunConfig
 from gantry_hardware.compat import sha256_of
 from gantry_hardware.files.json_file import parse_json_object
+from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.text import path_text, plain_text, printable
 from gantry_hardware.files.yaml_file import read_yaml
 
@@ -128,7 +130,9 @@ def make_release(
     contract = load_bundle(bundle).contract
     contents: dict[str, bytes | Path] = {f"bundle/{name}": data for name, data in read_files(bundle).items()}
     for config in configs:
-        read_yaml(config)  # What is no YAML is refused here and not on the robot.
+        plain = read_yaml(config)  # What makes no sense is refused here and not on the robot.
+        if config.name == RUN_FILE:
+            from_plain(RunConfig, plain, path_text(config), FlashError)
         _add(contents, f"config/{config.name}", config.read_bytes())
     found = sorted(wheels.glob("*.whl")) if wheels is not None else []
     if wheels is not None and not any(path.name.startswith("gantry_rl-") for path in found):

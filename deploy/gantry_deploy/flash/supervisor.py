@@ -163,7 +163,8 @@ class Supervisor:
         finally:
             self._end(process)
         if why:
-            self._failed(release, why, on_trial)
+            trial = self._home.state().trial  # None once the first run has proved the release.
+            self._failed(release, why, on_trial and trial is not None and trial.release == release)
 
     def _configuration(self) -> RobotConfig | None:
         """The robot's configuration; None, after a while, where a person has made a mistake in it."""

@@ -101,7 +101,7 @@ class StateWatch:
             return False
         self.note(
             CLOCK_BACK,
-            f"The robot's clock went back by {-ahead_ms} ms, allowed are {self._limits.max_back_ms} ms (max_back_ms): "
+            f"The robot's clock went back by {-ahead_ms} ms, allowed are {self._limits.max_back_ms} ms: "
             "its computer restarted, or a cache repeats old states.",
         )
         return True
@@ -153,7 +153,7 @@ class StateWatch:
         if grown[worst] > self._limits.max_lost:
             text = (
                 f"The motor of '{self._joints[worst]}' missed {grown[worst]} messages within "
-                f"{1e3 * _LOST_WINDOW_S:g} ms, allowed are {self._limits.max_lost} (max_lost)."
+                f"{1e3 * _LOST_WINDOW_S:g} ms, allowed are {self._limits.max_lost}."
             )
             return RobotFault("motor_lost", text)
         if robot_s - self._window_s >= _LOST_WINDOW_S:

@@ -97,6 +97,13 @@ def test_what_cannot_be_collected(tmp_path, release):
         make_release(tmp_path / "walk", [], tmp_path / "wheels")
 
 
+def test_a_mistake_in_how_it_is_run_is_found_before_anything_is_copied(tmp_path, release):
+    run = tmp_path / "run.yaml"
+    run.write_text("backend: mock\nargumens: [--duration, '5']\n")
+    with pytest.raises(FlashError, match="Did you mean 'arguments'"):
+        make_release(tmp_path / "walk", [run])
+
+
 def test_wheels_that_fit():
     own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     machine = os.uname().machine

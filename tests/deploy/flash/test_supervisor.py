@@ -104,6 +104,33 @@ def test_a_good_release_that_crashes_again_and_again_is_started_no_more(home):
     assert [line["what"] for line in home.log()][-3:] == ["crashed", "crashed", "stopped"]
 
 
+@pytest.mark.slow
+def test_a_release_that_has_proved_itself_and_crashes_then_is_started_again(home, tmp_path):
+    """The first run goes on after its proof; what ends it later is a crash of a good release."""
+    status, begun = home.status_file, tmp_path / "begun"
+    program = f"""
+import json, os, pathlib, sys, time
+from gantry_deploy.process.identity import process_identity
+pathlib.Path({str(begun)!r}).open("a").write("x")
+said = {{"process": process_identity(), "mode": "POLICY", "fault": "", "missed_deadlines": 0, "bundle": ""}}
+for ticks in range(1, 400):
+    said |= {{"ticks": ticks, "stamp_s": time.monotonic()}}
+    path = pathlib.Path({str(status)!r})
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(said))
+    os.replace(temporary, path)
+    if json.loads(pathlib.Path({str(home.state_file)!r}).read_text())["good"] and ticks > 5:
+        sys.exit(3)
+    time.sleep(0.02)
+"""
+    configure(home, [sys.executable, "-c", program], most_crashes=3, window_s=0.2)
+    switch(home, A, "test")
+    run_until(home, lambda: "is started no more" in home.state().note)
+    assert home.current() == A == home.last_good()
+    assert A not in home.state().failed
+    assert len(begun.read_text()) == 3
+
+
 def test_a_run_that_says_nothing_and_ends_is_no_proof(home):
     configure(home, ["true"])
     switch(home, A, "test")

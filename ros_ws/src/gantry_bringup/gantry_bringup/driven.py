@@ -33,6 +33,7 @@ BACKENDS = {"quadruped": "unitree", "humanoid": "unitree", "arm": "dm-motors", "
 """Launch description -> backend, unless a file or an argument says otherwise."""
 OPTIONS = "backend_options."
 """Begins the names of a backend's options among the parameters of the node."""
+HEARTBEAT = "safety.require_heartbeat"
 _DRIVERS = ("joint_states", "imu", "joint_command", "arm_command", "gripper_command", "drive")
 _DRIVERS += ("command_message", "gripper_message")
 
@@ -51,7 +52,7 @@ def driven_arguments(name: str) -> tuple[Argument, ...]:
         Argument("odometry", "", "where the pose comes from: robot, or topic for a localisation that knows better"),
         *topics,
         Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
-        Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to files"),
+        Argument("require_heartbeat", "", "damp when the operator's heartbeat is lost; true if no file says otherwise"),
         MANAGED,
         Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
     )
@@ -82,6 +83,9 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
     parameters |= {f"{OPTIONS}{key}": value for key, value in options.items()}
     policy = _with_site(make_node("policy_node", args, parameters, robot_remappings(_all_topics(args))), args)
     told = node_parameters(policy.configs, policy.full_name)
+    _require_robot(robot, told)
+    if HEARTBEAT not in {**told, **parameters}:
+        policy = replace(policy, parameters={**policy.parameters, HEARTBEAT: True})
     backend = args["backend"] or str(told.get("backend", "") or BACKENDS[name])
     _check_backend(backend, {**told, **parameters})
     nodes = [replace(policy, parameters={**policy.parameters, "backend": backend})]
@@ -90,6 +94,15 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
         remapped = (("odom", args["odom"]),) if args["odom"] else ()
         nodes.append(_with_site(make_node("mapping_node", args, mapping, remapped), args))
     return nodes
+
+
+def _require_robot(robot: str, told: Mapping[str, ParameterValue]) -> None:
+    """Refuse files of another robot than the one that is started."""
+    if told.get("robot", robot) != robot:
+        raise GantryError(
+            f"The parameter files are those of robot '{told['robot']}', and the bundle is for '{robot}': copy the file "
+            "of that robot, or change its line 'robot'."
+        )
 
 
 def _check_backend(backend: str, parameters: Mapping[str, ParameterValue]) -> None:

@@ -7,6 +7,7 @@ the diagnostics, and the map's uncertainty grows meanwhile.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from gantry_ros.mapping import mapping_topics
@@ -43,11 +44,12 @@ class MappingWork:
         size = f"{cfg.map_size_m:g} m at {cfg.map_resolution_m:g} m"
         self._host.node.get_logger().info(f"Mapping {size}, fusion '{cfg.fusion}'.")
 
-    def run(self, leave: threading.Event) -> int:
+    def run(self, leave: threading.Event, begun: Callable[[], None]) -> int:
         """Listen and publish until asked to leave."""
         assert self._node is not None
         kept = self._host.entities()
         self._node.open(self._values)
+        begun()
         while not leave.wait(POLL_S) and not self._host.stop.is_set():
             pass
         self._host.destroy_all_but(kept)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -114,11 +115,12 @@ class PolicyWork:
         node.speak()
         self._parts = controller, node
 
-    def run(self, leave: threading.Event) -> int:
+    def run(self, leave: threading.Event, begun: Callable[[], None]) -> int:
         """Run the control loop, and leave the robot without a target to follow.
 
         Args:
             leave: Ends the loop, as the end of the node does.
+            begun: Called once requests are taken.
 
         Returns:
             0; 1 if the robot was damped at the end, or if a callback failed.
@@ -135,6 +137,7 @@ class PolicyWork:
         # period.
         sys.setswitchinterval(0.0005)
         node.active = True
+        begun()
         try:
             steps = _Steps(self._host, controller, node, values, leave)
             try:

@@ -203,7 +203,6 @@ def driven_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contra
     if values["depth_source"] and not needs_map(contract):
         raise GantryError("Parameter 'depth_source': this policy looks at no map; leave it out.")
     name, embodiment = values["backend"], embodiment_of(contract)
-    embodiment.check_backend(contract, name)
     options = {**embodiment.backend_options(contract, name), **values[OPTIONS]}
     if not moves_metal(name) and has_option(name, "realtime"):  # Other nodes live in real time.
         options = {"realtime": True, **options}

@@ -101,8 +101,13 @@ class ManagedWork(Protocol):
         """
         ...
 
-    def run(self, leave: threading.Event) -> int:
-        """Work until ``leave`` is set, or by itself to an end; returns the exit code. May be called several times."""
+    def run(self, leave: threading.Event, begun: Callable[[], None]) -> int:
+        """Work until ``leave`` is set, or by itself to an end; returns the exit code. May be called several times.
+
+        Args:
+            leave: Ends the work.
+            begun: To be called once the work takes requests.
+        """
         ...
 
     def cleanup(self) -> int:
@@ -148,6 +153,7 @@ class LifeCycle:
         self._leave = threading.Event()
         self._code = 0
         self._answered = False
+        self._activating: _Asked | None = None
         node = host.node
         self._events = node.create_publisher(TransitionEvent, "~/transition_event", topics.REPORT_QOS)
         # A group of their own: a transition that is waited for must not keep messages from being taken.
@@ -213,6 +219,8 @@ class LifeCycle:
             elif step.id == ACTIVATE:
                 self._enter(step.meanwhile, step)
                 self._enter(ACTIVE, step)
+                self._activating = asked  # Answered once the work takes requests.
+                return
             else:
                 self._enter(step.meanwhile, step)
                 if step.start != UNCONFIGURED:
@@ -241,11 +249,15 @@ class LifeCycle:
             self._leave.set()
         asked: _Asked | None = None
         try:
-            self._code = self._work.run(self._leave)
+            self._code = self._work.run(self._leave, self._begun)
+            self._begun()
         except GantryError as error:
             if not self._managed:
                 raise
             self._host.node.get_logger().error(f"The work has failed: {error}")
+            if self._activating is not None:
+                self._answer(self._activating, False)
+                self._activating = None
             self._enter(State.TRANSITION_STATE_ERRORPROCESSING, _step(DEACTIVATE))
             self._cleanup()
             self._enter(UNCONFIGURED, _step(DEACTIVATE))
@@ -259,6 +271,11 @@ class LifeCycle:
             self._enter(FINALIZED, step)
         else:
             self._enter(INACTIVE, step)
+        if asked is not None:
+            self._answer(asked, True)
+
+    def _begun(self) -> None:
+        asked, self._activating = self._activating, None
         if asked is not None:
             self._answer(asked, True)
 
@@ -293,10 +310,11 @@ class LifeCycle:
                 self._leave.set()
                 response.success = await asked
                 return response
-        name = wanted.label or wanted.id
+        labels = {step.id: step.label for step in STEPS}
+        name = f"'{wanted.label or labels.get(wanted.id, wanted.id)}'"
         possible = ", ".join(step.label for step in STEPS if step.start == self._state) or "nothing"
         self._host.node.get_logger().error(
-            f"Transition '{name}' is not possible in state '{self.state}'; possible: {possible}."
+            f"Transition {name} is not possible in state '{self.state}'; possible: {possible}."
         )
         response.success = False
         return response
