@@ -71,7 +71,17 @@ def test_pages_work_as_they_stand(tmp_path, monkeypatch, one_thread, capsys):
 
 
 def answered(command, environment):
-    """Output of a command that ends with 0; every question is answered with yes once it is asked."""
+    """Output of a command that ends with 0; a machine that is held up may fail the rates of readings, three times."""
+    for _ in range(4):
+        code, told = run_answered(command, environment)
+        if code != 1 or "FAILED: network" not in told:
+            break
+    assert code == 0, told
+    return told.replace("[y/n] ", "\n")
+
+
+def run_answered(command, environment):
+    """Exit code and output of a command; every question is answered with yes once it is asked."""
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -81,8 +91,7 @@ def answered(command, environment):
         if told.endswith(b"[y/n] "):
             process.stdin.write(b"y\n")
             process.stdin.flush()
-    assert process.wait() == 0, told.decode()
-    return told.decode().replace("[y/n] ", "\n")
+    return process.wait(), told.decode()
 
 
 def test_the_page_of_a_driver_works_as_it_stands(tmp_path, monkeypatch):
