@@ -88,7 +88,7 @@ def flash(plan: Plan, say: Callable[[str], None]) -> Outcome:
             return outcome
         if not helps or outcome.attempts > plan.retries:
             raise trouble
-        say(f"{trouble} Going on in {plan.pause_s:g} s.")
+        say(f"{str(trouble).rstrip('.')}. Going on in {plan.pause_s:g} s.")
         time.sleep(plan.pause_s)
 
 

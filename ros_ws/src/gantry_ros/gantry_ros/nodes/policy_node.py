@@ -146,6 +146,10 @@ class PolicyWork:
                 steps.close()
             damped = controller.safety.mode is Mode.DAMP
             self._ended = controller.statistics()
+            if leave.is_set() and controller.safety.is_powered:
+                self._host.node.get_logger().info(
+                    f"Asked to leave in {controller.safety.mode}: damping the robot, holding an arm, braking a car."
+                )
             controller.leave()
         finally:
             node.active = False
