@@ -37,9 +37,9 @@ def possible(operator, name="get_available_transitions"):
     return [item.transition.label for item in answer.available_transitions]
 
 
-def test_a_managed_policy_goes_through_its_states_twice(own_rig, bundles):
+def test_a_managed_policy_goes_through_its_states_twice(own_rig, bundles, tmp_path):
     rig, operator = own_rig, own_rig.operator
-    with rig.robot() as robot, rig.policy(bundles / "good", managed=True) as policy:
+    with rig.robot() as robot, rig.policy(bundles / "good", managed=True, record=str(tmp_path / "walk.mcap")) as policy:
         assert state(operator) == UNCONFIGURED
         assert possible(operator) == ["configure", "shutdown"]
         assert change(operator, "activate") == (False, UNCONFIGURED)
@@ -68,6 +68,7 @@ def test_a_managed_policy_goes_through_its_states_twice(own_rig, bundles):
         ).success
         assert policy.wait() == 0
         assert robot.stop() == 0
+    assert sorted(path.name for path in tmp_path.glob("*.mcap")) == ["walk-2.mcap", "walk.mcap"], "none is replaced"
 
 
 def test_a_configuration_that_fails_can_be_asked_for_again(own_rig, bundles):

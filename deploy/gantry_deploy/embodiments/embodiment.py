@@ -74,7 +74,7 @@ class Embodiment:
     launch: str = "sim_walk"
     """Launch description that simulates such a robot over ROS 2."""
     driver_launches: tuple[str, ...] = ("quadruped", "humanoid")
-    """Launch descriptions for such a robot whose driver is the policy's own node."""
+    """Launch descriptions in which the policy node drives such a robot itself."""
 
     def scenario(self, contract: PolicyContract) -> str:
         """Episodes of ``gantry check``: ``module:Class`` of a :class:`gantry_deploy.evaluation.scenario.Scenario`."""

@@ -72,6 +72,6 @@ def _no_road(contract: PolicyContract, what: str) -> ContractError:
     return ContractError(
         f"The policy drives a car and sees {', '.join(needs(contract)) or 'its own motion'}; {what} tells of no road. "
         f"Simulated: --backend {ROAD}. Over ROS 2, where other nodes tell of it: 'gantry launch car bundle:=BUNDLE', "
-        "'gantry launch robot bundle:=BUNDLE' for a car whose driver is a node, or in simulation 'gantry launch "
+        "'gantry launch robot bundle:=BUNDLE' for a car with a driver node, or in simulation 'gantry launch "
         "sim_drive bundle:=BUNDLE'."
     )

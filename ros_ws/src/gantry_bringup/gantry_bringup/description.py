@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from gantry_bringup.driven import DRIVEN
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    DISCOVERY_RANGE,
     MANAGED,
     OF_EVERY_NODE,
     Argument,
@@ -51,7 +52,7 @@ MAPPING_ARGUMENTS = (
     Argument("points", "", "topic of point clouds, if it is not points"),
     Argument("odom", "", "topic of the odometry, if it is not odom"),
     MANAGED,
-    Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+    DISCOVERY_RANGE,
 )
 """Of ``mapping``; runs beside ``robot`` for a policy that looks at a map."""
 
@@ -64,7 +65,7 @@ ROBOT_ARGUMENTS = (
     MANAGED,
     # On by itself, not only in a configuration that somebody may leave out: a robot that moves has an operator.
     Argument("require_heartbeat", "true", "damp when the operator's heartbeat is lost; empty leaves it to the config"),
-    Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+    DISCOVERY_RANGE,
 )
 """Of ``robot``; a real robot never starts by itself, so there is no ``auto_start``, and needs a living operator."""
 

@@ -1,4 +1,4 @@
-"""Robots that the policy's own node drives: quadruped, humanoid, arm and car, set up by a robot and a site file."""
+"""Robots that the policy node drives itself: quadruped, humanoid, arm and car, set up by a robot and a site file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from gantry_bringup.config_file import node_parameters
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    DISCOVERY_RANGE,
     MANAGED,
     Argument,
     NodeSpec,
@@ -28,11 +29,10 @@ from gantry_deploy.embodiments.registry import embodiment_of_robot
 from gantry_hardware.backends.registry import backend_names, check_options
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_hardware.robots import robot_spec
+from gantry_ros.robots import BACKEND_OPTIONS
 
 BACKENDS = {"quadruped": "unitree", "humanoid": "unitree", "arm": "dm-motors", "car": "vesc"}
 """Launch description -> backend, unless a file or an argument says otherwise."""
-OPTIONS = "backend_options."
-"""Begins the names of a backend's options among the parameters of the node."""
 HEARTBEAT = "safety.require_heartbeat"
 _DRIVERS = ("joint_states", "imu", "joint_command", "arm_command", "gripper_command", "drive")
 _DRIVERS += ("command_message", "gripper_message")
@@ -54,7 +54,7 @@ def driven_arguments(name: str) -> tuple[Argument, ...]:
         Argument("route_message", "", "a car's route: path, or lanes, which has widths and speed limits"),
         Argument("require_heartbeat", "", "damp when the operator's heartbeat is lost; true if no file says otherwise"),
         MANAGED,
-        Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+        DISCOVERY_RANGE,
     )
 
 
@@ -80,8 +80,8 @@ def build_driven(name: str, args: Mapping[str, str]) -> list[NodeSpec]:
     }
     if not flag(args, "mapping_node"):
         parameters |= given(args, "mapping")
-    parameters |= {f"{OPTIONS}{key}": value for key, value in options.items()}
-    policy = _with_site(make_node("policy_node", args, parameters, robot_remappings(_all_topics(args))), args)
+    parameters |= {f"{BACKEND_OPTIONS}{key}": value for key, value in options.items()}
+    policy = _with_site(make_node("policy_node", args, parameters, robot_remappings(args)), args)
     told = node_parameters(policy.configs, policy.full_name)
     _require_robot(robot, told)
     if HEARTBEAT not in {**told, **parameters}:
@@ -109,18 +109,15 @@ def _check_backend(backend: str, parameters: Mapping[str, ParameterValue]) -> No
     """Refuse what the node would refuse once it runs."""
     if backend not in backend_names():
         raise UnknownNameError("robot backend", backend, backend_names())
-    options = {key.removeprefix(OPTIONS): value for key, value in parameters.items() if key.startswith(OPTIONS)}
+    options = {
+        key.removeprefix(BACKEND_OPTIONS): value for key, value in parameters.items() if key.startswith(BACKEND_OPTIONS)
+    }
     check_options(backend, options)
 
 
 def _with_site(node: NodeSpec, args: Mapping[str, str]) -> NodeSpec:
     site = existing_file(args, "site")
     return replace(node, configs=(*node.configs, site)) if site else node
-
-
-def _all_topics(args: Mapping[str, str]) -> dict[str, str]:
-    """The arguments with those of a driver's topics, of which there are none here."""
-    return {**dict.fromkeys(_DRIVERS, ""), **args}
 
 
 DRIVEN = {name: (driven_arguments(name), partial(build_driven, name)) for name in BACKENDS}

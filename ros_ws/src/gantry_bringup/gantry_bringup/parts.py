@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gantry_bringup.config_file import check_config, check_parameters
@@ -79,6 +79,13 @@ COMMON_ARGUMENTS = (
 
 MANAGED = Argument("managed", "", "true: wait for the transitions of a lifecycle manager")
 """Of descriptions of managed nodes."""
+DISCOVERY_RANGE = Argument(
+    "discovery_range", "", "discovery range of ROS 2: LOCALHOST, SUBNET; as in the environment if empty"
+)
+"""Of descriptions for real robots."""
+# A simulated robot must never answer, or be answered by, a real one on the same network.
+SIM_DISCOVERY_RANGE = replace(DISCOVERY_RANGE, default="LOCALHOST")
+"""Of descriptions for simulated robots."""
 OF_EVERY_NODE = ("namespace", "config", "dds_profile")
 """Names of those of every node."""
 

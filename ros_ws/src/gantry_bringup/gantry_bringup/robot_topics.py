@@ -47,4 +47,4 @@ _ROBOT_TOPICS: dict[str, tuple[str, ...]] = {
 
 def robot_remappings(args: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Our names of topics and the driver's, where they differ."""
-    return tuple((topic, args[name]) for name, ours in _ROBOT_TOPICS.items() if args[name] for topic in ours)
+    return tuple((topic, args[name]) for name, ours in _ROBOT_TOPICS.items() if args.get(name) for topic in ours)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    DISCOVERY_RANGE,
+    SIM_DISCOVERY_RANGE,
     Argument,
     NodeSpec,
     ParameterValue,
@@ -53,8 +55,7 @@ SIM_SESSION_ARGUMENTS = (
     Argument("task", "", "task at which the robot is simulated; the one that the bundle was trained on if not given"),
     Argument("seed", "", "where the first attempt lays its things"),
     Argument("options", "", 'backend options as JSON, for example {"delay_s": 0.004}'),
-    # A simulated robot must never answer, or be answered by, a real one on the same network.
-    Argument("discovery_range", "LOCALHOST", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+    SIM_DISCOVERY_RANGE,
 )
 """Of ``sim_session``."""
 
@@ -63,7 +64,7 @@ SESSION_ARGUMENTS = (
     *ROBOT_TOPIC_ARGUMENTS,
     Argument("scene_reset", "", "Trigger service that lays out the scene between attempts; a person does if not given"),
     Argument("joint_order", "", "strict refuses joint states in another order, by_name sorts them"),
-    Argument("discovery_range", "", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+    DISCOVERY_RANGE,
 )
 """Of ``session``; a real robot stands up when the session's service ``~/stand`` is called."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gantry_bringup.parts import (
     COMMON_ARGUMENTS,
+    SIM_DISCOVERY_RANGE,
     Argument,
     NodeSpec,
     ParameterValue,
@@ -47,8 +48,7 @@ SIM_WALK_ARGUMENTS = (
     Argument("drive", "false", "drive a profile on cmd_vel, then end everything"),
     Argument("profile", "", "profile to drive, 'seconds:vx,vy,yaw_rate; ...'"),
     Argument("require_heartbeat", "", "true: damp when the operator's heartbeat is lost"),
-    # A simulated robot must never answer, or be answered by, a real one on the same network.
-    Argument("discovery_range", "LOCALHOST", "who may be heard: LOCALHOST, SUBNET, or as in the environment if empty"),
+    SIM_DISCOVERY_RANGE,
 )
 """Of ``sim_walk``."""
 

@@ -81,11 +81,6 @@ class PolicyServices:
         """Whether the control loop runs; requests are refused while it does not."""
         self.damped: Damped | None = None
         """When and why the robot was damped last; None if it never was."""
-        self._values_given = values
-
-    def speak(self) -> None:
-        """Open topics and services; call it once the robot is connected."""
-        self._open(self._values_given)
 
     def on_tick(self, report: TickReport) -> None:
         """Take note of a tick; called by the control loop."""
@@ -119,7 +114,8 @@ class PolicyServices:
                 "end with Ctrl-C."
             )
 
-    def _open(self, values: dict[str, Any]) -> None:
+    def open(self, values: dict[str, Any]) -> None:
+        """Open topics and services; call it once the robot is connected."""
         node = self._host.node
         self._commands = CommandTopics(self._host, self._controller, self._senses, stamped=values["cmd_vel_stamped"])
         for event in ("stand", "start", "stop", "estop", "reset"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -152,9 +152,7 @@ def robot_state(
     """
     frames = frames or Frames()
     frames.require(imu.header.frame_id, BASE_FRAME, "The IMU measures")
-    if odometry is not None:
-        require_odometry(odometry, frames)
-    return RobotState(
+    state = RobotState(
         stamp_s=stamp_s,
         joint_pos_rad=joints.pos_rad,
         joint_vel_rad_s=joints.vel_rad_s,
@@ -162,10 +160,24 @@ def robot_state(
         quat_base_to_world_wxyz=_imu_quat_wxyz(imu),
         ang_vel_base_in_base_rad_s=_vector(imu.angular_velocity),
         lin_acc_base_in_base_m_s2=_vector(imu.linear_acceleration),
-        pos_base_in_world_m=None if odometry is None else _vector(odometry.pose.pose.position),
-        lin_vel_base_in_base_m_s=None if odometry is None else _vector(odometry.twist.twist.linear),
         foot_contact=None if contacts is None else np.array(contacts.data) > 0.5,
-        quat_base_to_odom_wxyz=None if odometry is None else _odometry_quat_wxyz(odometry),
+    )
+    return state if odometry is None else with_odometry(state, odometry, frames)
+
+
+def with_odometry(state: RobotState, odometry: Odometry, frames: Frames) -> RobotState:
+    """The state with the place of an odometry; a velocity that the robot measures itself stays.
+
+    Raises:
+        RobotError: If a frame is another than the expected one.
+    """
+    require_odometry(odometry, frames)
+    lin_vel = state.lin_vel_base_in_base_m_s
+    return replace(
+        state,
+        pos_base_in_world_m=_vector(odometry.pose.pose.position),
+        lin_vel_base_in_base_m_s=_vector(odometry.twist.twist.linear) if lin_vel is None else lin_vel,
+        quat_base_to_odom_wxyz=_odometry_quat_wxyz(odometry),
     )
 
 

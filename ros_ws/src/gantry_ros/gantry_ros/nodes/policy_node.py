@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gantry_deploy.bundle.bundle import Bundle
@@ -86,6 +87,7 @@ class PolicyWork:
         self._recorder: Recorder | None = None
         self._parts: tuple[Controller, PolicyServices] | None = None
         self._ended: dict[str, Any] | None = None
+        self._recordings = 0
 
     def configure(self) -> None:
         """Load and check the bundle, and connect the robot; nothing moves.
@@ -106,14 +108,21 @@ class PolicyWork:
         mapping = load_mapping_cfg(values["mapping"]) if values["mapping"] else None
         eyes = make_map_source(contract, robot, runner.mapper_model, mapping, limits)
         road = ros_road.ros_road(contract, host, robot, values)
-        self._recorder = _recorder(values["record"], bundle, spec, eyes)  # It replaces an older file.
+        self._recorder = _recorder(self._record_path(), bundle, spec, eyes)  # It replaces an older file.
         controller = Controller(robot, runner, safety, self._recorder, map_source=eyes, surroundings=road)
         node = PolicyServices(host, controller, self._recorder, values)
         robot.connect()
         if road is not None:
             road.open()
-        node.speak()
+        node.open(values)
         self._parts = controller, node
+
+    def _record_path(self) -> str:
+        """File of this configuration's recording; later ones of the same process are numbered, so that none is lost."""
+        path = Path(self._values["record"])
+        self._recordings += 1
+        numbered = path if self._recordings == 1 else path.with_name(f"{path.stem}-{self._recordings}{path.suffix}")
+        return str(numbered) if self._values["record"] else ""
 
     def run(self, leave: threading.Event, begun: Callable[[], None]) -> int:
         """Run the control loop, and leave the robot without a target to follow.

@@ -10,9 +10,9 @@ from gantry_hardware.backends.backend import Robot
 from gantry_hardware.errors import GantryError
 from gantry_hardware.model.spec import RobotSpec
 from gantry_hardware.plugins import load_named
-from gantry_ros.robots import arm_commands, car_commands
+from gantry_ros.robots import BACKEND_OPTIONS, arm_commands, car_commands
 from gantry_ros.robots.ros_robot import RosRobot
-from gantry_ros.robots.sensed_robot import OPTIONS, driven_robot
+from gantry_ros.robots.sensed_robot import driven_robot
 from gantry_ros.runtime import frames
 from gantry_ros.runtime.command_guard import DISCOVERY_S
 from gantry_ros.runtime.host import NodeHost, Parameter
@@ -54,7 +54,7 @@ def make_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contract
     """
     if values["backend"]:
         return driven_robot(spec, host, values, contract)
-    for name in (OPTIONS, "depth_source", "mapping"):
+    for name in (BACKEND_OPTIONS, "depth_source", "mapping"):
         if values.get(name):
             raise GantryError(f"Parameter '{name.rstrip('.')}' is for a robot that this node drives: set backend, too.")
     return ros_robot(spec, host, values, contract.dt_s)

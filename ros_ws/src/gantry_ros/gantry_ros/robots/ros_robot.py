@@ -13,7 +13,6 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from gantry_deploy.embodiments.registry import embodiment_of_robot
-from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backends.limits import CommandLimiter
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError, UnknownNameError
@@ -163,9 +162,7 @@ class RosRobot(TopicSenses):
         newest = self._newest()
         joints, joints_s = newest[topics.JOINT_STATES]
         if not self._base_moves:
-            seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
-            pose = None if seen is None else convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
-            return convert_arm.arm_state(self._read_joints(joints), joints_s, pose)
+            return convert_arm.arm_state(self._read_joints(joints), joints_s, self._object_pose())
         imu, imu_s = newest[topics.IMU]
         odometry, contacts = (
             self._told.fresh(topic, OPTIONAL_TIMEOUT_S) for topic in (topics.ODOM, topics.FOOT_CONTACTS)

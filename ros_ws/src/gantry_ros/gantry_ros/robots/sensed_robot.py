@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
-
-import numpy as np
-from nav_msgs.msg import Odometry
 
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.depth.attached import with_depth
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.perception.maps import needs_map
-from gantry_deploy.recording.ros_messages import BASE_FRAME
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import has_option, make_backend, moves_metal
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError, RobotError, UnknownNameError
 from gantry_hardware.model.capabilities import HasImages, HasTask, capability
 from gantry_hardware.model.spec import RobotSpec
-from gantry_ros.convert import arm as convert_arm
 from gantry_ros.convert import robot as convert
 from gantry_ros.mapping.depth_input import split_sources
+from gantry_ros.robots import BACKEND_OPTIONS
 from gantry_ros.robots.senses import OPTIONAL_TIMEOUT_S, TopicSenses
 from gantry_ros.robots.state_topics import StateTopics
 from gantry_ros.runtime import topics
@@ -32,8 +27,6 @@ from gantry_ros.runtime.frames import Frames
 from gantry_ros.runtime.host import NodeHost, Parameter
 from gantry_ros.runtime.listening import Listener
 
-OPTIONS = "backend_options."
-"""Group of parameters: options of the backend by name."""
 ROBOT, TOPIC = "robot", "topic"
 ODOMETRY = (ROBOT, TOPIC)
 """Values of ``odometry``."""
@@ -43,9 +36,9 @@ PARAMETERS = (
         "backend",
         "",
         "Backend's name in the registry gantry.backends, for example unitree: this node is the robot's driver as well. "
-        "Empty for a robot whose driver is another node.",
+        "Empty for a robot with a driver node of its own.",
     ),
-    Parameter(OPTIONS, "", "Options of that backend by name, for example backend_options.interface."),
+    Parameter(BACKEND_OPTIONS, "", "Options of that backend by name, for example backend_options.interface."),
     Parameter(
         "odometry",
         ROBOT,
@@ -133,10 +126,8 @@ class SensedRobot(TopicSenses):
         state = self._robot.read()
         if self._always or state.pos_base_in_world_m is None:
             odometry = self._told.fresh(topics.ODOM, OPTIONAL_TIMEOUT_S)
-            state = _without_place(state) if odometry is None else self._placed(state, odometry)
-        seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
-        if seen is not None:
-            pose = convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
+            state = _without_place(state) if odometry is None else convert.with_odometry(state, odometry, self.frames)
+        if (pose := self._object_pose()) is not None:
             state = replace(state, object_pose_in_base=pose)
         return state
 
@@ -171,22 +162,6 @@ class SensedRobot(TopicSenses):
         """The newest picture of each camera, the robot's own where it has cameras."""
         return cast(HasImages, self._robot).read_pictures() if HasImages in self._own else super().read_pictures()
 
-    def _placed(self, state: RobotState, odometry: Odometry) -> RobotState:
-        convert.require_odometry(odometry, self.frames)
-        place, turn = odometry.pose.pose.position, odometry.pose.pose.orientation
-        quat_wxyz = np.array([turn.w, turn.x, turn.y, turn.z])
-        norm = float(np.linalg.norm(quat_wxyz))
-        if not (math.isfinite(norm) and abs(norm - 1.0) <= convert_arm.QUAT_NORM_TOLERANCE):
-            raise RobotError(f"The odometry's orientation is no unit quaternion: norm {norm:.3g}, expected 1.")
-        vel = odometry.twist.twist.linear
-        lin_vel = state.lin_vel_base_in_base_m_s
-        return replace(
-            state,
-            pos_base_in_world_m=np.array([place.x, place.y, place.z]),
-            quat_base_to_odom_wxyz=quat_wxyz / norm,
-            lin_vel_base_in_base_m_s=np.array([vel.x, vel.y, vel.z]) if lin_vel is None else lin_vel,
-        )
-
 
 def driven_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contract: PolicyContract) -> Robot:
     """The robot that the parameters name, driven by this node; not connected yet.
@@ -203,7 +178,7 @@ def driven_robot(spec: RobotSpec, host: NodeHost, values: dict[str, Any], contra
     if values["depth_source"] and not needs_map(contract):
         raise GantryError("Parameter 'depth_source': this policy looks at no map; leave it out.")
     name, embodiment = values["backend"], embodiment_of(contract)
-    options = {**embodiment.backend_options(contract, name), **values[OPTIONS]}
+    options = {**embodiment.backend_options(contract, name), **values[BACKEND_OPTIONS]}
     if not moves_metal(name) and has_option(name, "realtime"):  # Other nodes live in real time.
         options = {"realtime": True, **options}
     robot = SensedRobot(

@@ -10,7 +10,8 @@ from rclpy.qos import QoSProfile
 from sensor_msgs.msg import PointCloud2
 
 from gantry_deploy.perception.images import Picture
-from gantry_deploy.recording.ros_messages import ODOM_FRAME
+from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
+from gantry_hardware.backends.state import FloatArray
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_mapping.elevation.snapshot import MapSnapshot
 from gantry_ros.convert import arm as convert_arm
@@ -95,6 +96,15 @@ class TopicSenses:
         """Frame of the newest odometry."""
         found = self._told.newest(topics.ODOM)
         return ODOM_FRAME if found is None or not found[0].header.frame_id else found[0].header.frame_id
+
+    def _object_pose(self) -> FloatArray | None:
+        """Shape (7,), newest pose of the object in the base frame; None where none is reported at present.
+
+        Raises:
+            RobotError: If it is in another frame, or is none.
+        """
+        seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
+        return None if seen is None else convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
 
     def _open_senses(self, host: NodeHost, listener: Listener) -> list[Any]:
         """Listen to everything that is followed; returns the subscriptions."""
