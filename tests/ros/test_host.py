@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,36 @@ def test_a_clock_that_stops_is_said_and_so_is_one_that_runs_again(rig, capfd):
         wait_until(lambda: "/clock stands still" in host.network.trouble, "that it stands still")
         wait_until(runs, "the clock again")
     assert "ROS time runs again" in capfd.readouterr().err
+
+
+def test_entities_are_taken_down_by_the_executors_thread(rig, monkeypatch):
+    """In another thread they could be missing in the middle of the executor's turn, which locks their group."""
+    heard, ticks, threads = [], [], set()
+    with NodeHost("talker") as talker, NodeHost("listener") as listener:
+        real = listener.node.destroy_subscription
+        monkeypatch.setattr(
+            listener.node,
+            "destroy_subscription",
+            lambda entity: threads.add(threading.current_thread().name) or real(entity),
+        )
+        publisher = talker.node.create_publisher(Empty, "noise", 10)
+        talker.create_timer(0.001, lambda: publisher.publish(Empty()))
+        listener.create_timer(0.001, lambda: ticks.append(1))
+        before = listener.entities()
+        listener.node.create_subscription(Empty, "noise", heard.append, 10)
+        listener.destroy_all_but(before)
+        assert threads == {threading.current_thread().name}, "before the executor runs there is no other thread"
+        threads.clear()
+        talker.start()
+        listener.start()
+        for _ in range(20):
+            heard.clear()
+            for _ in range(5):
+                listener.node.create_subscription(Empty, "noise", heard.append, 10)
+            wait_until(lambda: heard, 20.0)
+            listener.destroy_all_but(before)
+            assert listener.entities() == before
+        assert threads == {"listener executor"}
+        ticks.clear()
+        wait_until(lambda: len(ticks) > 3, 20.0)
+        assert listener.failure is None

@@ -5,6 +5,7 @@ commands. Both print one line of JSON at the end. Commands: client|robot go2|g1 
 """
 
 import json
+import os
 import sys
 import time
 
@@ -58,6 +59,7 @@ def main():
     home = GO2_HOME if name == "go2" else [0.0] * 29
     print(json.dumps({"ready": True}), flush=True)
     print(json.dumps((client if role == "client" else robot)(interface, home, float(seconds))), flush=True)
+    os._exit(0)  # The SDK may abort in its own clean-up: a thread of it locks a mutex that is gone already.
 
 
 main()

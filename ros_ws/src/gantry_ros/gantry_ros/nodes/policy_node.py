@@ -119,10 +119,11 @@ class PolicyWork:
 
     def _record_path(self) -> str:
         """File of this configuration's recording; later ones of the same process are numbered, so that none is lost."""
+        if not self._values["record"]:
+            return ""
         path = Path(self._values["record"])
         self._recordings += 1
-        numbered = path if self._recordings == 1 else path.with_name(f"{path.stem}-{self._recordings}{path.suffix}")
-        return str(numbered) if self._values["record"] else ""
+        return str(path if self._recordings == 1 else path.with_name(f"{path.stem}-{self._recordings}{path.suffix}"))
 
     def run(self, leave: threading.Event, begun: Callable[[], None]) -> int:
         """Run the control loop, and leave the robot without a target to follow.

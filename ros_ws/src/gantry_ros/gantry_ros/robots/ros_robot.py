@@ -206,8 +206,7 @@ class RosRobot(TopicSenses):
         if self._given_host is None:
             host.close()
         else:
-            for kind, entity in reversed(self._entities):
-                getattr(host.node, f"destroy_{kind}")(entity)
+            host.destroy(self._entities)
         self._entities.clear()
         self._listener = None if self._given_host is None else Listener(self._given_host.node)
         self._told.clear()

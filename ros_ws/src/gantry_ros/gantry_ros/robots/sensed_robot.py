@@ -142,8 +142,7 @@ class SensedRobot(TopicSenses):
             self._robot.close()
         finally:
             if host is not None:
-                for kind, entity in reversed(self._entities):
-                    getattr(host.node, f"destroy_{kind}")(entity)
+                host.destroy(self._entities)
                 self._entities.clear()
                 self._told.clear()
                 self._maps.newest = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from gantry_ros.runtime.waiting import SETTLE_S, WaitReason
 
 JOIN_TIMEOUT_S = 5.0
 """Time that the executor's thread may take to end."""
+
+TASK_POLL_S = 0.05
+"""Period at which a thread that waits for a task of the executor looks whether the executor still runs."""
 
 GROUP_END = "."
 """End of the name of a group of parameters."""
@@ -160,9 +164,31 @@ class NodeHost:
 
     def destroy_all_but(self, kept: Sequence[tuple[str, Any]]) -> None:
         """Take down everything that the node has and had not at an earlier :meth:`entities`."""
-        for kind, entity in self.entities():
-            if not any(entity is other for _, other in kept):
+        self.destroy([pair for pair in self.entities() if not any(pair[1] is other for _, other in kept)])
+
+    def destroy(self, entities: Sequence[tuple[str, Any]]) -> None:
+        """Take entities down, the last first, in the executor's thread while it runs.
+
+        Taken down by another thread, one may be missing in the middle of the executor's turn; rclpy then leaves its
+        callback group locked, and nothing in that group is ever called again.
+
+        Args:
+            entities: Each with its kind, as :meth:`entities` has them.
+        """
+
+        def work() -> None:
+            for kind, entity in reversed(entities):
                 getattr(self.node, f"destroy_{kind}")(entity)
+
+        if self._closed or not self._thread.is_alive() or threading.current_thread() is self._thread:
+            work()
+            return
+        done = threading.Event()
+        self._executor.create_task(work).add_done_callback(lambda _: done.set())
+        end_s = time.monotonic() + JOIN_TIMEOUT_S
+        while not done.wait(TASK_POLL_S):
+            if not self._thread.is_alive() or time.monotonic() > end_s:
+                raise GantryError(f"The executor of '{self.node.get_name()}' does not take down topics and services.")
 
     def wait_reason(self, before: str, settle_s: float = SETTLE_S) -> WaitReason:
         """Says in the log why something waits, once and again when the reason changes.

@@ -154,10 +154,10 @@ class TopicDevice:
             host.close()
             self._host = None
         else:
-            for subscription in self._subscriptions:
-                host.node.destroy_subscription(subscription)
-            for service in services.services:
-                host.node.destroy_service(service)
+            host.destroy(
+                [("subscription", subscription) for subscription in self._subscriptions]
+                + [("service", service) for service in services.services]
+            )
         self._subscriptions, self._services = [], None
 
     def _guarded(self, take: Callable[[Any, float], None]) -> Callable[[Any], None]:
