@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -21,7 +21,10 @@ from gantry_deploy.perception.maps import DepthFrame
 from gantry_hardware.backends.limits import CommandLimiter
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import RobotError
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
+from gantry_sim.backends.motors import Machine
+from gantry_sim.backends.sample import Sample
 from gantry_sim.robots.actuated_scene import SceneIndex, height_over_ground_m, robot_with_motors, rotate_into_base
 from gantry_sim.robots.depth_camera import DepthNoise, DepthSensor, head_camera
 from gantry_sim.robots.option_checks import TERRAIN_CHECKS
@@ -35,18 +38,6 @@ FloatArray = NDArray[np.float64]
 
 MAX_LAG_S = 0.25
 """In real time, physics that falls further behind the clock than this skips the rest instead of chasing it."""
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """The truth at one instant, from which a reading is made."""
-
-    time_s: float
-    qpos: FloatArray
-    qvel: FloatArray
-    effort_nm: FloatArray
-    lin_acc_m_s2: FloatArray
-    contact_geoms: NDArray[np.int32]
 
 
 class MujocoRobot:
@@ -63,6 +54,8 @@ class MujocoRobot:
         command_delay_s: Time between :meth:`write` and the motors obeying, rounded to physics steps.
         friction: Sliding friction between the feet and the floor.
         added_mass_kg: Payload at the base's centre of mass.
+        dynamics: Those of one machine, or the path of their file; empty for those of the model. Its delay adds to
+            ``command_delay_s``.
         seed: Of the sensor noise.
         realtime: Follow the machine's monotonic clock instead of running in lock-step.
         fixed_base: Hang the robot by its base above the floor, as from a gantry.
@@ -94,6 +87,7 @@ class MujocoRobot:
         command_delay_s: float = 0.0,
         friction: float = 1.0,
         added_mass_kg: float = 0.0,
+        dynamics: RobotDynamics | str = "",
         seed: int = 0,
         realtime: bool = False,
         fixed_base: bool = False,
@@ -132,7 +126,8 @@ class MujocoRobot:
         self.goals_in_world_m = self._index.goals_in_world_m
         self._limiter = CommandLimiter(spec)
         self._dt_s = timestep_s
-        self._delay_steps, self._command_delay_steps = (round(s / timestep_s) for s in (delay_s, command_delay_s))
+        delays = {"timestep_s": timestep_s, "delay_s": delay_s, "command_delay_s": command_delay_s}
+        self._machine = Machine(self.model, self._index, spec, dynamics, **delays)
         self._rng = np.random.default_rng(seed)
         self._lock = threading.RLock()
         self._connected = False
@@ -140,8 +135,7 @@ class MujocoRobot:
         self._steps = 0
         self._origin_s = time.monotonic() if realtime else 0.0
         self._pending: deque[tuple[int, JointCommand]] = deque()
-        self._history: deque[_Sample] = deque(maxlen=self._delay_steps + 1)
-        self._reading: tuple[_Sample, RobotState] | None = None
+        self._reading: tuple[Sample, RobotState] | None = None
         self.reset()
 
     # -- the Robot interface -------------------------------------------------------------------------------------
@@ -175,7 +169,7 @@ class MujocoRobot:
         with self._lock:
             self._require_connection()
             self._catch_up()
-            sample = self._history[0]
+            sample = self._machine.history.joints
             if self._reading is None or self._reading[0] is not sample:
                 self._reading = (sample, self.noise.apply(self._state(sample), self._rng))
             return self._reading[1]
@@ -190,7 +184,7 @@ class MujocoRobot:
             self._require_connection()
             limited, self.clamped = self._limiter.clamp(command)
             self._catch_up()
-            self._pending.append((self._steps + self._command_delay_steps, limited))
+            self._pending.append((self._steps + self._machine.command_delay_steps, limited))
             return limited
 
     def close(self) -> None:
@@ -247,15 +241,14 @@ class MujocoRobot:
                 self.data.qpos[:7] = (*pos_xy_m, 0.0, math.cos(yaw_rad / 2.0), 0.0, 0.0, math.sin(yaw_rad / 2.0))
                 mujoco.mj_kinematics(self.model, self.data)
                 self.data.qpos[2] = self._index.put_down_height_m(self.model, self.data)
-            self._obey(JointCommand.position(self.spec, pose))
+            self._machine.motors.obey(self.data, JointCommand.position(self.spec, pose))
             mujoco.mj_forward(self.model, self.data)
             self._pending.clear()
-            self._history.clear()
             self._reading = None
             for sensor in self._depth:
                 sensor.restart()
             # A robot that has just been put down touches the floor without pressing on it yet; at rest it would.
-            self._history.append(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
+            self._machine.history.restart(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
 
     def set_velocity(self, vel_base_in_world_m_s: FloatArray, ang_vel_base_in_base_rad_s: FloatArray) -> None:
         """Push: give the base this velocity (3,) [m/s], along the world's axes, and this angular velocity (3,)
@@ -340,55 +333,39 @@ class MujocoRobot:
         end = self._steps + steps
         while self._steps < end:
             while self._pending and self._pending[0][0] <= self._steps:
-                self._obey(self._pending.popleft()[1])
+                self._machine.motors.obey(self.data, self._pending.popleft()[1])
             # One by one where readings are delayed, since each step's reading will be wanted later.
-            stop = self._steps + 1 if self._delay_steps else end
+            delayed = self._machine.history.needs_every_step
+            stop = self._steps + 1 if delayed else end
             if self._pending:
                 stop = min(stop, self._pending[0][0])
-            mujoco.mj_step(self.model, self.data, stop - self._steps)
+            self._machine.motors.step(self.data, stop - self._steps)
             self._steps = stop
-            if self._delay_steps or stop == end:
-                self._history.append(self._sample())
+            if delayed or stop == end:
+                self._machine.history.add(self._sample())
 
-    def _obey(self, command: JointCommand) -> None:
-        """Load the motors: force = ctrl - kp q - kd dq, with the constant part of the law in ctrl."""
-        self.model.actuator_biasprm[:, 1] = -command.stiffness_nm_rad
-        self.model.actuator_biasprm[:, 2] = -command.damping_nm_s_rad
-        self.data.ctrl[:] = (
-            command.effort_nm
-            + command.stiffness_nm_rad * command.pos_rad
-            + command.damping_nm_s_rad * command.vel_rad_s
-        )
-
-    def _sample(self) -> _Sample:
-        # MuJoCo leaves forces and sensors at the start of its last step: one physics step older than the positions.
-        data = self.data
-        return _Sample(
-            time_s=self._time_s(),
-            qpos=data.qpos.copy(),
-            qvel=data.qvel.copy(),
-            effort_nm=data.actuator_force.copy(),
-            lin_acc_m_s2=(
-                data.sensordata[self._index.accelerometer].copy() if self._index.is_free else self._gravity_reaction()
-            ),
-            contact_geoms=data.contact.geom.copy(),
-        )
+    def _sample(self) -> Sample:
+        felt = self.data.sensordata[self._index.accelerometer] if self._index.is_free else self._gravity_reaction()
+        return Sample.take(self.data, self._time_s(), felt)
 
     def _gravity_reaction(self) -> FloatArray:
         """Reading of the accelerometer at rest, (3,); MuJoCo's reads nothing on a base that is fixed to the world."""
         return rotate_into_base(self.quat_base_to_world_wxyz, -self.model.opt.gravity)
 
-    def _state(self, sample: _Sample) -> RobotState:
-        pos, quat = self._index.base_pose(self.model, sample.qpos)
-        lin_vel, ang_vel = self._index.base_velocity(sample.qpos, sample.qvel)
+    def _state(self, sample: Sample) -> RobotState:
+        pos, _ = self._index.base_pose(self.model, sample.qpos)
+        lin_vel, _ = self._index.base_velocity(sample.qpos, sample.qvel)
+        felt = self._machine.history.imu
+        _, quat = self._index.base_pose(self.model, felt.qpos)
+        _, ang_vel = self._index.base_velocity(felt.qpos, felt.qvel)
         return RobotState(
             stamp_s=sample.time_s,
-            joint_pos_rad=sample.qpos[self._index.joint_qpos],
+            joint_pos_rad=sample.qpos[self._index.joint_qpos] + self._machine.motors.encoder_offset_rad,
             joint_vel_rad_s=sample.qvel[self._index.joint_qvel],
             joint_effort_nm=sample.effort_nm,
-            quat_base_to_world_wxyz=quat,
-            ang_vel_base_in_base_rad_s=ang_vel,
-            lin_acc_base_in_base_m_s2=sample.lin_acc_m_s2,
+            quat_base_to_world_wxyz=self._machine.imu.attitude(quat),
+            ang_vel_base_in_base_rad_s=self._machine.imu.vector(ang_vel),
+            lin_acc_base_in_base_m_s2=self._machine.imu.vector(felt.lin_acc_m_s2),
             pos_base_in_world_m=pos,
             lin_vel_base_in_base_m_s=lin_vel,
             foot_contact=self._index.feet_on_ground(sample.contact_geoms),

@@ -18,6 +18,7 @@ from gantry_deploy.actions.kinematics import ArmKinematics
 from gantry_deploy.perception.images import Picture
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.model.chain import Chain
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
@@ -170,6 +171,7 @@ class BenchRobot(MujocoRobot):
         timestep_s: Physics step.
         delay_s: Age of every reading.
         command_delay_s: Time between a command and the motors obeying.
+        dynamics: Those of one machine, or the path of their file; empty for those of the model.
         realtime: Follow the machine's monotonic clock.
         visuals: Load the meshes.
 
@@ -193,6 +195,7 @@ class BenchRobot(MujocoRobot):
         timestep_s: float = 0.002,
         delay_s: float = 0.0,
         command_delay_s: float = 0.0,
+        dynamics: RobotDynamics | str = "",
         realtime: bool = False,
         visuals: bool = False,
     ) -> None:
@@ -208,6 +211,7 @@ class BenchRobot(MujocoRobot):
             noise=SensorNoise(joint_pos_rad=JOINT_POS_NOISE_RAD * noise, joint_vel_rad_s=JOINT_VEL_NOISE_RAD_S * noise),
             delay_s=delay_s,
             command_delay_s=command_delay_s,
+            dynamics=dynamics,
             seed=seed,
             realtime=realtime,
             visuals=visuals or meshes,
@@ -230,10 +234,11 @@ class BenchRobot(MujocoRobot):
             if held is not None:
                 pose = self.data.qpos[self._index.joint_qpos].copy()
                 pose[self.spec.joint_index(self._gripper)] = self.spec.array("lower_rad")[-1]
-                self._obey(JointCommand.position(self.spec, pose))  # Told to close, it keeps what it holds.
+                self._machine.motors.obey(
+                    self.data, JointCommand.position(self.spec, pose)
+                )  # Told to close, it keeps what it holds.
             mujoco.mj_forward(self.model, self.data)
-            self._history.clear()
-            self._history.append(self._sample())
+            self._machine.history.restart(self._sample())
 
     @property
     def episode_s(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.dynamics import load_dynamics
 from gantry_sim.robots.terrain_names import terrain_name
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.names import task_names
@@ -36,12 +37,18 @@ def _require_driving_task(task: str) -> None:
         raise UnknownNameError("task", task, task_names())
 
 
+def _require_dynamics(dynamics: object) -> None:
+    if isinstance(dynamics, str) and dynamics:
+        load_dynamics(dynamics)
+
+
 TERRAIN_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "terrain": lambda text: terrain_name(text) if text else "",
     "terrain_difficulty": require_difficulty,
+    "dynamics": _require_dynamics,
 }
 """Of a walking robot; an empty terrain is a flat floor."""
-BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": require_bench_task}
+BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": require_bench_task, "dynamics": _require_dynamics}
 """Of an arm at a workbench."""
 ROAD_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": _require_driving_task}
 """Of a car on a road."""
