@@ -42,6 +42,7 @@ from gantry_deploy.contract.parts import (
     MapWindow,
     ObservationTerm,
     Provenance,
+    TrainedRange,
 )
 from gantry_deploy.errors import ContractError
 from gantry_hardware.errors import unknown_name_text
@@ -137,6 +138,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "nominal_base_height_m": _PLACE_M,
     },
     ChunkSpec: {"steps": Range(1, 1000), "execute": Range(1, 1000), "ensemble_decay": _NOT_NEGATIVE},
+    TrainedRange: {"lower": Range(-1e9, 1e9), "upper": Range(-1e9, 1e9)},
     Acceptance: {
         "max_lin_vel_error_m_s": Range(0.0, 10.0),
         "max_yaw_rate_error_rad_s": Range(0.0, 10.0),

@@ -281,6 +281,21 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
+class TrainedRange:
+    """Range of one parameter of robot or ground over which the policy was trained."""
+
+    name: str
+    """Name in :data:`gantry_hardware.model.dynamics.PARAMETERS`, or of the ground, the load or the disturbances, such
+    as ``friction``, ``added_mass_kg`` and ``push_m_s``."""
+    lower: float
+    """Least value, in the unit at the end of the name."""
+    upper: float
+    """Largest value."""
+    joint: str = ""
+    """Joint whose parameter it is; empty for all joints, and for what belongs to no joint."""
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Origin of the policy."""
 

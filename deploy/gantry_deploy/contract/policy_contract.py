@@ -40,6 +40,7 @@ from gantry_deploy.contract.parts import (
     MapWindow,
     ObservationTerm,
     Provenance,
+    TrainedRange,
 )
 from gantry_deploy.errors import ContractError
 from gantry_hardware.backends.limits import MAX_GAIN_RATIO, MIN_GAIN_RATIO, gain_limits
@@ -73,6 +74,7 @@ __all__ = [
     "ObservationTerm",
     "PolicyContract",
     "Provenance",
+    "TrainedRange",
     "check_joint_names",
     "check_numbers",
 ]
@@ -141,6 +143,9 @@ class PolicyContract:
     """Normalisation of observations beyond their terms' scale and clip, which always come before the network."""
     acceptance: Acceptance = field(default_factory=Acceptance)
     """Thresholds of the sim-to-sim gate."""
+    trained_for: tuple[TrainedRange, ...] = ()
+    """Robots, grounds and disturbances that the policy was trained for; what is absent did not vary in training, or was
+    not told."""
     provenance: Provenance = field(default_factory=Provenance)
     """Origin of the policy."""
     version: int = CONTRACT_VERSION
