@@ -9,7 +9,7 @@ from typing import Any
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_hardware.files.text import printable
 
-NOT_MEANING = ("version", "provenance", "acceptance")
+NOT_MEANING = ("version", "provenance", "acceptance", "trained_for")
 """Fields that say nothing of what a policy sees, does, or is run with."""
 NOT_OF_A_TASK = (*NOT_MEANING, "chunk")
 """Fields that may differ between a policy and the task that it acts in, or that another one learns from it."""

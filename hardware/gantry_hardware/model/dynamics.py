@@ -13,7 +13,7 @@ zero at ``no_load_speed_rad_s``. The joint loses ``viscous_friction_nm_s_rad`` t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,27 @@ class RobotDynamics:
         usual = _parameter(name, ROBOT).usual
         assert not isinstance(usual, str)
         return self.whole[name].value if name in self.whole else usual
+
+    def range_of(self, name: str, joints: Sequence[str] = (), margin: float = 0.25) -> tuple[float, float] | None:
+        """Range that a training should cover for this machine: from the least to the largest end of the intervals of
+        its joints, wider by a margin.
+
+        Args:
+            name: Parameter.
+            joints: Joints that count; all if empty.
+            margin: Share of the range that is added at either end.
+
+        Returns:
+            Least and largest value within the parameter's bounds; None if nothing is said of it.
+        """
+        found = [each[name] for joint, each in self.joints.items() if name in each and (not joints or joint in joints)]
+        found += [self.whole[name]] if name in self.whole else []
+        if not found:
+            return None
+        low = min(e.value if e.low is None else e.low for e in found)
+        high = max(e.value if e.high is None else e.high for e in found)
+        bounds, more = PARAMETERS[name].bounds, margin * (high - low)
+        return max(bounds.low, low - more), min(bounds.high, high + more)
 
     def has(self, name: str) -> bool:
         """Whether anything is said of a parameter."""

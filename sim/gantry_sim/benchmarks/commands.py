@@ -68,7 +68,8 @@ def _sim(args: argparse.Namespace) -> dict[str, Any]:
 def _measure_preset(task: Any, args: argparse.Namespace) -> dict[str, Any]:
     """The environment of a CPU preset alone, then collecting and learning with it."""
     from gantry_sim.benchmarks.sim import bench_sim, format_bench
-    from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_env_cfg
+    from gantry_sim.tasks.locomotion.velocity import velocity_env_cfg
+    from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 
     preset = task.preset("cpu")
     result: dict[str, Any] = {"task": task.name, "num_envs": preset.env.num_envs}

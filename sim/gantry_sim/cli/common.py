@@ -257,7 +257,7 @@ def clock(seconds: float) -> str:
 
 INTERVAL = "mean, and its 95 % interval in brackets"
 """Meaning of each score's numbers in :func:`print_scores`."""
-_UNITS = {"_rad_s": "rad/s", "_m_s": "m/s", "_rad": "rad", "_m": "m", "_s": "s"}
+_UNITS = {"_rad_s": "rad/s", "_nm_s": "N m/s", "_w": "W", "_m_s": "m/s", "_rad": "rad", "_m": "m", "_s": "s"}
 """Units by the end of a name; longer ones first."""
 
 

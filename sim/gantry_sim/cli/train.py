@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_deploy.bundle.locate import find_run, near_miss
 from gantry_deploy.cli.command import Command, UsageError, add_json_option, counted
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.dynamics import load_dynamics
 from gantry_hardware.training.one_process import require_one_process
 from gantry_sim.cli.common import (
     INTERVAL,
@@ -89,6 +90,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--certificates", type=Path, metavar="FOLDER", help="the learner's, for --listen; needed off loopback"
     )
+    parser.add_argument(
+        "--dynamics",
+        type=Path,
+        metavar="FILE",
+        help="machine of `gantry identify` around which training draws its robots; --set still wins",
+    )
     add_set_option(parser)
     parser.add_argument("--episodes", type=whole, default=200, help="episodes of the evaluation; 0 for none")
     parser.add_argument("--no-export", action="store_true", help="leave out the bundle")
@@ -111,7 +118,7 @@ def _check(args: argparse.Namespace) -> None:
     _check_listen(args)
     if args.resume is not None:
         given = (args.task, args.preset, args.algo, args.device, args.seed, args.run_dir, args.teacher, args.demos)
-        if any(value is not None for value in (*given, args.base, args.minutes)):
+        if any(value is not None for value in (*given, args.base, args.minutes, args.dynamics)):
             raise UsageError(
                 "--resume continues a run as it was configured; leave out everything but --steps, and --set of fields "
                 "that make it longer."
@@ -133,6 +140,8 @@ def _check(args: argparse.Namespace) -> None:
         raise RunError(f"--demos: there is no dataset in '{args.demos}'.{near_miss(args.demos)}")
     if args.base is not None:
         find_run(args.base, RunError)
+    if args.dynamics is not None:
+        load_dynamics(args.dynamics)
 
 
 def _resumed(args: argparse.Namespace) -> RunCfg:
@@ -168,6 +177,8 @@ def _described(args: argparse.Namespace) -> RunCfg:
         preset = task.require_scripted().preset(preset)
     elif teacher is not None:
         preset = replace(preset, env=task.follow(preset.env, read_run(teacher).preset.env))
+    if args.dynamics is not None:
+        preset = replace(preset, env=task.around_machine(preset.env, load_dynamics(args.dynamics)))
     demos = args.demos
     if demos is None and args.base is not None:
         demos = read_run(args.base).demos  # those that the base was cloned from, of which it has a copy

@@ -79,6 +79,7 @@ def task_contract(cfg: CarTaskCfg, drive: DriveSpec, scales: Mapping[str, float]
         command=CommandSpec("", (), (), (), ()),
         body=drive,
         acceptance=cfg.acceptance,
+        trained_for=cfg.randomization.trained_for(*spec.joint_names),
     )
 
 

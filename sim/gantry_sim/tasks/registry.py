@@ -15,7 +15,9 @@ from torch import Tensor
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.plugins import load_plugin
+from gantry_hardware.robots import robot_spec
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
 from gantry_sim.tasks.names import GROUP, family_of
@@ -135,6 +137,9 @@ class Task:
     follow: Callable[[Any, Any], Any] = lambda env_cfg, teacher: env_cfg
     """(env configuration, that of a teacher's run) -> the first with what both must have in common; what is set by
     hand afterwards still wins, and is refused where it must not differ."""
+    around: Callable[[Any, RobotDynamics], Any] | None = None
+    """(env configuration, dynamics of a machine) -> the configuration that draws machines around that one; None where
+    training draws none."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None
@@ -169,6 +174,17 @@ class Task:
     def usual_env(self) -> Any:
         """Env configuration of the first preset."""
         return next(iter(self.presets.values()))().env
+
+    def around_machine(self, env_cfg: Any, dynamics: RobotDynamics) -> Any:
+        """Env configuration that draws its robots around an identified machine.
+
+        Raises:
+            GantryError: If the dynamics are another robot's, or the task draws no machines.
+        """
+        dynamics.check_robot(robot_spec(getattr(env_cfg, "robot", self.robot)))
+        if self.around is None:
+            raise GantryError(f"Task '{self.name}' trains on one model alone, and dynamics change nothing there.")
+        return self.around(env_cfg, dynamics)
 
     def require_scripted(self) -> ScriptedPolicy:
         """Its scripted policy.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
+from gantry_deploy.contract.parts import TrainedRange
 from gantry_hardware.errors import GantryError
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_sim.driving.vehicle.car_params import CarParams
 
 Range = tuple[float, float]
@@ -76,6 +78,37 @@ class CarRandomization:
             acceleration_lag_s=(0.0, 0.3),
             delay_s=(0.0, 0.06),
         )
+
+    def trained_for(self, steering: str, drive: str) -> tuple[TrainedRange, ...]:
+        """The table of a contract, for joints of these names."""
+        return (
+            TrainedRange("gain", *self.steering_gain, steering),
+            TrainedRange("offset", *self.steering_offset_rad, steering),
+            TrainedRange("response_s", *self.steering_lag_s, steering),
+            TrainedRange("gain", *self.acceleration_gain, drive),
+            TrainedRange("response_s", *self.acceleration_lag_s, drive),
+            TrainedRange("command_delay_s", *self.delay_s),
+            TrainedRange("friction_share", *self.friction_scale),
+            TrainedRange("mass_share", *self.mass_scale),
+        )
+
+    def around(self, dynamics: RobotDynamics, steering: str, drive: str) -> CarRandomization:
+        """These ranges with those of an identified car in their places, see :meth:`RobotDynamics.range_of`.
+
+        Args:
+            dynamics: Of the car.
+            steering: Name of its steering joint.
+            drive: Name of its drive joint.
+        """
+        found = {
+            "steering_gain": dynamics.range_of("gain", [steering]),
+            "steering_offset_rad": dynamics.range_of("offset", [steering]),
+            "steering_lag_s": dynamics.range_of("response_s", [steering]),
+            "acceleration_gain": dynamics.range_of("gain", [drive]),
+            "acceleration_lag_s": dynamics.range_of("response_s", [drive]),
+            "delay_s": dynamics.range_of("command_delay_s"),
+        }
+        return replace(self, **{name: pair for name, pair in found.items() if pair is not None})
 
     def draw(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
         """One number per field and car, each (count,), on the generator's device.

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from gantry_deploy.contract.bev_layout import BevLayout
+from gantry_hardware.model.dynamics import RobotDynamics
+from gantry_hardware.robots import robot_spec
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg
 from gantry_sim.driving.drivers.teachers import DRIVE_GUIDE
@@ -151,6 +153,10 @@ def _require(cfg: Any) -> None:
     reward_kind(cfg.reward.kind).require(cfg.reward)
 
 
+def _around(cfg: Any, dynamics: RobotDynamics) -> Any:
+    return replace(cfg, randomization=cfg.randomization.around(dynamics, *robot_spec(cfg.robot).joint_names))
+
+
 def _slow_start(cfg: Any) -> str:
     if not isinstance(cfg, ParkCfg) or cfg.way is None:
         return ""
@@ -171,6 +177,7 @@ def _task(info: TaskInfo, cpu: Callable[[], Preset], *, scripted: bool = True) -
         record=record_drive,
         teacher=drive_contract,
         scripted=ScriptedPolicy() if scripted else None,
+        around=_around,
         require=_require,
         slow_start=_slow_start,
     )

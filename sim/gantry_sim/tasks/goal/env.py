@@ -28,7 +28,8 @@ from gantry_sim.tasks.goal.robots import GoalRobotCfg
 from gantry_sim.tasks.goal.state import GoalNames, GoalState
 from gantry_sim.tasks.locomotion import rewards as walking
 from gantry_sim.tasks.locomotion.terms import ActorObservation, ContractActionCfg
-from gantry_sim.tasks.locomotion.velocity import VelocityCfg, robot_cfg
+from gantry_sim.tasks.locomotion.velocity import robot_cfg
+from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.terrains.tile import GROUND_BODY
 
 

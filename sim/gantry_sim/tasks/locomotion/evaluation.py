@@ -16,9 +16,10 @@ from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
+from gantry_sim.tasks.locomotion.motion import MotionScores
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import ContractAction
-from gantry_sim.tasks.locomotion.velocity import VelocityCfg
+from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.tasks.registry import MakePolicy, Task, acting
 
 STANDING_SHARE = 4
@@ -40,7 +41,8 @@ def evaluate_velocity(
     full_model: bool,
     on_progress: Callable[[float], None],
 ) -> dict[str, Any]:
-    """Episodes of the task's length in which every command moves, then a quarter as many that are told to stand.
+    """Episodes of the task's length in which every command moves, then a quarter as many that are told to stand; where
+    training pushes the robots, also as many as the first in which they are pushed.
 
     Args:
         task: The task.
@@ -53,17 +55,29 @@ def evaluate_velocity(
         on_progress: Called with the share that is done.
 
     Returns:
-        Scores with confidence intervals, those of standing under ``standing``.
+        Scores with confidence intervals, those of standing under ``standing``, those with pushes under ``pushed``.
     """
     still = max(1, episodes // STANDING_SHARE)
     cfg = task.evaluation(env_cfg, num_envs=episodes, full_model=full_model)
     rest = task.evaluation(env_cfg, num_envs=still, full_model=full_model, standing=True)
     rest = replace(rest, episode_s=min(STANDING_S, rest.episode_s))
-    work = episodes * cfg.episode_s
-    share = work / (work + still * rest.episode_s)
-    scores = _tracking(task, cfg, make_policy, device, seed, lambda done: on_progress(done * share))
-    standing = _standing(task, rest, make_policy, device, seed, lambda done: on_progress(share + done * (1.0 - share)))
-    return scores | {"standing": standing}
+    parts = {
+        "": (cfg, _tracking, episodes * cfg.episode_s),
+        "standing": (rest, _standing, still * rest.episode_s),
+    }
+    if env_cfg.push_m_s > 0.0:
+        parts["pushed"] = (replace(cfg, push_m_s=env_cfg.push_m_s), _tracking, episodes * cfg.episode_s)
+    total, before, result = sum(work for _, _, work in parts.values()), 0.0, {}
+    for name, (part, score, work) in parts.items():
+        scores = score(task, part, make_policy, device, seed, _section(on_progress, before / total, work / total))
+        result |= {name: scores} if name else scores
+        before += work
+    return result
+
+
+def _section(on_progress: Callable[[float], None], start: float, share: float) -> Callable[[float], None]:
+    """Progress of a part of the work."""
+    return lambda done: on_progress(start + share * done)
 
 
 def _tracking(
@@ -73,6 +87,7 @@ def _tracking(
     act = acting(make_policy, env)
     obs = vec_env.get_observations()
     scores = EpisodeScores(torch.zeros(cfg.num_envs, 1, device=device), robot_spec(cfg.robot).fall_height_m)
+    motion = MotionScores(env)
     steps = int(env.max_episode_length) - 1  # the last step would reset every episode
     with torch.inference_mode():
         for step in range(steps):
@@ -82,6 +97,7 @@ def _tracking(
             # An environment that has just been reset shows its next episode; it has fallen, and counts no more.
             scores.fallen = scores.fallen | env.reset_terminated
             scores.update(state.lin_vel_b, state.ang_vel_b, state.quat, state.base_height, command)
+            motion.update(~scores.fallen)
             on_progress((step + 1) / steps)
     env.close()
     result = tracking_scores(
@@ -89,7 +105,8 @@ def _tracking(
         scores.yaw_rate_error_rad_s.cpu().numpy(),
         scores.fallen.cpu().numpy(),
     )
-    return asdict(result) | {"seconds_per_episode": float(np.round(steps * env.step_dt, 3))}
+    seconds = float(np.round(steps * env.step_dt, 3))
+    return asdict(result) | {"seconds_per_episode": seconds, "motion": motion.result()}
 
 
 def _standing(
@@ -105,6 +122,7 @@ def _standing(
     start = env.sim.data.qpos[:, base].clone()
     end, stood = start.clone(), torch.zeros(cfg.num_envs, device=device)
     fallen = torch.zeros(cfg.num_envs, dtype=torch.bool, device=device)
+    motion = MotionScores(env)
     steps = int(env.max_episode_length) - 1
     with torch.inference_mode():
         for step in range(steps):
@@ -112,6 +130,7 @@ def _standing(
             fallen = fallen | env.reset_terminated
             end = torch.where(fallen[:, None], end, env.sim.data.qpos[:, base])
             stood += (~fallen).float()
+            motion.update(~fallen)
             on_progress((step + 1) / steps)
     env.close()
     drift_m_s = (end - start).norm(dim=-1) / (stood * env.step_dt)  # NaN, which does not count, if it fell at once
@@ -120,6 +139,7 @@ def _standing(
         "seconds_per_episode": float(np.round(steps * env.step_dt, 3)),
         "drift_m_s": asdict(bootstrap_mean(drift_m_s.cpu().numpy())),
         "fall_rate": asdict(rate_interval(int(fallen.sum()), cfg.num_envs)),
+        "motion": motion.result(),
     }
 
 

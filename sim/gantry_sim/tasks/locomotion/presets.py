@@ -24,7 +24,8 @@ from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
 from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
-from gantry_sim.tasks.locomotion.velocity import VelocityCfg, velocity_contract, velocity_env_cfg
+from gantry_sim.tasks.locomotion.velocity import velocity_contract, velocity_env_cfg
+from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.tasks.registry import Preset, Task
 
 
@@ -175,6 +176,7 @@ def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
         evaluation=evaluation_cfg,
         evaluate=evaluate_velocity,
         record=record_velocity,
+        around=lambda cfg, dynamics: replace(cfg, machine=cfg.machine.around(dynamics)),
         other_robots=True,
     )
 

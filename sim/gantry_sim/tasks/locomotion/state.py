@@ -13,6 +13,7 @@ from gantry_deploy.observations.builder import Signals
 from gantry_hardware.model.spec import RobotSpec
 from gantry_mapping.sensing.frames import rotation_matrix
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.tasks.locomotion.machine import MachineState
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class LocomotionState:
         self.lin_vel_b = self.gravity_b = self.foot_pos_w = torch.empty(0)
         self.sensors: Sensors | None = None
         """Sensor stage of the task; None for exact signals."""
+        self.machine: MachineState | None = None
+        """Delays and offsets of the robots; None where all are exact."""
         self._measured: Signals | None = None
         self._measured_version = -1
 
@@ -158,6 +161,11 @@ class LocomotionState:
     def drive(self) -> Tensor:
         """Planar velocity and yaw rate that drive the gait, (N, 3): the command itself."""
         return self.command
+
+    @property
+    def step_count(self) -> int:
+        """Control steps since the environments were made."""
+        return self._env.common_step_counter
 
     @property
     def time_s(self) -> Tensor:

@@ -14,6 +14,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_sim.envs.manager_env import GantryEnv
+from gantry_sim.tasks.locomotion.machine import MachineState
 from gantry_sim.tasks.locomotion.state import LocomotionState
 
 
@@ -48,14 +49,23 @@ class BodySensors:
 
     Args:
         noise: Noise of its sensors; None for none.
+        machine: Delays and offsets; None for none.
     """
 
-    def __init__(self, noise: SensorNoiseCfg | None) -> None:
-        self._noise = noise
+    def __init__(self, noise: SensorNoiseCfg | None, machine: MachineState | None = None) -> None:
+        self._noise, self._machine = noise, machine
 
     def measure(self, state: LocomotionState) -> Signals:
-        """Signals of the state, noise included."""
-        return state.signals() if self._noise is None else self._noise.apply(state.signals())
+        """Signals of the state, noise, delays and offsets included."""
+        signals = state.signals()
+        if self._machine is not None:
+            signals = self._machine.reading(signals, state.step_count)
+            signals = replace(
+                signals,
+                joint_pos_rad=signals.joint_pos_rad + self._machine.encoder_offset_rad,
+                quat_base_to_world_wxyz=small_rotation(signals.quat_base_to_world_wxyz, self._machine.imu_tilt_rad),
+            )
+        return signals if self._noise is None else self._noise.apply(signals)
 
     def reset(self, env_ids: Tensor) -> None:
         """Begin episodes; nothing is remembered of earlier ones."""
@@ -102,6 +112,9 @@ class ContractAction(ActionTerm):
         ids = [self._entity.find_joints(f"^{name}$")[0][0] for name in cfg.contract.joint_names]
         self._joint_ids = torch.tensor(ids, device=self.device)
         self._targets = torch.zeros_like(self._raw)
+        self._before = self._targets
+        self._began = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        self._begin_s = 0.0
 
     @property
     def action_dim(self) -> int:
@@ -121,7 +134,10 @@ class ContractAction(ActionTerm):
     def process_actions(self, actions: Tensor) -> None:
         """Decode actions (N, a), dimensionless, once per control step."""
         self._raw[:] = self._decoder.clip(actions)
-        self._targets = self._decode(actions)
+        before, self._targets = self._targets, self._decode(actions)
+        self._before = torch.where(self._began[:, None], self._targets, before)
+        self._began[:] = False
+        self._begin_s = 0.0
 
     def _decode(self, actions: Tensor) -> Tensor:
         """Targets (N, n), rad, of actions (N, a), by the clock, the command and what the actor was shown."""
@@ -131,12 +147,20 @@ class ContractAction(ActionTerm):
         return self._decoder(actions, replace(seen, time_s=state.time_s, command=state.command)).pos_rad
 
     def apply_actions(self) -> None:
-        """Hand the targets to the actuators."""
-        self._entity.set_joint_position_target(self._targets, joint_ids=self._joint_ids)
+        """Hand the targets to the actuators; those of a late robot change within the control step."""
+        env: GantryEnv = self._env  # type: ignore[assignment]
+        machine: MachineState | None = getattr(env.task_state, "machine", None)
+        targets = self._targets
+        if machine is not None:
+            targets = machine.late_targets(self._before, targets, self._begin_s, env.physics_dt)
+            self._begin_s += env.physics_dt
+            targets = targets - machine.encoder_offset_rad
+        self._entity.set_joint_position_target(targets, joint_ids=self._joint_ids)
 
     def reset(self, env_ids: Tensor | slice | None = None) -> None:
         """Forget the last action of these environments, indices (k,)."""
-        self._raw[slice(None) if env_ids is None else env_ids] = 0.0
+        rows = slice(None) if env_ids is None else env_ids
+        self._raw[rows], self._began[rows] = 0.0, True
 
 
 class ActorObservation:

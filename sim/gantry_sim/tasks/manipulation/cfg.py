@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+from gantry_deploy.contract.parts import TrainedRange
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.structured import ConfigError
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
@@ -47,14 +50,48 @@ class RandomizeCfg:
     """Factor on the position gains of all joints."""
     damping: tuple[float, float] = (0.85, 1.15)
     """Factor on their velocity gains."""
+    viscous_friction_nm_s_rad: tuple[float, float] | None = None
+    """Friction of every joint that grows with its speed, N m s/rad; None for that of the model."""
+    coulomb_friction_nm: tuple[float, float] | None = None
+    """Dry friction of every joint, N m; None for that of the model."""
     late_share: float = 0.0
     """Share of episodes in which the motors obey a whole control step late."""
 
     def __post_init__(self) -> None:
-        for name in ("object_x_m", "object_y_m", "goal_x_m", "goal_y_m", "mass", "friction", "stiffness", "damping"):
-            low, high = getattr(self, name)
-            if not low <= high:
-                raise ConfigError(f"env.randomize.{name} is [{low}, {high}], expected the smaller number first.")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, tuple) and not value[0] <= value[1]:
+                raise ConfigError(f"env.randomize.{item.name} is {list(value)}, expected the smaller number first.")
+
+    def trained_for(self, dt_s: float) -> tuple[TrainedRange, ...]:
+        """The table of a contract.
+
+        Args:
+            dt_s: Control step.
+        """
+        ranges = {
+            "stiffness_share": self.stiffness,
+            "damping_share": self.damping,
+            "viscous_friction_nm_s_rad": self.viscous_friction_nm_s_rad,
+            "coulomb_friction_nm": self.coulomb_friction_nm,
+            "command_delay_s": (0.0, dt_s) if self.late_share > 0.0 else (0.0, 0.0),
+            "friction": self.friction,
+            "object_mass_share": self.mass,
+        }
+        return tuple(TrainedRange(name, *pair) for name, pair in ranges.items() if pair is not None)
+
+    def around(self, dynamics: RobotDynamics) -> RandomizeCfg:
+        """These ranges with those of an identified machine in their places, see :meth:`RobotDynamics.range_of`."""
+        names = {
+            "stiffness": "stiffness_share",
+            "damping": "damping_share",
+            "viscous_friction_nm_s_rad": "viscous_friction_nm_s_rad",
+            "coulomb_friction_nm": "coulomb_friction_nm",
+        }
+        changes: dict[str, Any] = {mine: dynamics.range_of(name) for mine, name in names.items()}
+        late = dynamics.value("command_delay_s") > 0.0 and self.late_share == 0.0
+        changes["late_share"] = 0.5 if late else None
+        return replace(self, **{mine: value for mine, value in changes.items() if value is not None})
 
 
 @dataclass(frozen=True)

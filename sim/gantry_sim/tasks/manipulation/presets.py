@@ -101,6 +101,7 @@ def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
         contract=arm_contract,
         evaluate=evaluate_success,
         record=record_episodes,
+        around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),
         models=("training",),
         scripted=ScriptedPolicy(ExpertPolicy, teaches=False, demonstrates=True),
     )

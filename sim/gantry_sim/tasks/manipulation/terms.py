@@ -126,6 +126,8 @@ def lost(env: GantryEnv) -> Tensor:
     "geom_friction",
     "actuator_gainprm",
     "actuator_biasprm",
+    "dof_damping",
+    "dof_frictionloss",
     recompute=RecomputeLevel.set_const,
 )
 def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
@@ -180,3 +182,10 @@ def _choose_physics(env: GantryEnv, env_ids: Tensor, draws: Draws, chance: Rando
     sim.model.actuator_gainprm[env_ids, :, 0] = gain[:, 0] * stiffness
     sim.model.actuator_biasprm[env_ids, :, 1] = bias[:, 1] * stiffness
     sim.model.actuator_biasprm[env_ids, :, 2] = bias[:, 2] * damping
+    joints = env.robot.indexing.joint_v_adr
+    for field, low_high in (
+        ("dof_damping", chance.viscous_friction_nm_s_rad),
+        ("dof_frictionloss", chance.coulomb_friction_nm),
+    ):
+        if low_high is not None:
+            getattr(sim.model, field)[env_ids[:, None], joints] = draws.uniform(*low_high)[:, None]

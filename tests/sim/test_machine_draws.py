@@ -1,0 +1,155 @@
+"""Machines that differ in training: drawn within their ranges, late and offset as worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gantry_deploy.observations.builder import Signals
+from gantry_hardware.errors import GantryError
+from gantry_hardware.model.dynamics import Estimate, RobotDynamics
+from gantry_sim.driving.vehicle.actuation import CarRandomization
+from gantry_sim.tasks.locomotion.machine import MachineCfg, MachineState
+from gantry_sim.tasks.locomotion.presets import FLAT_GO2, cpu_flat, make_env
+from gantry_sim.tasks.locomotion.velocity import velocity_contract
+from gantry_sim.tasks.manipulation.cfg import RandomizeCfg
+from gantry_sim.tasks.registry import find_task
+
+WIDE = MachineCfg.wide()
+
+
+def small(machine, envs=16):
+    return replace(cpu_flat("go2").env, num_envs=envs, machine=machine, push_m_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def wide_env():
+    return make_env(small(WIDE), "cpu", 3).env
+
+
+def test_physics_is_drawn_within_the_ranges_and_differs_between_robots(wide_env):
+    model, joints = wide_env.sim.model, wide_env.robot.indexing.joint_v_adr
+    damping, friction = model.dof_damping[:, joints], model.dof_frictionloss[:, joints]
+    assert float(damping.min()) >= 0.0
+    assert 1.0 < float(damping.max()) <= 2.0
+    assert 0.7 < float(friction.max()) <= 1.4
+    assert float(damping.mean(dim=1).std()) > 0.2, "robots differ more than the joints of one"
+    assert (model.dof_damping[:, :6] == 0.0).all(), "the base has no friction"
+    gain, bias, limit = model.actuator_gainprm[:, :, 0], model.actuator_biasprm, model.actuator_forcerange
+    assert torch.equal(gain, -bias[:, :, 1])
+    assert 0.85 * 0.85 * 40.0 <= float(gain.min()) < float(gain.max()) <= 1.15 * 1.15 * 40.0
+    strength = limit[:, :, 1] / wide_env.sim.get_default_field("actuator_forcerange")[:, 1]
+    assert torch.allclose(strength, strength[:, :1].expand_as(strength)), "all motors of a robot share a battery"
+    assert 0.85 <= float(strength.min()) < 0.95 < 1.05 < float(strength.max()) <= 1.15
+
+
+def test_without_differences_the_physics_is_that_of_the_model():
+    env = make_env(small(MachineCfg()), "cpu", 3).env
+    joints = env.robot.indexing.joint_v_adr
+    assert (env.sim.model.dof_frictionloss[:, joints] == 0.2).all()
+    assert env.task_state.machine is None
+
+
+def state(envs=2, **ranges):
+    return MachineState(MachineCfg(**ranges), envs, 1, 0.02, "cpu")
+
+
+def test_late_commands_change_within_the_control_step():
+    """15 ms late in steps of 20 ms: the first 10 ms follow the old target, of the next 10 ms the first half does."""
+    machine = state(command_delay_s=(0.015, 0.015))
+    old, new = torch.zeros(2, 1), torch.ones(2, 1)
+    assert machine.late_targets(old, new, 0.0, 0.01).tolist() == [[0.0], [0.0]]
+    assert machine.late_targets(old, new, 0.01, 0.01).numpy() == pytest.approx(0.5, abs=1e-6)
+    assert state().late_targets(old, new, 0.0, 0.02).tolist() == [[1.0], [1.0]]
+
+
+def signals(angle, envs=2):
+    one = torch.full((envs, 1), float(angle))
+    quat = torch.tensor([[1.0, 0.0, 0.0, 0.0]]).expand(envs, 4)
+    return Signals(
+        joint_pos_rad=one,
+        joint_vel_rad_s=one,
+        quat_base_to_world_wxyz=quat,
+        ang_vel_base_in_base_rad_s=one.expand(envs, 3),
+        command=torch.zeros(envs, 3),
+        last_action=torch.zeros(envs, 1),
+        time_s=torch.zeros(envs),
+    )
+
+
+def test_late_readings_lie_between_two_steps_and_never_before_the_episode():
+    machine = state(sensor_delay_s=(0.005, 0.005))
+    assert machine.reading(signals(0.0), 0).joint_pos_rad.tolist() == [[0.0], [0.0]]
+    assert machine.reading(signals(1.0), 1).joint_pos_rad.numpy() == pytest.approx(0.75, abs=1e-6)
+    assert machine.reading(signals(1.0), 1).joint_pos_rad.numpy() == pytest.approx(0.75, abs=1e-6), "a second look"
+    machine.begin(torch.tensor([1]))
+    assert machine.reading(signals(2.0), 2).joint_pos_rad.flatten().tolist() == pytest.approx([1.75, 2.0])
+
+
+def test_lost_readings_are_those_of_the_step_before():
+    machine = state(envs=4000, dropout_share=0.25)
+    machine.reading(signals(0.0, 4000), 0)
+    found = machine.reading(signals(1.0, 4000), 1).joint_pos_rad
+    assert set(found.flatten().tolist()) == {0.0, 1.0}
+    assert float(1.0 - found.mean()) == pytest.approx(0.25, abs=0.04)
+
+
+def test_encoders_and_motors_share_an_offset(wide_env):
+    """What the encoder adds the motor takes away: the joint is where it seems to be plus nothing but that offset."""
+    seen = wide_env.task_state
+    seen.refresh()
+    offset = seen.machine.encoder_offset_rad
+    assert 0.01 < float(offset.abs().max()) <= 0.02
+    action = torch.zeros(wide_env.num_envs, 12)
+    term = wide_env.action_manager.get_term("joint_pos")
+    term.process_actions(action)
+    term.apply_actions()
+    target = wide_env.robot.data.joint_pos_target
+    assert torch.allclose(target, term.targets - offset, atol=0.3), "as late as the robot is"
+
+
+def test_delays_beyond_a_control_step_are_refused():
+    with pytest.raises(GantryError, match=r"command_delay_s is \[0.0, 0.03\], expected 0 to 0.02 s"):
+        state(command_delay_s=(0.0, 0.03))
+    with pytest.raises(GantryError, match="smaller number first"):
+        MachineCfg(stiffness_share=(1.1, 0.9))
+
+
+def identified(low, high):
+    friction = {"coulomb_friction_nm": Estimate(0.5 * (low + high), low, high)}
+    return RobotDynamics("go2", {"FL_calf_joint": friction}, {"command_delay_s": Estimate(0.01, 0.008, 0.012)})
+
+
+def test_training_draws_around_an_identified_machine():
+    cfg = WIDE.around(identified(0.4, 0.8))
+    assert cfg.coulomb_friction_nm == pytest.approx((0.3, 0.9))
+    assert cfg.command_delay_s == pytest.approx((0.007, 0.013))
+    assert cfg.viscous_friction_nm_s_rad == WIDE.viscous_friction_nm_s_rad
+    env = FLAT_GO2.around_machine(cpu_flat("go2").env, identified(0.0, 0.8))
+    assert env.machine.coulomb_friction_nm == pytest.approx((0.0, 1.0))
+    assert RandomizeCfg().around(
+        RobotDynamics("yam", {"joint1": {"damping_share": Estimate(1.0, 0.8, 1.2)}})
+    ).damping == (pytest.approx((0.7, 1.3)))
+    car = RobotDynamics("f1tenth_vesc", {"steering": {"gain": Estimate(0.9, 0.88, 0.92)}})
+    assert CarRandomization.usual().around(car, "steering", "drive").steering_gain == pytest.approx((0.87, 0.93))
+    with pytest.raises(GantryError, match="those of robot 'go2', this robot is 'yam'"):
+        find_task("yam-lift").around_machine(find_task("yam-lift").usual_env(), identified(0.0, 0.1))
+    with pytest.raises(GantryError, match="trains on one model alone"):
+        goal = find_task("ame2-go2")
+        goal.around_machine(goal.usual_env(), identified(0.0, 0.1))
+
+
+def test_the_contract_tells_the_ranges():
+    contract = velocity_contract(small(WIDE))
+    found = {item.name: (item.lower, item.upper) for item in contract.trained_for}
+    assert found["coulomb_friction_nm"] == (0.0, 1.4)
+    assert found["imu_pitch_rad"] == (-0.03, 0.03)
+    assert found["friction"] == (0.4, 1.25)
+    assert "strength_share" not in found
+    for name in ("yam-lift", "drive-race"):
+        task = find_task(name)
+        assert np.isfinite([item.upper for item in task.contract(task.usual_env()).trained_for]).all()
+        assert task.contract(task.usual_env()).trained_for
