@@ -9,6 +9,7 @@ the loss form of this prior).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +35,13 @@ def mirror_actor(contract: PolicyContract) -> MirrorMap:
         for _ in range(term.history):
             total = total + image
     return total
+
+
+def mirror_frame(contract: PolicyContract) -> MirrorMap:
+    """The map of the newest frame of the actor's observation alone, without history; see :func:`mirror_actor`."""
+    return mirror_actor(
+        replace(contract, observations=tuple(replace(term, history=1) for term in contract.observations))
+    )
 
 
 ParamsMirror = Callable[[tuple[Tensor, ...], Tensor | slice, tuple[Tensor, Tensor]], None]

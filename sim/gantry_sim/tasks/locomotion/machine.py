@@ -28,6 +28,10 @@ NAMES = {"imu_tilt_rad": "imu_pitch_rad"}
 """Fields whose parameter has another name in :data:`gantry_hardware.model.dynamics.PARAMETERS`."""
 
 
+KNOWN = 6
+"""Numbers of a machine that a critic sees; none of them changes in the mirror."""
+
+
 @dataclass(frozen=True)
 class MachineCfg:
     """Ranges of the differences; as it stands, all robots are as their model."""
@@ -141,6 +145,8 @@ def draw_motors(env: GantryEnv, env_ids: Tensor | None, cfg: MachineCfg) -> None
     model.actuator_biasprm[:, motors, 1] = bias[:, 1] * stiffness
     model.actuator_biasprm[:, motors, 2] = bias[:, 2] * damping
     model.actuator_forcerange[:, motors] = limits * strength[..., None]
+    friction = model.dof_frictionloss[:, joints].mean(-1), model.dof_damping[:, joints].mean(-1)
+    env.task_state.machine.physics[:] = torch.stack((*friction, strength[:, 0] - 1.0, stiffness.mean(-1) - 1.0), dim=-1)
 
 
 class MachineState:
@@ -164,6 +170,9 @@ class MachineState:
         """(N, n), reading of every encoder minus the true angle."""
         self.command_delay_s = torch.zeros(num_envs, 1, device=device)
         """(N, 1), from an action to the motors."""
+        self.physics = torch.zeros(num_envs, 4, device=device)
+        """(N, 4), mean dry friction [N m] and viscous friction [N m s/rad] of the joints, strength and stiffness beyond
+        the usual ones: what a critic may know."""
         self.imu_tilt_rad = torch.zeros(num_envs, 3, device=device)
         """(N, 3), rotation vector of the IMU in its mounting."""
         self._sensor_age = torch.zeros(num_envs, 1, device=device)
@@ -181,6 +190,11 @@ class MachineState:
         self.imu_tilt_rad[env_ids] = self._uniform(self._cfg.imu_tilt_rad, k, 3)
         self._sensor_age[env_ids] = self._uniform(self._cfg.sensor_delay_s, k, 1) / self._dt_s
         self._fresh[env_ids] = True
+
+    @property
+    def known(self) -> Tensor:
+        """(N, KNOWN), what a critic may know of the machines: physics and delays, of the order of one."""
+        return torch.cat((self.physics, self.command_delay_s / self._dt_s, self._sensor_age), dim=-1)
 
     def reading(self, signals: Signals, step: int) -> Signals:
         """Signals as late sensors tell them: between those of the control step before and the present ones.

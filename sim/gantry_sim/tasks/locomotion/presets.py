@@ -13,7 +13,7 @@ from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_feet
 from gantry_policies.on_policy.config import PpoCfg
-from gantry_policies.on_policy.symmetry import mirror_actor
+from gantry_policies.on_policy.symmetry import mirror_actor, mirror_frame
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.process.suppress_output import quietly
@@ -21,6 +21,7 @@ from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
 from gantry_sim.tasks.locomotion.evaluation import evaluate_velocity, record_velocity
 from gantry_sim.tasks.locomotion.ground import SCAN_RESOLUTION_M, SCAN_SIZE_M
+from gantry_sim.tasks.locomotion.machine import KNOWN, MachineCfg
 from gantry_sim.tasks.locomotion.robots import legged_robot_cfg
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
@@ -126,12 +127,13 @@ def make_env(cfg: VelocityCfg, device: str, seed: int) -> ManagedBatch:
 def mirror_maps(cfg: VelocityCfg) -> dict[str, MirrorMap]:
     """Left-right symmetry of observations and actions."""
     contract = velocity_contract(cfg)
-    actor = mirror_actor(contract)
     foot = mirror_feet(legged_robot_cfg(cfg.robot).spec)
-    critic = actor + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
+    critic = mirror_frame(contract) + MirrorMap.signs(1, -1, 1) + foot + foot + MirrorMap.signs(1)
+    if cfg.machine != MachineCfg():
+        critic = critic + MirrorMap.signs(*(1,) * KNOWN)
     if cfg.rough:
         critic = critic + mirror_scan()
-    return {"actor": actor, "critic": critic, "action": mirror_action(contract)}
+    return {"actor": mirror_actor(contract), "critic": critic, "action": mirror_action(contract)}
 
 
 def mirror_scan() -> MirrorMap:

@@ -201,7 +201,8 @@ class CriticObservation:
         self._builder = ObservationBuilder(contract, torch.zeros(env.num_envs, 1, device=env.device))
 
     def __call__(self, env: GantryEnv, contract: PolicyContract, height_scan: str | None = None) -> Tensor:
-        """Frame, base velocity (3) m/s, foot contacts (f), foot heights (f) x 10, base height (1) x 5, height scan."""
+        """Frame, base velocity (3) m/s, foot contacts (f), foot heights (f) x 10, base height (1) x 5, where machines
+        differ what is known of them (6), height scan."""
         state = LocomotionState.of(env)
         parts = [
             self._builder.frame(state.signals()),
@@ -210,6 +211,8 @@ class CriticObservation:
             state.foot_height * 10.0,
             state.base_height[:, None] * 5.0,
         ]
+        if state.machine is not None:
+            parts.append(state.machine.known)
         if height_scan is not None:
             sensor = env.scene[height_scan].data
             parts.append((sensor.pos_w[:, 2:3] - sensor.hit_pos_w[..., 2] - 0.3).clamp(-1.0, 1.0) * 2.0)

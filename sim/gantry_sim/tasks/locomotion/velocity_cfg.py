@@ -46,6 +46,8 @@ class VelocityCfg:
     """Share of commands that ask to stand."""
     episode_s: float = 20.0
     """Length of an episode."""
+    history: int = 1
+    """Frames of readings and actions that the actor sees, the newest last: what tells one machine from another."""
     noise: SensorNoiseCfg | None = field(default_factory=SensorNoiseCfg)
     """Sensor noise of the actor; None for none."""
     friction: tuple[float, float] = (0.4, 1.25)
