@@ -70,12 +70,16 @@ class MachineCfg:
             raise ConfigError(f"env.machine.dropout_share is {self.dropout_share}, expected 0 to less than 1.")
 
     @classmethod
-    def wide(cls) -> MachineCfg:
-        """Ranges that cover robots of other people: friction as measured on Go2s, delay of a wireless link."""
+    def wide(cls, scale: float = 1.0) -> MachineCfg:
+        """Ranges that cover robots of other people: friction as measured on Go2s, delay of a wireless link.
+
+        Args:
+            scale: Factor on friction, for motors that are stronger than a Go2's.
+        """
         return cls(
             armature_share=(0.8, 1.5),
-            viscous_friction_nm_s_rad=(0.0, 2.0),
-            coulomb_friction_nm=(0.0, 1.4),
+            viscous_friction_nm_s_rad=(0.0, 2.0 * scale),
+            coulomb_friction_nm=(0.0, 1.4 * scale),
             stiffness_share=(0.85, 1.15),
             damping_share=(0.85, 1.15),
             strength_share=(0.85, 1.15),

@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from gantry_deploy.contract.policy_contract import Acceptance
 from gantry_deploy.evaluation.metrics import planar_velocity_error_m_s, yaw_rate_error_rad_s
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_feet
+from gantry_hardware.robots import robot_spec
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.symmetry import mirror_actor, mirror_frame
 from gantry_sim.envs.managed import ManagedBatch
@@ -30,7 +32,7 @@ from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.tasks.registry import Preset, Task
 
 
-def cpu_flat(robot: str) -> Preset:
+def few_samples(robot: str) -> Preset:
     """Few samples: feet-only collisions, pyramidal cone, 10 ms physics, small networks."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=1024, physics_dt_s=0.01, feet_only=True, pyramidal=True),
@@ -38,7 +40,39 @@ def cpu_flat(robot: str) -> Preset:
     )
 
 
+def differing(env: VelocityCfg) -> VelocityCfg:
+    """The same task on machines that differ, with the loads and pushes that they may meet: a stiffer position loop, a
+    quicker gait, and a history that tells one machine from another.
+
+    Friction grows with the robot's motors; the numbers are those of a Go2.
+    """
+    robot, measured = robot_spec(env.robot), robot_spec("go2")
+    scale = float(np.median(robot.array("effort_limit_nm")) / np.median(measured.array("effort_limit_nm")))
+    load = robot.mass_kg / measured.mass_kg
+    return replace(
+        env,
+        machine=MachineCfg.wide(scale),
+        added_mass_kg=(-1.0 * load, 3.0 * load),
+        push_m_s=1.0,
+        history=3,
+        bandwidth=1.4,
+        gait_frequency_hz=2.5,
+    )
+
+
+def cpu_flat(robot: str) -> Preset:
+    """Few samples on machines that differ."""
+    preset = few_samples(robot)
+    return replace(preset, env=differing(preset.env))
+
+
 def gpu_flat(robot: str) -> Preset:
+    """mjlab's scale: every collision shape, elliptic cone, 5 ms physics, 4,096 environments, machines that differ."""
+    preset = many_samples(robot)
+    return replace(preset, env=differing(preset.env))
+
+
+def many_samples(robot: str) -> Preset:
     """mjlab's scale: every collision shape, elliptic cone, 5 ms physics, pushes, 4,096 environments."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=4096, physics_dt_s=0.005, feet_only=False, pyramidal=False, push_m_s=0.5),
@@ -56,7 +90,7 @@ def gpu_flat(robot: str) -> Preset:
 
 def cpu_rough(robot: str) -> Preset:
     """Few samples on uneven ground: every collision shape, but the cheap cone, and a longer training."""
-    flat = cpu_flat(robot)
+    flat = few_samples(robot)
     env = replace(
         flat.env,
         rough=True,
@@ -72,7 +106,7 @@ def cpu_rough(robot: str) -> Preset:
 
 def gpu_rough(robot: str) -> Preset:
     """mjlab's scale on uneven ground."""
-    flat = gpu_flat(robot)
+    flat = many_samples(robot)
     few = cpu_rough(robot).env
     env = replace(flat.env, rough=True, terrain_levels=10, reward_weights=few.reward_weights, acceptance=few.acceptance)
     return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
@@ -84,7 +118,7 @@ def cpu_humanoid(robot: str) -> Preset:
     The gait's balance walks from the first step. After 1.5 million steps one episode in seven still ends in a fall,
     one in three with the full model, and a planar error of 0.2 m/s is left.
     """
-    flat = cpu_flat(robot)
+    flat = few_samples(robot)
     env = replace(
         flat.env,
         physics_dt_s=0.005,
@@ -106,7 +140,7 @@ def cpu_humanoid(robot: str) -> Preset:
 
 def gpu_humanoid(robot: str) -> Preset:
     """mjlab's scale for two legs, with the commands of the few-sample preset."""
-    flat, few = gpu_flat(robot), cpu_humanoid(robot).env
+    flat, few = many_samples(robot), cpu_humanoid(robot).env
     env = replace(
         flat.env,
         lin_vel_x_m_s=few.lin_vel_x_m_s,

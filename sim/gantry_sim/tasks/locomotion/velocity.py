@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 from mjlab.actuator import BuiltinPositionActuatorCfg
@@ -48,9 +49,21 @@ RATE_HZ = 50.0
 """Control rate of every velocity policy."""
 
 
+def walking_body(cfg: VelocityCfg) -> LeggedRobotCfg:
+    """Gait and gains of the robot, with the changes of a configuration."""
+    body = legged_robot_cfg(cfg.robot)
+    factors = body.bandwidth or (1.0,) * body.spec.num_joints
+    frequency_hz = body.gait.frequency_hz if cfg.gait_frequency_hz is None else cfg.gait_frequency_hz
+    return replace(
+        body,
+        gait=replace(body.gait, frequency_hz=frequency_hz),
+        bandwidth=tuple(factor * cfg.bandwidth for factor in factors),
+    )
+
+
 def velocity_contract(cfg: VelocityCfg) -> PolicyContract:
     """The contract of a policy trained on this task; training and runtime both obey it."""
-    body = legged_robot_cfg(cfg.robot)
+    body = walking_body(cfg)
     spec = body.spec
     n = spec.num_joints
     return PolicyContract(
@@ -103,7 +116,7 @@ def _floats(spec: object, name: str) -> tuple[float, ...]:
 
 def velocity_env_cfg(cfg: VelocityCfg, *, seed: int) -> GantryEnvCfg:
     """mjlab's configuration of the task; a fresh one at every call, since mjlab edits it."""
-    body = legged_robot_cfg(cfg.robot)
+    body = walking_body(cfg)
     contract = velocity_contract(cfg)
     decimation = round(1.0 / (RATE_HZ * cfg.physics_dt_s))
     names = LocomotionNames(
@@ -301,6 +314,8 @@ def _reward_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, RewardTerm
     terms = {
         "track_planar_velocity": (rewards.track_planar_velocity, {"width_m_s": cfg.track_width_m_s}),
         "track_yaw_rate": (rewards.track_yaw_rate, {"width_rad_s": 0.5}),
+        "planar_velocity_error": (rewards.planar_velocity_error, {}),
+        "power": (rewards.power, {}),
         "vertical_velocity": (rewards.vertical_velocity, {}),
         "roll_pitch_rate": (rewards.roll_pitch_rate, {}),
         "tilt": (rewards.tilt, {}),

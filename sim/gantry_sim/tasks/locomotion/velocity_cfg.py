@@ -46,6 +46,11 @@ class VelocityCfg:
     """Share of commands that ask to stand."""
     episode_s: float = 20.0
     """Length of an episode."""
+    gait_frequency_hz: float | None = None
+    """Strides per second of the gait clock; None for the robot's usual."""
+    bandwidth: float = 1.0
+    """Factor on the bandwidth of the joints' position loops: stiffness grows with its square, damping with itself. A
+    stiffer loop feels less of friction that differs from machine to machine."""
     history: int = 1
     """Frames of readings and actions that the actor sees, the newest last: what tells one machine from another."""
     noise: SensorNoiseCfg | None = field(default_factory=SensorNoiseCfg)
@@ -86,6 +91,8 @@ class VelocityCfg:
 REWARD_WEIGHTS: dict[str, float] = {
     "track_planar_velocity": 4.0,
     "track_yaw_rate": 2.0,
+    "planar_velocity_error": 0.0,
+    "power": 0.0,
     "vertical_velocity": -2.0,
     "roll_pitch_rate": -0.05,
     "tilt": -2.0,
