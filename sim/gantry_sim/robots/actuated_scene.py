@@ -28,6 +28,7 @@ def robot_with_motors(
     *,
     timestep_s: float = 0.002,
     friction: float = 1.0,
+    ground_softness_s: float = 0.0,
     added_mass_kg: float = 0.0,
     fixed_base: bool = False,
     visuals: bool = True,
@@ -45,6 +46,7 @@ def robot_with_motors(
         spec: Which robot.
         timestep_s: Physics step.
         friction: Sliding friction between the feet and the floor.
+        ground_softness_s: Time constant with which the ground gives way under the feet; 0 for the model's own.
         added_mass_kg: Payload at the base's centre of mass; may be negative.
         fixed_base: Hang the robot by its base above the floor.
         visuals: Load the meshes that are only looked at.
@@ -57,7 +59,8 @@ def robot_with_motors(
         UnknownNameError: If the robot has no MuJoCo model, or if there is no such terrain.
         GantryError: If the base would weigh nothing, or a number makes no sense.
     """
-    scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
+    ground = {"foot_friction": friction, "ground_softness_s": ground_softness_s}
+    scene = scene_model(spec.name, timestep_s=timestep_s, visuals=visuals, **ground)
     floats = has_free_base(scene)
     _load_base(scene, spec.name, added_mass_kg)
     if terrain:
