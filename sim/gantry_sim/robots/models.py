@@ -107,7 +107,7 @@ def scene_model(
         name: Robot name, one of :func:`model_names`.
         foot_friction: Sliding friction between a foot and whatever it touches.
         ground_softness_s: Time constant with which the ground gives way under a foot; 0 for the model's own, 20 ms
-            unless it says otherwise. A foot sinks by about g/9 times its square.
+            unless it says otherwise. The feet of a standing Go2 sink by about 4 m/s^2 times its square.
         timestep_s: Physics step.
         visuals: Keep the shapes that are only looked at.
 

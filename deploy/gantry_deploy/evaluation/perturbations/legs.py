@@ -58,7 +58,7 @@ def legs_perturbations(contract: PolicyContract, spec: RobotSpec) -> tuple[Pertu
         Perturbation("strong", "gains 15 % higher", joints=all_joints(spec, **higher)),
         Perturbation("slippery", "friction of 0.3 between feet and ground", options={"friction": 0.3}),
         Perturbation(
-            "soft_ground", "ground that gives way under the feet by about 1 cm", options={"ground_softness_s": 0.1}
+            "soft_ground", "ground that gives way under the feet by about 1 cm", options={"ground_softness_s": 0.05}
         ),
         Perturbation(
             "light", "1/15 of the mass less at the base", options={"added_mass_kg": LIGHT_SHARE * spec.mass_kg}
