@@ -137,6 +137,7 @@ def test_the_gate_tells_the_table_and_the_worst_and_writes_both_into_the_card(tm
     out = capsys.readouterr().out
     assert "2 perturbations, 1 episode of 0.5 s each:" in out
     assert "worst: " in out
+    assert "  nominal " not in out  # The nominal episodes are as long.
     report, card = json.loads(target.read_text()), load_bundle(folder).card["check"]
     rows = report["perturbed"]
     assert rows == card["perturbed"]

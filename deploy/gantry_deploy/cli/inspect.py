@@ -115,7 +115,8 @@ def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
 
     scenario = scenario_class(contract)
     goals = scenario.counts_success
-    rows = [f"acceptance.{item.name}" for item in fields(Acceptance) if (item.name in SUCCESS) != goals]
+    thresholds = [(item.name, getattr(contract.acceptance, item.name)) for item in fields(Acceptance)]
+    rows = [f"acceptance.{name}" for name, limit in thresholds if (name in SUCCESS) != goals or limit is None]
     rows += [f"conditions.{name}" for name in scenario.unused]
     return tuple(f"{CARD_KEY}.{row}" for row in rows)
 

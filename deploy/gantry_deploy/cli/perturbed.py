@@ -16,12 +16,14 @@ from gantry_deploy.evaluation.perturbations.perturbation import Perturbation
 from gantry_deploy.evaluation.perturbations.suite import (
     ALL,
     NONE,
+    REFERENCE,
     PerturbedResult,
     chosen,
     judge_perturbed,
     perturbations_of,
     perturbed_config,
     run_perturbed,
+    run_reference,
     table,
     worst,
 )
@@ -74,10 +76,14 @@ def try_perturbations(
     if not perturbations:
         return _left_out(contract), {}
     config, begin = perturbed_config(nominal, contract, args.perturbed_episodes), time.monotonic()
+    compares = config.seconds < nominal.seconds
     number = counted(len(perturbations), "perturbation")
     print(f"{number}, {counted(config.episodes, 'episode')} of {config.seconds:g} s each:", flush=True)
-    width = max(len(item.name) for item in perturbations)
-    with _display(len(perturbations) * config.episodes) as (say, advance):
+    width, reference = max(len(name) for name in (REFERENCE, *(item.name for item in perturbations))), None
+    with _display((len(perturbations) + compares) * config.episodes) as (say, advance):
+        if compares:
+            reference = run_reference(runner, config, lambda index, episode: advance())
+            say(_line(reference, width))
         results = run_perturbed(
             runner,
             config,
@@ -89,7 +95,7 @@ def try_perturbations(
     assert last is not None
     print(f"worst: {last.name} ({last.text}): {last.scores.line}")
     print(f"perturbed in {time.monotonic() - begin:.0f} s")
-    return judge_perturbed(contract.acceptance, results) or [], table(results, config)
+    return judge_perturbed(contract.acceptance, results), table(results, config, reference)
 
 
 def _possible(asked: Sequence[Perturbation], backend: str) -> list[Perturbation]:

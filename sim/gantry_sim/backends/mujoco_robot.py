@@ -108,11 +108,11 @@ class MujocoRobot:
         self.realtime = realtime
         self.clamped: list[str] = []
         """What the limits changed in the newest command."""
+        ground = {"friction": friction, "ground_softness_s": ground_softness_s}
         self.model = robot_with_motors(
             spec,
             timestep_s=timestep_s,
-            friction=friction,
-            ground_softness_s=ground_softness_s,
+            **ground,
             added_mass_kg=added_mass_kg,
             fixed_base=fixed_base,
             visuals=visuals,
@@ -127,13 +127,11 @@ class MujocoRobot:
         self.data = mujoco.MjData(self.model)
         self._index = SceneIndex(self.model, spec)
         self.goals_in_world_m = self._index.goals_in_world_m
-        self._limiter = CommandLimiter(spec)
-        self._dt_s = timestep_s
+        self._limiter, self._dt_s = CommandLimiter(spec), timestep_s
         delays = {"timestep_s": timestep_s, "delay_s": delay_s, "command_delay_s": command_delay_s}
         self._machine = Machine(self.model, self._index, spec, dynamics, **delays)
         self._rng = np.random.default_rng(seed)
-        self._lock = threading.RLock()
-        self._connected = False
+        self._lock, self._connected = threading.RLock(), False
         self._camera: TrackingCamera | None = None
         self._steps = 0
         self._origin_s = time.monotonic() if realtime else 0.0

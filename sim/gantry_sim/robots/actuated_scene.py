@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.model.spec import RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 from gantry_sim.robot_kit.geometry import lowest_point_m
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import has_free_base, scene_model
@@ -72,20 +72,25 @@ def robot_with_motors(
         add_terrain(scene, spec.name, TerrainCfg(terrain, terrain_difficulty, terrain_seed))
     furnish(scene)
     for joint in spec.joints:
-        scene.add_actuator(
-            name=joint.name,
-            target=joint.name,
-            trntype=mujoco.mjtTrn.mjTRN_JOINT,
-            gaintype=mujoco.mjtGain.mjGAIN_FIXED,
-            biastype=mujoco.mjtBias.mjBIAS_AFFINE,
-            forcelimited=True,
-            forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
-        )
+        _add_motor(scene, joint)
     if fixed_base and floats:
         _hang(scene, base_body(scene), spec.base_height_m + HANGING_CLEARANCE_M)
     # A state that has blown up must be seen as such, not quietly put back to the start.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     return scene.compile()
+
+
+def _add_motor(scene: mujoco.MjSpec, joint: JointSpec) -> None:
+    """Put a motor onto a joint, its torque clipped to the limit."""
+    scene.add_actuator(
+        name=joint.name,
+        target=joint.name,
+        trntype=mujoco.mjtTrn.mjTRN_JOINT,
+        gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+        biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+        forcelimited=True,
+        forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
+    )
 
 
 def _load_base(scene: mujoco.MjSpec, name: str, added_mass_kg: float) -> None:

@@ -20,6 +20,8 @@ from gantry_hardware.plugins import load_named
 
 ALL, NONE = "all", "none"
 """Words for every perturbation of an embodiment, and for no perturbation."""
+REFERENCE = "nominal"
+"""Name of the row without a perturbation, of episodes as long as those under perturbations."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,23 @@ def run_perturbed(
     return results
 
 
+def run_reference(
+    runner: PolicyRunner, config: RolloutConfig, on_episode: Callable[[int, Episode], None] | None = None
+) -> PerturbedResult:
+    """Run the same episodes without a perturbation, to compare with.
+
+    Args:
+        runner: The policy; its robot is simulated.
+        config: Conditions, see :func:`perturbed_config`.
+        on_episode: Told of each episode that is over, with its index.
+
+    Raises:
+        GantryError: See :func:`gantry_deploy.evaluation.rollout.run_episodes`.
+    """
+    found = run_episodes(runner, config, on_episode)
+    return PerturbedResult(REFERENCE, "no perturbation", found.scores, found.faults)
+
+
 def worst(results: Sequence[PerturbedResult]) -> PerturbedResult | None:
     """The worst result by :attr:`~gantry_deploy.evaluation.scenario.PerturbedScores.severity`; None without any."""
     return max(results, key=lambda result: result.scores.severity, default=None)
@@ -120,15 +139,24 @@ def judge_perturbed(acceptance: Acceptance, results: Sequence[PerturbedResult]) 
     ]
 
 
-def table(results: Sequence[PerturbedResult], config: RolloutConfig) -> dict[str, Any]:
-    """Results as plain data and dataclasses, for reports and cards: each perturbation, the worst, conditions."""
+def table(
+    results: Sequence[PerturbedResult], config: RolloutConfig, reference: PerturbedResult | None = None
+) -> dict[str, Any]:
+    """Results as plain data and dataclasses, for reports and cards: each perturbation, the worst, conditions.
+
+    Args:
+        results: Of every perturbation.
+        config: Conditions.
+        reference: The same episodes without a perturbation; None where the nominal ones are as long.
+    """
     last = worst(results)
+    rows = results if reference is None else (reference, *results)
     return {
         "worst": None if last is None else last.name,
         "episodes": config.episodes,
         "seconds": config.seconds,
         "results": {
-            result.name: {"text": result.text, "scores": result.scores, "faults": result.faults} for result in results
+            result.name: {"text": result.text, "scores": result.scores, "faults": result.faults} for result in rows
         },
     }
 
