@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(_line(stage) for stage in verdicts))
     if result.faults:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
-    report = make_report(bundle, stages, config, result, perturbed) | {"beyond_training": warnings}
+    report = {**make_report(bundle, stages, config, result, perturbed), "beyond_training": warnings}
     if report["weights_sha256"]:
         print(f"weights {report['weights_sha256']}")
     print(report["verdict"].upper())
