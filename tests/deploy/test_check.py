@@ -26,7 +26,7 @@ CONTRACT = contract_for(SPEC)
 STILL = replace(CONTRACT, gait=replace(CONTRACT.gait, amplitude_rad=0.0))
 """A policy of zeros then stands; whatever it is asked for, it does not fall."""
 ANYTHING = Acceptance(max_lin_vel_error_m_s=9.0, max_yaw_rate_error_rad_s=9.0, max_fall_rate=0.0)
-SHORT = ("--episodes", "1", "--seconds", "0.5")
+SHORT = ("--episodes", "1", "--seconds", "0.5", "--perturbations", "none")
 
 
 def zeros(contract):

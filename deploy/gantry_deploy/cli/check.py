@@ -21,6 +21,8 @@ from gantry_deploy.cli.command import (
     parse_key_value,
     seed_number,
 )
+from gantry_deploy.cli.machine import add_dynamics_argument, dynamics_option, warn_beyond_training
+from gantry_deploy.cli.perturbed import add_perturbation_arguments, check_perturbations, try_perturbations
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.evaluation.gate import (
@@ -74,6 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="option of the backend in all episodes, for example delay_s=0.01; may be given several times",
     )
+    add_perturbation_arguments(parser)
+    add_dynamics_argument(parser, "simulate that machine in all episodes")
     parser.add_argument("--no-card", action="store_true", help="leave the bundle's card.json as it is")
     add_json_option(parser)
 
@@ -90,17 +94,19 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         bundle, runner = check_static(lambda: open_bundle(args), note)
+        warnings = warn_beyond_training(args.dynamics, bundle.contract)
         result = _rollout(runner, config)
+        perturbed_stages, perturbed = try_perturbations(args, runner, config)
     except GantryError as error:
         print("REFUSED", flush=True)
         emit_result(args, {"bundle": args.bundle, "verdict": "refused", "reason": str(error), "stages": stages})
         raise
-    verdicts = judge_rollout(bundle.contract, result)
+    verdicts = judge_rollout(bundle.contract, result) + perturbed_stages
     stages += verdicts
     print("\n".join(_line(stage) for stage in verdicts))
     if result.faults:
         print("faults: " + ", ".join(f"{code} {count}" for code, count in result.faults.items()))
-    report = make_report(bundle, stages, config, result)
+    report = {**make_report(bundle, stages, config, result, perturbed), "beyond_training": warnings}
     if report["weights_sha256"]:
         print(f"weights {report['weights_sha256']}")
     print(report["verdict"].upper())
@@ -117,7 +123,8 @@ def run(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> RolloutConfig:
     if args.backend is not None:
         choose("robot backend", args.backend, backend_names())  # A mistyped name is answered before anything is loaded.
-    backend, options, seconds = _usual(_contract(args.bundle))
+    contract = _contract(args.bundle)
+    backend, options, seconds = _usual(contract)
     if args.backend is None:
         args.backend = backend
     if args.seconds is None:
@@ -126,15 +133,17 @@ def _config(args: argparse.Namespace) -> RolloutConfig:
     for name in ("episodes", "seconds", "noise"):
         finite(f"--{name}", getattr(args, name), *ROLLOUT_RANGES[name], UsageError)
     find_bundle(args.bundle)  # A mistyped path is answered before a simulator is loaded.
-    require_options(args.backend, options, "gantry check")
-    check_options(args.backend, dict(args.option))
+    machine = dynamics_option(args.dynamics, args.backend, dict(args.option))
+    require_options(args.backend, (*options, *machine), "gantry check")
+    check_options(args.backend, {**dict(args.option), **machine})
+    check_perturbations(args, contract)
     return RolloutConfig(
         backend=args.backend,
         episodes=args.episodes,
         seconds=args.seconds,
         seed=args.seed,
         noise=args.noise,
-        options=dict(args.option),
+        options={**dict(args.option), **machine},
     )
 
 

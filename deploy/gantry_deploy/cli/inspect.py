@@ -20,8 +20,10 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.files.text import LINE_LIMIT, NAME_LIMIT, printable
 from gantry_hardware.robots import robot_spec
 
-SUCCESS = "min_success_rate"
-"""The threshold of policies with goals; the others have those of following a velocity without falling."""
+SUCCESS = ("min_success_rate", "min_perturbed_success_rate")
+"""Thresholds of policies with goals; the others have those of following a velocity without falling."""
+PERTURBED = "perturbed"
+"""Part of a card's record of a check that has a table of its own."""
 MOST_ROWS = 200
 """Rows of a table that are shown; the card of a stranger's bundle may hold thousands."""
 LEAST_WIDTH = 110
@@ -94,10 +96,14 @@ def render(bundle: Bundle, result: dict[str, Any]) -> RenderableType:
         parts += _titled("Map window", _pairs(asdict(contract.map_window)))
     asked, foreign = asdict(contract.acceptance), meaningless_rows(contract)
     parts += _titled("Thresholds of gantry check", _pairs(asked, skip=tuple(name.split(".")[-1] for name in foreign)))
+    if contract.trained_for:
+        parts += _titled("Trained for", _trained_for(contract))
     parts += _titled("Provenance", _pairs(asdict(contract.provenance)))
     none = Text("none yet: 'gantry check' measures and writes it")
-    card = _pairs(flatten(bundle.card), skip=foreign) if bundle.card else none
-    parts += _titled("Card", card)
+    plain, perturbed = _card_parts(bundle.card or {})
+    parts += _titled("Card", _pairs(flatten(plain), skip=foreign) if bundle.card else none)
+    if perturbed:
+        parts += _titled("Perturbed", _perturbed(perturbed))
     return Group(*parts)
 
 
@@ -109,7 +115,8 @@ def meaningless_rows(contract: PolicyContract) -> tuple[str, ...]:
 
     scenario = scenario_class(contract)
     goals = scenario.counts_success
-    rows = [f"acceptance.{item.name}" for item in fields(Acceptance) if (item.name == SUCCESS) != goals]
+    thresholds = [(item.name, getattr(contract.acceptance, item.name)) for item in fields(Acceptance)]
+    rows = [f"acceptance.{name}" for name, limit in thresholds if (name in SUCCESS) != goals or limit is None]
     rows += [f"conditions.{name}" for name in scenario.unused]
     return tuple(f"{CARD_KEY}.{row}" for row in rows)
 
@@ -191,6 +198,45 @@ def _commands(contract: PolicyContract) -> Table:
     table = _table("name", "lower", "upper", "max rate")
     for name, lower, upper, rate in zip(command.names, command.lower, command.upper, command.max_rate, strict=True):
         table.add_row(_text(name), f"{lower:g}", f"{upper:g}", f"{rate:g} /s" if rate > 0 else "")
+    return table
+
+
+def _trained_for(contract: PolicyContract) -> Table:
+    table = _table("parameter", "lower", "upper")
+    table.add_column("joint")
+    for item in contract.trained_for[:MOST_ROWS]:
+        table.add_row(_text(item.name), f"{item.lower:.4g}", f"{item.upper:.4g}", _text(item.joint or "all"))
+    return table
+
+
+def _card_parts(card: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A card without its record of perturbations, and the results of that by name; empty where it has none."""
+    from gantry_deploy.evaluation.gate import CARD_KEY
+
+    check = card.get(CARD_KEY)
+    record = check.get(PERTURBED) if isinstance(check, dict) else None
+    results = record.get("results") if isinstance(record, dict) else None
+    if not isinstance(check, dict) or not isinstance(record, dict) or not isinstance(results, dict):
+        return card, {}
+    rest = {name: value for name, value in record.items() if name != "results"}
+    found = {str(name): item["scores"] for name, item in results.items() if _has_scores(item)}
+    return {**card, CARD_KEY: {**check, PERTURBED: rest}}, found
+
+
+def _has_scores(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("scores"), dict)
+
+
+def _perturbed(results: dict[str, Any]) -> Table:
+    """Means of every score under each perturbation."""
+    rows = {
+        name: {key: value["mean"] for key, value in scores.items() if isinstance(value, dict) and "mean" in value}
+        for name, scores in list(results.items())[:MOST_ROWS]
+    }
+    columns = list(dict.fromkeys(key for row in rows.values() for key in row))
+    table = _table("perturbation", *map(printable, columns))
+    for name, row in rows.items():
+        table.add_row(_text(name), *(_text(_value(row.get(key))) for key in columns))
     return table
 
 

@@ -23,6 +23,7 @@ from gantry_deploy.cli.command import (
     parse_key_value,
     parse_numbers,
 )
+from gantry_deploy.cli.machine import add_dynamics_argument, dynamics_option, warn_beyond_training
 from gantry_deploy.contract.policy_contract import BODY_POSE, OBJECT_GOAL, PolicyContract
 from gantry_deploy.control.goals import Goal
 from gantry_deploy.control.loop import Controller, TickReport
@@ -68,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/mapping/go2.yaml"
     )
     add_depth_argument(parser)
+    add_dynamics_argument(parser, "simulate that machine where the backend can")
     parser.add_argument(
         "--real-time", action="store_true", help="let a simulated robot follow the clock instead of running ahead"
     )
@@ -107,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     bundle = open_bundle(args)
     contract = bundle.contract
+    warnings = warn_beyond_training(args.dynamics, contract)
     embodiment = embodiment_of(contract)
     args.backend = args.backend or embodiment.simulated_backend
     command = command_array(contract, args.command)
@@ -149,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
     result["recording"] = None if recorder is None else recorder.statistics()
     lost = None if recorder is None else recorder.failure
     result["map"] = map_values(eyes)
+    result["beyond_training"] = warnings
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = getattr(robot, "outcome", None)
     if task is not None:
@@ -220,7 +224,9 @@ def _done(task: HasTask | None) -> Callable[[], bool] | None:
 
 def _options(args: argparse.Namespace, contract: PolicyContract) -> dict[str, Any]:
     """Options of the backend: what the policy needs, and what was given."""
-    options = {**embodiment_of(contract).backend_options(contract, args.backend), **dict(args.option)}
+    given = dict(args.option)
+    options = {**embodiment_of(contract).backend_options(contract, args.backend), **given}
+    options |= dynamics_option(args.dynamics, choose("robot backend", args.backend, backend_names()), given)
     return options | ({"realtime": True} if args.real_time else {})
 
 

@@ -278,6 +278,12 @@ class Acceptance:
     """Share of episodes that end in a fall."""
     min_success_rate: float | None = None
     """Share of episodes that reach their goal; None for policies without goals."""
+    max_perturbed_fall_rate: float | None = None
+    """Share of falls under the worst perturbation; None where perturbations are reported only."""
+    max_perturbed_lin_vel_error_m_s: float | None = None
+    """Mean planar velocity error under the worst perturbation; likewise."""
+    min_perturbed_success_rate: float | None = None
+    """Share of episodes that reach their goal under the worst perturbation; likewise."""
 
 
 @dataclass(frozen=True)

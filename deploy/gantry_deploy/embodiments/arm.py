@@ -39,6 +39,7 @@ class Arm(Embodiment):
     repeats_episodes = True
     simulated_backend = "workbench"
     start_words = "move to its start and act for"
+    perturbations = "gantry_deploy.evaluation.perturbations.arm:arm_perturbations"
     operator_map = "gantry_deploy.embodiments.operator_maps:ArmMap"
     launch = "sim_arm"
     driver_launches = ("arm",)

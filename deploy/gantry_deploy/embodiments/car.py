@@ -38,6 +38,7 @@ class Car(Embodiment):
     repeats_episodes = True
     simulated_backend = ROAD
     start_words = "drive for"
+    perturbations = "gantry_deploy.evaluation.perturbations.car:car_perturbations"
     idle_commands = "gantry_deploy.control.car_idle_commands:CarIdleCommands"
     operator_map = "gantry_deploy.embodiments.operator_maps:CarMap"
     ros_robot = "gantry_ros.robots.ros_car:RosCar"

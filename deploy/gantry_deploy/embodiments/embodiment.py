@@ -63,6 +63,9 @@ class Embodiment:
     """Motion of a robot that is started, for messages."""
     idle_commands: str = "gantry_deploy.control.idle_commands:JointIdleCommands"
     """Maker of the commands while no policy acts: (spec, contract or None, safety configuration, dt_s)."""
+    perturbations: str = ""
+    """Maker of the perturbations of `gantry check`, (contract, spec) -> tuple of
+    :class:`~gantry_deploy.evaluation.perturbations.perturbation.Perturbation`; empty for none."""
     operator_map: str = "gantry_deploy.embodiments.operator_maps:CommandMap"
     """Maker of the map from an operator's device to actions: (contract)."""
     ros_robot: str = "gantry_ros.robots.ros_robot:RosRobot"

@@ -45,6 +45,7 @@ class Legs(Embodiment):
     )
     has_accelerometer_check = True
     walks = True
+    perturbations = "gantry_deploy.evaluation.perturbations.legs:legs_perturbations"
 
     def scenario(self, contract: PolicyContract) -> str:
         """Velocities to follow, or goals to walk to."""

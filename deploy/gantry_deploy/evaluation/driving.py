@@ -51,7 +51,25 @@ class CarScores:
 
     def verdicts(self, acceptance: Acceptance) -> list[Verdict]:
         """The success rate against its threshold, if there is one."""
-        return GoalScores(self.episodes, self.success_rate, self.early_end_rate).verdicts(acceptance)
+        return self._rates.verdicts(acceptance)
+
+    def perturbed_verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """The success rate under a perturbation against its threshold, if there is one."""
+        return self._rates.perturbed_verdicts(acceptance)
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """Numbers that order results from good to bad: shares of failures and early ends, then of routes left, %."""
+        return (*self._rates.severity, 100.0 - self.completion.mean)
+
+    @property
+    def line(self) -> str:
+        """The scores in one line, for people."""
+        return f"{self._rates.line}  {self.completion.mean:.0f} % driven, {self.lateral_rmse_m.mean:.2f} m off"
+
+    @property
+    def _rates(self) -> GoalScores:
+        return GoalScores(self.episodes, self.success_rate, self.early_end_rate)
 
 
 class RoadScenario(Scenario):
@@ -63,6 +81,7 @@ class RoadScenario(Scenario):
     drawn = ("task", "split", "map_count", "seed", "noise", "vary")
     conditions = "at most, and no longer than in training, from standstill on held-out maps; car and noise are drawn"
     seconds = 300.0
+    perturbed_episodes = 3
     unused = ("friction", "added_mass_share", "resample_s")
     counts_success = True
 

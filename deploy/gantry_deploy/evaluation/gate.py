@@ -121,8 +121,22 @@ def judge_rollout(contract: PolicyContract, result: RolloutResult) -> list[Stage
     ]
 
 
-def make_report(bundle: Bundle, stages: list[Stage], config: RolloutConfig, result: RolloutResult) -> Report:
-    """The whole outcome of a check that was not refused; plain data and dataclasses."""
+def make_report(
+    bundle: Bundle,
+    stages: list[Stage],
+    config: RolloutConfig,
+    result: RolloutResult,
+    perturbed: Mapping[str, Any] | None = None,
+) -> Report:
+    """The whole outcome of a check that was not refused; plain data and dataclasses.
+
+    Args:
+        bundle: The bundle.
+        stages: Everything that was checked.
+        config: Conditions of the episodes.
+        result: The episodes.
+        perturbed: Table of :func:`gantry_deploy.evaluation.perturbations.suite.table`; empty without perturbations.
+    """
     return {
         "verdict": "passed" if all(stage.passed for stage in stages) else "failed",
         "weights_sha256": str((bundle.card or {}).get(WEIGHTS_SHA256, "")),
@@ -130,14 +144,16 @@ def make_report(bundle: Bundle, stages: list[Stage], config: RolloutConfig, resu
         "scores": result.scores,
         "acceptance": bundle.contract.acceptance,
         "faults": result.faults,
-        "conditions": config,
+        "conditions": {name: value for name, value in vars(config).items() if name != "perturbation"},
         "episodes": result.episodes,
+        "perturbed": dict(perturbed or {}),
     }
 
 
 def make_card(old: Report | None, report: Report) -> dict[str, Any]:
     """A bundle's card with a report's essence in it; other entries of the old card stay."""
-    essence = {name: report[name] for name in ("verdict", "scores", "acceptance", "faults", "conditions")}
+    names = ("verdict", "scores", "acceptance", "faults", "conditions", "perturbed")
+    essence = {name: report[name] for name in names if name != "perturbed" or report[name]}
     differences = {
         stage.name: stage.value for stage in report["stages"] if stage.limit in (MAX_DIFFERENCE, MAX_EPISODE_DIFFERENCE)
     }

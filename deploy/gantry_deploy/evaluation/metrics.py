@@ -189,6 +189,25 @@ class TrackingScores:
             Verdict("fall rate", self.fall_rate, acceptance.max_fall_rate, ""),
         ]
 
+    def perturbed_verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """Scores under a perturbation against their thresholds; none where there are none."""
+        asked = (
+            ("fall rate", self.fall_rate, acceptance.max_perturbed_fall_rate, ""),
+            ("planar velocity error", self.lin_vel_error_m_s, acceptance.max_perturbed_lin_vel_error_m_s, " m/s"),
+        )
+        return [Verdict(name, score, limit, unit) for name, score, limit, unit in asked if limit is not None]
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """Numbers that order results from good to bad: share of falls, then planar velocity error in m/s."""
+        return _rising(self.fall_rate.mean, self.lin_vel_error_m_s.mean)
+
+    @property
+    def line(self) -> str:
+        """The scores in one line, for people."""
+        errors = f"{self.lin_vel_error_m_s.mean:.3f} m/s  {self.yaw_rate_error_rad_s.mean:.3f} rad/s"
+        return f"{errors}  fell {_rate(self.fall_rate)}"
+
 
 @dataclass(frozen=True)
 class GoalScores:
@@ -206,6 +225,21 @@ class GoalScores:
         if acceptance.min_success_rate is None:
             return []
         return [Verdict("success rate", self.success_rate, acceptance.min_success_rate, "", at_least=True)]
+
+    def perturbed_verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """The success rate under a perturbation against its threshold, if there is one."""
+        limit = acceptance.min_perturbed_success_rate
+        return [] if limit is None else [Verdict("success rate", self.success_rate, limit, "", at_least=True)]
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """Numbers that order results from good to bad: share of failures, then of early ends."""
+        return _rising(1.0 - self.success_rate.mean, self.early_end_rate.mean)
+
+    @property
+    def line(self) -> str:
+        """The scores in one line, for people."""
+        return f"success {_rate(self.success_rate)}  ended early {_rate(self.early_end_rate)}"
 
 
 def verdicts_on(scores: Mapping[str, Any], acceptance: Acceptance) -> list[Verdict]:
@@ -314,3 +348,12 @@ def rate_interval(hits: int, trials: int) -> Score:
     half = _Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
     # The interval reaches the ends exactly where all or none are hits; rounding must not take it past the rate.
     return Score(rate, max(0.0, min(rate, center - half)), min(1.0, max(rate, center + half)))
+
+
+def _rate(score: Score) -> str:
+    return f"{100.0 * score.mean:.0f} % [{100.0 * score.low:.0f}, {100.0 * score.high:.0f}]"
+
+
+def _rising(*values: float) -> tuple[float, ...]:
+    """Numbers to order by, NaN as the worst."""
+    return tuple(math.inf if math.isnan(value) else value for value in values)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from gantry_deploy.control.loop import Controller, TickReport
 from gantry_deploy.control.safety import Event, Mode, SafetyMachine
 from gantry_deploy.errors import SafetyError
+from gantry_deploy.evaluation.perturbations.perturbation import Push, draw_pushes
 from gantry_deploy.evaluation.scenario import (
+    PUSH_STREAM,
     End,
     Episode,
     FloatArray,
@@ -19,6 +25,8 @@ from gantry_deploy.evaluation.scenario import (
 from gantry_deploy.perception.maps import make_map_source
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
+from gantry_hardware.errors import RobotError
+from gantry_hardware.model.capabilities import HasPush, missing_methods
 
 START_PATIENCE_S = 1.0
 """Time after standing up for which a refused start is tried again, while the legs settle."""
@@ -45,11 +53,22 @@ def run_episodes(
     scenario = scenario or scenario_class(runner.contract)(runner, config)
     episodes = []
     for index in range(config.episodes):
-        episode = _EpisodeRun(scenario, scenario.make_robot(index), runner).run()
+        robot = scenario.make_robot(index)
+        episode = _EpisodeRun(scenario, robot, runner, _pushes(scenario, robot, config, index)).run()
         episodes.append(episode)
         if on_episode is not None:
             on_episode(index, episode)
     return RolloutResult(tuple(episodes), scenario.summarise(episodes), scenario.short_of_s())
+
+
+def _pushes(scenario: Scenario, robot: Robot, config: RolloutConfig, index: int) -> Sequence[Push]:
+    """Pushes of an episode; none without a perturbation that has some."""
+    if config.perturbation is None or config.perturbation.pushes is None:
+        return ()
+    if lacking := missing_methods(robot, HasPush):
+        raise RobotError(f"Backend '{config.backend}' cannot be pushed; it lacks: {', '.join(lacking)}.")
+    rng = np.random.default_rng((config.seed, index, PUSH_STREAM))
+    return draw_pushes(config.perturbation.pushes, scenario.length_s(), rng)
 
 
 class _EpisodeRun:
@@ -59,10 +78,12 @@ class _EpisodeRun:
         scenario: What is asked and counted.
         robot: Simulated, not yet connected; it is closed after :meth:`run`.
         runner: The policy.
+        pushes: Of the robot's base, in order.
     """
 
-    def __init__(self, scenario: Scenario, robot: Robot, runner: PolicyRunner) -> None:
+    def __init__(self, scenario: Scenario, robot: Robot, runner: PolicyRunner, pushes: Sequence[Push]) -> None:
         contract = runner.contract
+        self._pushes = deque(pushes)
         self._scenario, self._rate_hz = scenario, contract.rate_hz
         self._controller = Controller(
             robot,
@@ -117,6 +138,7 @@ class _EpisodeRun:
         if self._asked is not None:
             end = self._scenario.judge(self._asked)
             self._steps += 1
+            self._push()
         self._asked = report.requested if report.mode is Mode.POLICY else None
         if report.mode is Mode.DAMP:
             self._end(report.fault.text if report.fault is not None else "damped", report)
@@ -126,6 +148,12 @@ class _EpisodeRun:
             self._end(end.text, report)
         elif self._steps >= self._total:
             self._controller.stop()
+
+    def _push(self) -> None:
+        """Push the robot where it is time to."""
+        robot: Any = self._controller.robot
+        while self._pushes and self._pushes[0].time_s <= self._steps / self._rate_hz:
+            robot.push(np.array(self._pushes.popleft().vel_change_in_world_m_s))
 
     def _while_standing(self, report: TickReport) -> None:
         over_s = self._stood_s(report)

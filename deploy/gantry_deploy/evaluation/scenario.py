@@ -15,6 +15,7 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.control.loop import Controller
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.evaluation.metrics import Verdict
+from gantry_deploy.evaluation.perturbations.perturbation import Perturbation
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.backends.registry import make_backend
@@ -25,6 +26,8 @@ from gantry_hardware.plugins import load_named
 
 FloatArray = NDArray[np.float64]
 
+PERTURBATION_STREAM, PUSH_STREAM = 1, 2
+"""Last numbers of the seeds of a perturbation's draws and of its pushes, apart from those of an episode."""
 ROLLOUT_RANGES = {
     "episodes": Range(1, 100_000),
     "seconds": Range(0.001, 86_400.0),
@@ -56,9 +59,16 @@ class RolloutConfig:
     """A new command comes after a time drawn from this range."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the backend, the same in all episodes; they win over what is drawn."""
+    perturbation: Perturbation | None = None
+    """Perturbation of the robot in all episodes, which wins over ``options``; None for none."""
 
     def __post_init__(self) -> None:
         check_fields(self, ROLLOUT_RANGES, "Rollout setting ")
+
+    @property
+    def fixed_options(self) -> dict[str, Any]:
+        """Options of the backend that are not drawn, those of the perturbation included."""
+        return {**self.options, **(self.perturbation.options if self.perturbation is not None else {})}
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,24 @@ class Scores(Protocol):
 
     def verdicts(self, acceptance: Acceptance) -> list[Verdict]:
         """Scores against the thresholds of a contract; none without thresholds."""
+        ...
+
+
+class PerturbedScores(Scores, Protocol):
+    """Scores of a scenario whose embodiment has perturbations."""
+
+    def perturbed_verdicts(self, acceptance: Acceptance) -> list[Verdict]:
+        """Scores under a perturbation against their thresholds; none without thresholds."""
+        ...
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """Numbers that order results from good to bad."""
+        ...
+
+    @property
+    def line(self) -> str:
+        """The scores in one line, for people."""
         ...
 
 
@@ -131,11 +159,16 @@ class Scenario:
     """Differences between episodes, for people."""
     unused: tuple[str, ...] = ()
     """Fields of :class:`RolloutConfig` that do not count."""
+    perturbed_episodes: int = 5
+    """Episodes under each perturbation, unless asked otherwise; fewer than the nominal ones."""
+    perturbed_seconds: float | None = None
+    """Time under the policy in each of them; None for that of the nominal ones, as where a task needs it."""
     counts_success: bool = False
     """Whether episodes succeed or not, so that ``min_success_rate`` is the threshold."""
 
     def __init__(self, runner: PolicyRunner, config: RolloutConfig) -> None:
         self.runner, self.config = runner, config
+        self._built = 0
 
     def make_robot(self, index: int) -> Robot:
         """The robot of an episode, not yet connected.
@@ -197,7 +230,12 @@ class Scenario:
         """
         contract, backend = self.runner.contract, self.config.backend
         suitable = self.runner.embodiment.backend_options(contract, backend)
-        robot = make_backend(backend, self.runner.spec, **{**options, **suitable, **self.config.options})
+        merged, perturbation = {**options, **suitable, **self.config.options}, self.config.perturbation
+        if perturbation is not None:
+            rng = np.random.default_rng((self.config.seed, self._built, PERTURBATION_STREAM))
+            merged = perturbation.applied(merged, self.runner.spec, rng)
+        self._built += 1
+        robot = make_backend(backend, self.runner.spec, **merged)
         found = capability(robot, needs)
         if found is None:
             lacks = ", ".join(missing_methods(robot, needs))

@@ -74,7 +74,7 @@ class _WalkingScenario(Scenario):
         }
         fast = _FAST_OPTIONS.get(config.backend, {})
         self._truth = self.build(self.needs, "knows no ground truth", **fast, **drawn)
-        self._drawn = {name: float({**drawn, **config.options}[name]) for name in ("friction", "added_mass_kg")}
+        self._drawn = {name: float({**drawn, **config.fixed_options}[name]) for name in ("friction", "added_mass_kg")}
         self._draw(rng)
         return self._truth
 
@@ -103,6 +103,7 @@ class VelocityScenario(_WalkingScenario):
     """Random velocities to follow."""
 
     command_kind = BODY_VELOCITY
+    perturbed_seconds = 6.0
 
     def _draw(self, rng: np.random.Generator) -> None:
         config = self.config
@@ -152,6 +153,7 @@ class GoalScenario(_WalkingScenario):
     command_kind = BODY_POSE
     needs = _HasPlace
     counts_success = True
+    perturbed_episodes = 3
 
     def _draw(self, rng: np.random.Generator) -> None:
         self._goal = draw_goal(np.asarray(getattr(self._truth, "goals_in_world_m", np.zeros((0, 3)))), rng)

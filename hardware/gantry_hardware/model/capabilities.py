@@ -182,6 +182,15 @@ class HasGroundTruth(Protocol):
 
 
 @runtime_checkable
+class HasPush(Protocol):
+    """A simulated robot whose base can be pushed."""
+
+    def push(self, vel_change_in_world_m_s: FloatArray) -> None:
+        """Change the base's velocity at once by (3,) [m/s], along the world's axes."""
+        ...
+
+
+@runtime_checkable
 class HasReset(Protocol):
     """A simulated robot that can be put back to a start, its scene included."""
 

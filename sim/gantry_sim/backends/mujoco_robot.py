@@ -53,6 +53,7 @@ class MujocoRobot:
         delay_s: Age of every reading, rounded to physics steps; ``stamp_s`` tells the truth about it.
         command_delay_s: Time between :meth:`write` and the motors obeying, rounded to physics steps.
         friction: Sliding friction between the feet and the floor.
+        ground_softness_s: Time constant with which the ground gives way under the feet; 0 for the model's own, 20 ms.
         added_mass_kg: Payload at the base's centre of mass.
         dynamics: Those of one machine, or the path of their file; empty for those of the model. Its delay adds to
             ``command_delay_s``.
@@ -86,6 +87,7 @@ class MujocoRobot:
         delay_s: float = 0.0,
         command_delay_s: float = 0.0,
         friction: float = 1.0,
+        ground_softness_s: float = 0.0,
         added_mass_kg: float = 0.0,
         dynamics: RobotDynamics | str = "",
         seed: int = 0,
@@ -106,10 +108,11 @@ class MujocoRobot:
         self.realtime = realtime
         self.clamped: list[str] = []
         """What the limits changed in the newest command."""
+        ground = {"friction": friction, "ground_softness_s": ground_softness_s}
         self.model = robot_with_motors(
             spec,
             timestep_s=timestep_s,
-            friction=friction,
+            **ground,
             added_mass_kg=added_mass_kg,
             fixed_base=fixed_base,
             visuals=visuals,
@@ -124,13 +127,11 @@ class MujocoRobot:
         self.data = mujoco.MjData(self.model)
         self._index = SceneIndex(self.model, spec)
         self.goals_in_world_m = self._index.goals_in_world_m
-        self._limiter = CommandLimiter(spec)
-        self._dt_s = timestep_s
+        self._limiter, self._dt_s = CommandLimiter(spec), timestep_s
         delays = {"timestep_s": timestep_s, "delay_s": delay_s, "command_delay_s": command_delay_s}
         self._machine = Machine(self.model, self._index, spec, dynamics, **delays)
         self._rng = np.random.default_rng(seed)
-        self._lock = threading.RLock()
-        self._connected = False
+        self._lock, self._connected = threading.RLock(), False
         self._camera: TrackingCamera | None = None
         self._steps = 0
         self._origin_s = time.monotonic() if realtime else 0.0
@@ -250,13 +251,18 @@ class MujocoRobot:
             # A robot that has just been put down touches the floor without pressing on it yet; at rest it would.
             self._machine.history.restart(replace(self._sample(), lin_acc_m_s2=self._gravity_reaction()))
 
-    def set_velocity(self, vel_base_in_world_m_s: FloatArray, ang_vel_base_in_base_rad_s: FloatArray) -> None:
-        """Push: give the base this velocity (3,) [m/s], along the world's axes, and this angular velocity (3,)
-        [rad/s], along the base's axes, from now on.
-        """
-        if not self._index.is_free:
-            raise RobotError(f"'{self.spec.name}' hangs by a fixed base and cannot be pushed.")
+    def push(self, vel_change_in_world_m_s: FloatArray) -> None:
+        """Change the base's velocity at once by (3,) [m/s], along the world's axes, as a short push does."""
         with self._lock:
+            self.set_velocity(self.data.qvel[:3] + vel_change_in_world_m_s, self.data.qvel[3:6])
+
+    def set_velocity(self, vel_base_in_world_m_s: FloatArray, ang_vel_base_in_base_rad_s: FloatArray) -> None:
+        """Give the base this velocity (3,) [m/s], along the world's axes, and this angular velocity (3,) [rad/s], along
+        the base's axes, from now on.
+        """
+        with self._lock:
+            if not self._index.is_free:
+                raise RobotError(f"'{self.spec.name}' hangs by a fixed base and cannot be pushed.")
             self.data.qvel[:3] = vel_base_in_world_m_s
             self.data.qvel[3:6] = ang_vel_base_in_base_rad_s
 

@@ -24,7 +24,9 @@ from gantry_hardware.backends.state import GRAVITY_M_S2, JointCommand, RobotStat
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.model.capabilities import RoadListener
 from gantry_hardware.model.cars import STANDSTILL_M_S, CarSpec
+from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
+from gantry_sim.backends.car_dynamics import car_chances
 from gantry_sim.backends.road_log import RoadLog
 from gantry_sim.driving.cfg import CarTaskCfg, DriveCfg, DriveNoise
 from gantry_sim.driving.maps.bank import NO_STOP_M
@@ -59,6 +61,9 @@ class RoadRobot:
         model: Dynamics, see :mod:`gantry_sim.driving.vehicle.models`; the task's if empty.
         traffic: Whether there are others; None as in the task.
         vary: The car differs from its numbers as in training.
+        dynamics: Those of one machine, or the path of their file; what they name does not vary. Empty for none.
+        friction_share: Factor of its tyres' friction, which then does not vary; None for none.
+        mass_share: Factor of its mass, likewise. Models with tyres alone feel either: ``single-track-grip``, ``drift``.
         noise: Multiple of the usual noise of odometry and objects.
         response_s: Time in which a speed set-point is reached that comes without an acceleration; None for the time
             between two decisions of the task, which is when a policy wants to be there.
@@ -91,6 +96,9 @@ class RoadRobot:
         model: str = "",
         traffic: bool | None = None,
         vary: bool = False,
+        dynamics: RobotDynamics | str = "",
+        friction_share: float | None = None,
+        mass_share: float | None = None,
         noise: float = 0.0,
         response_s: float | None = None,
         scan_beams: int = 0,
@@ -111,7 +119,8 @@ class RoadRobot:
         self._response_s = self.cfg.dt_s if response_s is None else response_s
         self._looks_every = max(1, round(self.cfg.dt_s / STEP_S))
         self._dt_s = self.cfg.dt_s / self._looks_every
-        chances = self.cfg.randomization if vary else CarRandomization()
+        ranges = self.cfg.randomization if vary else CarRandomization()
+        chances = car_chances(spec, ranges, dynamics, friction_share=friction_share, mass_share=mass_share)
         cars = CarsCfg(self.cfg.model, dt_s=self._dt_s, substeps=2, reverse=self.cfg.reverse, randomization=chances)
         self.cars = BatchedCars(car, 1, cars, seed=seed)
         self.scene = make_scene(self.cfg, self.cars, "cpu", torch.Generator().manual_seed(seed + 1), seed + 2)

@@ -22,6 +22,7 @@ from gantry_hardware.model.dynamics import RobotDynamics
 from gantry_hardware.model.spec import RobotSpec
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
+from gantry_sim.robots.options import check_options
 from gantry_sim.robots.sensor_noise import SensorNoise
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, FIXTURE, OBJECT, WORKBENCHES, add_workbench
@@ -59,12 +60,15 @@ class Bench:
         chain: The arm's geometry.
         seed: Of the episodes.
         vary: Mass and friction differ between episodes, as in training.
+        shares: Factors of the object's mass and of all sliding friction, beside what varies.
 
     Raises:
         UnknownNameError: If there is no such task.
     """
 
-    def __init__(self, task: str, chain: Chain, seed: int, vary: bool) -> None:
+    def __init__(
+        self, task: str, chain: Chain, seed: int, vary: bool, shares: tuple[float, float] = (1.0, 1.0)
+    ) -> None:
         require_bench_task(task)
         # Loads torch, for training's own rules of where things lie and when a task is done.
         from gantry_sim.tasks.manipulation.rules import RULES
@@ -76,7 +80,7 @@ class Bench:
         """Length of an episode in training."""
         self.goal_in_base_m: FloatArray | None = None
         """Shape (3,), where the object belongs in this episode; None in a task without a goal."""
-        self._rule, self._seed, self._vary = RULES[cfg.task](cfg), seed, vary
+        self._rule, self._seed, self._vary, self._shares = RULES[cfg.task](cfg), seed, vary, shares
         self._episode = 0
         self._kinematics = ArmKinematics(chain, np.zeros((1, 1), np.float32))
         self._names = chain.joint_names
@@ -114,7 +118,8 @@ class Bench:
         self.goal_in_base_m = start.goal_m[0].numpy().astype(np.float64) if start.goal_m.shape[1] else None
         chance = self._rule.cfg.randomize
         mass, friction = float(draws.uniform(*chance.mass)), float(draws.uniform(*chance.friction))
-        self._weigh(model, *((mass, friction) if self._vary else (1.0, 1.0)))
+        mass, friction = (mass, friction) if self._vary else (1.0, 1.0)
+        self._weigh(model, mass * self._shares[0], friction * self._shares[1])
         return held
 
     def object_pose(self, model: mujoco.MjModel, qpos: FloatArray) -> FloatArray:
@@ -166,6 +171,8 @@ class BenchRobot(MujocoRobot):
         seed: Of the episodes and of the noise.
         noise: Multiple of the usual noise of joints and object.
         vary: Mass and friction differ between episodes, as in training.
+        object_mass_share: Factor of the object's mass, beside what varies.
+        object_friction_share: Factor of all sliding friction, beside what varies.
         pictures_px: Rows and columns of the pictures of the wrist and the front camera; 0 for none.
         meshes: Pictures show the arm as it looks; otherwise the simple shapes that stand for it.
         timestep_s: Physics step.
@@ -190,6 +197,8 @@ class BenchRobot(MujocoRobot):
         seed: int = 0,
         noise: float = 0.0,
         vary: bool = True,
+        object_mass_share: float = 1.0,
+        object_friction_share: float = 1.0,
         pictures_px: int = 0,
         meshes: bool = False,
         timestep_s: float = 0.002,
@@ -199,8 +208,9 @@ class BenchRobot(MujocoRobot):
         realtime: bool = False,
         visuals: bool = False,
     ) -> None:
+        check_options(locals())
         self.task = task
-        self._bench = Bench(task, spec.body_as(Chain), seed, vary)
+        self._bench = Bench(task, spec.body_as(Chain), seed, vary, (object_mass_share, object_friction_share))
         self._gripper = spec.gripper_joints[0]
         self._object_noise_m = OBJECT_NOISE_M * noise
         self._pictures_px, self._meshes = pictures_px, meshes

@@ -13,6 +13,7 @@ from gantry_deploy.bundle.locate import WHERE_SOURCE, bundle_in, find_bundle, fi
 from gantry_deploy.cli import command as cli
 from gantry_deploy.cli.command import Command, UsageError
 from gantry_hardware.files.bounds import finite
+from gantry_hardware.model.dynamics import load_dynamics
 from gantry_hardware.robots import robot_spec
 from gantry_sim.cli.common import ProgressBar, add_set_option, changed, clock, steps, whole
 from gantry_sim.cli.way_back import cost_text
@@ -35,6 +36,7 @@ TAKEN_BY = {
     "changes": (LEGS,),
     "pretrained": (LEGS,),
     "check_episodes": (LEGS,),
+    "dynamics": (LEGS,),
     "episodes": (LEGS, ARM),
     "seconds": (LEGS, GOALS),
     **dict.fromkeys(("terrain", "difficulty", "goal"), (GOALS,)),
@@ -70,6 +72,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--episodes", type=int, metavar="N", help=f"held-out episodes; 0 for none (default: {EPISODES})")
     check = f"episodes of the gate; {GATE_EPISODES[False]}, or {GATE_EPISODES[True]} if nothing is trained"
     add("--check-episodes", type=int, metavar="N", help=check)
+    machine = "dynamics of one machine: walk it in simulation, and warn where the policy was not trained for them"
+    add("--dynamics", metavar="FILE", help=f"{machine}; {LEGS}")
     add = parser.add_argument_group("with --bundle, policies that walk to goals by a map").add_argument
     terrain = "where to walk: t1 to t4, which no policy was trained on, a training terrain, or flat (default: t1 to t4)"
     add("--terrain", action="append", default=[], metavar="T1,T2", help=terrain)
@@ -192,7 +196,10 @@ def _legs(args: argparse.Namespace, is_finished: bool) -> Scenario:
 
     task = find_task(args.task or TASK)
     run = None if is_finished else RunCfg(task, "cpu", changed(task.preset("cpu"), args.changes), "cpu", args.seed)
-    return Legs(run, args.seconds or SECONDS, args.check_episodes or GATE_EPISODES[is_finished])
+    if args.dynamics is not None:
+        load_dynamics(args.dynamics)  # A file that is refused is answered before anything is trained.
+    gate = args.check_episodes or GATE_EPISODES[is_finished]
+    return Legs(run, args.seconds or SECONDS, gate, args.dynamics or "")
 
 
 def _goals(args: argparse.Namespace, is_finished: bool) -> Scenario:

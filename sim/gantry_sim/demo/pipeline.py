@@ -11,11 +11,14 @@ from pathlib import Path
 from gantry_deploy.bundle.bundle import copy_bundle, load_bundle, update_card
 from gantry_deploy.bundle.locate import bundle_in
 from gantry_deploy.cli.command import counted, jsonable
+from gantry_deploy.contract.trained_range import beyond_training
 from gantry_deploy.evaluation.gate import Stage, check_static, judge_rollout, make_card, make_report
 from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.whole_files import write_whole
+from gantry_hardware.model.dynamics import load_dynamics
+from gantry_hardware.robots import robot_spec
 from gantry_sim.demo import nodes
 from gantry_sim.demo.measured import Measured, rerun_difference
 from gantry_sim.demo.page import build_page
@@ -86,9 +89,15 @@ class Demo:
         stages: list[Stage] = []
         bundle, runner = check_static(lambda: load_bundle(self._policy.path), stages.append)
         config = result = None
+        if self._scenario.dynamics:
+            machine, spec = load_dynamics(self._scenario.dynamics), robot_spec(bundle.contract.robot)
+            for line in beyond_training(machine, bundle.contract, spec):
+                self._display.say(f"  warning: {line}")
         if self._scenario.gate_episodes:
             total = self._scenario.gate_episodes
-            config, share = RolloutConfig(episodes=total, seed=self._config.seed), self._display.share("check")
+            options = {"dynamics": self._scenario.dynamics} if self._scenario.dynamics else {}
+            config = RolloutConfig(episodes=total, seed=self._config.seed, options=options)
+            share = self._display.share("check")
             result = run_episodes(runner, config, lambda index, _: share((index + 1) / total))
             stages += judge_rollout(bundle.contract, result)
             if not bundle.is_signed and bundle.path.is_dir():

@@ -262,6 +262,8 @@ class Scenario(ABC):
 
     gate_episodes: int = 0
     """Episodes of the gate; 0 to verify the bundle without any."""
+    dynamics: str = ""
+    """File of dynamics that the simulated robot has in the gate and in rollouts; empty for those of its model."""
 
     @abstractmethod
     def require(self, bundle: Bundle) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_hardware.errors import GantryError
-from gantry_hardware.model.spec import RobotSpec
+from gantry_hardware.model.spec import JointSpec, RobotSpec
 from gantry_sim.robot_kit.geometry import lowest_point_m
 from gantry_sim.robots.model_conventions import base_body
 from gantry_sim.robots.models import has_free_base, scene_model
@@ -28,6 +28,7 @@ def robot_with_motors(
     *,
     timestep_s: float = 0.002,
     friction: float = 1.0,
+    ground_softness_s: float = 0.0,
     added_mass_kg: float = 0.0,
     fixed_base: bool = False,
     visuals: bool = True,
@@ -45,6 +46,7 @@ def robot_with_motors(
         spec: Which robot.
         timestep_s: Physics step.
         friction: Sliding friction between the feet and the floor.
+        ground_softness_s: Time constant with which the ground gives way under the feet; 0 for the model's own.
         added_mass_kg: Payload at the base's centre of mass; may be negative.
         fixed_base: Hang the robot by its base above the floor.
         visuals: Load the meshes that are only looked at.
@@ -57,7 +59,8 @@ def robot_with_motors(
         UnknownNameError: If the robot has no MuJoCo model, or if there is no such terrain.
         GantryError: If the base would weigh nothing, or a number makes no sense.
     """
-    scene = scene_model(spec.name, foot_friction=friction, timestep_s=timestep_s, visuals=visuals)
+    ground = {"foot_friction": friction, "ground_softness_s": ground_softness_s}
+    scene = scene_model(spec.name, timestep_s=timestep_s, visuals=visuals, **ground)
     floats = has_free_base(scene)
     _load_base(scene, spec.name, added_mass_kg)
     if terrain:
@@ -69,20 +72,25 @@ def robot_with_motors(
         add_terrain(scene, spec.name, TerrainCfg(terrain, terrain_difficulty, terrain_seed))
     furnish(scene)
     for joint in spec.joints:
-        scene.add_actuator(
-            name=joint.name,
-            target=joint.name,
-            trntype=mujoco.mjtTrn.mjTRN_JOINT,
-            gaintype=mujoco.mjtGain.mjGAIN_FIXED,
-            biastype=mujoco.mjtBias.mjBIAS_AFFINE,
-            forcelimited=True,
-            forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
-        )
+        _add_motor(scene, joint)
     if fixed_base and floats:
         _hang(scene, base_body(scene), spec.base_height_m + HANGING_CLEARANCE_M)
     # A state that has blown up must be seen as such, not quietly put back to the start.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     return scene.compile()
+
+
+def _add_motor(scene: mujoco.MjSpec, joint: JointSpec) -> None:
+    """Put a motor onto a joint, its torque clipped to the limit."""
+    scene.add_actuator(
+        name=joint.name,
+        target=joint.name,
+        trntype=mujoco.mjtTrn.mjTRN_JOINT,
+        gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+        biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+        forcelimited=True,
+        forcerange=[-joint.effort_limit_nm, joint.effort_limit_nm],
+    )
 
 
 def _load_base(scene: mujoco.MjSpec, name: str, added_mass_kg: float) -> None:

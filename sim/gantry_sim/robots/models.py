@@ -97,6 +97,7 @@ def scene_model(
     name: str,
     *,
     foot_friction: float = 1.0,
+    ground_softness_s: float = 0.0,
     timestep_s: float = 0.002,
     visuals: bool = True,
 ) -> mujoco.MjSpec:
@@ -105,6 +106,8 @@ def scene_model(
     Args:
         name: Robot name, one of :func:`model_names`.
         foot_friction: Sliding friction between a foot and whatever it touches.
+        ground_softness_s: Time constant with which the ground gives way under a foot; 0 for the model's own, 20 ms
+            unless it says otherwise. The feet of a standing Go2 sink by about 4 m/s^2 times its square.
         timestep_s: Physics step.
         visuals: Keep the shapes that are only looked at.
 
@@ -118,7 +121,9 @@ def scene_model(
     for foot in robot_spec(name).feet:
         for geom in foot_geoms(model, foot):
             geom.friction[0] = foot_friction
-            geom.priority = 1  # The foot's friction counts, whatever the floor's is.
+            geom.priority = 1  # The foot's friction and softness count, whatever the floor's are.
+            if ground_softness_s:
+                geom.solref[:] = (ground_softness_s, 1.0)
     scene_visuals.add_floor(model)
     scene_visuals.add_sky_and_light(model)
     return model

@@ -50,5 +50,8 @@ TERRAIN_CHECKS: Mapping[str, Callable[[Any], object]] = {
 """Of a walking robot; an empty terrain is a flat floor."""
 BENCH_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": require_bench_task, "dynamics": _require_dynamics}
 """Of an arm at a workbench."""
-ROAD_CHECKS: Mapping[str, Callable[[Any], object]] = {"task": _require_driving_task}
+ROAD_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "task": _require_driving_task,
+    "dynamics": _require_dynamics,
+}
 """Of a car on a road."""

@@ -95,7 +95,7 @@ def test_a_residual_is_scored_exported_checked_and_filmed(made, tmp_path, capsys
     assert bundle.card is not None
     assert bundle.card["evaluation"]["training_model"]["mean_residual"] == scores["mean_residual"]
     # Exit code 1, here and below: it does not do what the task asks for. The bundle acts as the run does.
-    assert gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.3) == 1
+    assert gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.3, "--perturbations", "none") == 1
     assert "pass  episodes" in capsys.readouterr().out
     assert gantry("eval", "run/bundle", "--episodes", 4, "--json", "bundle.json") == 1
     again = json.loads((tmp_path / "bundle.json").read_text())["training_model"]
@@ -110,7 +110,7 @@ def test_rlpd_learns_from_the_same_demonstrations_and_its_bundle_plans_nothing(m
     words = ["train", LIFT, "--preset", "rlpd", "--demos", made.demos, "--run-dir", "run", "--steps", 40]
     assert gantry(*words, "--episodes", 0, *sets(TINY_RL)) == 0
     assert load_bundle(tmp_path / "run" / "bundle").contract.chunk is None
-    gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.1)
+    gantry("check", "run/bundle", "--episodes", 1, "--seconds", 0.1, "--perturbations", "none")
     assert "pass  episodes" in capsys.readouterr().out
     with np.load(tmp_path / "run" / "demos.npz") as file:
         assert file["lengths"].sum() == Dataset(made.demos).num_frames

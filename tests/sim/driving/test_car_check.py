@@ -118,6 +118,7 @@ def test_time_that_runs_out_is_neither(bundles):
 
 def test_the_gate_passes_the_one_and_fails_the_other(bundles, tmp_path, capsys):
     given = ["--episodes", "1", "--option", "route_m=50", "--option", "map_count=1", "--json", str(tmp_path / "s.json")]
+    given += ["--perturbations", "late"]
     assert main(["check", str(bundles / "good"), *given]) == 0
     out = capsys.readouterr().out
     assert "on 'road'" in out

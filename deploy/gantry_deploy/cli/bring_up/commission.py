@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gantry_deploy.bundle.locate import WHERE, find_bundle
 from gantry_deploy.cli.command import UsageError, add_json_option, choose, emit_result, parse_key_value
+from gantry_deploy.cli.machine import add_dynamics_argument, warn_beyond_training
 from gantry_deploy.depth.attached import add_depth_argument, with_depth
 from gantry_deploy.process.interrupts import interrupt_on_terminate
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="option of the backend; may be given several times",
     )
     add_depth_argument(parser)
+    add_dynamics_argument(parser)
     add_json_option(parser)
 
 
@@ -61,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
         bundle = load_bundle(find_bundle(args.bundle))
         bundle.contract.check_robot(spec)
+    elif args.dynamics is not None:
+        raise UsageError("--dynamics is compared with what a policy was trained for; name one with --bundle.")
+    warnings = [] if bundle is None else warn_beyond_training(args.dynamics, bundle.contract)
     from gantry_deploy.commission.operator import ConsoleOperator
     from gantry_deploy.commission.report import write_report
     from gantry_deploy.commission.site import CommissionCfg, Site, StepResult
@@ -78,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         finally:
             if results:
                 print(f"report: {write_report(folder, site, backend, results)}")
-    emit_result(args, {"robot": spec.name, "backend": backend, "folder": str(folder), "steps": results})
+    told = {"robot": spec.name, "backend": backend, "folder": str(folder), "steps": results}
+    emit_result(args, {**told, "beyond_training": warnings})
     failed = [result.name for result in results if result.verdict == "failed"]
     print("passed" if not failed else f"FAILED: {', '.join(failed)}")
     return 1 if failed else 0

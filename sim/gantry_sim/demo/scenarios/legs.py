@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ class Legs(Scenario):
     """Length of the recorded walk."""
     gate_episodes: int = 20
     """Episodes of the gate."""
+    dynamics: str = ""
+    """File of dynamics that the simulated robot has; empty for those of its model."""
 
     def require(self, bundle: Bundle) -> None:
         """Refuse a policy that does not follow velocities."""
@@ -102,14 +105,16 @@ class Legs(Scenario):
     def plan(self, name: str, bundle: Bundle, folder: Path) -> Plan:
         """The profile, by the launch description ``sim_walk`` or in this process."""
         profile = self.profile(bundle)
+        dynamics = str(Path(self.dynamics).resolve()) if self.dynamics else ""  # Nodes may run in another folder.
+        options = {"options": json.dumps({"dynamics": dynamics})} if dynamics else {}
         return Plan(
             bundle=bundle.path,
             folder=folder,
             launch="sim_walk",
-            arguments={"drive": "true", "profile": as_text(profile)},
+            arguments={"drive": "true", "profile": as_text(profile), **options},
             done="Profile done.",
             seconds=total_s(profile),
-            make_robot=lambda spec, paced: MujocoRobot(spec, realtime=paced, visuals=False),
+            make_robot=lambda spec, paced: MujocoRobot(spec, realtime=paced, visuals=False, dynamics=dynamics),
             operate=lambda controller, _, say: session(controller, partial(command_at, profile), total_s(profile), say),
         )
 

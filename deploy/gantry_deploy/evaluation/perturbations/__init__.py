@@ -1,0 +1,1 @@
+"""Perturbations of simulated robots: conditions beyond the nominal ones, and episodes of a policy under each."""
