@@ -31,6 +31,7 @@ class MotionScores:
             for name in ("power_w", "action_rate", "torque_rate_nm_s", "yaw_jitter_rad_s", "lifted_feet")
         }
         self._steps = zeros.clone()
+        _ = env.sim.data.actuator_velocity  # Bound here: a field that is asked for between two steps is empty at first.
         self._torque, self._mean_yaw = self._torques(), zeros.clone()
 
     def update(self, alive: Tensor) -> None:

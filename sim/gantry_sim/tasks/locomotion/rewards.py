@@ -21,12 +21,6 @@ def track_planar_velocity(env: GantryEnv, width_m_s: float) -> Tensor:
     return torch.exp(-error2 / width_m_s**2)
 
 
-def planar_velocity_error(env: GantryEnv) -> Tensor:
-    """Shape (N,), m/s, distance of the planar velocity from the command: it still pulls where the Gaussian is flat."""
-    state = LocomotionState.of(env)
-    return (state.lin_vel_b[:, :2] - state.drive[:, :2]).norm(dim=-1)
-
-
 def power(env: GantryEnv) -> Tensor:
     """Shape (N,), W, sum over the joints of |torque x speed|."""
     return (env.sim.data.actuator_force * env.sim.data.actuator_velocity).abs().sum(-1)

@@ -314,7 +314,6 @@ def _reward_cfgs(cfg: VelocityCfg, body: LeggedRobotCfg) -> dict[str, RewardTerm
     terms = {
         "track_planar_velocity": (rewards.track_planar_velocity, {"width_m_s": cfg.track_width_m_s}),
         "track_yaw_rate": (rewards.track_yaw_rate, {"width_rad_s": 0.5}),
-        "planar_velocity_error": (rewards.planar_velocity_error, {}),
         "power": (rewards.power, {}),
         "vertical_velocity": (rewards.vertical_velocity, {}),
         "roll_pitch_rate": (rewards.roll_pitch_rate, {}),

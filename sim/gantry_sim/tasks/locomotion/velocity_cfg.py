@@ -91,7 +91,6 @@ class VelocityCfg:
 REWARD_WEIGHTS: dict[str, float] = {
     "track_planar_velocity": 4.0,
     "track_yaw_rate": 2.0,
-    "planar_velocity_error": 0.0,
     "power": 0.0,
     "vertical_velocity": -2.0,
     "roll_pitch_rate": -0.05,
