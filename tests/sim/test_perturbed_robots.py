@@ -17,6 +17,7 @@ from gantry_deploy.evaluation.rollout import run_episodes
 from gantry_deploy.evaluation.scenario import RolloutConfig
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_deploy.testing.legs import contract_for, tiny_bundle
+from gantry_hardware.backends.state import JointCommand
 from gantry_hardware.errors import GantryError, RobotError
 from gantry_hardware.model.dynamics import Estimate, RobotDynamics, save_dynamics
 from gantry_hardware.robots import robot_spec
@@ -24,6 +25,7 @@ from gantry_sim.backends.car_dynamics import car_chances
 from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.backends.road_robot import RoadRobot
 from gantry_sim.backends.workbench_robot import BenchRobot
+from gantry_sim.demo.scenarios.legs import Legs
 from gantry_sim.driving.vehicle.actuation import CarRandomization
 
 GO2, BMW, YAM = robot_spec("go2"), robot_spec("bmw_320i"), robot_spec("yam")
@@ -127,6 +129,23 @@ def test_pushed_episodes_are_seeded_and_differ_from_nominal_ones(tmp_path):
     errors = [item.scores.lin_vel_error_m_s.mean for item in (run_episodes(runner, nominal), found)]
     print(errors)
     assert abs(errors[1] - errors[0]) > 5e-3
+
+
+def test_the_demo_walks_the_machine_in_both_ways(tmp_path):
+    """Nodes get the file as an option; in one process a command is obeyed 10 ms later than by the model's robot."""
+    path = tmp_path / "machine.yaml"
+    save_dynamics(path, RobotDynamics("go2", {}, {"command_delay_s": Estimate(0.01)}))
+    bundle = still_bundle(tmp_path / "bundle")
+    plan = Legs(dynamics=str(path)).plan("walk", bundle, tmp_path)
+    assert json.loads(plan.arguments["options"]) == {"dynamics": str(path)}
+    efforts = []
+    for robot in (plan.make_robot(GO2, False), Legs().plan("walk", bundle, tmp_path).make_robot(GO2, False)):
+        robot.connect()
+        robot.write(JointCommand.position(GO2, GO2.array("default_rad") + 0.1))
+        robot.sleep_until(0.006)
+        efforts.append(np.abs(robot.read().joint_effort_nm).max())
+    print(efforts)
+    assert efforts[1] > 2.0 > efforts[0]
 
 
 def test_the_gate_tells_the_table_and_the_worst_and_writes_both_into_the_card(tmp_path, capsys):
