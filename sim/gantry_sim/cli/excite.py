@@ -51,8 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     if path.exists():
         raise UsageError(f"--output: {path} exists already; a recording is kept, not overwritten.")
     from gantry_deploy.commission.operator import ConsoleOperator
-    from gantry_sim.identification.excitation import ExcitationCfg
-    from gantry_sim.identification.exciting import excite
+    from gantry_sim.identification.excitation import ExcitationCfg, excite
 
     cfg = ExcitationCfg(args.seconds, args.amplitude, gain_share=args.gain, rate_hz=args.rate, seed=args.seed)
     options = dict(args.option)
