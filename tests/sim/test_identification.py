@@ -240,9 +240,9 @@ def test_a_walk_refuses_mechanics_in_words():
 
 
 def driven(gain=0.9, offset=0.03, response_s=0.12, delay_s=0.04, noise=2e-3):
-    """A minute of a car that follows random commands with the given law, stepped by hand."""
+    """Twenty seconds of a car that follows random commands with the given law, stepped by hand."""
     spec, rng, dt_s = robot_spec("f1tenth"), np.random.default_rng(7), 0.005
-    rows = 6000
+    rows = 4000
     steering = np.repeat(rng.uniform(-0.15, 0.15, rows // 200), 200)
     speed = np.repeat(rng.uniform(1.0, 1.5, rows // 200), 200)
     late = round(delay_s / dt_s)

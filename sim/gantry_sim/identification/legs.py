@@ -29,6 +29,8 @@ SWINGS_RAD_S = 0.1
 """Root mean square of the turning rate from which on a base is not fixed."""
 ON_GROUND_SHARE = 0.2
 """Share of the time from which on feet on the ground say that a robot walks."""
+STEP_DEVIATION_S = 1e-4
+"""Standard deviation that is allowed for a delay beside the data's, as commands act at whole physics steps."""
 PLOT_S = 8.0
 """Length of the courses that are plotted."""
 MECHANICS = ("armature_kg_m2", "viscous_friction_nm_s_rad", "coulomb_friction_nm", "encoder_offset_rad")
@@ -140,7 +142,8 @@ def _take_joints(findings: Findings, fit: HangingFit) -> None:
     if half > WHOLE_PARAMETERS[DELAY].widest:
         findings.refuse(DELAY, f"commands change too little: it is told to +-{1e3 * half:.1f} ms only")
     else:
-        findings.found(DELAY, float(fit.values[place]), float(fit.deviations[place]))
+        deviation_s = float(np.hypot(fit.deviations[place], STEP_DEVIATION_S))
+        findings.found(DELAY, float(fit.values[place]), deviation_s)
 
 
 def _take_limits(findings: Findings, fit: HangingFit) -> None:
