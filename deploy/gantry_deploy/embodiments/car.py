@@ -44,6 +44,7 @@ class Car(Embodiment):
     ros_robot = "gantry_ros.robots.ros_car:RosCar"
     ros_surroundings = "gantry_ros.robots.ros_road:RosRoad"
     sim_node = "sim_car_node"
+    identification = "gantry_sim.identification.cars:identify"
     launch = "sim_drive"
     driver_launches = ("car",)
 

@@ -74,6 +74,8 @@ class Embodiment:
     """Source of surroundings behind ROS 2 topics: (contract, host, robot, values); empty for none."""
     sim_node: str = "sim_robot_node"
     """ROS 2 node that simulates such a robot."""
+    identification: str = "gantry_sim.identification.legs:identify"
+    """Identification of the dynamics of one such machine: (spec, logs, choices), see ``gantry identify``."""
     launch: str = "sim_walk"
     """Launch description that simulates such a robot over ROS 2."""
     driver_launches: tuple[str, ...] = ("quadruped", "humanoid")

@@ -68,7 +68,7 @@ class SensorNoise:
             state,
             joint_pos_rad=state.joint_pos_rad + self._draw(rng, self.joint_pos_rad, state.joint_pos_rad.size),
             joint_vel_rad_s=state.joint_vel_rad_s + self._draw(rng, self.joint_vel_rad_s, state.joint_vel_rad_s.size),
-            quat_base_to_world_wxyz=_tilted(state.quat_base_to_world_wxyz, tilt),
+            quat_base_to_world_wxyz=tilted(state.quat_base_to_world_wxyz, tilt),
             ang_vel_base_in_base_rad_s=state.ang_vel_base_in_base_rad_s + self._draw(rng, self.ang_vel_rad_s, 3),
             lin_acc_base_in_base_m_s2=state.lin_acc_base_in_base_m_s2 + self._draw(rng, self.lin_acc_m_s2, 3),
             lin_vel_base_in_base_m_s=None if velocity is None else velocity + self._draw(rng, self.lin_vel_m_s, 3),
@@ -84,7 +84,7 @@ def _amplitudes() -> list[str]:
     return [field.name for field in fields(SensorNoise) if field.name != "distribution"]
 
 
-def _tilted(quat_wxyz: FloatArray, tilt_rad: FloatArray) -> FloatArray:
+def tilted(quat_wxyz: FloatArray, tilt_rad: FloatArray) -> FloatArray:
     """``quat_wxyz`` (4,) after a small further rotation ``tilt_rad`` (2,) about the base's own x and y axes."""
     angle = float(np.hypot(*tilt_rad))
     # sin(a / 2) / a, which is 1 / 2 at zero; numpy's sinc holds the pi.
