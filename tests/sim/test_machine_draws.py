@@ -13,7 +13,7 @@ from gantry_hardware.errors import GantryError
 from gantry_hardware.model.dynamics import Estimate, RobotDynamics
 from gantry_sim.driving.vehicle.actuation import CarRandomization
 from gantry_sim.tasks.locomotion.machine import MachineCfg, MachineState
-from gantry_sim.tasks.locomotion.presets import FLAT_GO2, few_samples, make_env
+from gantry_sim.tasks.locomotion.presets import FLAT_GO2, cpu_flat, make_env
 from gantry_sim.tasks.locomotion.velocity import velocity_contract
 from gantry_sim.tasks.manipulation.cfg import RandomizeCfg
 from gantry_sim.tasks.registry import find_task
@@ -22,7 +22,7 @@ WIDE = MachineCfg.wide()
 
 
 def small(machine, envs=16):
-    return replace(few_samples("go2").env, num_envs=envs, machine=machine, push_m_s=0.0)
+    return replace(cpu_flat("go2").env, num_envs=envs, machine=machine, push_m_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_training_draws_around_an_identified_machine():
     assert cfg.coulomb_friction_nm == pytest.approx((0.3, 0.9))
     assert cfg.command_delay_s == pytest.approx((0.007, 0.013))
     assert cfg.viscous_friction_nm_s_rad == WIDE.viscous_friction_nm_s_rad
-    env = FLAT_GO2.around_machine(few_samples("go2").env, identified(0.0, 0.8))
+    env = FLAT_GO2.around_machine(cpu_flat("go2").env, identified(0.0, 0.8))
     assert env.machine.coulomb_friction_nm == pytest.approx((0.0, 1.0))
     assert RandomizeCfg().around(
         RobotDynamics("yam", {"joint1": {"damping_share": Estimate(1.0, 0.8, 1.2)}})

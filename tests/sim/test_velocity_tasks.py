@@ -17,7 +17,7 @@ from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.process.suppress_output import quietly
 from gantry_sim.tasks.locomotion import rewards
 from gantry_sim.tasks.locomotion.machine import MachineCfg
-from gantry_sim.tasks.locomotion.presets import few_samples, step_metrics
+from gantry_sim.tasks.locomotion.presets import cpu_flat, step_metrics
 from gantry_sim.tasks.locomotion.state import LocomotionState
 from gantry_sim.tasks.locomotion.terms import SensorNoiseCfg
 from gantry_sim.tasks.registry import find_task, from_flat, task_names
@@ -392,7 +392,7 @@ def test_a_policy_that_folds_the_legs_falls_every_time():
 def test_standing_is_scored_by_itself():
     """What robots do without a command, apart from how they follow one."""
     task = find_task(GO2)
-    cfg = replace(few_samples("go2").env, episode_s=3.0, lin_vel_x_m_s=(0.8, 1.0))
+    cfg = replace(cpu_flat("go2").env, episode_s=3.0, lin_vel_x_m_s=(0.8, 1.0))
     commands = []
 
     def still(obs):

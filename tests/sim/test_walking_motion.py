@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gantry_sim.tasks.locomotion.motion import SETTLE_S, MotionScores
-from gantry_sim.tasks.locomotion.presets import few_samples, make_env
+from gantry_sim.tasks.locomotion.presets import cpu_flat, make_env
 from gantry_sim.tasks.registry import find_task, from_flat
 from gantry_sim.training.evaluate import evaluate_policy
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_motion_is_summed_until_the_fall():
-    env = make_env(replace(few_samples("go2").env, num_envs=3), "cpu", 1).env
+    env = make_env(replace(cpu_flat("go2").env, num_envs=3), "cpu", 1).env
     scores = MotionScores(env)
     alive, power, rate, yaw, before = torch.tensor([True, True, False]), [], [], [], scores._torques()
     for _ in range(5):
@@ -43,7 +43,7 @@ def test_motion_is_summed_until_the_fall():
 
 def test_pushed_episodes_are_scored_by_themselves():
     task = find_task("velocity-flat-go2")
-    cfg = replace(few_samples("go2").env, episode_s=14.0, push_m_s=3.0)
+    cfg = replace(cpu_flat("go2").env, episode_s=14.0, push_m_s=3.0)
     shares = []
     scores = evaluate_policy(
         task, cfg, from_flat(lambda obs: torch.zeros(len(obs), 12)), episodes=8, on_progress=shares.append

@@ -33,8 +33,10 @@ class TaskInfo:
     """Names of its presets."""
 
 
-FLAT_GO1 = TaskInfo("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1")
-FLAT_GO2 = TaskInfo("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2")
+WIDE = (*SIZES, "cpu-wide", "gpu-wide")
+"""Presets of walking quadrupeds; the last two train on machines that differ."""
+FLAT_GO1 = TaskInfo("velocity-flat-go1", "Go1 follows a velocity command on flat ground", "go1", WIDE)
+FLAT_GO2 = TaskInfo("velocity-flat-go2", "Go2 follows a velocity command on flat ground", "go2", WIDE)
 FLAT_G1 = TaskInfo("velocity-flat-g1", "G1 follows a velocity command on flat ground", "g1")
 ROUGH_GO2 = TaskInfo("velocity-rough-go2", "Go2 follows a velocity command over stairs, slopes and rubble", "go2")
 

@@ -22,8 +22,6 @@ Range = tuple[float, float]
 """Least and largest value of a uniform distribution."""
 JOINT_SPREAD = 0.4
 """Width of the differences between the joints of one robot, as a share of a range; robots differ over all of it."""
-FRICTION_POWER = 2.0
-"""Friction is this power of a uniform draw: robots whose joints turn freely are common, stiff ones are rare."""
 NOT_IDENTIFIED = ("armature_share", "strength_share", "sensor_delay_s", "dropout_share")
 """Fields that are no parameter of a machine, or shares of one."""
 NAMES = {"imu_tilt_rad": "imu_pitch_rad"}
@@ -127,18 +125,18 @@ def draw_motors(env: GantryEnv, env_ids: Tensor | None, cfg: MachineCfg) -> None
     model, robot = env.sim.model, env.robot
     joints, count = robot.indexing.joint_v_adr, env.num_envs
 
-    def spread(low_high: Range, size: int, shared: bool = False, power: float = 1.0) -> Tensor:
+    def spread(low_high: Range, size: int, shared: bool = False) -> Tensor:
         low, high = low_high
-        whole = torch.rand(count, 1, device=env.device) ** power
+        whole = torch.rand(count, 1, device=env.device)
         own = 0.0 if shared else JOINT_SPREAD * (torch.rand(count, size, device=env.device) - 0.5)
         return (low + (high - low) * (whole + own)).clamp(low, high).expand(count, size)
 
     n = len(joints)
     model.dof_armature[:, joints] = env.sim.get_default_field("dof_armature")[joints] * spread(cfg.armature_share, n)
     if cfg.viscous_friction_nm_s_rad[1] > 0.0:
-        model.dof_damping[:, joints] = spread(cfg.viscous_friction_nm_s_rad, n, power=FRICTION_POWER)
+        model.dof_damping[:, joints] = spread(cfg.viscous_friction_nm_s_rad, n)
     if cfg.coulomb_friction_nm is not None:
-        model.dof_frictionloss[:, joints] = spread(cfg.coulomb_friction_nm, n, power=FRICTION_POWER)
+        model.dof_frictionloss[:, joints] = spread(cfg.coulomb_friction_nm, n)
     motors = torch.cat([motor.global_ctrl_ids for motor in robot.actuators])
     strength = spread(cfg.strength_share, len(motors), shared=True)
     stiffness = strength * spread(cfg.stiffness_share, len(motors))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from gantry_sim.tasks.locomotion.velocity_cfg import VelocityCfg
 from gantry_sim.tasks.registry import Preset, Task
 
 
-def few_samples(robot: str) -> Preset:
+def cpu_flat(robot: str) -> Preset:
     """Few samples: feet-only collisions, pyramidal cone, 10 ms physics, small networks."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=1024, physics_dt_s=0.01, feet_only=True, pyramidal=True),
@@ -60,19 +61,19 @@ def differing(env: VelocityCfg) -> VelocityCfg:
     )
 
 
-def cpu_flat(robot: str) -> Preset:
+def cpu_wide(robot: str) -> Preset:
     """Few samples on machines that differ."""
-    preset = few_samples(robot)
+    preset = cpu_flat(robot)
+    return replace(preset, env=differing(preset.env))
+
+
+def gpu_wide(robot: str) -> Preset:
+    """mjlab's scale: every collision shape, elliptic cone, 5 ms physics, 4,096 environments, machines that differ."""
+    preset = gpu_flat(robot)
     return replace(preset, env=differing(preset.env))
 
 
 def gpu_flat(robot: str) -> Preset:
-    """mjlab's scale: every collision shape, elliptic cone, 5 ms physics, 4,096 environments, machines that differ."""
-    preset = many_samples(robot)
-    return replace(preset, env=differing(preset.env))
-
-
-def many_samples(robot: str) -> Preset:
     """mjlab's scale: every collision shape, elliptic cone, 5 ms physics, pushes, 4,096 environments."""
     return Preset(
         env=VelocityCfg(robot=robot, num_envs=4096, physics_dt_s=0.005, feet_only=False, pyramidal=False, push_m_s=0.5),
@@ -90,7 +91,7 @@ def many_samples(robot: str) -> Preset:
 
 def cpu_rough(robot: str) -> Preset:
     """Few samples on uneven ground: every collision shape, but the cheap cone, and a longer training."""
-    flat = few_samples(robot)
+    flat = cpu_flat(robot)
     env = replace(
         flat.env,
         rough=True,
@@ -106,7 +107,7 @@ def cpu_rough(robot: str) -> Preset:
 
 def gpu_rough(robot: str) -> Preset:
     """mjlab's scale on uneven ground."""
-    flat = many_samples(robot)
+    flat = gpu_flat(robot)
     few = cpu_rough(robot).env
     env = replace(flat.env, rough=True, terrain_levels=10, reward_weights=few.reward_weights, acceptance=few.acceptance)
     return Preset(env, replace(flat.learner, total_steps=1_000_000_000))
@@ -118,7 +119,7 @@ def cpu_humanoid(robot: str) -> Preset:
     The gait's balance walks from the first step. After 1.5 million steps one episode in seven still ends in a fall,
     one in three with the full model, and a planar error of 0.2 m/s is left.
     """
-    flat = few_samples(robot)
+    flat = cpu_flat(robot)
     env = replace(
         flat.env,
         physics_dt_s=0.005,
@@ -140,7 +141,7 @@ def cpu_humanoid(robot: str) -> Preset:
 
 def gpu_humanoid(robot: str) -> Preset:
     """mjlab's scale for two legs, with the commands of the few-sample preset."""
-    flat, few = many_samples(robot), cpu_humanoid(robot).env
+    flat, few = gpu_flat(robot), cpu_humanoid(robot).env
     env = replace(
         flat.env,
         lin_vel_x_m_s=few.lin_vel_x_m_s,
@@ -200,12 +201,14 @@ def _unmirrored(make: Callable[[str], Preset], robot: str) -> Preset:
     return replace(preset, learner=replace(preset.learner, mirror="none"))
 
 
-def _task(info: TaskInfo, cpu: Any, gpu: Any) -> Task:
+def _task(
+    info: TaskInfo, cpu: Any, gpu: Any, more: Mapping[str, Callable[[str], Preset]] = MappingProxyType({})
+) -> Task:
     return Task(
         name=info.name,
         summary=info.summary,
         robot=info.robot,
-        presets={"cpu": partial(cpu, info.robot), "gpu": partial(gpu, info.robot)},
+        presets={name: partial(make, info.robot) for name, make in {"cpu": cpu, "gpu": gpu, **more}.items()},
         make_env=make_env,
         contract=velocity_contract,
         mirror=mirror_maps,
@@ -231,7 +234,9 @@ def flat_task(info: TaskInfo, *, mirror: bool = True) -> Task:
     return replace(task, presets=presets, mirror=lambda cfg: None)
 
 
-FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat)
-FLAT_GO2 = _task(catalogue.FLAT_GO2, cpu_flat, gpu_flat)
+WIDE = {"cpu-wide": cpu_wide, "gpu-wide": gpu_wide}
+"""Presets on machines that differ."""
+FLAT_GO1 = _task(catalogue.FLAT_GO1, cpu_flat, gpu_flat, WIDE)
+FLAT_GO2 = _task(catalogue.FLAT_GO2, cpu_flat, gpu_flat, WIDE)
 FLAT_G1 = _task(catalogue.FLAT_G1, cpu_humanoid, gpu_humanoid)
 ROUGH_GO2 = _task(catalogue.ROUGH_GO2, cpu_rough, gpu_rough)
