@@ -81,9 +81,9 @@ class _Progress:
 def _print(rows: list[tuple[str, str, str, str, str]]) -> None:
     header = ("parameter", "joint", "value", "95 % interval", "nominal")
     lines = [header, *((name, joint, value, interval, nominal) for name, joint, value, interval, nominal in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
     for name, joint, value, interval, nominal in lines:
-        print(f"{name:<{widths[0]}}  {joint:<{widths[1]}}  {value:>{widths[2]}}  {interval}  (nominal {nominal})")
+        print(f"{name:<{widths[0]}}  {joint:<{widths[1]}}  {value:>{widths[2]}}  {nominal:>{widths[4]}}  {interval}")
 
 
 COMMAND = Command(
