@@ -89,5 +89,5 @@ def test_a_task_that_describes_itself_nowhere_is_loaded_for_the_list(monkeypatch
 
 def test_a_preset_is_asked_for_by_its_task():
     assert catalogue.require_preset("drive-lane", "gpu-bev") == "gpu-bev"
-    with pytest.raises(UnknownNameError, match="Available: cpu, gpu"):
+    with pytest.raises(UnknownNameError, match="Available: cpu, cpu-wide, gpu, gpu-wide"):
         catalogue.require_preset("velocity-flat-go2", "gpu-bev")

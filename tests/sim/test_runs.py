@@ -59,7 +59,7 @@ def small_training(*words):
         (["velocity-flat-go3"], "Unknown task 'velocity-flat-go3'. Did you mean 'velocity-flat-go2'?"),
         (
             [GO2, "--preset", "cpuu"],
-            "Unknown preset of velocity-flat-go2 'cpuu'. Did you mean 'cpu'? Available: cpu, gpu.",
+            "Unknown preset of velocity-flat-go2 'cpuu'. Did you mean 'cpu'? Available: cpu, cpu-wide, gpu, gpu-wide.",
         ),
         ([GO2, "--set", "env.num_env=4"], "Unknown field 'num_env'. Did you mean 'num_envs'?"),
         ([GO2, "--set", "num_envs=4"], "Did you mean 'env.num_envs'?"),
@@ -318,8 +318,13 @@ def test_a_result_on_standard_output_is_json_and_nothing_else(capsys):
 
 def test_tasks_lists_every_task_with_the_fields_of_its_presets(capsys):
     _, out, _ = gantry(capsys, "tasks")
-    for name in ("velocity-flat-go1", "velocity-flat-go2", "velocity-flat-g1", "velocity-rough-go2"):
-        assert any(line.startswith(name) and "cpu/gpu" in line for line in out.splitlines())
+    for name, presets in (
+        ("velocity-flat-go1", "4 presets"),
+        ("velocity-flat-go2", "4 presets"),
+        ("velocity-flat-g1", "cpu/gpu"),
+        ("velocity-rough-go2", "cpu/gpu"),
+    ):
+        assert any(line.startswith(name) and presets in line for line in out.splitlines())
     _, out, _ = gantry(capsys, "tasks", GO2)
     for field in ("env.num_envs", "learner.learning_rate"):
         assert sum(line.split()[:1] == [field] for line in out.splitlines()) == 1

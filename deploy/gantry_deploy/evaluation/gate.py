@@ -153,7 +153,7 @@ def make_report(
 def make_card(old: Report | None, report: Report) -> dict[str, Any]:
     """A bundle's card with a report's essence in it; other entries of the old card stay."""
     names = ("verdict", "scores", "acceptance", "faults", "conditions", "perturbed")
-    essence = {name: report[name] for name in names if name != "perturbed" or report[name]}
+    essence = {name: report[name] for name in names if name != "perturbed" or report.get(name)}
     differences = {
         stage.name: stage.value for stage in report["stages"] if stage.limit in (MAX_DIFFERENCE, MAX_EPISODE_DIFFERENCE)
     }
