@@ -1,4 +1,4 @@
-"""Coverage of the intervals of ``gantry identify`` on simulated robots whose dynamics are known.
+"""Coverage of the intervals of ``gantry identify`` on simulated robots with known dynamics.
 
 python scripts/measure/identification.py --sets 20 --output identification.jsonl
 

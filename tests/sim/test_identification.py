@@ -1,4 +1,4 @@
-"""Identification against laws, hand-made numbers, and simulated robots whose dynamics are known."""
+"""Identification against laws, hand-made numbers, and simulated robots with known dynamics."""
 
 from __future__ import annotations
 

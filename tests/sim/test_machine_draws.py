@@ -14,6 +14,7 @@ from gantry_hardware.model.dynamics import Estimate, RobotDynamics
 from gantry_sim.driving.vehicle.actuation import CarRandomization
 from gantry_sim.tasks.locomotion.machine import MachineCfg, MachineState
 from gantry_sim.tasks.locomotion.presets import FLAT_GO2, cpu_flat, make_env
+from gantry_sim.tasks.locomotion.terms import BodySensors
 from gantry_sim.tasks.locomotion.velocity import velocity_contract
 from gantry_sim.tasks.manipulation.cfg import RandomizeCfg
 from gantry_sim.tasks.registry import find_task
@@ -97,18 +98,20 @@ def test_lost_readings_are_those_of_the_step_before():
     assert float(1.0 - found.mean()) == pytest.approx(0.25, abs=0.04)
 
 
-def test_encoders_and_motors_share_an_offset(wide_env):
-    """What the encoder adds the motor takes away: the joint is where it seems to be plus nothing but that offset."""
-    seen = wide_env.task_state
-    seen.refresh()
-    offset = seen.machine.encoder_offset_rad
+def test_encoders_and_motors_share_an_offset():
+    """An offset is added to what the encoder reads and taken from the target that its motor is given."""
+    env = make_env(small(MachineCfg(encoder_offset_rad=(-0.02, 0.02)), 4), "cpu", 3).env
+    state = env.task_state
+    state.refresh()
+    offset = state.machine.encoder_offset_rad
     assert 0.01 < float(offset.abs().max()) <= 0.02
-    action = torch.zeros(wide_env.num_envs, 12)
-    term = wide_env.action_manager.get_term("joint_pos")
-    term.process_actions(action)
+    quiet = BodySensors(None, state.machine).measure(state)
+    torch.testing.assert_close(quiet.joint_pos_rad, state.joint_pos + offset)
+    term = env.action_manager.get_term("joint_pos")
+    term.process_actions(torch.zeros(4, 12))
     term.apply_actions()
-    target = wide_env.robot.data.joint_pos_target
-    assert torch.allclose(target, term.targets - offset, atol=0.3), "as late as the robot is"
+    sent = env.robot.data.joint_pos_target[:, term._joint_ids]
+    torch.testing.assert_close(sent, term.targets - offset)
 
 
 def test_delays_beyond_a_control_step_are_refused():

@@ -23,9 +23,6 @@ def test_motion_is_summed_until_the_fall():
         env.step(torch.randn(3, 12))
         scores.update(alive)
         torque, speed = env.sim.data.actuator_force, env.sim.data.actuator_velocity
-        # One motor for each joint, whose speeds are those of the joints.
-        joints = env.sim.data.qvel[:, env.robot.indexing.joint_v_adr]
-        assert torch.allclose(speed.abs().sum(-1), joints.abs().sum(-1), rtol=0.5)
         power.append(float((torque[0] * speed[0]).abs().sum()))
         rate.append(float((torque[0] - before[0]).abs().mean()) / env.step_dt)
         before = torque.clone()

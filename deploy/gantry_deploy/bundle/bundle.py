@@ -267,7 +267,7 @@ def _sealed_files(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
     A folder that is being written while it is read may show files of two bundles; it is read again until it rests.
     """
-    before: dict[str, bytes] | None = None  # not {}, which a folder shows whose files are just being moved
+    before: dict[str, bytes] | None = None  # Not {}: a folder is seen empty while its files are moved.
     for _ in range(_READS):
         try:
             files = read_files(path)

@@ -298,7 +298,7 @@ class TrainedRange:
     upper: float
     """Largest value."""
     joint: str = ""
-    """Joint whose parameter it is; empty for all joints, and for what belongs to no joint."""
+    """Name of the joint; empty for all joints, and for ground, load and disturbances."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import argparse
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from gantry_deploy.depth.source import DepthError, DepthImage, DepthSource
 from gantry_deploy.perception.maps import DepthFrame
 from gantry_deploy.repeated_log import Repeated
 from gantry_hardware.backends.backend import Robot
-from gantry_hardware.backends.state import JointCommand, RobotState
+from gantry_hardware.backends.passing import PassingRobot
+from gantry_hardware.backends.state import RobotState
 from gantry_hardware.errors import RobotError
 from gantry_mapping.sensing.camera import DepthCamera
 from gantry_mapping.sensing.poses import PoseBuffer
@@ -27,7 +27,7 @@ WAITING = 8
 NO_POSE = "the robot reports no odometry, so that images have no place in the world"
 
 
-class SeeingRobot:
+class SeeingRobot(PassingRobot):
     """A robot with the cameras of depth sources in place of its own, if it has any.
 
     Everything else is the robot's: methods, attributes and capabilities. An image is handed out as soon as the robot
@@ -50,9 +50,8 @@ class SeeingRobot:
                     f"{source.name} takes pictures in real time, and the clock of this robot ({type(robot).__name__}) "
                     "does not follow it. Give --real-time, or a recorded source."
                 )
-        self._robot, self._sources, self._placed = robot, list(sources), placed
-        self.spec = robot.spec
-        """See :class:`gantry_hardware.backends.backend.Robot`."""
+        super().__init__(robot)
+        self._sources, self._placed = list(sources), placed
         self._offsets = [sum(len(other.cameras) for other in sources[:i]) for i in range(len(sources))]
         self.depth_cameras: tuple[DepthCamera, ...] = tuple(camera for item in sources for camera in item.cameras)
         """See :class:`gantry_hardware.model.capabilities.HasDepthCameras`."""
@@ -61,21 +60,6 @@ class SeeingRobot:
         self._counts = {"without a pose": 0}
         self._told_pose = False
         self._trouble = Repeated(_LOG)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_robot"], name)
-
-    def connect(self) -> None:
-        """See :class:`gantry_hardware.backends.backend.Robot`."""
-        self._robot.connect()
-
-    def now_s(self) -> float:
-        """See :class:`gantry_hardware.backends.backend.Robot`."""
-        return self._robot.now_s()
-
-    def sleep_until(self, time_s: float) -> None:
-        """See :class:`gantry_hardware.backends.backend.Robot`."""
-        self._robot.sleep_until(time_s)
 
     def read(self) -> RobotState:
         """See :class:`gantry_hardware.backends.backend.Robot`; the pose is kept for images."""
@@ -90,10 +74,6 @@ class SeeingRobot:
             self._told_pose = True
             self._poses.add(state.stamp_s, *pose)
         return state
-
-    def write(self, command: JointCommand) -> JointCommand | None:
-        """See :class:`gantry_hardware.backends.backend.Robot`."""
-        return self._robot.write(command)
 
     def read_depth(self) -> list[DepthFrame]:
         """The images of all sources whose pose is known, oldest first, with that pose."""

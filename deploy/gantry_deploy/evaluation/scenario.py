@@ -98,7 +98,7 @@ class Scores(Protocol):
 
 
 class PerturbedScores(Scores, Protocol):
-    """Scores of a scenario whose embodiment has perturbations."""
+    """Scores of a scenario with perturbations."""
 
     def perturbed_verdicts(self, acceptance: Acceptance) -> list[Verdict]:
         """Scores under a perturbation against their thresholds; none without thresholds."""

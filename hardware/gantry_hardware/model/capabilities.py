@@ -183,7 +183,7 @@ class HasGroundTruth(Protocol):
 
 @runtime_checkable
 class HasPush(Protocol):
-    """A simulated robot whose base can be pushed."""
+    """A simulated robot with a base that can be pushed."""
 
     def push(self, vel_change_in_world_m_s: FloatArray) -> None:
         """Change the base's velocity at once by (3,) [m/s], along the world's axes."""

@@ -20,6 +20,7 @@ from gantry_deploy.control.safety_config import SafetyConfig
 from gantry_deploy.errors import RecordingError
 from gantry_deploy.recording.recorder import Recorder
 from gantry_hardware.backends.backend import Robot
+from gantry_hardware.backends.passing import PassingRobot
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.errors import GantryError
 from gantry_hardware.files.bounds import Range, check_fields
@@ -176,7 +177,7 @@ def _smooth(share: float) -> float:
     return 0.5 - 0.5 * float(np.cos(np.pi * min(1.0, max(0.0, share))))
 
 
-class RecordedRobot:
+class RecordedRobot(PassingRobot):
     """Passes everything on, and hands each reading with the command that follows it to a recorder.
 
     Args:
@@ -185,25 +186,10 @@ class RecordedRobot:
     """
 
     def __init__(self, robot: Robot, recorder: Recorder) -> None:
-        self.spec, self._robot, self._recorder = robot.spec, robot, recorder
+        super().__init__(robot)
+        self._recorder = recorder
         self._state: RobotState | None = None
         self._last_s: float | None = None
-
-    def __getattr__(self, name: str) -> object:
-        """Whatever else the robot can do."""
-        return getattr(self._robot, name)
-
-    def connect(self) -> None:
-        """Connect the robot."""
-        self._robot.connect()
-
-    def now_s(self) -> float:
-        """Time on the robot's clock."""
-        return self._robot.now_s()
-
-    def sleep_until(self, time_s: float) -> None:
-        """Wait on the robot's clock."""
-        self._robot.sleep_until(time_s)
 
     def read(self) -> RobotState:
         """The newest state."""
@@ -219,10 +205,6 @@ class RecordedRobot:
         self._recorder.record(report)
         self._last_s = now_s
         return sent
-
-    def close(self) -> None:
-        """Release the robot."""
-        self._robot.close()
 
 
 def excite(robot: Robot, operator: Operator, cfg: ExcitationCfg, path: Path, *, by_branch: bool, patient: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Recordings of simulated robots whose dynamics are known, for tests and for measurements of the identification."""
+"""Recordings of simulated robots with known dynamics, for tests and for measurements of the identification."""
 
 from __future__ import annotations
 

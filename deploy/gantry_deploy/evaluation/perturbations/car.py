@@ -10,7 +10,7 @@ from gantry_deploy.evaluation.perturbations.perturbation import Perturbation
 from gantry_hardware.model.spec import RobotSpec
 
 TYRES: dict[str, Any] = {"model": "single-track-grip"}
-"""Options of a road whose cars have tyres that let go: without them neither friction nor mass would count."""
+"""Options of a road with tyre slip: without it neither friction nor mass would count."""
 
 
 def car_perturbations(contract: PolicyContract, spec: RobotSpec) -> tuple[Perturbation, ...]:

@@ -25,7 +25,7 @@ JOINT_SPREAD = 0.4
 NOT_IDENTIFIED = ("armature_share", "strength_share", "sensor_delay_s", "dropout_share")
 """Fields that are no parameter of a machine, or shares of one."""
 NAMES = {"imu_tilt_rad": "imu_pitch_rad"}
-"""Fields whose parameter has another name in :data:`gantry_hardware.model.dynamics.PARAMETERS`."""
+"""Fields with another name in :data:`gantry_hardware.model.dynamics.PARAMETERS`."""
 
 
 KNOWN = 6

@@ -21,8 +21,8 @@ from gantry_deploy.cli.command import (
     output_file,
     parse_key_value,
 )
-from gantry_deploy.cli.data_bags import add_arguments as add_bag_arguments
-from gantry_deploy.cli.data_edit import add_arguments as add_edit_arguments
+from gantry_deploy.cli.datasets.data_bags import add_arguments as add_bag_arguments
+from gantry_deploy.cli.datasets.data_edit import add_arguments as add_edit_arguments
 from gantry_deploy.cli.parser import GantryParser
 from gantry_deploy.errors import DatasetError
 from gantry_hardware.backends.registry import backend_names, make_backend, moves_metal

@@ -92,7 +92,7 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     description=(
-        "Move a robot whose base is held fixed and whose legs hang free: sines of many frequencies, slow ramps and "
+        "Move a robot with its base held fixed and its legs hanging free: sines of many frequencies, slow ramps and "
         "steps, within its limits, at part of its gains. An operator confirms; Enter stops it, and it is damped at any "
         "fault. Exit code 1 if the operator did not want it."
     ),

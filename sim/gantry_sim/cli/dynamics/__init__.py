@@ -1,0 +1,1 @@
+"""Commands on the dynamics of one machine."""
