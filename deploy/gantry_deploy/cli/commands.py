@@ -15,7 +15,7 @@ INSPECT = Command(
 
 CHECK = Command(
     name="check",
-    help="the sim-to-sim gate: verify a bundle, then run it in another simulator",
+    help="the sim-to-sim gate: verify a bundle, then run it in another simulator, perturbed too",
     add_arguments=later("gantry_deploy.cli.check:add_arguments"),
     run=later("gantry_deploy.cli.check:run"),
     description=(
