@@ -130,6 +130,22 @@ def topics_of(operator, node):
     return sorted(name for name in names if name in ("/elevation_map", "/diagnostics"))
 
 
+def test_the_second_of_two_activations_is_refused_and_the_first_works_on(own_rig, bundles):
+    operator = own_rig.operator
+    with own_rig.robot(), own_rig.policy(bundles / "good", managed=True):
+        assert change(operator, "configure") == (True, INACTIVE)
+        client = operator.node.create_client(ChangeState, "policy_node/change_state")
+        assert client.wait_for_service(60.0)
+        request = ChangeState.Request(transition=Transition(label="activate"))
+        answers = [client.call_async(request) for _ in range(2)]
+        wait_until(lambda: all(answer.done() for answer in answers), "both answers")
+        assert sorted(answer.result().success for answer in answers) == [False, True]
+        operator.wait_for("policy_node", mode="PASSIVE")
+        operator.fresh_values("policy_node")
+        assert state(operator) == ACTIVE
+        own_rig.bring_to_policy()
+
+
 def test_a_wrong_bundle_is_no_end_of_a_managed_node(own_rig, tmp_path):
     operator = own_rig.operator
     with own_rig.policy(tmp_path / "nowhere", managed=True, backend="mock") as policy:

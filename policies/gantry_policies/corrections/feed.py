@@ -19,7 +19,8 @@ class StepStream:
     """Queue between the link's threads, which bring steps, and the learner's."""
 
     def __init__(self) -> None:
-        self._steps: queue.SimpleQueue[tuple[str, SessionStep]] = queue.SimpleQueue()
+        # Not a SimpleQueue: before Python 3.13 its get() waits forever once a signal outlasts the timeout.
+        self._steps: queue.Queue[tuple[str, SessionStep]] = queue.Queue()
 
     def take(self, actor: str, steps: Sequence[SessionStep]) -> None:
         """Take steps of an actor, in order; any thread."""

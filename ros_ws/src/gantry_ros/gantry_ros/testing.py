@@ -108,11 +108,12 @@ class NodeProcess:
         """Exit code, once it ends by itself.
 
         Raises:
-            AssertionError: If it does not.
+            AssertionError: If it does not; then with where each of its threads is.
         """
         try:
             return self._child.wait(patience_s)
         except subprocess.TimeoutExpired:
+            self._abort()
             raise AssertionError(f"{self.executable} does not end:\n{self.output}") from None
 
     def wait_for_output(self, text: str, patience_s: float = PATIENCE_S) -> None:
@@ -131,15 +132,19 @@ class NodeProcess:
         try:
             wait_until(seen, f"'{text}' from {self.executable}", patience_s)
         except AssertionError as error:
-            if self._child.poll() is None:  # Python's fault handler then prints the stack of every thread.
-                self._child.send_signal(signal.SIGABRT)
-                self._child.wait()
+            self._abort()
             raise AssertionError(f"{error}\n{self.output}") from None
 
     def stop(self) -> int:
         """Ask it to end, as Ctrl-C does, and return its exit code."""
         self._child.send_signal(signal.SIGINT)
         return self.wait()
+
+    def _abort(self) -> None:
+        """End it in such a way that Python's fault handler prints the stack of every thread."""
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGABRT)
+            self._child.wait()
 
     def kill(self) -> None:
         """End it without warning, as a power cut does."""

@@ -149,8 +149,10 @@ class LifeCycle:
     def __init__(self, host: NodeHost, work: ManagedWork, *, managed: bool) -> None:
         self._host, self._work, self._managed = host, work, managed
         self._state = UNCONFIGURED
-        self._asked: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        # Not a SimpleQueue: before Python 3.13 its get() waits forever once a signal outlasts the timeout.
+        self._asked: queue.Queue[_Asked] = queue.Queue()
         self._leave = threading.Event()
+        self._asking = threading.Lock()  # Of the queue and the event together.
         self._code = 0
         self._answered = False
         self._activating: _Asked | None = None
@@ -244,9 +246,11 @@ class LifeCycle:
 
     def _be_active(self) -> None:
         """Work until a request or the end of the work."""
-        self._leave.clear()
-        if not self._asked.empty():  # A request came before the work had begun.
-            self._leave.set()
+        with self._asking:
+            self._leave.clear()
+            self._refuse_late()
+            if not self._asked.empty():  # A request came before the work had begun.
+                self._leave.set()
         asked: _Asked | None = None
         try:
             self._code = self._work.run(self._leave, self._begun)
@@ -274,6 +278,15 @@ class LifeCycle:
         if asked is not None:
             self._answer(asked, True)
 
+    def _refuse_late(self) -> None:
+        """Refuse requests that wait and were meant for an earlier state, such as a second activation."""
+        waiting = [self._asked.get() for _ in range(self._asked.qsize())]
+        for asked in waiting:
+            if asked.step.start == self._state:
+                self._asked.put(asked)
+            else:
+                self._answer(asked, False)
+
     def _begun(self) -> None:
         asked, self._activating = self._activating, None
         if asked is not None:
@@ -300,16 +313,24 @@ class LifeCycle:
         if self._managed and state in (UNCONFIGURED, INACTIVE, ACTIVE, FINALIZED):
             self._host.node.get_logger().info(f"State '{STATES[state]}'.")
 
+    def _ask(self, wanted: Transition) -> _Asked | None:
+        """Pass a request on to the main thread; None if it is not possible in the present state."""
+        with self._asking:  # The work that an activation begins must not be left because of that very request.
+            for step in STEPS:
+                named = step.label == wanted.label if wanted.label else step.id == wanted.id
+                if step.start == self._state and named:
+                    asked = _Asked(step)
+                    self._asked.put(asked)
+                    self._leave.set()
+                    return asked
+        return None
+
     async def _on_change(self, request: Any, response: Any) -> Any:
         wanted = request.transition
-        for step in STEPS:
-            named = step.label == wanted.label if wanted.label else step.id == wanted.id
-            if step.start == self._state and named:
-                asked = _Asked(step)
-                self._asked.put(asked)
-                self._leave.set()
-                response.success = await asked
-                return response
+        asked = self._ask(wanted)
+        if asked is not None:
+            response.success = await asked
+            return response
         labels = {step.id: step.label for step in STEPS}
         name = f"'{wanted.label or labels.get(wanted.id, wanted.id)}'"
         possible = ", ".join(step.label for step in STEPS if step.start == self._state) or "nothing"
