@@ -29,6 +29,10 @@ class SafetyError(GantryError):
     """A request that the safety state machine does not grant in its present mode."""
 
 
+class InstructionError(GantryError):
+    """An instruction that the policy cannot follow: no word that it knows, too many words, or none given."""
+
+
 class SurroundingsError(GantryError):
     """An input that a car's policy must see has not come, is too old, or makes no sense."""
 

@@ -21,6 +21,10 @@ OBJECT_GOAL = "command/body/position"
 """Semantic kind of a command that says where an object belongs."""
 OBJECT_GOAL_NAMES = ("goal_x_base_m", "goal_y_base_m", "goal_z_base_m")
 """The only names and order of such a command: the place of the object's origin in the arm's base frame."""
+MAX_WORDS = 16
+"""Most words of an instruction; shorter ones are filled up."""
+MAX_VOCABULARY = 1000
+"""Most words that a policy knows."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +268,25 @@ class ChunkSpec:
             raise ContractError(f"chunk.ensemble_decay is {self.ensemble_decay}, expected 0 or more.")
         if self.base_sha256 and not self.residual:
             raise ContractError("chunk.base_sha256 is given, and chunk.residual is false: there is no base then.")
+
+
+@dataclass(frozen=True)
+class InstructionSpec:
+    """Instructions in plain words that a policy follows; its observation has the term ``instruction``."""
+
+    vocabulary: tuple[str, ...]
+    """Words that were read in training, lower case; tokens are their places."""
+    examples: tuple[str, ...] = ()
+    """Some instructions of the training, for people."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.vocabulary) <= MAX_VOCABULARY or len(set(self.vocabulary)) != len(self.vocabulary):
+            raise ContractError(
+                f"instruction.vocabulary has {len(self.vocabulary)} words, expected 1 to {MAX_VOCABULARY}, each once."
+            )
+        for word in self.vocabulary:
+            if not (word.isascii() and word.isalnum() and word == word.lower()):
+                raise ContractError(f"instruction.vocabulary has '{word}', expected lower-case letters and digits.")
 
 
 @dataclass(frozen=True)

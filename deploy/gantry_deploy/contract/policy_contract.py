@@ -37,6 +37,7 @@ from gantry_deploy.contract.parts import (
     GaitSpec,
     GoalVelocitySpec,
     GroundSpec,
+    InstructionSpec,
     MapWindow,
     ObservationTerm,
     Provenance,
@@ -70,6 +71,7 @@ __all__ = [
     "GaitSpec",
     "GoalVelocitySpec",
     "GroundSpec",
+    "InstructionSpec",
     "MapWindow",
     "ObservationTerm",
     "PolicyContract",
@@ -89,6 +91,9 @@ METADATA_KEY = "gantry_contract"
 
 MAX_TEXT = 256
 """Longest name or other text in a contract."""
+
+INSTRUCTION_TERM = "instruction"
+"""Name of the observation term and of the signal that hold an instruction's tokens."""
 
 NORMALIZATION = "inside the graph"
 """The only place of an observation's normalisation that this runtime knows."""
@@ -137,6 +142,8 @@ class PolicyContract:
     """Images that the policy sees, in order."""
     chunk: ChunkSpec | None = None
     """Planning of several actions at once; None for a policy that is asked in every step."""
+    instruction: InstructionSpec | None = None
+    """Instructions that the policy follows; None for a policy that is told nothing in words."""
     recurrent: tuple[str, ...] = ()
     """Names of recurrent state tensors; empty for a memoryless network."""
     normalization: str = NORMALIZATION
@@ -166,6 +173,11 @@ class PolicyContract:
             require_length(f"command.{name}", getattr(self.command, name), len(self.command.names))
         if not self.rate_hz > 0:
             raise ContractError(f"rate_hz is {self.rate_hz}, expected a positive rate.")
+        if (self.instruction is not None) != any(term.name == INSTRUCTION_TERM for term in self.observations):
+            there, missing = ("has", "no 'instruction'") if self.instruction is None else ("lacks", "an 'instruction'")
+            raise ContractError(
+                f"The observation {there} the term '{INSTRUCTION_TERM}', and the contract has {missing}."
+            )
         _embodiment(self.embodiment).check_contract(self)
 
     def body_as(self, kind: type[B]) -> B:

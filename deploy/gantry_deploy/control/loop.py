@@ -24,6 +24,7 @@ from gantry_deploy.control.safety import Choice, Event, Fault, FaultCode, Mode, 
 from gantry_deploy.control.sources import BrakeSource, IdleSource, PolicySource
 from gantry_deploy.control.ticks import Tick, TickRecorder, TickReport
 from gantry_deploy.control.timing import LoopTiming
+from gantry_deploy.errors import SafetyError
 from gantry_deploy.perception.maps import MapSource
 from gantry_deploy.perception.road import SurroundingsSource
 from gantry_deploy.policy.runner import PolicyRunner
@@ -121,6 +122,17 @@ class Controller:
             SafetyError: If the policy does not walk to goals.
         """
         self._buffer.set_goal(goal)
+
+    def instruct(self, text: str) -> None:
+        """Tell the policy in words what to do, until another instruction.
+
+        Raises:
+            SafetyError: If there is no policy.
+            InstructionError: If the policy takes no instructions, or knows no word of this one.
+        """
+        if self.runner is None:
+            raise SafetyError("There is no policy that could be told anything.")
+        self.runner.instruct(text)
 
     @property
     def stand_duration_s(self) -> float:

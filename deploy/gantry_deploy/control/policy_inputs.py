@@ -44,6 +44,8 @@ class PolicyInputs:
         """Input without which the policy must not start, or None."""
         if self._map_source is not None and self._map_source.lost(now_s):
             return "the policy looks at a map, and none has come for a while."
+        if self.runner.contract.instruction is not None and not self.runner.instruction:
+            return "the policy waits for an instruction, and none has been given."
         return None if self._surroundings is None else self._surroundings.missing(now_s, self._timeout_s)
 
     def step(self, tick: Tick, decide: Decide | None = None) -> PolicyStep:

@@ -11,7 +11,8 @@ from typing import Any
 from array_api_compat import device
 
 from gantry_deploy.actions.commands import shorten_goal
-from gantry_deploy.contract.policy_contract import ObservationTerm, PolicyContract
+from gantry_deploy.contract.parts import MAX_WORDS
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, ObservationTerm, PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_joints, mirror_contract_window
@@ -170,6 +171,11 @@ def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
     return signals.command - object_pos(signals, constants)
 
 
+def instruction(signals: Signals, constants: TermConstants) -> Array:
+    """Tokens of the instruction, (N, MAX_WORDS), whole numbers."""
+    return given(signals.extra.get(INSTRUCTION_TERM), "instruction", "an instruction")
+
+
 def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
     if signals.ee_pose_in_base is None:
         kinematics, ids = constants.kinematics
@@ -211,6 +217,7 @@ TERMS: dict[str, TermInfo] = {
     "object_from_ee": TermInfo(object_from_ee, "state/body/position", "base", "m", signals=_OBJECT),
     "object_goal": TermInfo(object_goal, "command/body/position", "base", "m"),
     "goal_from_object": TermInfo(goal_from_object, "", "base", "m", signals=_OBJECT),
+    INSTRUCTION_TERM: TermInfo(instruction, "", "", "", signals={INSTRUCTION_TERM: MAX_WORDS}),
     **DRIVING_TERMS,
 }
 """Terms of this package; others come by the entry-point group :data:`GROUP`."""

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from gantry_deploy.actions.commands import shape_command
 from gantry_deploy.actions.decoder import JointTargets, action_of
 from gantry_deploy.bundle.bundle import Bundle
-from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.contract.parts import MAX_WORDS
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
-from gantry_deploy.errors import PolicyError, SurroundingsError
+from gantry_deploy.errors import InstructionError, PolicyError, SurroundingsError
+from gantry_deploy.language.instructions import tokens_of
 from gantry_deploy.observations.builder import ObservationBuilder, Signals
 from gantry_deploy.observations.surroundings import Surroundings, surroundings_row
 from gantry_deploy.policy.onnx_policy import Images
@@ -104,6 +106,10 @@ class PolicyRunner:
         self._stiffness = _constant(contract.stiffness_nm_rad)
         self._damping = _constant(contract.damping_nm_s_rad)
         self._zeros = _constant((0.0,) * len(contract.joint_names))
+        self.instruction = ""
+        """Instruction that the policy follows; empty before the first, and for a policy that takes none."""
+        self._tokens: FloatArray | None = None
+        self._told: FloatArray | None = None
         self._wrap_s = WRAP_PERIODS / contract.gait.frequency_hz if contract.gait is not None else float("inf")
         self.reset()
         self._rehearse()
@@ -124,6 +130,17 @@ class PolicyRunner:
     def replan(self) -> None:
         """Forget what was planned, and nothing else: another action than the policy's was executed."""
         self._policy.reset()
+
+    def instruct(self, text: str) -> None:
+        """Tell the policy what to do from its next step on; what it had planned is forgotten. Any thread.
+
+        Raises:
+            InstructionError: If the policy takes no instructions, or knows no word of this one.
+        """
+        spec = self.contract.instruction
+        if spec is None:
+            raise InstructionError(f"The policy takes no instructions; '{text[:40]}' is not heard.")
+        self._told, self.instruction = tokens_of(spec, text)[None], text
 
     def follow(self, joint_target_rad: NDArray[np.floating]) -> None:
         """Take these joint targets (n,), rad and of a gripper m, for the last ones, where a recording is repeated.
@@ -147,6 +164,8 @@ class PolicyRunner:
         """The embodiment's first steps before the robot moves: nonsense in network or contract shows, and first calls
         allocate."""
         contract, window, kind = self.contract, self.contract.map_window, self.embodiment
+        if contract.instruction is not None:
+            self._tokens = np.zeros((1, MAX_WORDS), dtype=np.float32)
         flat = None if window is None else np.zeros((window.rows, window.cols, len(window.channels)))
         seen = (flat, blank_images(contract), kind.rest_surroundings(contract))
         try:
@@ -155,6 +174,7 @@ class PolicyRunner:
                     raise PolicyError("The contract holds numbers that are not finite: first steps give no targets.")
         except (IndexError, TypeError, ValueError) as error:
             raise PolicyError(f"The contract contradicts itself, first steps fail: {error}.") from error
+        self._tokens = None
         self.reset()
 
     def step(
@@ -184,17 +204,8 @@ class PolicyRunner:
             SurroundingsError: If what a car sees is not finite, or its own place is not known.
         """
         start = time.perf_counter()
-        requested = np.asarray(requested_command, dtype=np.float32)
-        if requested.shape != (len(self.contract.command.names),):
-            raise PolicyError(
-                f"The command has shape {requested.shape}, expected ({len(self.contract.command.names)},): "
-                f"{', '.join(self.contract.command.names)}."
-            )
-        self._command = shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
-        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
-        if self._ticks == 0:
-            self._decoder.reset(signals.joint_pos_rad)
-        signals.joint_target_rad, signals.start_joint_pos_rad = self._decoder.targets, self._start_of(signals)
+        self._command = self._shaped(requested_command)
+        signals = self._signals(state, elevation_map, surroundings)
         observation = self._builder(signals)
         observed = time.perf_counter()
         action, base = self._policy(observation, images)
@@ -217,6 +228,33 @@ class PolicyRunner:
             _first(base),
             None if np.array_equal(action, own) else own[0],
         )
+
+    def _shaped(self, requested_command: NDArray[np.floating]) -> FloatArray:
+        """Command (1, c) of this step, in the units of the contract's command."""
+        requested, names = np.asarray(requested_command, dtype=np.float32), self.contract.command.names
+        if requested.shape != (len(names),):
+            raise PolicyError(f"The command has shape {requested.shape}, expected ({len(names)},): {', '.join(names)}.")
+        return shape_command(self.contract.command, requested[None], self._command, self.contract.dt_s)
+
+    def _signals(
+        self, state: RobotState, elevation_map: NDArray[np.floating] | None, surroundings: Surroundings | None
+    ) -> Signals:
+        """Signals of this step, with what only the runner knows."""
+        self._hear()
+        signals = signals_of(state, self._command, self._last_action, self.time_s, elevation_map, surroundings)
+        if self._ticks == 0:
+            self._decoder.reset(signals.joint_pos_rad)
+        signals.joint_target_rad, signals.start_joint_pos_rad = self._decoder.targets, self._start_of(signals)
+        if self._tokens is not None:
+            signals.extra = {**signals.extra, INSTRUCTION_TERM: self._tokens}
+        return signals
+
+    def _hear(self) -> None:
+        """Take a new instruction, if another thread has given one; a plan for the last one is dropped."""
+        told, self._told = self._told, None
+        if told is not None:
+            self._tokens = told
+            self._policy.reset()
 
     def _start_of(self, signals: Signals) -> FloatArray | None:
         """Joints (1, n), rad, at the first tick."""

@@ -14,9 +14,11 @@ import numpy as np
 from array_api_compat import device
 
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
+from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.contract.policy_contract import (
     BODY_POSE,
     BODY_POSE_NAMES,
+    INSTRUCTION_TERM,
     METADATA_KEY,
     ActionSpec,
     CommandSpec,
@@ -28,6 +30,7 @@ from gantry_deploy.contract.policy_contract import (
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
+from gantry_deploy.policy.golden import EXTRA_PREFIX
 from gantry_deploy.policy.onnx_policy import OnnxPolicy
 from gantry_hardware.model.spec import JointSpec, RobotSpec
 from gantry_mapping.elevation.ops import namespace
@@ -222,9 +225,18 @@ def golden_data(contract: PolicyContract, steps: int = 20, seed: int = 0) -> dic
         window = contract.map_window
         arrays["elevation_map"] = rng.normal(0.0, 0.2, (steps, window.rows, window.cols, len(window.channels)))
     arrays = {name: values.astype(np.float32) for name, values in arrays.items()}
+    extra: dict[str, np.ndarray] = {}
+    if contract.instruction is not None:
+        tokens = rng.integers(0, len(contract.instruction.vocabulary), (steps, MAX_WORDS))
+        extra[INSTRUCTION_TERM] = tokens.astype(np.float32)
     builder = ObservationBuilder(contract, arrays["joint_pos_rad"][:1])
-    rows = [builder(Signals(**{name: values[i : i + 1] for name, values in arrays.items()})) for i in range(steps)]
-    return {**arrays, "observation": np.concatenate(rows)}
+    rows = []
+    for i in range(steps):
+        fields_of_row: dict[str, Any] = {name: values[i : i + 1] for name, values in arrays.items()}
+        more = {name: values[i : i + 1] for name, values in extra.items()}
+        rows.append(builder(Signals(**fields_of_row, extra=more)))
+    others = {EXTRA_PREFIX + name: values for name, values in extra.items()}
+    return {**arrays, **others, "observation": np.concatenate(rows)}
 
 
 def tiny_bundle(folder: str | Path, contract: PolicyContract | None = None, **model: Any) -> Bundle:
