@@ -63,7 +63,9 @@ class DecoderLayer(nn.Module):
         self.mlp = _mlp(width, feedforward, dropout)
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, steps: Tensor, query: Tensor, memory: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, steps: Tensor, query: Tensor, memory: Tensor, position: Tensor, seen: Tensor | None = None
+    ) -> Tensor:
         """``(B, T, d)``.
 
         Args:
@@ -71,11 +73,12 @@ class DecoderLayer(nn.Module):
             query: ``(1, T, d)``: which step is which.
             memory: ``(B, t, d)``: what is seen.
             position: ``(1, t, d)``: where.
+            seen: ``(B, t)`` bool: what may be attended to; everything if None.
         """
         x = self.before_self(steps)
         steps = steps + self.drop(self.among(x + query, x + query, x))
         x = self.before_cross(steps)
-        steps = steps + self.drop(self.across(x + query, memory + position, memory))
+        steps = steps + self.drop(self.across(x + query, memory + position, memory, seen))
         return steps + self.drop(self.mlp(steps))
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from gantry_hardware.errors import GantryError, UnknownNameError
 
-NETWORKS = ("mlp", "transformer")
-"""Networks: one hidden state for the whole chunk, or one query per step that attends to what is seen (ACT)."""
+NETWORKS = ("mlp", "transformer", "flow")
+"""Networks: one hidden state for the whole chunk; one query per step that attends to what is seen (ACT); a chunk drawn
+by flow matching, whose steps attend to what is seen."""
 IMAGE_ENCODERS = ("conv", "vit", "resnet18")
 """Image encoders: two convolutions, those and a transformer block, or a residual network of 18 layers."""
 
@@ -61,6 +62,13 @@ class NetworkCfg:
     latent: int = 0
     """Numbers that say in which style a demonstrator acts, for a ``transformer`` trained as a conditional variational
     autoencoder; zero when acting. 0 for none."""
+    flow_steps: int = 8
+    """Steps from noise to a plan, of a ``flow``."""
+    vocabulary: int = 0
+    """Words of the instructions, which are the observation's last numbers; filled in from the task's contract. 0 for a
+    policy that is told nothing in words."""
+    word_layers: int = 1
+    """Layers in which words attend to each other."""
     image_encoder: ImageEncoderCfg = field(default_factory=ImageEncoderCfg)
     """Image encoders."""
 
@@ -69,7 +77,8 @@ class NetworkCfg:
         if not self.hidden or min(self.hidden) < 1:
             raise GantryError(f"network.hidden is {list(self.hidden)}, expected widths of at least 1.")
         _at_least("network", self, 1, "image_size", "width", "heads", "encoder_layers", "decoder_layers", "feedforward")
-        _at_least("network", self, 0, "latent")
+        _at_least("network", self, 0, "latent", "vocabulary", "word_layers")
+        _at_least("network", self, 1, "flow_steps")
         if self.width % self.heads:
             raise GantryError(f"network.width is {self.width}, expected a multiple of network.heads {self.heads}.")
         if not 0.0 <= self.dropout < 1.0:

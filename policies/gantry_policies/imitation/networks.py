@@ -12,12 +12,15 @@ from torch import Tensor, nn
 from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.imitation.attention import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.imitation.config import NetworkCfg
+from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.image_encoder import ImageEncoder
+from gantry_policies.imitation.sight import SceneEncoder, numbers_of
+from gantry_policies.imitation.words import WordEncoder, split_words
 from gantry_policies.off_policy.encoders import Summary
 
 
 class ChunkMlp(nn.Module):
-    """The whole chunk from one hidden state; of images, a few numbers.
+    """The whole chunk from one hidden state; of images, a few numbers, and of words their mean.
 
     Args:
         obs_shapes: Shape of one observation, by key.
@@ -36,7 +39,14 @@ class ChunkMlp(nn.Module):
             if self.image_encoder.keys
             else None
         )
-        sizes = [obs_shapes[STATE][0] + (cfg.image_size if self.summary else 0), *cfg.hidden]
+        self.vocabulary = cfg.vocabulary
+        self.words = (
+            WordEncoder(cfg.vocabulary, cfg.width, cfg.heads, cfg.feedforward, cfg.word_layers, cfg.dropout)
+            if cfg.vocabulary
+            else None
+        )
+        seen = numbers_of(obs_shapes, cfg) + (cfg.width if self.words else 0)
+        sizes = [seen + (cfg.image_size if self.summary else 0), *cfg.hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.ReLU(), nn.Dropout(cfg.dropout)]
@@ -45,14 +55,19 @@ class ChunkMlp(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """``(B, T, n)`` of observations ``(B, ...)`` whose state is standardised."""
-        seen = obs[STATE]
+        numbers, words = split_words(obs[STATE], self.vocabulary)
+        parts = [numbers]
+        if self.words is not None:
+            assert words is not None
+            parts.append(self.words.summary(words))
         if self.summary is not None:
-            seen = torch.cat((seen, self.summary(self.image_encoder(obs))), dim=1)
+            parts.append(self.summary(self.image_encoder(obs)))
+        seen = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return self.layers(seen).unflatten(1, self.shape)
 
 
 class ChunkTransformer(nn.Module):
-    """ACT (arXiv 2304.13705): state and image places attend to each other, then one query per step attends to them.
+    """ACT (arXiv 2304.13705): what is seen attends to itself, then one query per step attends to it.
 
     Args:
         obs_shapes: Shape of one observation, by key.
@@ -66,18 +81,17 @@ class ChunkTransformer(nn.Module):
     ) -> None:
         super().__init__()
         width, sizes = cfg.width, (cfg.width, cfg.heads, cfg.feedforward, cfg.dropout)
-        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
-        self.from_state = nn.Linear(obs_shapes[STATE][0], width)
-        self.from_images = nn.Linear(self.image_encoder.width, width) if self.image_encoder.keys else None
-        self.from_latent = nn.Linear(cfg.latent, width) if cfg.latent else None
-        self.style = StyleEncoder(obs_shapes[STATE][0], action_size, steps, cfg) if cfg.latent else None
-        self.latent = cfg.latent
-        self.position = learned_positions(1 + self.image_encoder.tokens + (1 if cfg.latent else 0), width)
+        self.scene = SceneEncoder(obs_shapes, cfg)
+        self.style = StyleEncoder(numbers_of(obs_shapes, cfg), action_size, steps, cfg) if cfg.latent else None
         self.query = learned_positions(steps, width)
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(cfg.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(cfg.decoder_layers))
-        self.memory_norm, self.last_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.last_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, action_size)
+
+    @property
+    def image_encoder(self) -> nn.Module:
+        """Encoder of the images, which has a learning rate of its own."""
+        return self.scene.image_encoder
 
     def forward(self, obs: Observation, latent: Tensor | None = None) -> Tensor:
         """``(B, T, n)``.
@@ -86,20 +100,11 @@ class ChunkTransformer(nn.Module):
             obs: ``(B, ...)`` by key, the state standardised.
             latent: ``(B, latent)``: the style to act in; zero, the mean of all, if None.
         """
-        tokens = [self.from_state(obs[STATE])[:, None]]
-        if self.from_latent is not None:
-            style = obs[STATE].new_zeros(obs[STATE].shape[0], self.latent) if latent is None else latent
-            tokens.append(self.from_latent(style)[:, None])
-        if self.from_images is not None:
-            tokens.append(self.from_images(self.image_encoder(obs)))
-        memory = torch.cat(tokens, dim=1)
-        for layer in self.encoder:
-            memory = layer(memory, self.position)
-        memory = self.memory_norm(memory)
+        memory, position, seen = self.scene(obs, latent)
         # Beginning at zeros, as DETR does, steps that see one token alone could never be told apart.
         steps = self.query.expand(memory.shape[0], -1, -1)
         for layer in self.decoder:
-            steps = layer(steps, self.query, memory, self.position)
+            steps = layer(steps, self.query, memory, position, seen)
         return self.head(self.last_norm(steps))
 
 
@@ -146,7 +151,7 @@ class StyleEncoder(nn.Module):
 
 def make_network(
     obs_shapes: Mapping[str, tuple[int, ...]], action_size: int, steps: int, cfg: NetworkCfg
-) -> ChunkMlp | ChunkTransformer:
+) -> ChunkMlp | ChunkTransformer | ChunkFlow:
     """A network of the configured kind with fresh weights, drawn from torch's global generator."""
-    kinds = {"mlp": ChunkMlp, "transformer": ChunkTransformer}
+    kinds = {"mlp": ChunkMlp, "transformer": ChunkTransformer, "flow": ChunkFlow}
     return kinds[cfg.kind](obs_shapes, action_size, steps, cfg)

@@ -19,7 +19,9 @@ from gantry_policies.common.batched_env import STATE, Observation
 from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, tell_stderr, write_state
 from gantry_policies.imitation.config import BcCfg
 from gantry_policies.imitation.data import ChunkData, Chunks
+from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.networks import ChunkTransformer, make_network
+from gantry_policies.imitation.sight import numbers_of
 from gantry_policies.off_policy.bases import ChunkedBase
 from gantry_policies.off_policy.scalers import StateScaler
 
@@ -45,6 +47,8 @@ class BcPolicy(nn.Module):
         self.action_size = action_size
         self.state_scaler = StateScaler(self.obs_shapes[STATE][0])
         self.action_scaler = StateScaler(action_size)
+        self.numbers = numbers_of(self.obs_shapes, cfg.network)
+        """Numbers of a state that are standardised; word tokens follow them."""
         self.network = make_network(self.obs_shapes, action_size, cfg.chunk_steps, cfg.network)
 
     def fit(self, data: ChunkData) -> None:
@@ -60,6 +64,7 @@ class BcPolicy(nn.Module):
                 "expected none for actions in units of their own."
             )
         self.state_scaler.fit(data.obs[STATE])
+        self.state_scaler.mean[self.numbers :], self.state_scaler.std[self.numbers :] = 0.0, 1.0
         self.action_scaler.fit(data.action)
 
     def forward(self, obs: Observation) -> Tensor:
@@ -74,10 +79,16 @@ class BcPolicy(nn.Module):
         return action if limit is None else action.clamp(-limit, limit)
 
     def losses(self, chunks: Chunks) -> dict[str, Tensor]:
-        """Scalars: ``l1``, the mean absolute error of real steps in units of the actions' standard deviations; with
-        styles also ``divergence``, in nats; and ``loss``, what is to be made small."""
+        """Scalars: ``l1``, the mean absolute error of real steps in units of the actions' standard deviations, of a
+        flow in evaluation mode alone; with styles also ``divergence``, in nats; and ``loss``, what is to be made small.
+        """
         obs = {**chunks.obs, STATE: self.state_scaler(chunks.obs[STATE])}
         action = self.action_scaler(chunks.action)
+        if isinstance(self.network, ChunkFlow):
+            if self.training:
+                return {"loss": self.network.error(obs, action, chunks.real)}
+            error = masked_l1(self.network(obs), action, chunks.real)
+            return {"loss": error, "l1": error}
         if not isinstance(self.network, ChunkTransformer) or self.network.style is None:
             error = masked_l1(self.network(obs), action, chunks.real)
             return {"loss": error, "l1": error}

@@ -241,6 +241,7 @@ class CloningTrainer(Trainer):
         if cfg.state_noise:
             state = obs[STATE]
             noise = torch.randn(state.shape, generator=self._noise, device=state.device)
+            noise[:, self.policy.numbers :] = 0.0  # Words stay words.
             obs = {**obs, STATE: state + cfg.state_noise * self.policy.state_scaler.std * noise}
         return Chunks(obs, chunks.action, chunks.real)
 

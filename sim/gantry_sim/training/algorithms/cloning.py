@@ -51,7 +51,7 @@ def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
         RunError: If the run folder has no copy of its demonstrations.
         GantryError: If they do not fit the task.
     """
-    cfg: BcCfg = replace(run.preset.learner, seed=run.seed)
+    cfg = with_words(replace(run.preset.learner, seed=run.seed), run)
     demos = demos_of(run, folder)
     if demos is None:
         raise RunError(f"'{folder}' has no copy of its demonstrations; begin the run again.")
@@ -66,6 +66,12 @@ def make_trainer(run: RunCfg, folder: Path | None) -> CloningTrainer:
         device=run.device,
         threads=run.learn_threads,
     )
+
+
+def with_words(cfg: BcCfg, run: RunCfg) -> BcCfg:
+    """Settings of a network that reads the instructions of the run's task; the same where the task has none."""
+    spec = run.task.contract(run.preset.env).instruction if run.task.has_contract else None
+    return cfg if spec is None else replace(cfg, network=replace(cfg.network, vocabulary=len(spec.vocabulary)))
 
 
 def open_policy(run: RunCfg, folder: Path, trainer: Trainer | None = None) -> TrainedPolicy:

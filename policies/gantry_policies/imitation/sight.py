@@ -1,0 +1,74 @@
+"""Everything that is seen as tokens: state, style, places of images and words attend to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from gantry_deploy.contract.parts import MAX_WORDS
+from gantry_policies.common.batched_env import STATE, Observation
+from gantry_policies.imitation.attention import EncoderLayer, learned_positions
+from gantry_policies.imitation.config import NetworkCfg
+from gantry_policies.imitation.image_encoder import ImageEncoder
+from gantry_policies.imitation.words import WordEncoder, split_words
+
+
+class SceneEncoder(nn.Module):
+    """Encoder of ACT (arXiv 2304.13705), with the words of an instruction beside the images.
+
+    Args:
+        obs_shapes: Shape of one observation, by key.
+        cfg: Sizes.
+    """
+
+    def __init__(self, obs_shapes: Mapping[str, tuple[int, ...]], cfg: NetworkCfg) -> None:
+        super().__init__()
+        width, sizes = cfg.width, (cfg.width, cfg.heads, cfg.feedforward, cfg.dropout)
+        self.vocabulary, self.latent = cfg.vocabulary, cfg.latent
+        self.image_encoder = ImageEncoder(obs_shapes, cfg.image_encoder)
+        self.words = (
+            WordEncoder(cfg.vocabulary, width, cfg.heads, cfg.feedforward, cfg.word_layers, cfg.dropout)
+            if cfg.vocabulary
+            else None
+        )
+        self.from_state = nn.Linear(numbers_of(obs_shapes, cfg), width)
+        self.from_images = nn.Linear(self.image_encoder.width, width) if self.image_encoder.keys else None
+        self.from_latent = nn.Linear(cfg.latent, width) if cfg.latent else None
+        self.others = 1 + self.image_encoder.tokens + (1 if cfg.latent else 0)
+        """Tokens beside the words."""
+        words = MAX_WORDS if cfg.vocabulary else 0
+        self.position = learned_positions(self.others + words, width)
+        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(cfg.encoder_layers))
+        self.memory_norm = nn.LayerNorm(width)
+
+    def forward(self, obs: Observation, latent: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Tokens ``(B, t, d)``, their positions ``(1, t, d)``, and which may be attended to, ``(B, t)`` bool or None.
+
+        Args:
+            obs: ``(B, ...)`` by key, the state standardised.
+            latent: ``(B, latent)``: the style to act in; zero, the mean of all, if None.
+        """
+        numbers, words = split_words(obs[STATE], self.vocabulary)
+        tokens = [self.from_state(numbers)[:, None]]
+        if self.from_latent is not None:
+            style = numbers.new_zeros(numbers.shape[0], self.latent) if latent is None else latent
+            tokens.append(self.from_latent(style)[:, None])
+        if self.from_images is not None:
+            tokens.append(self.from_images(self.image_encoder(obs)))
+        seen: Tensor | None = None
+        if self.words is not None:
+            assert words is not None
+            said, spoken = self.words(words)
+            tokens.append(said)
+            seen = torch.cat((spoken.new_ones(spoken.shape[0], self.others), spoken), dim=1)
+        memory = torch.cat(tokens, dim=1)
+        for layer in self.encoder:
+            memory = layer(memory, self.position, seen)
+        return self.memory_norm(memory), self.position, seen
+
+
+def numbers_of(obs_shapes: Mapping[str, tuple[int, ...]], cfg: NetworkCfg) -> int:
+    """Numbers of the flat observation that are no word tokens."""
+    return obs_shapes[STATE][0] - (MAX_WORDS if cfg.vocabulary else 0)
