@@ -23,7 +23,7 @@ FREQUENCIES = 16
 
 
 class ChunkFlow(nn.Module):
-    """What is seen, and a chunk part of the way from noise to action, to the chunk's velocity.
+    """Network from what is seen, and a chunk part of the way from noise to action, to the chunk's velocity.
 
     Args:
         obs_shapes: Shape of one observation, by key.
