@@ -18,7 +18,8 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import load_newest
 from gantry_policies.common.export import export_bundle
 from gantry_policies.on_policy.beta import BetaActions
-from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.ppo import FewSamplePPO
 from gantry_policies.on_policy.symmetry import RandomMirror
 from gantry_policies.on_policy.teacher_protocol import Guidance

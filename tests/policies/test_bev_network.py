@@ -20,7 +20,8 @@ from gantry_policies.common.export import onnx_bytes
 from gantry_policies.common.recorded_rows import require_same
 from gantry_policies.networks import BevNetCfg, ObservationLayout
 from gantry_policies.networks.bev import BevEncoder, strides
-from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher, make_actor

@@ -5,7 +5,8 @@ import torch
 from tensordict import TensorDict
 
 from gantry_hardware.errors import UnknownNameError
-from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher
 from gantry_policies.on_policy.teachers import PolicyTeacher
 from gantry_policies.on_policy.trainer import PpoTrainer

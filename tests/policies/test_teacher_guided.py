@@ -12,7 +12,8 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import CheckpointError, load_newest
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
-from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.teacher_guided import DaggerBuffer, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
 from gantry_policies.on_policy.teachers import PolicyTeacher

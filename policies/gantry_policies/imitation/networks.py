@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from gantry_policies.common.batched_env import STATE, Observation
-from gantry_policies.imitation.attention import DecoderLayer, EncoderLayer, learned_positions
 from gantry_policies.imitation.config import NetworkCfg
 from gantry_policies.imitation.flow import ChunkFlow
 from gantry_policies.imitation.image_encoder import ImageEncoder
 from gantry_policies.imitation.sight import SceneEncoder, numbers_of
-from gantry_policies.imitation.words import WordEncoder, split_words
+from gantry_policies.networks.token_layers import DecoderLayer, EncoderLayer, learned_positions
+from gantry_policies.networks.words import WordEncoder, split_words
 from gantry_policies.off_policy.encoders import Summary
 
 

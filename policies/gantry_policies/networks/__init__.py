@@ -14,3 +14,4 @@ from gantry_policies.networks.moe import MixtureModel as MixtureModel
 from gantry_policies.networks.moe import MixtureOfExperts as MixtureOfExperts
 from gantry_policies.networks.sizes import AmeCfg as AmeCfg
 from gantry_policies.networks.sizes import BevNetCfg as BevNetCfg
+from gantry_policies.networks.sizes import WordsNetCfg as WordsNetCfg

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gantry_deploy.contract.bev_layout import BevLayout
-from gantry_deploy.contract.policy_contract import MapWindow, PolicyContract
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, MapWindow, PolicyContract
 from gantry_hardware.errors import GantryError, UnknownNameError
 
 MAP_TERM = "elevation_map"
@@ -51,6 +51,8 @@ class ObservationLayout:
     """Geometry of the map window, if a term holds one."""
     bev: BevLayout | None = None
     """Geometry of the raster, if a term holds one."""
+    vocabulary: int = 0
+    """Words that an instruction may use, if a term holds one."""
 
     @classmethod
     def from_contract(cls, contract: PolicyContract) -> ObservationLayout:
@@ -63,7 +65,8 @@ class ObservationLayout:
         for term in contract.observations:
             terms.append(TermSlice(term.name, start, term.size, term.history))
             start = terms[-1].stop
-        return cls(tuple(terms), contract.map_window, getattr(contract.body, "bev", None))
+        words = 0 if contract.instruction is None else len(contract.instruction.vocabulary)
+        return cls(tuple(terms), contract.map_window, getattr(contract.body, "bev", None), words)
 
     def __post_init__(self) -> None:
         for term in self.terms:
@@ -183,6 +186,20 @@ class ObservationLayout:
                 f"This network looks at a raster: expected an observation '{RASTER_TERM}' among {listed}."
             )
         return self.bev
+
+    def require_instruction(self) -> TermSlice:
+        """Place of the instruction's tokens.
+
+        Raises:
+            GantryError: If the observation has none.
+        """
+        for term in self.terms:
+            if term.name == INSTRUCTION_TERM and self.vocabulary:
+                return term
+        listed = ", ".join(term.name for term in self.terms)
+        raise GantryError(
+            f"This network reads an instruction: expected an observation '{INSTRUCTION_TERM}' among {listed}."
+        )
 
     def with_more(self, name: str, size: int) -> ObservationLayout:
         """The same followed by further columns."""

@@ -1,4 +1,4 @@
-"""The networks that look at maps or pictures as models of rsl_rl: encoder, head, distribution, and their export."""
+"""The networks that look at maps or pictures or read words as models of rsl_rl: encoder, head, distribution, export."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.ame1 import Ame1Encoder
 from gantry_policies.networks.ame2 import Ame2Encoder
 from gantry_policies.networks.bev import BevEncoder
 from gantry_policies.networks.encoding import Encoding
+from gantry_policies.networks.instructed import InstructedEncoder
 from gantry_policies.networks.layout import MAP_TERM, RASTER_TERM, ObservationLayout
 from gantry_policies.networks.scan_mlp import ScanEncoder
-from gantry_policies.networks.sizes import AmeCfg, BevNetCfg
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg
 
 ENCODERS: dict[str, type[nn.Module]] = {
     "ame2": Ame2Encoder,
     "ame1": Ame1Encoder,
     "scan_mlp": ScanEncoder,
     "bev": BevEncoder,
+    "words": InstructedEncoder,
 }
 """Encoders by the name that a configuration gives them."""
 
@@ -36,8 +39,8 @@ class PerceptiveModel(MLPModel):
         encoder: A name of :data:`ENCODERS`.
         sizes: Of the encoder.
         layout: Of the flat observation.
-        kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves map and raster alone: a map's metres share
-            the coordinates' scale, and a statistic per cell would undo what convolutions share.
+        kwargs: As for rsl_rl's ``MLPModel``. ``obs_normalization`` leaves map, raster and words alone: a map's metres
+            share the coordinates' scale, a statistic per cell would undo what convolutions share, and a word is a name.
 
     Raises:
         UnknownNameError: If there is no such encoder.
@@ -47,7 +50,12 @@ class PerceptiveModel(MLPModel):
     raw_columns: Tensor
 
     def __init__(
-        self, *args: Any, encoder: str, sizes: AmeCfg | BevNetCfg, layout: ObservationLayout, **kwargs: Any
+        self,
+        *args: Any,
+        encoder: str,
+        sizes: AmeCfg | BevNetCfg | WordsNetCfg,
+        layout: ObservationLayout,
+        **kwargs: Any,
     ) -> None:
         if encoder not in ENCODERS:
             raise UnknownNameError("encoder", encoder, ENCODERS)
@@ -57,7 +65,7 @@ class PerceptiveModel(MLPModel):
             raise GantryError(f"The observation has {self.obs_dim} numbers, its layout says {layout.size}.")
         raw = torch.zeros(layout.size, dtype=torch.bool)
         for term in layout.terms:
-            if term.name in (MAP_TERM, RASTER_TERM):
+            if term.name in (MAP_TERM, RASTER_TERM, INSTRUCTION_TERM):
                 raw[term.start : term.stop] = True
         self.register_buffer("raw_columns", raw, persistent=False)
 

@@ -35,6 +35,28 @@ class BevNetCfg:
 
 
 @dataclass(frozen=True)
+class WordsNetCfg:
+    """Sizes of the encoder of flat numbers under an instruction."""
+
+    width: int = 32
+    """Numbers of a word."""
+    heads: int = 2
+    """Heads of the attention between words; they divide ``width``."""
+    layers: int = 1
+    """Layers in which words attend to each other."""
+    hidden: tuple[int, ...] = (128,)
+    """Layers over the numbers, each scaled and shifted by the words."""
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.width < 1 or self.width % self.heads:
+            raise GantryError(f"words.heads is {self.heads}, expected a divisor of words.width {self.width}.")
+        if self.layers < 0:
+            raise GantryError(f"words.layers is {self.layers}, expected 0 or more.")
+        if not self.hidden or min(self.hidden) < 1:
+            raise GantryError(f"words.hidden is {list(self.hidden)}, expected widths of at least 1.")
+
+
+@dataclass(frozen=True)
 class AmeCfg:
     """Sizes of the AME-2 encoder; the defaults are the paper's (``paper()``). The AME-1 encoder and the scan MLP take
     theirs from here too, so that all of them can be compared at one size."""

@@ -10,8 +10,9 @@ from typing import Any
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.networks.layout import RASTER_TERM, ObservationLayout
-from gantry_policies.networks.sizes import AmeCfg, BevNetCfg
+from gantry_policies.networks.sizes import AmeCfg, BevNetCfg, WordsNetCfg
 from gantry_policies.on_policy.beta import INIT_STD_RANGE, MAX_INIT_STD
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.packing import RasterPacking
 from gantry_policies.on_policy.teacher_protocol import Teacher
 
@@ -33,88 +34,15 @@ ACTIVATIONS = (
 
 FLAT = ("mlp", "moe")
 """Networks of numbers in no particular order."""
-NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev")
-"""Actors: flat ones first, then those that look at an elevation map, then the one that looks at a raster."""
-CRITICS = (*FLAT, "bev")
-"""Critics; they see the simulator's own numbers, and ``bev`` all that the actor sees as well."""
+NETWORKS = (*FLAT, "ame2", "ame1", "scan_mlp", "bev", "words")
+"""Actors: flat ones first, then those that look at an elevation map, at a raster, or read an instruction."""
+CRITICS = (*FLAT, "bev", "words")
+"""Critics; they see the simulator's own numbers, and ``bev`` and ``words`` all that the actor sees as well."""
 MIRRORS = ("both", "critic", "none")
 """Networks that learn from mirrored samples."""
 
 DISTRIBUTIONS = ("gaussian", "beta")
 """Distributions of actions: without bounds around a mean, or within [-1, 1]."""
-
-ACTION_LOSSES = ("likelihood", "mean")
-"""Losses between a student's actions and a teacher's: by their likelihood, or by the mean alone."""
-
-
-@dataclass(frozen=True)
-class ImitationCfg:
-    """Guidance of PPO by a teacher (AME-2, arXiv 2601.08485, Sec. IV); of no effect without one."""
-
-    action_weight: float = 0.02
-    """Of the loss of actions, summed over joints."""
-    embedding_weight: float = 0.2
-    """Of the squared distance of the map embeddings; of no effect for a teacher without one."""
-    imitation_iterations: int = 5000
-    """Iterations at the start in which surrogate and entropy are off; the value function learns all along."""
-    imitation_learning_rate: float = 1e-3
-    """Learning rate at their start; afterwards the learner's own begins."""
-    final_imitation_factor: float = 1.0
-    """Share of it that is left at their end; it falls linearly. A rate that stays as it is leaves the last places of
-    the actions to the newest minibatch."""
-    action_loss: str = "likelihood"
-    """A name of :data:`ACTION_LOSSES`: the negative log-likelihood of the teacher's action, or its squared distance
-    from the mean of the student's. The likelihood of a teacher that never varies pulls the student's spread to nothing,
-    and a Beta's has its poles where pedals are: at the ends. The mean leaves the spread to the reward."""
-    fade_iterations: int = 0
-    """Iterations after the imitation in which both weights fall linearly to nothing; 0 to keep them."""
-    teacher_action_fraction: float = 0.0
-    """Share of the environments that the teacher acts in, drawn anew for each rollout; it falls linearly to nothing by
-    the end of the imitation. A student that falls at once never sees most of what its teacher could show it."""
-
-    aggregate_rollouts: int = 0
-    """While there is imitation alone, learn from samples of the last so many rollouts, as in DAgger, instead of the
-    newest. A resumed training begins to remember anew."""
-
-    def __post_init__(self) -> None:
-        if self.aggregate_rollouts < 0:
-            raise GantryError(f"learner.guide.aggregate_rollouts is {self.aggregate_rollouts}, expected >= 0.")
-        if self.action_loss not in ACTION_LOSSES:
-            raise UnknownNameError("action loss", self.action_loss, ACTION_LOSSES)
-        if not 0.0 <= self.teacher_action_fraction <= 1.0:
-            raise GantryError(
-                f"learner.guide.teacher_action_fraction is {self.teacher_action_fraction}, expected 0 to 1."
-            )
-        if self.fade_iterations < 0:
-            raise GantryError(f"learner.guide.fade_iterations is {self.fade_iterations}, expected >= 0.")
-        for name in ("action_weight", "embedding_weight"):
-            if not getattr(self, name) >= 0.0:
-                raise GantryError(f"learner.guide.{name} is {getattr(self, name)}, expected a number >= 0.")
-        if self.action_weight + self.embedding_weight == 0.0:
-            raise GantryError("learner.guide has both weights at 0, expected one above; or train without a teacher.")
-        if not 0.0 < self.final_imitation_factor <= 1.0:
-            share = self.final_imitation_factor
-            raise GantryError(f"learner.guide.final_imitation_factor is {share}, expected more than 0 and at most 1.")
-        if self.imitation_iterations < 0:
-            raise GantryError(f"learner.guide.imitation_iterations is {self.imitation_iterations}, expected >= 0.")
-        if not self.imitation_learning_rate > 0.0:
-            rate = self.imitation_learning_rate
-            raise GantryError(f"learner.guide.imitation_learning_rate is {rate}, expected a number > 0.")
-
-    def learning_rate_at(self, iteration: int) -> float:
-        """Learning rate of an iteration of the imitation, counted from 0."""
-        over = min(1.0, iteration / max(1, self.imitation_iterations))
-        return self.imitation_learning_rate * (1.0 - over * (1.0 - self.final_imitation_factor))
-
-    def driven_at(self, iteration: int) -> float:
-        """Share of the environments that the teacher acts in, in an iteration counted from 0."""
-        return self.teacher_action_fraction * max(0.0, 1.0 - iteration / max(1, self.imitation_iterations))
-
-    def share_at(self, iteration: int) -> float:
-        """Remaining share of the weights in an iteration, counted from 0."""
-        if not self.fade_iterations:
-            return 1.0
-        return min(1.0, max(0.0, 1.0 - (iteration - self.imitation_iterations) / self.fade_iterations))
 
 
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
@@ -172,6 +100,8 @@ class PpoCfg:
     """Sizes of an actor that looks at a map."""
     bev: BevNetCfg = field(default_factory=BevNetCfg)
     """Sizes of networks that look at a raster."""
+    words: WordsNetCfg = field(default_factory=WordsNetCfg)
+    """Sizes of networks that read an instruction."""
     hidden: tuple[int, ...] = (128, 128)
     """Hidden layers of the actor; of its action head where the network looks at a map."""
     critic_network: str = "mlp"
@@ -326,7 +256,8 @@ class PpoCfg:
         """rsl_rl's dictionary of the actor.
 
         Raises:
-            GantryError: If the network looks at a map or a raster and there is no layout to find it by.
+            GantryError: If the network looks at a map or a raster, or reads words, and there is no layout to find
+                them by.
         """
         noise = {"class_name": "GaussianDistribution", "init_std": self.init_std, "std_type": "scalar"}
         if self.distribution == "beta":
@@ -345,16 +276,17 @@ class PpoCfg:
     def _perceptive(self, kind: str, network: str, layout: ObservationLayout | None) -> dict[str, Any]:
         if layout is None:
             raise GantryError(f"learner.network is '{network}', which needs to know the observation's layout.")
-        if network == "bev":
-            layout.require_raster()
-        else:
-            layout.require_window()
+        require, sizes = {
+            "bev": (layout.require_raster, self.bev),
+            "words": (layout.require_instruction, self.words),
+        }.get(network, (layout.require_window, self.ame))
+        require()
         return {
             "class_name": f"gantry_policies.networks.model:Perceptive{kind}",
             "activation": self.activation,
             "obs_normalization": self.normalize,
             "encoder": network,
-            "sizes": self.bev if network == "bev" else self.ame,
+            "sizes": sizes,
             "layout": layout,
         }
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gantry_hardware.errors import GantryError
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
-from gantry_policies.on_policy.config import ImitationCfg
+from gantry_policies.on_policy.guidance import ImitationCfg, action_loss
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
 from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher, Teacher
 
@@ -182,12 +182,9 @@ class TeacherGuidedPPO(FewSamplePPO):
         surrogate, entropy, losses = (0.0, 0.0, {}) if recalls else self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
         assert batch.teacher_actions is not None
-        if self.guide.action_loss == "mean":
-            action_loss = (replica.actor.output_mean - batch.teacher_actions).square().sum(dim=-1).mean()
-        else:
-            action_loss = -replica.actor.get_output_log_prob(batch.teacher_actions).mean()
-        loss = self.value_loss_coef * value_loss + self.share * self.guide.action_weight * action_loss
-        losses = {"value": value_loss.detach(), **losses, "imitation": action_loss.detach()}
+        imitation = action_loss(replica.actor, batch.teacher_actions, self.guide)
+        loss = self.value_loss_coef * value_loss + self.share * self.guide.action_weight * imitation
+        losses = {"value": value_loss.detach(), **losses, "imitation": imitation.detach()}
         if batch.teacher_embedding:
             distances = [
                 (mine - theirs).square().mean() for mine, theirs in zip(embedding, batch.teacher_embedding, strict=True)

@@ -6,7 +6,7 @@ actions of an expert guide the learner on its own rollouts, less and less.
 
 from __future__ import annotations
 
-from gantry_policies.on_policy.config import ImitationCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 
 DRIVE_GUIDE = ImitationCfg(
     action_weight=1.0,

@@ -13,7 +13,8 @@ from gantry_deploy.contract.policy_contract import Acceptance, GoalVelocitySpec,
 from gantry_deploy.observations.mirrors import MirrorMap, mirror_action, mirror_names, mirror_window
 from gantry_mapping.elevation.grid import WINDOW_SMALL, WINDOW_STEPS, GridSpec
 from gantry_policies.networks.sizes import AmeCfg
-from gantry_policies.on_policy.config import ImitationCfg, PpoCfg
+from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.symmetry import mirror_actor
 from gantry_sim.envs.managed import ManagedBatch
 from gantry_sim.envs.manager_env import GantryEnv

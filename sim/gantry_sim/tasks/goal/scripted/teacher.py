@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gantry_hardware.errors import GantryError
-from gantry_policies.on_policy.config import ImitationCfg
+from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_sim.envs.manager_env import GantryEnv
 from gantry_sim.tasks.goal.cfg import GoalCfg
 from gantry_sim.tasks.goal.contract import goal_contract

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.language.instructions import FIRST_WORD, PAD
-from gantry_policies.imitation.attention import EncoderLayer, learned_positions
+from gantry_policies.networks.token_layers import EncoderLayer, learned_positions
 
 
 def split_words(state: Tensor, vocabulary: int) -> tuple[Tensor, Tensor | None]:
