@@ -10,13 +10,16 @@ from gantry_deploy.contract.policy_contract import MapWindow
 from gantry_deploy.observations.mirrors import MirrorMap
 from gantry_hardware.errors import GantryError, UnknownNameError
 from gantry_policies.common.checkpoint import CheckpointError, load_newest
+from gantry_policies.imitation.config import BcCfg
+from gantry_policies.imitation.data import ChunkData
+from gantry_policies.imitation.policy import BcPolicy
 from gantry_policies.networks import AmeCfg, ObservationLayout
 from gantry_policies.networks.layout import TermSlice
 from gantry_policies.on_policy.config import PpoCfg
 from gantry_policies.on_policy.guidance import ImitationCfg
 from gantry_policies.on_policy.teacher_guided import DaggerBuffer, TeacherGuidedPPO
 from gantry_policies.on_policy.teacher_protocol import Guidance
-from gantry_policies.on_policy.teachers import PolicyTeacher
+from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
 from gantry_policies.on_policy.trainer import PpoTrainer
 
 WINDOW = MapWindow(3, 4, 0.5, 0.0, 0.0, ("elevation",))
@@ -357,3 +360,20 @@ def test_a_learner_without_a_teacher_is_the_plain_one(make):
 def test_guides_that_make_no_sense_are_refused(change, text):
     with pytest.raises(GantryError, match=text):
         ImitationCfg(**change)
+
+
+def test_a_clone_teaches_the_first_action_of_its_plan():
+    torch.manual_seed(0)
+    policy = BcPolicy(BcCfg(chunk_steps=3, execute_steps=1), {"state": (2,)}, 1)
+    policy.fit(ChunkData({"state": torch.randn(20, 2)}, torch.rand(20, 1) - 0.5, [20]))
+    seen = torch.randn(5, 4)
+    teacher = ClonedTeacher(policy, "actor", torch.tensor([3, 0]))
+    guidance = teacher(TensorDict({"actor": seen}, batch_size=[5]))
+    assert torch.equal(guidance.actions, policy({"state": seen[:, [3, 0]]})[:, 0])
+    assert not guidance.actions.requires_grad
+
+
+def test_a_clone_that_looks_at_images_does_not_teach_who_is_shown_none():
+    policy = BcPolicy(BcCfg(chunk_steps=2, execute_steps=1), {"state": (2,), "image/front": (3, 20, 20)}, 1)
+    with pytest.raises(GantryError, match="reads image/front, and learners are shown numbers alone"):
+        ClonedTeacher(policy)

@@ -11,8 +11,10 @@ from rsl_rl.utils import resolve_callable
 from tensordict import TensorDict
 from torch import Tensor
 
-from gantry_hardware.errors import UnknownNameError
+from gantry_hardware.errors import GantryError, UnknownNameError
+from gantry_policies.common.batched_env import STATE
 from gantry_policies.common.checkpoint import CheckpointError, load_checkpoint, weights_difference
+from gantry_policies.imitation.policy import BcPolicy
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.config import PpoCfg
@@ -110,6 +112,36 @@ class PolicyTeacher:
         """
         found = get_group(observations, self.group)
         return found if self.columns is None else found[:, self.columns.to(found.device)]
+
+
+class ClonedTeacher:
+    """A cloned policy as a teacher: the first action of the plan that it would make now.
+
+    Args:
+        policy: Reads numbers alone, no images; it is frozen, and put into evaluation mode.
+        group: Observation group that it reads.
+        columns: (size,), int64, which numbers of the group it was trained on; None for all of them.
+
+    Raises:
+        GantryError: If it reads images.
+    """
+
+    def __init__(self, policy: BcPolicy, group: str = TEACHER_GROUP, columns: Tensor | None = None) -> None:
+        if more := [key for key in policy.obs_shapes if key != STATE]:
+            raise GantryError(f"The cloned teacher reads {', '.join(more)}, and learners are shown numbers alone.")
+        self.policy = policy.eval().requires_grad_(False)
+        self.group, self.columns = group, columns
+
+    @torch.no_grad()
+    def __call__(self, observations: TensorDict) -> Guidance:
+        """First actions (N, n) of its plans, in the units of the student's actions.
+
+        Raises:
+            UnknownNameError: If the environment does not give the teacher's observation group.
+        """
+        found = get_group(observations, self.group)
+        seen = found if self.columns is None else found[:, self.columns.to(found.device)]
+        return Guidance(self.policy({STATE: seen})[:, 0])
 
 
 def make_actor(learner: PpoCfg, layout: ObservationLayout, action_size: int) -> MLPModel:

@@ -15,11 +15,15 @@ from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_hardware.training.trainer import CHECKPOINTS
 from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.imitation.policy import POLICIES, list_policies, load_policy
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
 from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
-from gantry_policies.on_policy.teachers import PolicyTeacher
+from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
+
+ON_POLICY, CLONES = "ppo", ("bc",)
+"""Algorithms whose policies can teach."""
 
 
 def check_teacher(cfg: RunCfg) -> None:
@@ -31,8 +35,14 @@ def check_teacher(cfg: RunCfg) -> None:
     """
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is not None and expected is not None:
-        _seen_by(cfg, read_run(cfg.teacher).contract(), expected)
-        load_newest(cfg.teacher / CHECKPOINTS)
+        run = read_run(cfg.teacher)
+        if run.preset.algorithm not in (*CLONES, ON_POLICY):
+            raise RunError(
+                f"The teacher '{cfg.teacher}' was trained with '{run.preset.algorithm}', expected "
+                f"{' or '.join((ON_POLICY, *CLONES))}."
+            )
+        _seen_by(cfg, run.contract(), expected)
+        load_teacher(cfg)
 
 
 def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
@@ -54,6 +64,8 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
     run = read_run(cfg.teacher)
     found = run.contract()
     seen = _seen_by(cfg, found, expected)
+    if run.preset.algorithm in CLONES:
+        return ClonedTeacher(load_policy(cfg.teacher).policy.to(cfg.device), **seen)
     path, _ = load_newest(cfg.teacher / CHECKPOINTS)
     layout = ObservationLayout.from_contract(found)
     return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
@@ -80,10 +92,12 @@ def copy_teacher(run: Path, folder: Path) -> None:
         CheckpointError: If there is no readable checkpoint.
     """
     path, _ = load_newest(run / CHECKPOINTS)
+    clones = list_policies(run)
+    newest = [f"{POLICIES}/{clones[max(clones)].name}"] if clones else [f"{CHECKPOINTS}/{path.name}"]
     target = folder / TEACHER_FOLDER
     try:
-        (target / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        for name in (CONFIG_FILE, f"{CHECKPOINTS}/{path.name}"):
+        for name in (CONFIG_FILE, *newest):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run / name, target / name)
     except OSError as error:
         raise RunError(f"Cannot copy the teacher '{run}' to '{target}': {error.strerror or error}.") from error

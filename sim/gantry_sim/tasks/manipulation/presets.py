@@ -99,6 +99,7 @@ def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
         presets=presets(make_cfg),
         make_env=make_env,
         contract=arm_contract,
+        teacher=arm_contract,
         evaluate=evaluate_success,
         record=record_episodes,
         around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),
