@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,26 +44,50 @@ def label(path):
     return str(path.relative_to(ROOT))
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def statements(node):
+    """Statements in a node, those in them included; expressions, where nothing is defined, are left alone."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for item in getattr(node, part, ()):
+            yield item
+            yield from statements(item)
+
+
 def functions(tree):
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def assigned(statement):
+    """Targets that a statement assigns to."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        return [item.optional_vars for item in statement.items if item.optional_vars is not None]
+    return [statement.target] if hasattr(statement, "target") else []
 
 
 def self_attributes(tree):
     """Per class, the names that its own methods assign on ``self``."""
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            found[node.name] = {
-                target.attr
-                for method in node.body
-                if isinstance(method, ast.FunctionDef)
-                for target in ast.walk(method)
-                if isinstance(target, ast.Attribute)
-                and isinstance(target.ctx, ast.Store)
-                and isinstance(target.value, ast.Name)
-                and target.value.id == "self"
-            }
-    return found
+    return {
+        node.name: {
+            target.attr
+            for method in node.body
+            if isinstance(method, ast.FunctionDef)
+            for statement in statements(method)
+            for place in assigned(statement)
+            for target in ast.walk(place)
+            if isinstance(target, ast.Attribute)
+            and isinstance(target.ctx, ast.Store)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        }
+        for node in statements(tree)
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def public_functions(tree):
@@ -128,7 +153,9 @@ def test_json_is_parsed_in_one_place():
     """The strict reader's, so that no file can say two things to two readers."""
     found = set()
     for path in package_files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if "json" not in path.read_text(encoding="utf-8"):
+            continue
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "json":
                 names = {node.attr}
             elif isinstance(node, ast.ImportFrom) and node.module == "json":
@@ -144,8 +171,7 @@ def test_house_limits():
     broken = []
     tests = own_tests()
     for path in [*package_files(), *example_files(), *tests]:
-        text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text)
+        text, tree = path.read_text(encoding="utf-8"), parsed(path)
         limit = TEST_LINES if path in tests else FILE_LINES
         if text.count("\n") > limit:
             broken.append(f"{label(path)} has {text.count(chr(10))} lines, at most {limit}")
@@ -163,7 +189,7 @@ def test_public_functions_are_annotated():
     bare = {
         f"{label(path)}: {function.name}": unannotated(function)
         for path in package_files()
-        for function in public_functions(ast.parse(path.read_text(encoding="utf-8")))
+        for function in public_functions(parsed(path))
         if unannotated(function)
     }
     assert bare == {}
