@@ -33,8 +33,8 @@ REFUSALS = (401, 403, 407)
 class PolicyClient:
     """Connection to a policy server; it is made at once, and made again after a cut. For one thread at a time.
 
-    A call that is not answered leaves no connection: an answer that comes late can never be taken for the next one. Whatever a
-    server remembers of a client begins anew with the next connection.
+    A call that is not answered leaves no connection: an answer that comes late can never be taken for the next one.
+    Whatever a server remembers of a client begins anew with the next connection.
 
     Args:
         host: Name or address of the server.
@@ -49,7 +49,7 @@ class PolicyClient:
         limits: Bounds of messages.
 
     Raises:
-        PolicyServerError: If no connection comes about in time, the server refuses the client, or its metadata are none.
+        PolicyServerError: If no connection comes about in time, the client is refused, or the metadata are none.
         GantryError: If a setting is out of range.
     """
 
@@ -135,7 +135,7 @@ class PolicyClient:
         self.close()
 
     def _attempts(self, deadline: _Deadline, act: Callable[[], Any]) -> Any:
-        """Result of the first attempt that succeeds; an attempt that will fail again, or comes too late, is the last."""
+        """Result of the first attempt that succeeds; one that would fail again, or comes too late, is the last."""
         pause_s = self._backoff_s
         for attempt in range(self._retries + 1):
             try:

@@ -1,8 +1,8 @@
 """Messages of openpi's protocol: msgpack with numpy arrays, judged before anything is allocated.
 
 An array is a map with the binary keys ``__ndarray__``, ``data``, ``dtype`` and ``shape``, a numpy scalar one with
-``__npgeneric__``, ``data`` and ``dtype``, as ``openpi-client`` 0.1 writes them. Objects, structures, complex numbers and
-dates are refused, and so are extension types of msgpack: nothing in a message can run code.
+``__npgeneric__``, ``data`` and ``dtype``, as ``openpi-client`` 0.1 writes them. Objects, structures, complex
+numbers and dates are refused, and so are extension types of msgpack: nothing in a message can run code.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def encode(message: Mapping[str, Any], limits: MessageLimits = MESSAGE_LIMITS) -
     def plain(value: Any) -> Any:
         nonlocal room
         if not isinstance(value, (np.ndarray, np.generic)):
-            raise _malformed(f"it holds a {type(value).__name__}, which msgpack does not know")
+            raise _malformed(f"it holds {plain_text(value)} ({type(value).__name__}), which it cannot carry")
         if not DTYPE.fullmatch(value.dtype.str):
             raise _malformed(f"it holds an array of {value.dtype}; {EXPECTED}")
         if isinstance(value, np.generic):
@@ -72,7 +72,7 @@ def encode(message: Mapping[str, Any], limits: MessageLimits = MESSAGE_LIMITS) -
         return {ARRAY: True, b"data": value.tobytes(), b"dtype": value.dtype.str, b"shape": value.shape}
 
     try:
-        data = msgpack.packb(message, default=plain)
+        data: bytes = msgpack.Packer(default=plain, autoreset=True).pack(message)
     except MalformedMessageError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -164,10 +164,10 @@ def _scan(data: bytes, limits: MessageLimits) -> None:
             raise _malformed(f"it ends after {len(data)} bytes, in the middle of a value")
         place, inside = _step(data, place)
         if inside is not None:
-            # A list of n values takes n bytes at least, so that a number of values that is claimed is a number of bytes.
+            # Each value takes a byte at least, so that a list cannot hold more values than bytes follow.
             if items + inside > limits.items or inside > len(data) - place:
                 raise _malformed(
-                    f"it claims {inside} values at once; it may hold {limits.items}, and not more than bytes"
+                    f"it claims {inside} values in {len(data) - place} bytes, at most {limits.items} are taken"
                 )
             if len(open_items) > limits.depth:
                 raise _malformed(f"its maps and lists are deeper than {limits.depth}")

@@ -102,8 +102,8 @@ def _say(address: str, served: ServedPolicy) -> None:
     contract = served.contract
     print(
         f"{contract.robot} {contract.provenance.task or 'policy'}: {contract.planned_steps() or 1} x "
-        f"{contract.action_size} actions at {contract.rate_hz:g} Hz for each observation of {contract.observation_size} "
-        f"numbers and {len(contract.cameras)} pictures"
+        f"{contract.action_size} actions at {contract.rate_hz:g} Hz for each observation of "
+        f"{contract.observation_size} numbers and {len(contract.cameras)} pictures"
     )
     if served.measured.unavailable:
         print(f"measured states: no. {served.measured.unavailable}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import MalformedMessageError
-from gantry_hardware.files.bounds import Range, finite, whole
+from gantry_hardware.files.bounds import Range, finite, is_number, whole
 from gantry_hardware.files.structured import from_plain
 from gantry_hardware.files.text import names_text, plain_text
 
@@ -66,7 +67,7 @@ class PolicyDescription:
     max_rows: int | None = None
     """Questions that one call may hold, with the key ``gantry/rows``; None for one question in each call."""
     has_statistics: bool | None = None
-    """Whether the statistics of its normaliser were loaded, or belong to its graph; without them actions mean nothing."""
+    """Whether the statistics of its normaliser were loaded, or lie in its graph; without, actions mean nothing."""
 
     def __post_init__(self) -> None:
         for name in ("state_size", "action_size", "horizon", "max_rows"):
@@ -194,9 +195,8 @@ def _inputs(policy: PolicyDescription, student: PolicyDescription) -> list[str]:
         there = {camera.name: camera for camera in student.cameras}
         for camera in policy.cameras:
             if (has := there.get(camera.name)) is None:
-                found.append(
-                    f"The policy sees camera {plain_text(camera.name)}, the student has: {names_text(there) or '(none)'}."
-                )
+                has_names = names_text(there) or "(none)"
+                found.append(f"The policy sees camera {plain_text(camera.name)}, the student has: {has_names}.")
             elif (has.height, has.width) != (camera.height, camera.width):
                 found.append(
                     f"Camera {plain_text(camera.name)}: the policy sees {camera.height} x {camera.width} pixels, the "
@@ -235,10 +235,9 @@ def _different(policy: PolicyDescription, student: PolicyDescription, name: str,
 
 def _close(mine: Any, theirs: Any) -> bool:
     """Whether two numbers, or two tuples of numbers, are the same but for rounding."""
-    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+    if isinstance(mine, tuple):
         return len(mine) == len(theirs) and all(_close(a, b) for a, b in zip(mine, theirs, strict=True))
-    numbers = isinstance(mine, (int, float)) and isinstance(theirs, (int, float))
-    return numbers and abs(mine - theirs) <= _CLOSE * max(abs(mine), abs(theirs))
+    return is_number(mine) and math.isclose(mine, theirs, rel_tol=_CLOSE)
 
 
 def _shown(value: Any) -> str:

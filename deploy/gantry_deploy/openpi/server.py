@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import http
 import logging
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -67,9 +68,9 @@ class ServeConfig:
             return
         if self.api_key is None or not self.insecure:
             raise GantryError(
-                f"{plain_text(self.host)} can be reached from other machines, and there every one of them could use the "
-                "policy and read along. Give --tls-cert and --tls-key; or --api-key-file together with --insecure, where "
-                "the network is trusted: the key and all pictures travel unencrypted then."
+                f"{plain_text(self.host)} can be reached from other machines, and there every one of them could use "
+                "the policy and read along. Give --tls-cert and --tls-key; or --api-key-file together with --insecure, "
+                "where the network is trusted: the key and all pictures travel unencrypted then."
             )
 
 
@@ -119,8 +120,8 @@ class PolicyServer:
                     close_timeout=CLOSE_S,
                     ssl=self._tls,
                 )
-            except (OSError, OverflowError) as error:
-                reason = getattr(error, "strerror", None) or error
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error
                 raise GantryError(f"Cannot listen on {config.host}, port {config.port}: {reason}.") from error
             try:
                 yield self._address(server)

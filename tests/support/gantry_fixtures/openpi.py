@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,12 +32,24 @@ def shape_of(*shape: int) -> Answer:
 
 
 @contextlib.contextmanager
-def other_server(answer: Answer, metadata: dict[str, Any] | None = None, port: int = 0) -> Iterator[int]:
-    """A server of another maker: metadata, then what ``answer`` does with each observation. Gives the port."""
+def other_server(
+    answer: Answer,
+    metadata: dict[str, Any] | None = None,
+    port: int = 0,
+    begin: Callable[[ServerConnection], None] = lambda connection: None,
+) -> Iterator[int]:
+    """A server of another maker: metadata, ``begin``, then what ``answer`` does with each observation. Gives the port.
+
+    Its end cuts all connections, as that of a process does.
+    """
+    connections: list[ServerConnection] = []
 
     def talk(connection: ServerConnection) -> None:
+        connections.append(connection)
         connection.send(encode(metadata or {}))
+        begin(connection)
         for message in connection:
+            assert isinstance(message, bytes)
             answer(connection, decode(message))
 
     server = serve(talk, "127.0.0.1", port, compression=None, max_size=None)
@@ -47,6 +60,9 @@ def other_server(answer: Answer, metadata: dict[str, Any] | None = None, port: i
     finally:
         server.shutdown()
         thread.join()
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
