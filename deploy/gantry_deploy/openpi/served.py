@@ -17,8 +17,9 @@ from gantry_deploy.errors import PolicyError
 from gantry_deploy.openpi.answers import ACTIONS
 from gantry_deploy.openpi.description import METADATA_KEY, description_of
 from gantry_deploy.openpi.measured import COMMAND, JOINT_TARGET, MAP, PREFIX, MeasuredState, numbers
-from gantry_deploy.policy.onnx_policy import Images, OnnxPolicy
-from gantry_deploy.policy.policy import Policy, PolicyAction, open_policy
+from gantry_deploy.openpi.planner import Planner
+from gantry_deploy.policy.onnx_policy import Images
+from gantry_deploy.policy.policy import Policy, open_policy
 from gantry_deploy.policy.runner import PolicyRunner
 from gantry_hardware.errors import unknown_name_text
 from gantry_hardware.files.text import plain_text
@@ -108,46 +109,6 @@ class ServedPolicy:
                 "where measured states were sent, which must be in every step"
             )
         return told | {"measured": measured, "joint_names": list(contract.joint_names)}
-
-
-class Planner:
-    """A policy that tells all that it plans, and keeps no queue of its own.
-
-    Args:
-        policy: Of one client.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.plan: FloatArray = np.zeros((0, 0), np.float32)
-        """Plan (horizon, n) of the last call, dimensionless, within the contract's clip."""
-
-    @property
-    def network(self) -> OnnxPolicy:
-        """Network of ``policy.onnx``."""
-        return self._policy.network
-
-    def reset(self) -> None:
-        """Forget what was planned."""
-        self._policy.reset()
-
-    def copy(self) -> Planner:
-        """A planner with a memory of its own."""
-        return Planner(self._policy.copy())
-
-    def __call__(self, observation: FloatArray, images: Images | None = None) -> PolicyAction:
-        """The first action (1, n), dimensionless, for an observation (1, obs); :attr:`plan` holds all.
-
-        Raises:
-            PolicyError: If an input has another shape, or an action is not finite.
-        """
-        contract = self.network.contract
-        if contract.chunk is None or contract.is_residual:
-            plan = self._policy(observation, images).action
-        else:
-            plan = self.network(observation, images)[0]
-        self.plan = np.clip(plan, -contract.action.clip, contract.action.clip)
-        return PolicyAction(self.plan[:1])
 
 
 class ServedClient:
