@@ -17,8 +17,8 @@ GROUP = "gantry.teachers"
 EXAMPLES = "openpi:HOST:PORT, bundle:PATH, lerobot:FOLDER"
 REFUSED = {
     "lerobot-async": (
-        "LeRobot's asynchronous inference sends pickles, which run whatever code the other side puts into them. Load the "
-        "policy here as lerobot:FOLDER, or serve it in openpi's protocol and give openpi:HOST:PORT."
+        "LeRobot's asynchronous inference sends pickles, which run whatever code the other side puts into them. Load "
+        "the policy here as lerobot:FOLDER, or serve it in openpi's protocol and give openpi:HOST:PORT."
     )
 }
 """Kinds that are known and not supported, with the reason."""
@@ -36,8 +36,8 @@ def make_teacher(text: str) -> ActionTeacher:
     """The teacher that a text names.
 
     Args:
-        text: ``openpi:HOST:PORT``, with options behind a ``?`` (:func:`open_remote`); ``bundle:PATH`` of a folder, a zip
-            or ``pretrained:NAME``; ``lerobot:FOLDER`` of a policy; or ``KIND:REST`` of another package.
+        text: ``openpi:HOST:PORT``, with options behind a ``?`` (:func:`open_remote`); ``bundle:PATH`` of a folder, a
+            zip or ``pretrained:NAME``; ``lerobot:FOLDER`` of a policy; or ``KIND:REST`` of another package.
 
     Raises:
         TeacherError: If the text names no teacher, the kind is refused, or it cannot be loaded here.

@@ -35,7 +35,7 @@ class TeacherQuestion:
     def __post_init__(self) -> None:
         if self.state.ndim != 2 or self.state.dtype != np.float32:
             raise TeacherError(
-                f"state of a question is {self.state.dtype} of shape {self.state.shape}, expected float32 of shape (N, s)."
+                f"state of a question is {self.state.dtype} of shape {self.state.shape}, expected float32 and (N, s)."
             )
         if (rows := len(self.state)) == 0:
             raise TeacherError("A question has no row, expected one or more.")
@@ -95,8 +95,8 @@ def check_question(question: TeacherQuestion, description: PolicyDescription, na
         size = question.images[camera.name].shape[1:3]
         if size != (camera.height, camera.width):
             raise TeacherError(
-                f"The teacher {name} sees camera {plain_text(camera.name)} with {camera.height} x {camera.width} pixels, "
-                f"the question has {size[0]} x {size[1]}."
+                f"The teacher {name} sees camera {plain_text(camera.name)} with {camera.height} x {camera.width} "
+                f"pixels, the question has {size[0]} x {size[1]}."
             )
     if description.instruction and not all(question.instructions):
         raise TeacherError(f"The teacher {name} follows an instruction, and a row of the question has none.")
