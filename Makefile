@@ -1,6 +1,6 @@
 # Every target sets itself up first: a .venv beside this file, installed once and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-soak test-lowest test-robot check format docs clean
+.PHONY: help setup demo test test-fast test-soak test-lowest test-robot test-openpi check format docs clean
 
 SHELL := /bin/bash
 # Where this is set, every process would compile torch and the simulator anew, seven seconds each.
@@ -35,6 +35,9 @@ test-lowest:  ## tests of robots and datasets, with the lowest versions that pyp
 
 test-robot:  ## tests of what runs on a robot, without torch and simulators: make test-robot PY=3.10
 	@scripts/test_robot_side.sh $(PY)
+
+test-openpi: $(STAMP)  ## tests of `gantry serve` with openpi's own client, in an environment of its own
+	@scripts/test_openpi.sh
 
 check: $(STAMP)  ## format, lint, import rules and types
 	@$(BIN)/ruff format --check .

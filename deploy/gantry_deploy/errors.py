@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from gantry_hardware.errors import GantryError
 
 
@@ -51,6 +53,45 @@ class SessionError(GantryError):
 
 class PageError(GantryError):
     """The page of a correction session cannot be served: address, certificate, or token."""
+
+
+class PolicyServerError(GantryError):
+    """A policy behind a websocket does not answer, or answers with something that cannot be acted on.
+
+    Args:
+        reason: One of :data:`REASONS`.
+        message: The text for people.
+        details: More of it, such as the traceback that a server has sent.
+    """
+
+    REASONS: ClassVar[dict[str, str]] = {
+        "slow": "no answer within the deadline",
+        "dead": "no connection, or it was cut and did not come back",
+        "refused": "the server does not take the client: a key, a certificate, or too many clients",
+        "error_frame": "the server has sent an error in place of an answer",
+        "malformed": "a message is none of the protocol, too large, or holds what cannot be sent",
+        "wrong_shape": "actions are missing, or are of another shape or kind of numbers than expected",
+        "not_finite": "actions hold a number that is not finite",
+        "other_model": "the server came back with other metadata: it serves another policy",
+        "mismatch": "the policy does not fit what it is used for",
+    }
+    """Reasons, for programs, and their meaning."""
+
+    def __init__(self, reason: str, message: str, details: str = "") -> None:
+        if reason not in self.REASONS:
+            raise ValueError(f"The reason is {reason!r}, expected one of {', '.join(self.REASONS)}.")
+        self.reason = reason
+        """One of :data:`REASONS`."""
+        self.details = details
+        """More than the message says, such as the server's traceback; empty for nothing."""
+        super().__init__(message)
+
+
+class MalformedMessageError(PolicyServerError):
+    """A message of the policy protocol, or a description in one, that makes no sense; its reason is ``malformed``."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("malformed", message)
 
 
 class FlashError(GantryError):

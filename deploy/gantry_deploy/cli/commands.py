@@ -116,6 +116,25 @@ COMMISSION = Command(
     ),
 )
 
+SERVE = Command(
+    name="serve",
+    help="serve a bundle to other people's programs, in openpi's websocket protocol",
+    add_arguments=later("gantry_deploy.openpi.command:add_arguments"),
+    run=later("gantry_deploy.openpi.command:run"),
+    description=(
+        "Answer observations with actions over a websocket, as openpi's policy server does, so that openpi-client and "
+        "what is built on it drive a bundle (docs/serve.md). Every client is told first what the policy sees and how "
+        "its actions are meant. Needs the extra 'serve'. Off this machine it asks for TLS, or for an API key and "
+        "--insecure. Ctrl-C ends it."
+    ),
+    epilog=(
+        "examples:\n"
+        "  gantry serve runs/pick/bundle\n"
+        "  gantry serve pretrained:yam-pick-place --port 0 --instruction 'put the cube onto the plate'\n"
+        "  gantry serve pick.zip --host 0.0.0.0 --tls-cert server.pem --tls-key server.key"
+    ),
+)
+
 RUNTIME = Command(
     name="runtime",
     help="cost of one policy step, and how evenly the control loop ticks",

@@ -1,0 +1,1 @@
+"""Teachers that see images, state and an instruction and answer with chunks: policy servers, bundles, LeRobot."""
