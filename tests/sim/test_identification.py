@@ -150,7 +150,7 @@ def test_the_motion_keeps_within_excursion_and_limits():
 @pytest.mark.slow
 def test_intervals_of_a_hanging_robot_hold_the_truth():
     truth = machine(4, command_delay_s=0.012, imu_roll_rad=0.02)
-    log = hanging_recording(GO2, truth, ExcitationCfg(seconds=14.0), ReadingNoise(), seed=4)
+    log = hanging_recording(GO2, truth, ExcitationCfg(seconds=10.0), ReadingNoise(), seed=4)
     found = legs.identify(GO2, [log], IdentifyCfg(level_base=True))
     pairs = [(found.joints[j][p], truth.joints[j][p].value) for j in GO2.joint_names for p in truth.joints[j]]
     held = [estimate.low <= true <= estimate.high for estimate, true in pairs]
