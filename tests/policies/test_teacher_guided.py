@@ -377,3 +377,24 @@ def test_a_clone_that_looks_at_images_does_not_teach_who_is_shown_none():
     policy = BcPolicy(BcCfg(chunk_steps=2, execute_steps=1), {"state": (2,), "image/front": (3, 20, 20)}, 1)
     with pytest.raises(GantryError, match="reads image/front, and learners are shown numbers alone"):
         ClonedTeacher(policy)
+
+
+def test_a_teacher_of_the_present_alone_may_leave_rows_out(make):
+    class Sometimes:
+        present_only = True
+        asked = 0
+
+        def __call__(self, observations):
+            self.asked += 1
+            actions = -observations["teacher"]
+            if self.asked % 2:
+                return Guidance(actions, known=torch.zeros(len(actions), dtype=torch.bool))
+            return Guidance(actions)
+
+    teacher = Sometimes()
+    runner = make(teacher=teacher, guide=ImitationCfg(action_weight=1.0, embedding_weight=0.0, imitation_iterations=0))
+    assert isinstance(runner.alg, TeacherGuidedPPO)
+    report = next(runner.work())
+    assert teacher.asked == 10  # once in every step, and not again while learning
+    assert math.isfinite(report.metrics["loss_imitation"])
+    assert runner.alg._known.any(dim=1).tolist() == [False, True] * 5

@@ -98,13 +98,14 @@ class ImitationCfg:
         return left if self.fade == "linear" else 0.5 * (1.0 - math.cos(math.pi * left))
 
 
-def action_loss(actor: Any, theirs: Tensor, cfg: ImitationCfg) -> Tensor:
-    """Mean over the rows of the loss between an actor's newest distribution and actions (N, n), summed over n.
+def action_loss(actor: Any, theirs: Tensor, cfg: ImitationCfg, known: Tensor | None = None) -> Tensor:
+    """Mean over the known rows of the loss between an actor's newest distribution and actions (N, n), summed over n.
 
     Args:
         actor: Model of rsl_rl whose distribution has been updated.
         theirs: Teacher's actions, (N, n), in the units of the student's.
         cfg: Names the loss.
+        known: (N,) bool, rows that the teacher has answered; None for all. Without any the loss is 0.
     """
     losses: dict[str, Callable[[], Tensor]] = {
         "likelihood": lambda: -actor.get_output_log_prob(theirs),
@@ -112,7 +113,8 @@ def action_loss(actor: Any, theirs: Tensor, cfg: ImitationCfg) -> Tensor:
         "l1": lambda: (actor.output_mean - theirs).abs().sum(dim=-1),
         "reverse-kl": lambda: reverse_kl(actor, theirs, cfg.teacher_std),
     }
-    return losses[cfg.action_loss]().mean()
+    rows = losses[cfg.action_loss]()
+    return rows.mean() if known is None else (rows * known).sum() / known.sum().clamp(min=1)
 
 
 def reverse_kl(actor: Any, theirs: Tensor, std: float) -> Tensor:

@@ -264,6 +264,8 @@ class Batch:
     rate needs them."""
     teacher_actions: Tensor | None = None
     """A teacher's answers, (N, n)."""
+    teacher_known: Tensor | None = None
+    """Rows that it has answered, (N,) bool; None for all."""
     teacher_embedding: tuple[Tensor, ...] = ()
     """Parts of the teacher's embedding, (N, width) each."""
     remembered: dict[str, Tensor] | None = None

@@ -20,7 +20,7 @@ from gantry_policies.networks.model import PerceptiveModel
 from gantry_policies.on_policy.beta import is_beta
 from gantry_policies.on_policy.guidance import ImitationCfg, action_loss
 from gantry_policies.on_policy.ppo import Batch, FewSamplePPO, update_distribution
-from gantry_policies.on_policy.teacher_protocol import Guidance, ScriptedTeacher, Teacher
+from gantry_policies.on_policy.teacher_protocol import Guidance, Teacher
 
 TEACHER_ROWS = 4096
 """Most rows that a teacher is asked about at once."""
@@ -58,8 +58,9 @@ class TeacherGuidedPPO(FewSamplePPO):
         self._guidance: Guidance | None = None
         self._dagger = DaggerBuffer(guide.aggregate_rollouts) if guide.aggregate_rollouts else None
         self._recalled: Tensor | None = None
-        # A scripted teacher knows the present state alone: it is asked in every step of a rollout.
-        self._answers = torch.zeros_like(self.storage.actions) if isinstance(teacher, ScriptedTeacher) else None
+        present_only = getattr(teacher, "present_only", False)
+        self._answers = torch.zeros_like(self.storage.actions) if present_only else None
+        self._known = torch.ones_like(self.storage.actions[..., 0], dtype=torch.bool) if present_only else None
         self._driven = torch.zeros(self.storage.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_iteration(self, iteration: int) -> None:
@@ -81,9 +82,12 @@ class TeacherGuidedPPO(FewSamplePPO):
         """Sample actions (N, n), dimensionless, and take the teacher's where it drives."""
         actions = super().act(obs)
         rows = self._driven.nonzero().flatten()
-        if self._answers is not None:
-            theirs = self._checked(self.teacher(obs).actions, actions.shape)
+        if self._answers is not None and self._known is not None:
+            answer = self.teacher(obs)
+            theirs = self._checked(answer.actions, actions.shape)
             self._answers[self.storage.step] = theirs
+            self._known[self.storage.step] = True if answer.known is None else answer.known
+            rows = (self._driven & self._known[self.storage.step]).nonzero().flatten()
             theirs = theirs[rows]
         elif len(rows):
             theirs = self._checked(self.teacher(obs[rows]).actions, (len(rows), actions.shape[1]))
@@ -110,8 +114,9 @@ class TeacherGuidedPPO(FewSamplePPO):
             self._guidance = self._recalled = None
 
     def _ask(self) -> Guidance:
-        if self._answers is not None:
-            return Guidance(self._answers.flatten(0, 1))
+        if self._answers is not None and self._known is not None:
+            known = self._known.flatten()
+            return Guidance(self._answers.flatten(0, 1), known=None if bool(known.all()) else known)
         observations = self.storage.observations.flatten(0, 1)
         parts = [self.teacher(self._unpacked(rows)) for rows in observations.split(TEACHER_ROWS)]
         actions = torch.cat([part.actions for part in parts]).detach()
@@ -173,6 +178,7 @@ class TeacherGuidedPPO(FewSamplePPO):
             if self._packing is not None:
                 batch.remembered = self._packing.unpack(batch.remembered)
         batch.teacher_actions = guidance.actions[rows]
+        batch.teacher_known = None if guidance.known is None else guidance.known[rows]
         batch.teacher_embedding = tuple(part[rows] for part in guidance.embedding)
         return batch
 
@@ -182,7 +188,7 @@ class TeacherGuidedPPO(FewSamplePPO):
         surrogate, entropy, losses = (0.0, 0.0, {}) if recalls else self._policy_losses(replica.actor, batch)
         value_loss = self._value_loss(replica.critic, batch)
         assert batch.teacher_actions is not None
-        imitation = action_loss(replica.actor, batch.teacher_actions, self.guide)
+        imitation = action_loss(replica.actor, batch.teacher_actions, self.guide, batch.teacher_known)
         loss = self.value_loss_coef * value_loss + self.share * self.guide.action_weight * imitation
         losses = {"value": value_loss.detach(), **losses, "imitation": imitation.detach()}
         if batch.teacher_embedding:
@@ -216,12 +222,18 @@ class DaggerBuffer:
         """Keep a rollout of N samples, by group (N, size) each, in the place of the oldest one."""
         if not self._added:
             self.observations = {group: self._room(values) for group, values in observations.items()}
-            self.guidance = Guidance(self._room(guidance.actions), tuple(map(self._room, guidance.embedding)))
+            self.guidance = Guidance(
+                self._room(guidance.actions),
+                tuple(map(self._room, guidance.embedding)),
+                self._room(torch.ones(len(guidance.actions), dtype=torch.bool, device=guidance.actions.device)),
+            )
         count = self._samples = len(guidance.actions)
         start = self._added % self._rollouts * count
         rings = (*self.observations.values(), self.guidance.actions, *self.guidance.embedding)
         for ring, values in zip(rings, (*observations.values(), guidance.actions, *guidance.embedding), strict=True):
             ring[start : start + count] = values
+        assert self.guidance.known is not None
+        self.guidance.known[start : start + count] = True if guidance.known is None else guidance.known
         self._added += 1
 
     def draw(self, count: int) -> Tensor:

@@ -19,6 +19,8 @@ class Guidance(NamedTuple):
     """Mean actions, (N, n), in the units of the student's actions."""
     embedding: tuple[Tensor, ...] = ()
     """Parts of a representation that the student's is compared with, (N, width) each; empty for none."""
+    known: Tensor | None = None
+    """Rows that were answered, (N,) bool; the others are not learned from. None for all."""
 
 
 class Teacher(Protocol):
@@ -32,9 +34,13 @@ class Teacher(Protocol):
 class ScriptedTeacher:
     """A scripted policy that acts in the simulator beside the learner.
 
+    Teachers with ``present_only`` know the present state alone: they are asked in every step of a rollout.
+
     Args:
         expert_action: Gives its actions (N, n), dimensionless, in the environment's present state.
     """
+
+    present_only = True
 
     def __init__(self, expert_action: Callable[[], Tensor]) -> None:
         self.expert_action = expert_action
