@@ -38,9 +38,8 @@ class StepRecorder:
         self.num_envs = num_envs
         self.left_out = 0
         """Episodes that ended and were not stored."""
-        self._tasks = [task] * num_envs if isinstance(task, str) else list(task)
-        if len(self._tasks) != num_envs:
-            raise DatasetError(f"There are {len(self._tasks)} tasks for {num_envs} environments, expected one each.")
+        self._tasks: list[str] = []
+        self.set_tasks([task] * num_envs if isinstance(task, str) else task)
         if only_successes and SUCCESS not in writer.features:
             raise UnknownNameError("feature to tell successes by", SUCCESS, writer.features)
         self._only_successes = only_successes
@@ -48,6 +47,16 @@ class StepRecorder:
         self._open = [writer.new_episode() for _ in range(num_envs)]
         self._succeeded = np.zeros(num_envs, dtype=bool)
         self._ended = np.zeros(num_envs, dtype=bool)
+
+    def set_tasks(self, tasks: list[str]) -> None:
+        """Set what is to be done in the running episode of each environment, in words.
+
+        Raises:
+            DatasetError: If there is not one text for each.
+        """
+        if len(tasks) != self.num_envs:
+            raise DatasetError(f"There are {len(tasks)} tasks for {self.num_envs} environments, expected one each.")
+        self._tasks = list(tasks)
 
     @property
     def done(self) -> bool:

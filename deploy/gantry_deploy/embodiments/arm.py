@@ -12,6 +12,7 @@ from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.embodiment import Embodiment
 from gantry_deploy.errors import ContractError
+from gantry_deploy.observations.scene import SCENE_SIGNALS
 from gantry_hardware.backends.state import RobotState
 from gantry_hardware.model.chain import Chain
 from gantry_hardware.model.spec import RobotSpec
@@ -78,9 +79,10 @@ class Arm(Embodiment):
         return contract.body_as(ArmSpec).relative
 
     def rest_state(self, contract: PolicyContract) -> RobotState:
-        """At rest; before the arm lies something to handle."""
+        """At rest; before the arm lies something to handle, and of a scene everything at one place."""
         ahead = np.array([0.3, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
-        return replace(super().rest_state(contract), object_pose_in_base=ahead)
+        scene = {name: np.tile(ahead[:3], size // 3) for name, size in SCENE_SIGNALS.items()}
+        return replace(super().rest_state(contract), object_pose_in_base=ahead, extra=scene)
 
     def gripper_joint(self, contract: PolicyContract) -> str:
         """Of the contract's arm."""

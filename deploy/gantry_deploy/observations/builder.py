@@ -17,7 +17,8 @@ from gantry_deploy.errors import ContractError
 from gantry_deploy.footsteps import gait as gait_clock
 from gantry_deploy.observations.mirrors import mirror_action, mirror_contract_joints, mirror_contract_window
 from gantry_deploy.observations.road import DRIVING_TERMS
-from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, given
+from gantry_deploy.observations.scene import SCENE_TERMS
+from gantry_deploy.observations.signals import Signals, TermConstants, TermInfo, ee_pose_of, given
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.plugins import find_plugin, load_plugin, plugin_names
 from gantry_mapping.elevation.ops import namespace
@@ -123,12 +124,12 @@ def joint_lead(signals: Signals, constants: TermConstants) -> Array:
 
 def ee_pos(signals: Signals, constants: TermConstants) -> Array:
     """Place of the end effector in the base frame, (N, 3), m."""
-    return _ee_pose(signals, constants)[0]
+    return ee_pose_of(signals, constants)[0]
 
 
 def ee_rotation(signals: Signals, constants: TermConstants) -> Array:
     """Orientation of the end effector: its x and y axes in the base frame, (N, 6), which know no jumps."""
-    rotation = _ee_pose(signals, constants)[1]
+    rotation = ee_pose_of(signals, constants)[1]
     return namespace(rotation).concat((rotation[:, :, 0], rotation[:, :, 1]), axis=-1)
 
 
@@ -176,14 +177,6 @@ def instruction(signals: Signals, constants: TermConstants) -> Array:
     return given(signals.extra.get(INSTRUCTION_TERM), "instruction", "an instruction")
 
 
-def _ee_pose(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
-    if signals.ee_pose_in_base is None:
-        kinematics, ids = constants.kinematics
-        joints = namespace(signals.joint_pos_rad).take(signals.joint_pos_rad, ids, axis=1)
-        signals.ee_pose_in_base = kinematics.forward(joints)
-    return signals.ee_pose_in_base
-
-
 _OBJECT = {"object_pose_in_base": 7}
 
 TERMS: dict[str, TermInfo] = {
@@ -219,6 +212,7 @@ TERMS: dict[str, TermInfo] = {
     "goal_from_object": TermInfo(goal_from_object, "", "base", "m", signals=_OBJECT),
     INSTRUCTION_TERM: TermInfo(instruction, "", "", "", signals={INSTRUCTION_TERM: MAX_WORDS}),
     **DRIVING_TERMS,
+    **SCENE_TERMS,
 }
 """Terms of this package; others come by the entry-point group :data:`GROUP`."""
 

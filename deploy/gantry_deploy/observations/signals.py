@@ -135,3 +135,12 @@ def given(value: Array | None, term: str, what: str) -> Array:
     if value is None:
         raise ContractError(f"The observation '{term}' needs {what}; there is none.")
     return value
+
+
+def ee_pose_of(signals: Signals, constants: TermConstants) -> tuple[Array, Array]:
+    """Place (N, 3), m, and rotation (N, 3, 3) of the end effector in the base frame, found from the joints once."""
+    if signals.ee_pose_in_base is None:
+        kinematics, ids = constants.kinematics
+        joints = namespace(signals.joint_pos_rad).take(signals.joint_pos_rad, ids, axis=1)
+        signals.ee_pose_in_base = kinematics.forward(joints)
+    return signals.ee_pose_in_base

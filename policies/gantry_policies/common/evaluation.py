@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -44,6 +44,9 @@ class Evaluation:
     """Mean sum of an episode's rewards, not discounted."""
     mean_steps: float
     """Mean length of an episode."""
+    flagged: dict[str, Score] = field(default_factory=dict)
+    """Share of episodes in which a flag was true at some step, by its name, of all flags (N,) bool among the steps'
+    extras."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class _Episode:
     first_success: int | None
     steps: int
     total: float
+    flags: dict[str, bool]
 
 
 class StoppedError(Exception):
@@ -82,6 +86,7 @@ def evaluate(
     policy.reset()
     steps = torch.zeros(count, dtype=torch.int64, device=env.device)
     first, total = torch.full_like(steps, -1), torch.zeros(count, device=env.device)
+    flags: dict[str, Tensor] = {}
     done: list[_Episode] = []
     for _ in range(env.max_episode_steps * max(wanted)):
         if is_stopped():
@@ -90,17 +95,23 @@ def evaluate(
         steps += 1
         total += step.reward
         first = torch.where(step.success & (first < 0), steps, first)
+        for name, value in step.extras.items():
+            if isinstance(value, Tensor) and value.dtype == torch.bool and value.shape == first.shape:
+                flags[name] = flags.get(name, torch.zeros_like(value)) | value
         ended = (step.terminated | step.truncated).nonzero().squeeze(1)
         for index in ended.tolist():
             if wanted[index]:
                 wanted[index] -= 1
-                reached = int(first[index])
-                at_end = bool(step.success[index])
-                done.append(_Episode(at_end, reached if reached > 0 else None, int(steps[index]), float(total[index])))
+                reached = int(first[index]) if first[index] > 0 else None
+                seen = {name: bool(value[index]) for name, value in flags.items()}
+                lasted = int(steps[index])
+                done.append(_Episode(bool(step.success[index]), reached, lasted, float(total[index]), seen))
         if len(done) == episodes:
             return _summary(done, env.dt_s)
         if ended.numel():
             steps[ended], first[ended], total[ended] = 0, -1, 0.0
+            for value in flags.values():
+                value[ended] = False
             policy.reset(ended)
         obs = step.obs
     limit = env.max_episode_steps
@@ -119,4 +130,8 @@ def _summary(done: list[_Episode], dt_s: float) -> Evaluation:
         time_to_success_s=None if steps is None else steps * dt_s,
         mean_return=sum(episode.total for episode in done) / count,
         mean_steps=sum(episode.steps for episode in done) / count,
+        flagged={
+            name: rate_interval(sum(episode.flags.get(name, False) for episode in done), count)
+            for name in done[-1].flags
+        },
     )

@@ -1,4 +1,4 @@
-"""The arm of a manipulation task in plain MuJoCo, as a robot backend that sees the object and knows when it is done.
+"""The arm of a manipulation task in plain MuJoCo: a robot backend that sees what lies there and knows when it is done.
 
 Everything lies where the episodes of training lay it for the same seed. The physics is another: every shape of the arm
 touches, and steps are shorter.
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.actions.kinematics import ArmKinematics
+from gantry_deploy.observations.scene import THINGS_SIGNAL, ZONES_SIGNAL
 from gantry_deploy.perception.images import Picture
 from gantry_hardware.backends.state import JointCommand, RobotState
 from gantry_hardware.model.chain import Chain
@@ -25,11 +26,13 @@ from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
 from gantry_sim.robots.options import check_options
 from gantry_sim.robots.sensor_noise import SensorNoise
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
-from gantry_sim.tasks.manipulation.workbench import CAMERAS, FIXTURE, OBJECT, WORKBENCHES, add_workbench
+from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES, add_workbench
 from gantry_sim.viewing.offscreen_cameras import SceneCameras
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from gantry_sim.tasks.manipulation.rules import Start
 
 FloatArray = NDArray[np.float64]
 
@@ -50,6 +53,8 @@ class _Truth:
     goal_from_object: Tensor
     gripper_m: Tensor
     object_speed: Tensor
+    verb: Tensor
+    others_moved_m: Tensor
 
 
 class Bench:
@@ -79,7 +84,10 @@ class Bench:
         self.episode_s = cfg.episode_s
         """Length of an episode in training."""
         self.goal_in_base_m: FloatArray | None = None
-        """Shape (3,), where the object belongs in this episode; None in a task without a goal."""
+        """Shape (3,), where the object belongs in this episode; None in a task without a goal, or told in words."""
+        self.instruction = ""
+        """Instruction of this episode in plain words; empty in a task that is told nothing in words."""
+        self._start: Start | None = None
         self._rule, self._seed, self._vary, self._shares = RULES[cfg.task](cfg), seed, vary, shares
         self._episode = 0
         self._kinematics = ArmKinematics(chain, np.zeros((1, 1), np.float32))
@@ -103,29 +111,35 @@ class Bench:
         draws = Draws(self._seed, [0], [self._episode], "cpu")
         self._episode += 1
         draws.index(1)  # In training the first number chooses the arm's pose, which here is the default one.
-        start = self._rule.start(draws, torch.from_numpy(self._ee(data)))
-        address = int(model.joint(OBJECT).qposadr[0])
-        data.qpos[address : address + 3] = start.object_pos_m[0].numpy()
-        data.qpos[address + 3 : address + 7] = start.object_quat_wxyz[0].numpy()
+        start = self._start = self._rule.start(draws, torch.from_numpy(self._ee(data)))
+        for name, pose in zip(self.layout.thing_bodies, start.things_in_base[0], strict=True):
+            data.joint(name).qpos[:] = pose.numpy()
         held = None
         if start.gripper_m is not None:
             held = float(start.gripper_m[0])
             data.joint(gripper).qpos[0], data.joint(OTHER_FINGER).qpos[0] = held, -held
         else:
             data.joint(OTHER_FINGER).qpos[0] = -data.joint(gripper).qpos[0]
-        if start.fixture_m.shape[1]:
-            data.mocap_pos[int(model.body(FIXTURE).mocapid[0])] = start.fixture_m[0].numpy()
-        self.goal_in_base_m = start.goal_m[0].numpy().astype(np.float64) if start.goal_m.shape[1] else None
+        for name, place in zip(self.layout.mocap_bodies, start.fixtures_m[0], strict=True):
+            data.mocap_pos[int(model.body(name).mocapid[0])] = place.numpy()
+        self.instruction = "" if start.asked is None else start.asked[0].text
+        shown = start.asked is None and start.goal_m.shape[1]
+        self.goal_in_base_m = start.goal_m[0].numpy().astype(np.float64) if shown else None
         chance = self._rule.cfg.randomize
         mass, friction = float(draws.uniform(*chance.mass)), float(draws.uniform(*chance.friction))
         mass, friction = (mass, friction) if self._vary else (1.0, 1.0)
         self._weigh(model, mass * self._shares[0], friction * self._shares[1])
         return held
 
-    def object_pose(self, model: mujoco.MjModel, qpos: FloatArray) -> FloatArray:
-        """Place and unit quaternion of the object, (7,), in the frame of the arm's base, which is the world's."""
-        address = int(model.joint(OBJECT).qposadr[0])
-        return qpos[address : address + 7].copy()
+    def things(self, model: mujoco.MjModel, qpos: FloatArray) -> FloatArray:
+        """Places and unit quaternions of the things, (T, 7), in the frame of the arm's base, which is the world's."""
+        starts = [int(model.joint(name).qposadr[0]) for name in self.layout.thing_bodies]
+        return np.stack([qpos[start : start + 7] for start in starts])
+
+    def zones_m(self) -> FloatArray:
+        """Places of the zones, (Z, 3), m, in the frame of the arm's base."""
+        assert self._start is not None
+        return self._start.fixtures_m[0].numpy().astype(np.float64)
 
     def done(self, model: mujoco.MjModel, data: mujoco.MjData, gripper: str) -> tuple[bool, bool]:
         """Whether the task is done, and whether it is lost for this episode."""
@@ -134,15 +148,20 @@ class Bench:
         def row(values: FloatArray | list[float]) -> Tensor:
             return torch.from_numpy(np.asarray(values, dtype=np.float32)[None])
 
-        place = self.object_pose(model, data.qpos)[:3]
-        speed = int(model.joint(OBJECT).dofadr[0])
-        goal = np.zeros(0) if self.goal_in_base_m is None else self.goal_in_base_m - place
+        start = self._start
+        assert start is not None
+        asked = int(start.thing[0])
+        places = self.things(model, data.qpos)[:, :3]
+        moved = np.linalg.norm(places - start.things_in_base[0, :, :3].numpy(), axis=1)
+        goal = start.goal_m[0].numpy()
         truth = _Truth(
-            row(place),
-            row(place - self._ee(data)[0]),
-            row(goal),
+            row(places[asked]),
+            row(places[asked] - self._ee(data)[0]),
+            row(goal - places[asked] if goal.size else goal),
             row([float(data.joint(gripper).qpos[0])])[0],
-            row([float(np.linalg.norm(data.qvel[speed : speed + 3]))])[0],
+            row([float(np.linalg.norm(data.joint(self.layout.thing_bodies[asked]).qvel[:3]))])[0],
+            start.verb,
+            row([float(np.delete(moved, asked).max(initial=0.0))])[0],
         )
         return bool(self._rule.success(truth)[0]), bool(self._rule.lost(truth)[0])  # type: ignore[arg-type]
 
@@ -152,12 +171,12 @@ class Bench:
         return self._kinematics.forward(joints)[0]
 
     def _weigh(self, model: mujoco.MjModel, mass: float, friction: float) -> None:
-        """Give the object a mass and everything a friction, in units of what the scene was built with."""
-        body = model.body(OBJECT).id
+        """Give the things a mass and everything a friction, in units of what the scene was built with."""
         if self._defaults is None:
             self._defaults = model.body_mass.copy(), model.body_inertia.copy(), model.geom_friction.copy()
         masses, inertias, frictions = self._defaults
-        model.body_mass[body], model.body_inertia[body] = masses[body] * mass, inertias[body] * mass
+        for body in (model.body(name).id for name in self.layout.thing_bodies):
+            model.body_mass[body], model.body_inertia[body] = masses[body] * mass, inertias[body] * mass
         model.geom_friction[:, 0] = frictions[:, 0] * friction
         mujoco.mj_setConst(model, mujoco.MjData(model))  # It would put other data into the model's first pose.
 
@@ -257,8 +276,15 @@ class BenchRobot(MujocoRobot):
 
     @property
     def goal_in_base_m(self) -> FloatArray | None:
-        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal."""
+        """Shape (3,), place where the object belongs, in the base frame [m]; None in a task without a goal, and in one
+        whose instruction says it.
+        """
         return self._bench.goal_in_base_m
+
+    @property
+    def instruction(self) -> str:
+        """Instruction of the episode in plain words; empty in a task that is told nothing in words."""
+        return self._bench.instruction
 
     @property
     def task_done(self) -> bool:
@@ -268,7 +294,7 @@ class BenchRobot(MujocoRobot):
 
     @property
     def task_lost(self) -> bool:
-        """Whether the object is out of reach now, the truth."""
+        """Whether the object is out of reach, or another thing was moved, the truth."""
         with self._lock:
             return self._bench.done(self.model, self.data, self._gripper)[1]
 
@@ -304,7 +330,11 @@ class BenchRobot(MujocoRobot):
         add_workbench(scene, self._bench.layout)
 
     def _state(self, sample: object) -> RobotState:
-        pose = self._bench.object_pose(self.model, sample.qpos)  # type: ignore[attr-defined]
+        things = self._bench.things(self.model, sample.qpos)  # type: ignore[attr-defined]
         if self._object_noise_m:
-            pose[:3] += self._object_noise_m * self._rng.uniform(-1.0, 1.0, 3)
-        return replace(super()._state(sample), object_pose_in_base=pose)  # type: ignore[arg-type]
+            things[:, :3] += self._object_noise_m * self._rng.uniform(-1.0, 1.0, (len(things), 3))
+        state = super()._state(sample)  # type: ignore[arg-type]
+        if not self._bench.layout.is_told:
+            return replace(state, object_pose_in_base=things[0])
+        scene = {THINGS_SIGNAL: things[:, :3].ravel(), ZONES_SIGNAL: self._bench.zones_m().ravel()}
+        return replace(state, extra={**state.extra, **scene})

@@ -24,6 +24,9 @@ from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.env import STATE_GROUP, make_arm_env
 from gantry_sim.tasks.manipulation.state import ArmState
 
+WRONG_THING = "wrong_thing"
+"""Key of a step's extras: (N,) bool, another thing than the one that is asked for has been moved."""
+
 
 class CameraRig(Protocol):
     """Camera rig that takes the pictures of all environments."""
@@ -73,6 +76,10 @@ class ArmStepEnv:
         self._ages = [0] * self.num_envs
         """Steps of the running episodes."""
 
+    def texts(self) -> list[str]:
+        """Instructions of the N running episodes in plain words; empty ones in a task that is told nothing in words."""
+        return list(self.state.things.texts)
+
     def reset(self) -> Observation:
         """Begin new episodes everywhere; returns their first observations, (N, ...) by key, scaled."""
         with torch_threads(1):
@@ -98,14 +105,16 @@ class ArmStepEnv:
             self.state.refresh()
             assert self.state.decoder.targets is not None
             self.joint_targets = self.state.decoder.targets.clone()
-            success = self.state.rule.success(self.state)
+            rule = self.state.rule
+            success = rule.success(self.state)
+            extras = {WRONG_THING: rule.wrong(self.state)} if rule.bench.is_told else {}
             next_obs = self._observation(observed)
             ended = terminated | timed_out
             # The environment's own buffers change in the reset below.
             reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
             self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
         self._remember(action, ended)
-        return EnvStep(self._obs, next_obs, reward, terminated, truncated, success)
+        return EnvStep(self._obs, next_obs, reward, terminated, truncated, success, extras)
 
     def close(self) -> None:
         """Release physics and drawing."""

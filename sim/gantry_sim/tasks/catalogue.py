@@ -63,12 +63,19 @@ YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ARM_PRESETS)
 YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ARM_PRESETS)
 YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", ARM_PRESETS)
 YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", ARM_PRESETS)
+YAM_TELL = TaskInfo(
+    "yam-tell", "do what an instruction says: lift, push or place one of three things", "yam", ARM_PRESETS
+)
+YAM_TELL_PICK = TaskInfo("yam-tell-pick", "lift the thing that an instruction names", "yam", ARM_PRESETS)
+YAM_TELL_PUSH = TaskInfo("yam-tell-push", "push the thing that an instruction names to a zone", "yam", ARM_PRESETS)
+YAM_TELL_PLACE = TaskInfo("yam-tell-place", "put the thing that an instruction names on a zone", "yam", ARM_PRESETS)
 
 TASKS = (
     *(FLAT_GO1, FLAT_GO2, FLAT_G1, ROUGH_GO2),
     *(AME2_GO2, AME2_G1, AME2_GO2_STUDENT),
     *(DRIVE_LANE, DRIVE_TRAFFIC, DRIVE_JUNCTION, DRIVE_RACE, DRIVE_PARK),
     *(YAM_LIFT, YAM_PICK_PLACE, YAM_PUSH, YAM_INSERT),
+    *(YAM_TELL, YAM_TELL_PICK, YAM_TELL_PUSH, YAM_TELL_PLACE),
 )
 """Gantry's own."""
 

@@ -176,6 +176,7 @@ def _record(
     expert.reset()
     lucky = np.zeros(count, dtype=bool)
     while shares.any():
+        recorder.set_tasks(_texts(env, cfg.task.summary))
         action = expert.act(obs)
         step = env.step(action)
         ended, counts = (step.terminated | step.truncated).cpu().numpy(), shares > 0
@@ -193,6 +194,12 @@ def _record(
         if ended.any():
             expert.reset((step.terminated | step.truncated).nonzero().squeeze(1))
         obs = step.obs
+
+
+def _texts(env: BatchedEnv, otherwise: str) -> list[str]:
+    """Instructions of the N running episodes; another text where nothing is told in words."""
+    told = getattr(env, "texts", None)
+    return [text or otherwise for text in (told() if told is not None else [""] * env.num_envs)]
 
 
 class _Frames:

@@ -36,7 +36,7 @@ def short():
 
 def place_object(env, pos, quat=(1.0, 0.0, 0.0, 0.0)):
     """Put every object somewhere, at rest, and let the task look."""
-    env.env.sim.data.qpos[:, env.state.object_qpos] = torch.tensor([*pos, *quat])
+    env.env.sim.data.qpos[:, env.state.things.qpos_ids[0]] = torch.tensor([*pos, *quat])
     env.env.sim.data.qvel[:] = 0.0
     env.env.state_version += 1
     env.state.refresh()
@@ -83,7 +83,7 @@ def test_success_terminates_and_only_the_ended_environment_begins_anew(short):
     short.step(still)
     lifted = short.state.ee_pos[1].tolist()
     before = short.env.sim.data.qpos.clone()
-    short.env.sim.data.qpos[1, short.state.object_qpos] = torch.tensor([*lifted, 1.0, 0.0, 0.0, 0.0])
+    short.env.sim.data.qpos[1, short.state.things.qpos_ids[0]] = torch.tensor([*lifted, 1.0, 0.0, 0.0, 0.0])
     short.env.sim.data.qvel[1] = 0.0
     step = short.step(still)
     only = torch.tensor([False, True, False, False])
@@ -101,7 +101,7 @@ def test_success_terminates_and_only_the_ended_environment_begins_anew(short):
 
 def test_an_object_out_of_reach_ends_the_episode_without_success(short):
     short.reset()
-    short.env.sim.data.qpos[2, short.state.object_qpos.start] = 0.8
+    short.env.sim.data.qpos[2, short.state.things.qpos_ids[0, 0]] = 0.8
     step = short.step(torch.zeros(N, 4))
     assert step.terminated.tolist() == [False, False, True, False]
     assert not step.success.any()

@@ -39,15 +39,15 @@ def test_things_lie_where_the_first_environment_of_training_has_them(task):
         draws.index(256)
         start = RULES[cfg.task](cfg).start(draws, torch.zeros(1, 3))
         pose = robot.read().object_pose_in_base
-        np.testing.assert_allclose(pose[:3], start.object_pos_m[0], atol=1e-6)
-        np.testing.assert_allclose(pose[3:], start.object_quat_wxyz[0], atol=1e-6)
+        np.testing.assert_allclose(pose[:3], start.things_in_base[0, 0, :3], atol=1e-6)
+        np.testing.assert_allclose(pose[3:], start.things_in_base[0, 0, 3:], atol=1e-6)
         np.testing.assert_allclose(robot.goal_in_base_m, start.goal_m[0], atol=1e-6)
         robot.reset()
     robot.reset(seed=7)
     draws = Draws(7, [0], [0], "cpu")
     draws.index(256)
     start = RULES[cfg.task](cfg).start(draws, torch.zeros(1, 3))
-    np.testing.assert_allclose(robot.read().object_pose_in_base[:3], start.object_pos_m[0], atol=1e-6)
+    np.testing.assert_allclose(robot.read().object_pose_in_base[:3], start.things_in_base[0, 0, :3], atol=1e-6)
 
 
 def bring_to_policy(robot, runner):

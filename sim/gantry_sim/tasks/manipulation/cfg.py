@@ -9,6 +9,7 @@ from gantry_deploy.contract.parts import TrainedRange
 from gantry_hardware.errors import UnknownNameError
 from gantry_hardware.files.structured import ConfigError
 from gantry_hardware.model.dynamics import RobotDynamics
+from gantry_sim.tasks.manipulation.language.instructions import VERBS, Phrasing
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES
 
 ACTIONS = ("ee", "ee-turn", "joint", "joint-absolute")
@@ -136,17 +137,26 @@ class ArmCfg:
     """Farthest that the target runs ahead of the end effector."""
     object_noise_m: float = 0.0
     """Half width of the noise on the object's observed place, drawn every step."""
+    verbs: tuple[str, ...] = VERBS
+    """Requests of the instructions, names of :data:`gantry_sim.tasks.manipulation.language.instructions.VERBS`; of no
+    effect in tasks that are told nothing in words."""
+    phrasing: str = Phrasing.TRAINED.value
+    """Set of the instructions' sentences: ``trained``, or ``held-out`` for paraphrases that no training reads."""
     randomize: RandomizeCfg = field(default_factory=RandomizeCfg)
-    """Differences between episodes."""
+    """Differences between episodes; where several things lie, their places follow the scene and not its ranges."""
 
     def __post_init__(self) -> None:
+        if not self.verbs:
+            raise ConfigError(f"env.verbs is empty, expected some of: {', '.join(VERBS)}.")
         for kind, value, known in (
             ("manipulation task", self.task, WORKBENCHES),
             ("action", self.action, ACTIONS),
             ("observer", self.observer, OBSERVERS),
             ("frame", self.frame, FRAMES),
             ("reward", self.reward, REWARDS),
+            ("phrasing", self.phrasing, [one.value for one in Phrasing]),
             *(("camera", name, CAMERAS) for name in self.cameras),
+            *(("verb", name, VERBS) for name in self.verbs),
         ):
             if value not in known:
                 raise UnknownNameError(kind, value, known)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from gantry_deploy.contract.arm_spec import BODY_TARGET, JOINT_TARGET, ArmSpec
+from gantry_deploy.contract.parts import MAX_WORDS
 from gantry_deploy.contract.policy_contract import (
+    INSTRUCTION_TERM,
     OBJECT_GOAL,
     OBJECT_GOAL_NAMES,
     Acceptance,
@@ -16,10 +18,12 @@ from gantry_deploy.contract.policy_contract import (
     PolicyContract,
 )
 from gantry_deploy.observations.builder import make_term
+from gantry_deploy.observations.scene import THINGS_SIZE, ZONES_SIZE
 from gantry_hardware.model.chain import Chain
 from gantry_hardware.robots import robot_spec
 from gantry_hardware.robots.yam import GRIPPER_CLOSED_M, GRIPPER_JOINT, GRIPPER_OPEN_M, TOOL_TILT_RAD
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
+from gantry_sim.tasks.manipulation.language.instructions import instruction_spec
 from gantry_sim.tasks.manipulation.workbench import WORKBENCHES
 
 LOWER_EE_M, UPPER_EE_M = (0.2, -0.2, 0.015), (0.45, 0.2, 0.25)
@@ -29,7 +33,7 @@ JOINT_REACH_RAD = 1.0
 
 
 def has_goal(cfg: ArmCfg) -> bool:
-    """Whether the task says where the object belongs."""
+    """Whether the task's command says where the object belongs."""
     return bool(WORKBENCHES[cfg.task].fixture)
 
 
@@ -72,6 +76,7 @@ def arm_contract(cfg: ArmCfg) -> PolicyContract:
             relative=cfg.action != "joint-absolute",
         ),
         cameras=tuple(CameraInput(name, cfg.image_px, cfg.image_px) for name in cfg.seen_cameras),
+        instruction=instruction_spec(cfg.verbs) if WORKBENCHES[cfg.task].is_told else None,
         acceptance=Acceptance(min_success_rate=0.8),
         trained_for=cfg.randomize.trained_for(1.0 / cfg.rate_hz),
     )
@@ -100,7 +105,14 @@ def observation_terms(cfg: ArmCfg, num_joints: int) -> tuple[ObservationTerm, ..
     ]
     if cfg.action != "ee":
         terms.append(make_term("ee_rotation", 6))
-    if cfg.observer == "state":
+    told = WORKBENCHES[cfg.task].is_told
+    if told:
+        scene = (
+            make_term("things_from_ee", THINGS_SIZE, scale=10.0),
+            make_term("zones_from_ee", ZONES_SIZE, scale=5.0),
+        )
+        terms += [*(scene if cfg.observer == "state" else ()), make_term(INSTRUCTION_TERM, MAX_WORDS)]
+    elif cfg.observer == "state":
         terms += [
             *((make_term("object_pos", 3, scale=5.0),) if in_base else ()),
             make_term("object_rotation", 6),

@@ -31,9 +31,14 @@ class Draws:
         ]
         self._numbers = torch.as_tensor(np.stack(rows), dtype=torch.float32, device=device)
         self._used = 0
+        self._keys = [(seed, env, episode) for env, episode in zip(env_ids, episodes, strict=True)]
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def generators(self) -> list[np.random.Generator]:
+        """A generator for each of the k episodes, where it is not known how many numbers are needed."""
+        return [np.random.default_rng((*key, DRAWS)) for key in self._keys]
 
     def uniform(self, low: float, high: float) -> Tensor:
         """(k,) numbers in [low, high)."""

@@ -123,10 +123,11 @@ def _furnish(bench: Workbench, scene: mujoco.MjSpec) -> None:
 
 
 def _simulation_cfg(cfg: ArmCfg) -> SimulationCfg:
-    # The sizes are MuJoCo Warp's, which drops what exceeds them.
+    # The sizes are MuJoCo Warp's, which drops what exceeds them; a thing that lies there has four contacts.
+    others = len(WORKBENCHES[cfg.task].things) - 1
     return SimulationCfg(
-        njmax=300,
-        nconmax=40,
+        njmax=300 + 50 * others,
+        nconmax=40 + 12 * others,
         mujoco=MujocoCfg(
             timestep=cfg.physics_dt_s,
             iterations=10,

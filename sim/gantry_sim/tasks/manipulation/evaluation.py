@@ -42,7 +42,8 @@ def evaluate_success(
 
     Returns:
         ``success_rate``, ``success_once`` and ``success_at_end`` as shares with 95 % intervals, means of steps and
-        time to the first success, of the return, and of the sizes of actions and corrections.
+        time to the first success, of the return, and of the sizes of actions and corrections; of a task that is told in
+        words ``wrong_thing_rate``, the share of episodes in which another thing was moved.
     """
     del full_model
     hold = not getattr(env_cfg, "end_on_success", True)
@@ -60,6 +61,7 @@ def evaluate_success(
         "success_rate": asdict(found.success_at_end if hold else found.success_once),
         "success_once": asdict(found.success_once),
         "success_at_end": asdict(found.success_at_end),
+        **{f"{name}_rate": asdict(score) for name, score in found.flagged.items()},
         "steps_to_success": found.steps_to_success,
         "time_to_success_s": found.time_to_success_s,
         "mean_steps": found.mean_steps,

@@ -17,6 +17,7 @@ from gantry_deploy.actions.arm import ArmDecoder
 from gantry_hardware.errors import GantryError
 from gantry_mapping.sensing.frames import rotation_matrix
 from gantry_sim.tasks.manipulation.contract import arm_contract
+from gantry_sim.tasks.manipulation.language.instructions import PICK, PLACE, PUSH, VERBS
 from gantry_sim.tasks.manipulation.state import ArmState
 from gantry_sim.tasks.manipulation.workbench import HOLE_DEPTH_M
 
@@ -300,11 +301,52 @@ class InsertExpert(Expert):
         )
 
 
+class TellExpert(Expert):
+    """Does what an instruction asks for: one expert for each verb, of which that of the episode moves its arm."""
+
+    def __init__(
+        self, state: ArmState, suboptimality: float = 0.0, seed: int = 0, cfg: SuboptimalityCfg | None = None
+    ) -> None:
+        kinds: dict[str, type[Expert]] = {PICK: GraspExpert, PUSH: PushExpert, PLACE: PlaceExpert}
+        self._parts = [kinds[verb](state, suboptimality, seed, cfg) for verb in VERBS]
+        super().__init__(state, suboptimality, seed, cfg)
+
+    def reset(self, rows: Tensor | None = None) -> None:
+        """See :meth:`Expert.reset`."""
+        super().reset(rows)
+        for part in self._parts:
+            part.reset(rows)
+
+    def take_over(self, rows: Tensor) -> None:
+        """See :meth:`Expert.take_over`."""
+        super().take_over(rows)
+        for part in self._parts:
+            part.take_over(rows)
+
+    def lead_astray(self, offset_m: Tensor, rows: Tensor) -> None:
+        """See :meth:`Expert.lead_astray`."""
+        for part in self._parts:
+            part.lead_astray(offset_m, rows)
+
+    def plan(self, hand: Tensor) -> Move:
+        """See :meth:`Expert.plan`: that of the episode's verb."""
+        moves = [part.plan(hand) for part in self._parts]
+        for part in self._parts:
+            part.steps += 1
+        verb, rows = self.state.verb, torch.arange(len(hand), device=hand.device)
+        waypoint, gripper, speed = (
+            torch.stack([getattr(move, name) for move in moves])[verb, rows]
+            for name in ("waypoint", "gripper", "speed")
+        )
+        return Move(waypoint, gripper, speed)
+
+
 EXPERTS: dict[str, type[Expert]] = {
     "lift": GraspExpert,
     "push": PushExpert,
     "pick-place": PlaceExpert,
     "insert": InsertExpert,
+    "tell": TellExpert,
 }
 """Each task's expert, under the names of the workbenches."""
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from gantry_sim.tasks.manipulation.cfg import ArmCfg, RandomizeCfg
+from gantry_sim.tasks.manipulation.language.instructions import VERBS
+
+TELL_EPISODE_S = 8.0
+"""Length of an episode that is told in words, whatever is asked for."""
 
 
 def lift_cfg() -> ArmCfg:
@@ -31,10 +36,17 @@ def insert_cfg() -> ArmCfg:
     return ArmCfg("insert", randomize=RandomizeCfg(goal_x_m=(0.28, 0.38), goal_y_m=(-0.10, 0.10)))
 
 
+def tell_cfg(*verbs: str) -> ArmCfg:
+    """Three things and two zones, and an instruction of one of some verbs."""
+    return ArmCfg("tell", episode_s=TELL_EPISODE_S, verbs=verbs)
+
+
 LAYOUTS: dict[str, Callable[[], ArmCfg]] = {
     "yam-lift": lift_cfg,
     "yam-pick-place": pick_place_cfg,
     "yam-push": push_cfg,
     "yam-insert": insert_cfg,
+    "yam-tell": partial(tell_cfg, *VERBS),
+    **{f"yam-tell-{verb}": partial(tell_cfg, verb) for verb in VERBS},
 }
 """Configurations by the names of the registered tasks."""

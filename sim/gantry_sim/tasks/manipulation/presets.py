@@ -20,7 +20,7 @@ from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.experts import make_expert
-from gantry_sim.tasks.manipulation.layouts import insert_cfg, lift_cfg, pick_place_cfg, push_cfg
+from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.recording import record_episodes
 from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
 
@@ -91,12 +91,12 @@ def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
     return ArmStepEnv(cfg, seed)
 
 
-def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
+def _task(info: TaskInfo) -> Task:
     return Task(
         name=info.name,
         summary=info.summary,
         robot=info.robot,
-        presets=presets(make_cfg),
+        presets=presets(LAYOUTS[info.name]),
         make_env=make_env,
         contract=arm_contract,
         teacher=arm_contract,
@@ -108,7 +108,11 @@ def _task(info: TaskInfo, make_cfg: Callable[[], ArmCfg]) -> Task:
     )
 
 
-LIFT = _task(catalogue.YAM_LIFT, lift_cfg)
-PICK_PLACE = _task(catalogue.YAM_PICK_PLACE, pick_place_cfg)
-PUSH = _task(catalogue.YAM_PUSH, push_cfg)
-INSERT = _task(catalogue.YAM_INSERT, insert_cfg)
+LIFT = _task(catalogue.YAM_LIFT)
+PICK_PLACE = _task(catalogue.YAM_PICK_PLACE)
+PUSH = _task(catalogue.YAM_PUSH)
+INSERT = _task(catalogue.YAM_INSERT)
+TELL = _task(catalogue.YAM_TELL)
+TELL_PICK = _task(catalogue.YAM_TELL_PICK)
+TELL_PUSH = _task(catalogue.YAM_TELL_PUSH)
+TELL_PLACE = _task(catalogue.YAM_TELL_PLACE)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gantry_deploy.policy.golden import OBJECT_ARRAY
+from gantry_deploy.observations.builder import needed_signals
+from gantry_deploy.policy.golden import EXTRA_PREFIX, OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION
 from gantry_hardware.errors import GantryError
 from gantry_policies.common.batched_env import STATE, Observation
@@ -86,6 +87,12 @@ def _before(env: ArmStepEnv, obs: Observation) -> Arrays:
     signals = env.state.signals(last_action)
     names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s")
     seen: dict[str, torch.Tensor] = {name: getattr(signals, name) for name in names}
-    seen |= {OBJECT_ARRAY: env.state.object_pose, OBSERVATION: obs[STATE]}
+    seen[OBSERVATION] = obs[STATE]
+    if signals.object_pose_in_base is not None:
+        seen[OBJECT_ARRAY] = signals.object_pose_in_base
     seen |= {key: value for key, value in obs.items() if key.startswith(IMAGE_PREFIX)}
+    seen |= {
+        EXTRA_PREFIX + name: signals.extra[name]
+        for name in needed_signals(env.state.contract).keys() & signals.extra.keys()
+    }
     return {name: value.cpu().numpy().copy() for name, value in seen.items()}

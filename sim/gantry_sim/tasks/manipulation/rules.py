@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.draws import Draws, turn_about
+from gantry_sim.tasks.manipulation.language.instructions import (
+    PICK,
+    PLACE,
+    PUSH,
+    VERBS,
+    Asked,
+    Phrasing,
+    draw_episode,
+)
 from gantry_sim.tasks.manipulation.workbench import (
     GOAL_RADIUS_M,
     HOLE_DEPTH_M,
@@ -30,6 +42,8 @@ EDGE_M = 0.03
 """An object this close to one of these limits is about to get out of reach."""
 DROPPED_M = 0.10
 """An object that begins in the hand and is this far from it has been dropped."""
+WRONG_M = 0.03
+"""Another thing than the one that is asked for may be moved by this much; farther, and the episode is lost."""
 PEG_BELOW_EE_M = 0.02
 """The peg's middle lies so far below the end effector that holds it."""
 
@@ -39,18 +53,32 @@ TIP_GAP_M = -0.0002
 
 @dataclass(frozen=True)
 class Start:
-    """Starts of k episodes; places in the arm's base frame, m."""
+    """Starts of k episodes with T things and F fixtures or zones; places in the arm's base frame, m."""
 
-    object_pos_m: Tensor
-    """(k, 3)."""
-    object_quat_wxyz: Tensor
-    """(k, 4)."""
+    things_in_base: Tensor
+    """(k, T, 7), place in m and unit quaternion, w first, of each thing."""
     goal_m: Tensor
-    """(k, 3), where the object's middle belongs; (k, 0) without a goal."""
-    fixture_m: Tensor
-    """(k, 3), on the table under the goal; (k, 0) without a fixture."""
+    """(k, 3), where the thing's middle belongs; (k, 0) in a task without a goal."""
+    fixtures_m: Tensor
+    """(k, F, 3), on the table, the fixture under the goal."""
     gripper_m: Tensor | None = None
     """(k,), place of the driven finger; None for open."""
+    asked: Sequence[Asked] | None = None
+    """Instruction of each episode; None in a task that is told nothing in words."""
+
+    @property
+    def thing(self) -> Tensor:
+        """(k,) whole numbers, place in the bench of the thing that is to be handled."""
+        count = len(self.things_in_base)
+        places = [0] * count if self.asked is None else [one.thing for one in self.asked]
+        return torch.tensor(places, device=self.things_in_base.device)
+
+    @property
+    def verb(self) -> Tensor:
+        """(k,) whole numbers, place of what is asked for among the verbs; 0 where nothing is told."""
+        count = len(self.things_in_base)
+        places = [0] * count if self.asked is None else [VERBS.index(one.verb) for one in self.asked]
+        return torch.tensor(places, device=self.things_in_base.device)
 
 
 class RuleState(Protocol):
@@ -62,6 +90,16 @@ class RuleState(Protocol):
     """(N, 3) from the end effector to the object, m."""
     goal_from_object: Tensor
     """(N, 3) from the object to its goal, m; (N, 0) without a goal."""
+
+    @property
+    def verb(self) -> Tensor:
+        """Place of what is asked for among the verbs, (N,) whole numbers; 0 where nothing is told."""
+        ...
+
+    @property
+    def others_moved_m(self) -> Tensor:
+        """Largest distance of another thing from its place at the start, (N,), m; 0 where there is no other."""
+        ...
 
     @property
     def object_pos(self) -> Tensor:
@@ -85,6 +123,11 @@ class Rule:
         self.cfg = cfg
         self.bench: Workbench = WORKBENCHES[cfg.task]
         self.half_m = self.bench.half_m
+
+    @property
+    def goal_size(self) -> int:
+        """Numbers of the goal: 3, or 0 in a task without one."""
+        return 3 if self.bench.mocap_bodies else 0
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
         """Starts of episodes, with the end effector at (k, 3) [m] in the arm's base frame."""
@@ -111,21 +154,25 @@ class Rule:
         inside = (x > x_low + EDGE_M) & (x < x_high - EDGE_M) & (y > y_low + EDGE_M) & (y < y_high - EDGE_M)
         return ~inside
 
-    def _on_table(self, draws: Draws) -> tuple[Tensor, Tensor]:
-        """Place and heading of an object that lies on the table."""
+    def wrong(self, state: RuleState) -> Tensor:
+        """(N,) bool: another thing than the one that is asked for has been moved."""
+        return state.others_moved_m > WRONG_M
+
+    def _on_table(self, draws: Draws) -> Tensor:
+        """Pose (k, 1, 7) of an object that lies on the table."""
         chance = self.cfg.randomize
         x, y = draws.uniform(*chance.object_x_m), draws.uniform(*chance.object_y_m)
         pos = torch.stack((x, y, torch.full_like(x, self.half_m[2])), dim=-1)
-        return pos, turn_about(2, draws.within(chance.object_yaw_rad))
+        return torch.cat((pos, turn_about(2, draws.within(chance.object_yaw_rad))), dim=-1)[:, None]
 
     def _goal(self, draws: Draws, height_m: float) -> tuple[Tensor, Tensor]:
-        """Goal at a height, and the place of the fixture below it."""
+        """Goal (k, 3) at a height, and the place (k, 1, 3) of the fixture below it."""
         chance = self.cfg.randomize
         x, y = draws.uniform(*chance.goal_x_m), draws.uniform(*chance.goal_y_m)
         goal = torch.stack((x, y, torch.full_like(x, height_m)), dim=-1)
         fixture = goal.clone()
         fixture[:, 2] = 0.0
-        return goal, fixture
+        return goal, fixture[:, None]
 
 
 class Lift(Rule):
@@ -133,8 +180,7 @@ class Lift(Rule):
 
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
         """See :meth:`Rule.start`: begin with the cube on the table."""
-        none = ee_pos_m[:, :0]
-        return Start(*self._on_table(draws), none, none)
+        return Start(self._on_table(draws), ee_pos_m[:, :0], ee_pos_m[:, None, :][:, :0])
 
     def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: high enough, and in the hand."""
@@ -153,7 +199,7 @@ class Push(Rule):
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
         """See :meth:`Rule.start`: begin with the cube on the table and the disc beyond it."""
         del ee_pos_m
-        return Start(*self._on_table(draws), *self._goal(draws, self.half_m[2]))
+        return Start(self._on_table(draws), *self._goal(draws, self.half_m[2]))
 
     def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: the cube's middle over the disc, on the table."""
@@ -171,7 +217,7 @@ class PickPlace(Rule):
     def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
         """See :meth:`Rule.start`: begin with the cube on the table and the stand beside it."""
         del ee_pos_m
-        return Start(*self._on_table(draws), *self._goal(draws, 2 * STAND_HALF_M[2] + self.half_m[2]))
+        return Start(self._on_table(draws), *self._goal(draws, 2 * STAND_HALF_M[2] + self.half_m[2]))
 
     def _lies_there(self, state: RuleState) -> Tensor:
         away = state.goal_from_object
@@ -202,7 +248,7 @@ class Insert(Rule):
         height = HOLE_DEPTH_M - INSERT_DEPTH_M + self.half_m[2] - 0.005
         goal, fixture = self._goal(draws, height)
         grip = torch.full_like(ee_pos_m[:, 0], self.half_m[1] - TIP_GAP_M - 0.0001)
-        return Start(ee_pos_m + shift, quat, goal, fixture, grip)
+        return Start(torch.cat((ee_pos_m + shift, quat), dim=-1)[:, None], goal, fixture, grip)
 
     def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: in the hole, deep enough."""
@@ -223,8 +269,57 @@ class Insert(Rule):
         return 0.4 * _near(away[:, :2], 0.05) + 0.6 * _near(away, 0.05)
 
 
-RULES: dict[str, type[Rule]] = {"lift": Lift, "push": Push, "pick-place": PickPlace, "insert": Insert}
+class Tell(Rule):
+    """Handle the thing that an instruction asks for, as it says, and leave the others where they are.
+
+    Which of the rules of :class:`Lift`, :class:`Push` and :class:`PickPlace` counts is a matter of the verb; a zone is
+    a goal on the table.
+    """
+
+    def __init__(self, cfg: ArmCfg) -> None:
+        super().__init__(cfg)
+        kinds: dict[str, type[Rule]] = {PICK: Lift, PUSH: Push, PLACE: PickPlace}
+        self._parts = [kinds[verb](cfg) for verb in VERBS]
+
+    def start(self, draws: Draws, ee_pos_m: Tensor) -> Start:
+        """See :meth:`Rule.start`: lay a scene, and ask for something in it."""
+        cfg, like = self.cfg, ee_pos_m
+        asked = [draw_episode(self.bench, cfg.verbs, Phrasing(cfg.phrasing), rng) for rng in draws.generators()]
+        scenes = [one.scene for one in asked]
+        yaw = _stacked([scene.yaw_rad for scene in scenes], like)
+        xy, zones = (_stacked([getattr(s, name) for s in scenes], like) for name in ("things_m", "zones_m"))
+        height = xy.new_full((*xy.shape[:2], 1), self.half_m[2])
+        quat = turn_about(2, yaw.flatten()).reshape(*yaw.shape, 4)
+        zone = torch.tensor([one.zone or 0 for one in asked], device=like.device)
+        goal = torch.cat((zones[torch.arange(len(zones)), zone], height[:, 0]), dim=-1)
+        flat = torch.cat((zones, torch.zeros_like(zones[..., :1])), dim=-1)
+        return Start(torch.cat((xy, height, quat), dim=-1), goal, flat, asked=asked)
+
+    def success(self, state: RuleState) -> Tensor:
+        """See :meth:`Rule.success`: as the verb says, and no other thing was moved."""
+        return self._of_verb(state, [part.success(state) for part in self._parts]) & ~self.wrong(state)
+
+    def progress(self, state: RuleState) -> Tensor:
+        """See :meth:`Rule.progress`: as the verb says; none where another thing was moved."""
+        return self._of_verb(state, [part.progress(state) for part in self._parts]) * ~self.wrong(state)
+
+    def lost(self, state: RuleState) -> Tensor:
+        """Out of reach, or another thing was moved."""
+        return super().lost(state) | self.wrong(state)
+
+    @staticmethod
+    def _of_verb(state: RuleState, values: list[Tensor]) -> Tensor:
+        """Of values (N,) of each verb those of the one that is asked for."""
+        return torch.stack(values)[state.verb, torch.arange(len(state.verb), device=state.verb.device)]
+
+
+RULES: dict[str, type[Rule]] = {"lift": Lift, "push": Push, "pick-place": PickPlace, "insert": Insert, "tell": Tell}
 """Each task's rule, under the names of the workbenches."""
+
+
+def _stacked(rows: Sequence[NDArray[np.float64]], like: Tensor) -> Tensor:
+    """Arrays of one shape, of any unit, as one tensor (k, ...)."""
+    return torch.as_tensor(np.stack(rows), dtype=like.dtype, device=like.device)
 
 
 def _near(vector: Tensor, scale_m: float) -> Tensor:

@@ -14,10 +14,9 @@ from torch import Tensor
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.observations.builder import ObservationBuilder
 from gantry_sim.envs.manager_env import GantryEnv
-from gantry_sim.tasks.manipulation.cfg import RandomizeCfg
 from gantry_sim.tasks.manipulation.draws import Draws
 from gantry_sim.tasks.manipulation.state import ArmState
-from gantry_sim.tasks.manipulation.workbench import FIXTURE, OBJECT, PADS, TABLE_FRICTION
+from gantry_sim.tasks.manipulation.workbench import PADS, TABLE_FRICTION
 
 ACTION = "arm"
 """Name of the action term."""
@@ -149,12 +148,11 @@ def begin_episode(env: GantryEnv, env_ids: Tensor | None) -> None:
     state.start_joint_pos[env_ids] = joints
     # The other finger mirrors the driven one.
     data.qpos[env_ids, _other_finger(env)] = -joints[:, state.gripper]
-    data.qpos[env_ids, state.object_qpos] = torch.cat((start.object_pos_m, start.object_quat_wxyz), dim=-1)
-    state.goal[env_ids] = start.goal_m
-    if start.fixture_m.shape[1]:
-        mocap = int(env.sim.mj_model.body(FIXTURE).mocapid[0])
-        data.mocap_pos[env_ids, mocap] = start.fixture_m
-    _choose_physics(env, env_ids, draws, state.cfg.randomize)
+    data.qpos[env_ids[:, None], state.things.qpos_ids.flatten()] = start.things_in_base.flatten(1)
+    state.begin(env_ids, start)
+    for place, name in enumerate(state.rule.bench.mocap_bodies):
+        data.mocap_pos[env_ids, int(env.sim.mj_model.body(name).mocapid[0])] = start.fixtures_m[:, place]
+    _choose_physics(env, env_ids, draws, state)
     action: Any = env.action_manager.get_term(ACTION)
     action.late[env_ids, 0] = draws.uniform(0.0, 1.0) < state.cfg.randomize.late_share
 
@@ -163,12 +161,12 @@ def _other_finger(env: GantryEnv) -> int:
     return int(env.sim.mj_model.joint("robot/right_finger").qposadr[0])
 
 
-def _choose_physics(env: GantryEnv, env_ids: Tensor, draws: Draws, chance: RandomizeCfg) -> None:
-    sim, model = env.sim, env.sim.mj_model
-    body = model.body(OBJECT).id
+def _choose_physics(env: GantryEnv, env_ids: Tensor, draws: Draws, state: ArmState) -> None:
+    sim, model, chance = env.sim, env.sim.mj_model, state.cfg.randomize
     mass = draws.uniform(*chance.mass)
-    sim.model.body_mass[env_ids, body] = sim.get_default_field("body_mass")[body] * mass
-    sim.model.body_inertia[env_ids, body] = sim.get_default_field("body_inertia")[body] * mass[:, None]
+    for body in (model.body(name).id for name in state.rule.bench.thing_bodies):
+        sim.model.body_mass[env_ids, body] = sim.get_default_field("body_mass")[body] * mass
+        sim.model.body_inertia[env_ids, body] = sim.get_default_field("body_inertia")[body] * mass[:, None]
     friction = draws.uniform(*chance.friction)
     for name in PADS:
         sim.model.geom_friction[env_ids, model.geom(f"robot/{name}").id, 0] = friction

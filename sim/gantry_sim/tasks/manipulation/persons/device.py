@@ -25,6 +25,7 @@ from gantry_hardware.files.structured import from_plain
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.persons.batch import PersonCfg, ScriptedHelp
 from gantry_sim.tasks.manipulation.rules import RULES
+from gantry_sim.tasks.manipulation.workbench import WORKBENCHES
 
 
 class SeenState:
@@ -36,8 +37,9 @@ class SeenState:
     """
 
     def __init__(self, task: str, contract: PolicyContract) -> None:
-        if task not in LAYOUTS:
-            raise UnknownNameError("task of device 'scripted' (cars have 'scripted-driver')", task, LAYOUTS)
+        seen = [name for name, make_cfg in LAYOUTS.items() if not WORKBENCHES[make_cfg().task].is_told]
+        if task not in seen:
+            raise UnknownNameError("task of device 'scripted' (cars have 'scripted-driver')", task, seen)
         self.cfg, self.contract = LAYOUTS[task](), contract
         self.rule = RULES[self.cfg.task](self.cfg)
         self.decoder = ArmDecoder(contract, torch.zeros(1, 1))
@@ -45,7 +47,8 @@ class SeenState:
         self.goal = torch.zeros(1, len(contract.command.names))
         self.joint_pos = torch.tensor([contract.default_pos_rad])
         self.object_pose = torch.tensor([[0.3, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
-        self.object_speed = torch.zeros(1)
+        self.object_speed = self.others_moved_m = torch.zeros(1)
+        self.verb = torch.zeros(1, dtype=torch.long)
         self._update()
 
     def see(self, signals: Signals) -> None:
