@@ -59,7 +59,7 @@ class MeasuredState:
         self.unavailable = _unavailable(contract, self._rest)
         """Reason for which the policy cannot be asked by measured states; empty if it can."""
         needed = needed_signals(contract)
-        steps, moves = contract.chunk is None, kind.base_moves
+        steps, moves = contract.chunk is None or contract.is_residual, kind.base_moves
         chunked_target = not steps and _depends(contract, self._rest, "joint_target_rad")
         keys = {
             JOINT_POSITION: MeasuredKey((n,), _FIELDS[JOINT_POSITION][1], True),

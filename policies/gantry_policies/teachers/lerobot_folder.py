@@ -160,7 +160,7 @@ def _check_statistics(path: Path, state_file: Any, wanted: Mapping[str, tuple[st
         or not (path.parent / state_file).is_file()
     ):
         raise TeacherError(
-            f"{path_text(path)} comes without the statistics of its normaliser (state_file is {plain_text(state_file)}); "
+            f"{path_text(path)} comes without the statistics of its normaliser (state_file {plain_text(state_file)}); "
             f"{names_text(wanted)} would not be normalised, in silence. Save the policy with its dataset's statistics."
         )
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gantry_deploy.bundle.locate import named_path
 from gantry_deploy.openpi.served import ServedPolicy
 from gantry_fixtures.openpi import serve_process
 
@@ -76,3 +77,27 @@ def test_openpi_client_steps_an_arm_by_measured_joints_with_a_key(step_bundle, t
     assert "HTTP 401" in without.stderr
     assert "RuntimeError: Error in inference server" in other.stderr
     assert "'prompt' is 'wipe'; this policy does one task: 'reach'." in other.stderr
+
+
+def test_the_example_of_the_guide_runs(tmp_path):
+    """Its program, as it stands there but for the port, with the bundle that it names."""
+    path = pretrained_path()
+    text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+    block = text.partition("```python\n")[2].partition("```")[0]
+    assert "openpi_client" in block
+    with serve_process(path) as (_, port):
+        program = tmp_path / "program.py"
+        program.write_text(block.replace("8000", str(port)))
+        done = subprocess.run([PYTHON, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("['joint1', ")
+    assert len(lines) == 6
+    assert all(line.startswith("(1, 4) ") for line in lines[1:])
+    assert "prev_total_ms" in lines[-1]
+
+
+def pretrained_path():
+    if importlib.util.find_spec("gantry_sim") is None:
+        pytest.skip("no bundle comes along: gantry_sim is not installed")
+    return named_path("pretrained:yam-pick-place")

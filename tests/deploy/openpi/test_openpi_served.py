@@ -96,6 +96,14 @@ def test_a_residual_corrects_its_own_plan_for_each_client(residual_bundle):
         wanted = policy(state[None]).action
         np.testing.assert_allclose(client.infer({STATE: state})["actions"], wanted, rtol=1e-5, atol=1e-6)
     assert "max_rows" not in served.metadata["gantry"]
+    runner = PolicyRunner(residual_bundle, SPEC)
+    arm, default = served.client(), np.array(residual_bundle.contract.default_pos_rad)
+    for step in range(5):
+        joints = default + 0.01 * step
+        wanted = runner.step(served.measured.state({"joint_position": joints}, 0.0), np.zeros(0))
+        found = arm.infer({JOINTS: joints})
+        np.testing.assert_allclose(found["actions"], wanted.action[None], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found["joint_targets"], wanted.target.pos_rad[None], rtol=1e-6)
     with pytest.raises(PolicyError, match="one question at a time"):
         client.infer({STATE: np.zeros((2, size)), "gantry/rows": 2})
 

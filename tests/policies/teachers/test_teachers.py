@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -236,3 +237,10 @@ def test_kinds_are_those_of_the_installation():
     for entry in entry_points(group=GROUP):
         assert callable(entry.load())
     assert registry.REFUSED.keys().isdisjoint(teacher_names())
+
+
+def test_the_example_of_the_guide_runs(capsys):
+    text = (Path(__file__).parents[3] / "docs/serve.md").read_text(encoding="utf-8")
+    block = next(part for part in text.split("```python\n") if "make_teacher" in part).partition("```")[0]
+    exec(compile(block, "docs/serve.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("(8, 1, 4) {'calls': 1, 'rows': 8, 'failures': 0")
