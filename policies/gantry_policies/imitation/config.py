@@ -9,8 +9,9 @@ from gantry_hardware.errors import GantryError, UnknownNameError
 NETWORKS = ("mlp", "transformer", "flow")
 """Networks: one hidden state for the whole chunk; one query per step that attends to what is seen (ACT); a chunk drawn
 by flow matching, whose steps attend to what is seen."""
-IMAGE_ENCODERS = ("conv", "vit", "resnet18")
-"""Image encoders: two convolutions, those and a transformer block, or a residual network of 18 layers."""
+IMAGE_ENCODERS = ("conv", "vit", "deep", "resnet18")
+"""Image encoders: two convolutions, those and a transformer block, four convolutions, or a residual network of 18
+layers."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,33 @@ def images() -> BcCfg:
     return BcCfg(batch_size=64)
 
 
+def vla() -> BcCfg:
+    """Small vision-language-action model: words and two cameras to chunks by flow matching, on two CPU cores.
+
+    ``network.kind`` ``transformer`` is the same with regression in place of the flow.
+    """
+    return BcCfg(
+        network=NetworkCfg(
+            kind="flow",
+            width=128,
+            heads=4,
+            encoder_layers=2,
+            decoder_layers=3,
+            feedforward=512,
+            dropout=0.05,
+            word_layers=1,
+            image_encoder=ImageEncoderCfg(kind="deep", stem_width=32, width=128),
+        ),
+        chunk_steps=16,
+        execute_steps=8,
+        batch_size=64,
+        steps=6_000,
+        learning_rate=5e-4,
+        warmup_steps=200,
+        state_noise=0.02,
+    )
+
+
 def act_paper() -> BcCfg:
     """ACT as published (arXiv 2304.13705, appendix), with its style variable; wants a GPU and large images.
 
@@ -189,7 +217,7 @@ def act_paper() -> BcCfg:
     )
 
 
-PRESETS = {"state": state, "images": images, "act_paper": act_paper}
+PRESETS = {"state": state, "images": images, "vla": vla, "act_paper": act_paper}
 """Presets by name; each call gives a fresh configuration."""
 
 

@@ -45,6 +45,31 @@ class ImageEncoder(nn.Module):
         return self.cameras[camera](image.float() / 255.0 - 0.5)
 
 
+class DeepTokens(nn.Module):
+    """Four convolutions, each of which halves the image; every place of the last one is a token.
+
+    An image of 84 x 84 becomes 25 tokens, a third of those of two convolutions, and each of them sees a third of it.
+    """
+
+    def __init__(self, channels: int, cfg: ImageEncoderCfg) -> None:
+        super().__init__()
+        widths = (cfg.stem_width, 2 * cfg.stem_width, cfg.width, cfg.width)
+        layers: list[nn.Module] = []
+        for index, width in enumerate(widths):
+            kernel = 5 if index == 0 else 3
+            layers += [
+                nn.Conv2d(channels, width, kernel, stride=2, padding=kernel // 2, bias=False),
+                nn.GroupNorm(max(1, width // 8), width),
+                nn.SiLU(),
+            ]
+            channels = width
+        self.layers = nn.Sequential(*layers, nn.AvgPool2d(2, stride=1))
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Tokens ``(B, t, w)`` of an image ``(B, C, H, W)`` in [-0.5, 0.5]."""
+        return self.layers(image).flatten(2).transpose(1, 2)
+
+
 class ResNetTokens(nn.Module):
     """A residual network of 18 layers (arXiv 1512.03385) up to its last convolution; every place is a token.
 
@@ -92,5 +117,7 @@ class _Block(nn.Module):
 def _encoder(shape: tuple[int, ...], cfg: ImageEncoderCfg) -> nn.Module:
     if cfg.kind == "resnet18":
         return ResNetTokens(shape[0])
+    if cfg.kind == "deep":
+        return DeepTokens(shape[0], cfg)
     sizes = EncoderCfg(kind=cfg.kind, stem_width=cfg.stem_width, width=cfg.width, attention_heads=cfg.attention_heads)
     return VitTokens(shape, sizes) if cfg.kind == "vit" else ConvTokens(shape, sizes)

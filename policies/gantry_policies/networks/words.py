@@ -10,6 +10,10 @@ from gantry_deploy.language.instructions import FIRST_WORD, PAD
 from gantry_policies.networks.token_layers import EncoderLayer, learned_positions
 
 
+FEW_ROWS = 64
+"""Below this number of rows, sentences that are alike are not looked for."""
+
+
 def split_words(state: Tensor, vocabulary: int) -> tuple[Tensor, Tensor | None]:
     """Numbers ``(B, s)`` and word tokens ``(B, MAX_WORDS)`` of a flat observation whose last numbers are tokens.
 
@@ -54,7 +58,16 @@ class WordEncoder(nn.Module):
         return self.norm(tokens), seen
 
     def summary(self, words: Tensor) -> Tensor:
-        """``(B, width)``: the mean over the words of ``(B, MAX_WORDS)``."""
+        """``(B, width)``: the mean over the words of ``(B, MAX_WORDS)``.
+
+        Environments run under few sentences at a time, and each of them is read once for all rows that have it.
+        """
+        if words.shape[0] < FEW_ROWS or torch.compiler.is_exporting():
+            return self._mean(words)
+        sentences, place = torch.unique(words, dim=0, return_inverse=True)
+        return self._mean(sentences)[place]
+
+    def _mean(self, words: Tensor) -> Tensor:
         tokens, seen = self(words)
         counted = seen[..., None].to(tokens.dtype)
         return (tokens * counted).sum(1) / counted.sum(1)

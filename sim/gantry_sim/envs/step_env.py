@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -26,6 +27,10 @@ from gantry_sim.tasks.manipulation.state import ArmState
 
 WRONG_THING = "wrong_thing"
 """Key of a step's extras: (N,) bool, another thing than the one that is asked for has been moved."""
+
+
+RECENT_EPISODES = 100
+"""Episodes, at least, that a share of successes is taken of."""
 
 
 class CameraRig(Protocol):
@@ -75,6 +80,8 @@ class ArmStepEnv:
         """(N, a) each, since the beginning of the oldest episode that still runs."""
         self._ages = [0] * self.num_envs
         """Steps of the running episodes."""
+        self._outcomes: deque[float] = deque(maxlen=max(RECENT_EPISODES, 2 * cfg.num_envs))
+        """1 for each success among the episodes that ended last, otherwise 0."""
 
     def texts(self) -> list[str]:
         """Instructions of the N running episodes in plain words; empty ones in a task that is told nothing in words."""
@@ -110,11 +117,18 @@ class ArmStepEnv:
             extras = {WRONG_THING: rule.wrong(self.state)} if rule.bench.is_told else {}
             next_obs = self._observation(observed)
             ended = terminated | timed_out
+            self._outcomes.extend(success[ended].float().tolist())
             # The environment's own buffers change in the reset below.
             reward, terminated, truncated = reward.clone(), terminated.clone(), timed_out & ~terminated
             self._obs = next_obs if not bool(ended.any()) else self._restart(ended, next_obs)
         self._remember(action, ended)
         return EnvStep(self._obs, next_obs, reward, terminated, truncated, success, extras)
+
+    def step_metrics(self) -> dict[str, Tensor]:
+        """Share of successes among the episodes that ended last; nothing before the first has ended."""
+        if not self._outcomes:
+            return {}
+        return {"success_rate": torch.tensor(sum(self._outcomes) / len(self._outcomes))}
 
     def close(self) -> None:
         """Release physics and drawing."""

@@ -63,12 +63,14 @@ YAM_LIFT = TaskInfo("yam-lift", "lift a cube", "yam", ARM_PRESETS)
 YAM_PICK_PLACE = TaskInfo("yam-pick-place", "put a cube onto a stand and let go", "yam", ARM_PRESETS)
 YAM_PUSH = TaskInfo("yam-push", "push a cube to a place on the table", "yam", ARM_PRESETS)
 YAM_INSERT = TaskInfo("yam-insert", "put a held peg into a hole 2 mm wider", "yam", ARM_PRESETS)
+TELL_PRESETS = (*ARM_PRESETS, "vla", "ppo", "rpd", "dagger-ppo", "reverse-kl")
+"""Presets of tasks that are told in words: a vision-language-action model, and students of a teacher."""
 YAM_TELL = TaskInfo(
-    "yam-tell", "do what an instruction says: lift, push or place one of three things", "yam", ARM_PRESETS
+    "yam-tell", "do what an instruction says: lift, push or place one of three things", "yam", TELL_PRESETS
 )
-YAM_TELL_PICK = TaskInfo("yam-tell-pick", "lift the thing that an instruction names", "yam", ARM_PRESETS)
-YAM_TELL_PUSH = TaskInfo("yam-tell-push", "push the thing that an instruction names to a zone", "yam", ARM_PRESETS)
-YAM_TELL_PLACE = TaskInfo("yam-tell-place", "put the thing that an instruction names on a zone", "yam", ARM_PRESETS)
+YAM_TELL_PICK = TaskInfo("yam-tell-pick", "lift the thing that an instruction names", "yam", TELL_PRESETS)
+YAM_TELL_PUSH = TaskInfo("yam-tell-push", "push the thing that an instruction names to a zone", "yam", TELL_PRESETS)
+YAM_TELL_PLACE = TaskInfo("yam-tell-place", "put the thing that an instruction names on a zone", "yam", TELL_PRESETS)
 
 TASKS = (
     *(FLAT_GO1, FLAT_GO2, FLAT_G1, ROUGH_GO2),

@@ -85,6 +85,14 @@ def test_padding_and_other_words_make_no_difference_to_a_mean_of_words():
     assert tokens.shape == (1, MAX_WORDS, 8)
 
 
+def test_a_sentence_that_many_rows_have_is_read_once_and_means_the_same():
+    torch.manual_seed(0)
+    encoder = WordEncoder(5, 8, 2, 8, 1, 0.0)
+    texts = ["push the red cube", "push the blue cube", "blue"]
+    words = torch.from_numpy(np.stack([tokens_of(SPEC, texts[row % 3]) for row in range(90)])).long()
+    torch.testing.assert_close(encoder.summary(words), torch.cat([encoder.summary(words[:30])] * 3))
+
+
 def test_words_are_neither_standardised_nor_blurred():
     state = told(["push the red cube", "push the blue cube"])
     policy = BcPolicy(

@@ -13,6 +13,8 @@ from torch import Tensor
 from gantry_policies.common.batched_env import BatchedEnv, Observation
 from gantry_policies.imitation import config as imitation
 from gantry_policies.off_policy import presets as off_policy
+from gantry_policies.on_policy import presets as on_policy
+from gantry_policies.on_policy.config import PpoCfg
 from gantry_sim.envs.step_env import ArmStepEnv
 from gantry_sim.tasks import catalogue
 from gantry_sim.tasks.catalogue import TaskInfo
@@ -26,6 +28,8 @@ from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
 
 ENVS = 8
 """Environments side by side while learning by trying; more collect faster, and further behind what is learned."""
+STUDENTS = 128
+"""Environments side by side of on-policy students."""
 
 
 class ExpertPolicy:
@@ -85,6 +89,28 @@ def presets(make_env_cfg: Callable[[], Any]) -> dict[str, Callable[[], Preset]]:
     return {name: partial(preset, *way) for name, way in ways.items()}
 
 
+def told_presets(make_env_cfg: Callable[[], ArmCfg]) -> dict[str, Callable[[], Preset]]:
+    """Presets of a task that is told in words: those of all arms, a vision-language-action model, and on-policy
+    students, which learn from a dense reward and the numbers of all things.
+
+    Args:
+        make_env_cfg: The task's fresh configuration.
+    """
+
+    def student(learner: Callable[[bool], PpoCfg]) -> Preset:
+        return Preset(replace(make_env_cfg(), num_envs=STUDENTS, reward="dense"), learner(True))
+
+    ways = {
+        "ppo": on_policy.bounded,
+        "rpd": on_policy.distilled,
+        "dagger-ppo": on_policy.dagger_then_ppo,
+        "reverse-kl": on_policy.reverse_divergence,
+    }
+    sees = replace(make_env_cfg(), num_envs=ENVS, observer="camera")
+    model = {"vla": lambda: Preset(sees, imitation.vla(), "bc")}
+    return presets(make_env_cfg) | model | {name: partial(student, way) for name, way in ways.items()}
+
+
 def make_env(cfg: ArmCfg, device: str, seed: int) -> BatchedEnv:
     """The task's environments; they are simulated on the CPU, wherever the networks are."""
     del device
@@ -96,7 +122,7 @@ def _task(info: TaskInfo) -> Task:
         name=info.name,
         summary=info.summary,
         robot=info.robot,
-        presets=presets(LAYOUTS[info.name]),
+        presets=(told_presets if "vla" in info.presets else presets)(LAYOUTS[info.name]),
         make_env=make_env,
         contract=arm_contract,
         teacher=arm_contract,

@@ -17,6 +17,7 @@ from gantry_policies.common.export import export_bundle
 from gantry_policies.networks.layout import ObservationLayout
 from gantry_policies.networks.model import ExportedPolicy
 from gantry_policies.on_policy.config import PpoCfg
+from gantry_policies.on_policy.presets import bounded
 from gantry_policies.on_policy.trainer import PpoTrainer
 from gantry_sim.envs.rsl_rl import BatchedVecEnv
 from gantry_sim.process.suppress_output import quietly
@@ -33,20 +34,7 @@ ENVS = 64
 def preset(task: Task) -> Preset:
     """Few samples: small networks, large minibatches, actions within their bounds."""
     env = task.usual_env()
-    learner = PpoCfg(
-        total_steps=1_000_000,
-        steps_per_env=64,
-        epochs=5,
-        minibatch_samples=1024,
-        learning_rate=5e-4,
-        entropy=0.002,
-        gamma=0.99,
-        normalize=True,
-        hidden=(128, 128),
-        critic_hidden=(128, 128),
-        distribution="beta",
-        mirror="none",
-    )
+    learner = bounded(task.has_contract and task.contract(env).instruction is not None)
     return Preset(replace(env, num_envs=ENVS), learner)
 
 
