@@ -63,7 +63,7 @@ class MeasuredState:
         self.unavailable = _unavailable(contract, self._rest)
         """Reason for which the policy cannot be asked by measured states; empty if it can."""
         needed = needed_signals(contract)
-        steps, moves = contract.chunk is None or contract.is_residual, kind.base_moves
+        steps, moves = contract.planned_steps() is None, kind.base_moves
         chunked_target = not steps and _depends(contract, self._rest, "joint_target_rad")
         grips = bool(kind.gripper_joint(contract))
         place, speed = ("rad, a gripper in m", "rad/s, a gripper in m/s") if grips else ("rad", "rad/s")
@@ -140,15 +140,13 @@ def _unavailable(contract: PolicyContract, rest: RobotState) -> str:
     instead = f"Send '{PREFIX}state', the contract's whole observation."
     if embodiment_of(contract).rest_surroundings(contract) is not None:
         return f"The policy sees surroundings, which this protocol has no keys for. {instead}"
-    if contract.chunk is None or contract.is_residual:
+    if (planned := contract.planned_steps()) is None:
         return ""
     past = [term.name for term in contract.observations if term.history > 1]
     past += [name for name in ("last_action", "time_s") if _depends(contract, rest, name)]
     if not past:
         return ""
-    return (
-        f"The policy plans {contract.chunk.steps} steps and sees what happened in each ({', '.join(past)}). {instead}"
-    )
+    return f"The policy plans {planned} steps and sees what happened in each ({', '.join(past)}). {instead}"
 
 
 def _depends(contract: PolicyContract, rest: RobotState, signal: str) -> bool:

@@ -119,6 +119,41 @@ def test_health_is_plain_http(address):
         assert (answer.status, answer.read()) == (200, b"OK\n")
 
 
+class WaitingPolicy(ServedPolicy):
+    """A policy that computes until it is told to go on."""
+
+    def __init__(self, bundle):
+        super().__init__(bundle)
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def client(self):
+        client = super().client()
+
+        def infer(message, answer=client.infer):
+            self.asked.set()
+            assert self.go_on.wait(LONG_S)
+            return answer(message)
+
+        client.infer = infer
+        return client
+
+
+def test_the_server_lives_while_the_network_computes(step_bundle):
+    """It answers plain HTTP and greets another client."""
+    served, found = WaitingPolicy(step_bundle), []
+    with bundle_server(served) as address, client_of(address) as client:
+        thread = threading.Thread(target=lambda: found.append(client.infer({JOINTS: np.zeros(7)})))
+        thread.start()
+        assert served.asked.wait(LONG_S)
+        with urllib.request.urlopen(address.replace("ws://", "http://") + "/healthz", timeout=LONG_S) as answer:
+            assert answer.status == 200
+        client_of(address).close()
+        assert found == []
+        served.go_on.set()
+        thread.join(LONG_S)
+    assert found[0]["actions"].shape == (1, 4)
+
+
 def test_a_page_of_a_browser_is_refused(address):
     with pytest.raises(InvalidStatus, match="403"):
         connect(address, origin="http://example.org")
