@@ -73,7 +73,6 @@ class PolicyServerError(GantryError):
         "wrong_shape": "actions are missing, or are of another shape or kind of numbers than expected",
         "not_finite": "actions hold a number that is not finite",
         "other_model": "the server came back with other metadata: it serves another policy",
-        "mismatch": "the policy does not fit what it is used for",
     }
     """Reasons, for programs, and their meaning."""
 

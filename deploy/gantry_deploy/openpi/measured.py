@@ -23,14 +23,18 @@ PREFIX = "observation/"
 """Beginning of the keys of what a policy sees."""
 JOINT_POSITION, JOINT_TARGET, COMMAND, MAP = "joint_position", "joint_target", "command", "elevation_map"
 _FIELDS = {
-    JOINT_POSITION: ("joint_pos_rad", "rad, a gripper in m"),
-    "joint_velocity": ("joint_vel_rad_s", "rad/s, a gripper in m/s"),
+    JOINT_POSITION: ("joint_pos_rad", "rad"),
+    "joint_velocity": ("joint_vel_rad_s", "rad/s"),
     "orientation": ("quat_base_to_world_wxyz", "unit quaternion, w first, base to world"),
     "angular_velocity": ("ang_vel_base_in_base_rad_s", "rad/s, base frame"),
     "linear_velocity": ("lin_vel_base_in_base_m_s", "m/s, base frame"),
     "object_pose": ("object_pose_in_base", "m and unit quaternion, w first, base frame"),
 }
 """Key, field of the robot's state, and unit."""
+
+_QUATERNIONS = ("orientation", "object_pose")
+UNIT_TOLERANCE = 0.01
+"""Largest difference of a quaternion's length from 1 that is rounding of another program."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,15 @@ class MeasuredState:
         self.unavailable = _unavailable(contract, self._rest)
         """Reason for which the policy cannot be asked by measured states; empty if it can."""
         needed = needed_signals(contract)
-        steps, moves = contract.chunk is None or contract.is_residual, kind.base_moves
+        steps, moves = contract.planned_steps() is None, kind.base_moves
         chunked_target = not steps and _depends(contract, self._rest, "joint_target_rad")
+        grips = bool(kind.gripper_joint(contract))
+        place, speed = ("rad, a gripper in m", "rad/s, a gripper in m/s") if grips else ("rad", "rad/s")
+        needs_speed = moves or _depends(contract, self._rest, "joint_vel_rad_s")
         keys = {
-            JOINT_POSITION: MeasuredKey((n,), _FIELDS[JOINT_POSITION][1], True),
-            "joint_velocity": self._key(
-                "joint_velocity", n, moves or _depends(contract, self._rest, "joint_vel_rad_s")
-            ),
-            JOINT_TARGET: MeasuredKey((n,), "rad, a gripper in m, as sent in the last step", chunked_target),
+            JOINT_POSITION: MeasuredKey((n,), place, True),
+            "joint_velocity": MeasuredKey((n,), speed, needs_speed),
+            JOINT_TARGET: MeasuredKey((n,), f"{place}, as sent in the last step", chunked_target),
         }
         if moves:
             keys |= {name: self._key(name, size, True) for name, size in (("orientation", 4), ("angular_velocity", 3))}
@@ -99,6 +104,10 @@ class MeasuredState:
                 found[name] = numbers(PREFIX + name, message[PREFIX + name], key.shape)
             elif key.required:
                 raise PolicyError(f"'{PREFIX}{name}' is missing: {key.shape} numbers, {key.unit}.")
+            if name in _QUATERNIONS and name in found:
+                norm = float(np.linalg.norm(found[name][-4:]))
+                if abs(norm - 1.0) > UNIT_TOLERANCE:
+                    raise PolicyError(f"'{PREFIX}{name}' has a quaternion of length {norm:.3g}, expected 1.")
         return found
 
     def state(self, found: Mapping[str, FloatArray], stamp_s: float) -> RobotState:
@@ -131,15 +140,13 @@ def _unavailable(contract: PolicyContract, rest: RobotState) -> str:
     instead = f"Send '{PREFIX}state', the contract's whole observation."
     if embodiment_of(contract).rest_surroundings(contract) is not None:
         return f"The policy sees surroundings, which this protocol has no keys for. {instead}"
-    if contract.chunk is None or contract.is_residual:
+    if (planned := contract.planned_steps()) is None:
         return ""
     past = [term.name for term in contract.observations if term.history > 1]
     past += [name for name in ("last_action", "time_s") if _depends(contract, rest, name)]
     if not past:
         return ""
-    return (
-        f"The policy plans {contract.chunk.steps} steps and sees what happened in each ({', '.join(past)}). {instead}"
-    )
+    return f"The policy plans {planned} steps and sees what happened in each ({', '.join(past)}). {instead}"
 
 
 def _depends(contract: PolicyContract, rest: RobotState, signal: str) -> bool:

@@ -28,6 +28,12 @@ class Planner:
         """Network of ``policy.onnx``."""
         return self._policy.network
 
+    @property
+    def remembers(self) -> bool:
+        """Whether an answer depends on earlier ones: single steps that correct a plan, of which more is left."""
+        contract = self.network.contract
+        return contract.planned_steps() is None and contract.planned_steps(base=True) is not None
+
     def reset(self) -> None:
         """Forget what was planned."""
         self._policy.reset()
@@ -43,7 +49,7 @@ class Planner:
             PolicyError: If an input has another shape, or an action is not finite.
         """
         contract = self.network.contract
-        if contract.chunk is None or contract.is_residual:
+        if contract.planned_steps() is None:
             plan = self._policy(observation, images).action
         else:
             plan = self.network(observation, images)[0]

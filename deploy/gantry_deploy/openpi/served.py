@@ -59,7 +59,7 @@ class ServedPolicy:
         self._bundle, self._policy = bundle, open_policy(bundle)
         description = description_of(self.contract)
         told = description.to_metadata()
-        if not self.contract.is_residual:  # Residuals remember the plan that they correct, one row of it.
+        if not Planner(self._policy).remembers:
             told[METADATA_KEY]["max_rows"] = MAX_ROWS
         self.metadata: dict[str, Any] = {**told, SERVED_KEY: self._served()}
         """Metadata that a client gets first."""
@@ -103,7 +103,7 @@ class ServedPolicy:
         }
         if self.measured.unavailable:
             return told
-        if contract.chunk is None or contract.is_residual:
+        if contract.planned_steps() is None:
             told["joint_targets"] = (
                 f"'{JOINT_TARGETS}', (1, {len(contract.joint_names)}) float32, rad, a gripper in m, beside the actions "
                 "where measured states were sent, which must be in every step"
@@ -169,7 +169,7 @@ class ServedClient:
 
     def _batch(self, message: Mapping[Any, Any], rows: Any) -> FloatArray:
         """Answers (rows, horizon, n), dimensionless, of questions that are independent of one another."""
-        if self._served.contract.is_residual:
+        if self._planner.remembers:
             raise PolicyError(f"'{ROWS}': a residual policy remembers its plan, and takes one question at a time.")
         if type(rows) is not int or not 1 <= rows <= MAX_ROWS:
             raise PolicyError(f"'{ROWS}' is {plain_text(rows)}, expected 1 to {MAX_ROWS}.")

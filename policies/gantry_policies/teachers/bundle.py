@@ -42,7 +42,7 @@ class BundleTeacher:
         return self._description
 
     def plan(self, question: TeacherQuestion) -> FloatArray:
-        """Plans (N, horizon, n), dimensionless, within the contract's clip.
+        """Plans of shape (N, T, n) with T the horizon, dimensionless, within the contract's clip.
 
         Raises:
             TeacherError: If the question does not fit the contract.

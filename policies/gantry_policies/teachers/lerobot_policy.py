@@ -72,7 +72,7 @@ class LerobotTeacher:
 
     @torch.no_grad()
     def plan(self, question: TeacherQuestion) -> FloatArray:
-        """Plans (N, horizon, n), in the units of the dataset that the policy was trained on.
+        """Plans of shape (N, T, n) with T the horizon, in the units of the dataset that the policy was trained on.
 
         Raises:
             TeacherError: If the question does not fit the policy, or the policy fails.

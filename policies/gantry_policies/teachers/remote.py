@@ -68,7 +68,7 @@ class RemoteTeacher:
         return self._client.description
 
     def plan(self, question: TeacherQuestion) -> FloatArray:
-        """Plans (N, horizon, n), in the units of the server's actions.
+        """Plans of shape (N, T, n) with T the horizon, in the units of the server's actions.
 
         Raises:
             PolicyServerError: See :meth:`gantry_deploy.openpi.client.PolicyClient.infer`.

@@ -65,7 +65,7 @@ class ActionTeacher(Protocol):
         ...
 
     def plan(self, question: TeacherQuestion) -> FloatArray:
-        """Plans (N, horizon, n) of N situations, in the units of the teacher's actions; all numbers are finite.
+        """Plans of shape (N, T, n) with T the horizon, in the units of the teacher's actions; all numbers are finite.
 
         Raises:
             GantryError: If the question does not fit, or no answer comes that can be acted on.
@@ -103,7 +103,7 @@ def check_question(question: TeacherQuestion, description: PolicyDescription, na
 
 
 def checked_plan(plan: FloatArray, rows: int, description: PolicyDescription, name: str) -> FloatArray:
-    """The plan (N, horizon, n), in the teacher's units, if it has the shape that was told and is finite.
+    """The plan (N, T, n) with T the horizon, in the teacher's units, if it has the shape that was told and is finite.
 
     Raises:
         TeacherError: With what was found and expected, or the first number that is not finite.
@@ -142,7 +142,7 @@ class TimedTeacher:
         return self.teacher.description
 
     def plan(self, question: TeacherQuestion) -> FloatArray:
-        """See :meth:`ActionTeacher.plan`; the answer is (N, horizon, n), in the teacher's units."""
+        """See :meth:`ActionTeacher.plan`; the answer is of shape (N, T, n), in the teacher's units."""
         self.calls += 1
         begin_s = time.perf_counter()
         try:

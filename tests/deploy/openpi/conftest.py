@@ -1,8 +1,12 @@
-"""Bundles of small arm policies, for the tests of serving them."""
+"""Bundles of small arm policies, to be served; without the packages of the extra ``serve`` these tests are left out."""
 
 from dataclasses import replace
 
 import pytest
+
+pytest.importorskip("websockets")
+pytest.importorskip("msgpack")
+pytest.importorskip("onnx", reason="the small networks are made with it")
 
 from gantry_deploy.contract.parts import ChunkSpec
 from gantry_deploy.observations.builder import make_term

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from gantry_deploy.contract.parts import ChunkSpec
+from gantry_deploy.embodiments.legs import LEGS
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.openpi.measured import MeasuredState
 from gantry_deploy.openpi.served import MAX_ROWS, ServedPolicy
 from gantry_deploy.policy.policy import open_policy
 from gantry_deploy.policy.runner import PolicyRunner
+from gantry_deploy.testing.legs import contract_for, tiny_bundle
 from gantry_fixtures.arm import arm_bundle
+from gantry_hardware.robots.go2 import SPEC as GO2
 from gantry_hardware.robots.yam import SPEC
 
 STATE, WRIST, FRONT = "observation/state", "observation/images/wrist", "observation/images/front"
@@ -168,3 +171,39 @@ def test_metadata_tell_what_is_seen_and_what_actions_mean(step_bundle, plan_bund
     assert other["served"]["pictures"].keys() == {WRIST, FRONT}
     assert "joint_targets" not in other["served"]
     assert told["served"]["policy_sha256"] != other["served"]["policy_sha256"]
+
+
+def test_legs_walk_by_orientation_velocities_and_command(tmp_path):
+    bundle = tiny_bundle(tmp_path / "b", contract_for(GO2))
+    served, runner = ServedPolicy(bundle), PolicyRunner(bundle, GO2)
+    rest, rng, client = LEGS.rest_state(bundle.contract), np.random.default_rng(0), served.client()
+    turn = np.array([np.cos(0.1), np.sin(0.1), 0.0, 0.0])
+    for _ in range(4):
+        state = replace(
+            rest,
+            joint_pos_rad=rest.joint_pos_rad + rng.normal(0.0, 0.1, 12),
+            joint_vel_rad_s=rng.normal(0.0, 0.5, 12),
+            quat_base_to_world_wxyz=turn,
+            ang_vel_base_in_base_rad_s=rng.normal(0.0, 0.3, 3),
+        )
+        message = {
+            JOINTS: state.joint_pos_rad,
+            "observation/joint_velocity": state.joint_vel_rad_s,
+            "observation/orientation": turn,
+            "observation/angular_velocity": state.ang_vel_base_in_base_rad_s,
+            "observation/command": np.array([0.3, 0.0, 0.1]),
+        }
+        wanted, found = runner.step(state, np.array([0.3, 0.0, 0.1])), client.infer(message)
+        limit = bundle.contract.action.clip
+        np.testing.assert_allclose(found["actions"][0], np.clip(wanted.action, -limit, limit), rtol=1e-6)
+        np.testing.assert_allclose(found["joint_targets"][0], wanted.target.pos_rad, rtol=1e-6)
+    for key, value, words in (
+        ("observation/orientation", 2.0 * turn, "has a quaternion of length 2, expected 1"),
+        ("observation/orientation", None, "is None, expected an array of"),
+        ("observation/command", np.zeros(2), r"has shape \(2,\), expected \(3,\)"),
+    ):
+        with pytest.raises(PolicyError, match=f"'{key}' {words}"):
+            client.infer({**message, key: value})
+    message.pop("observation/joint_velocity")
+    with pytest.raises(PolicyError, match=r"'observation/joint_velocity' is missing: \(12,\) numbers, rad/s"):
+        client.infer(message)

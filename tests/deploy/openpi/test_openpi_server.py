@@ -13,7 +13,6 @@ from websockets.sync.client import connect
 
 from gantry_deploy.cli.main import main
 from gantry_deploy.errors import PolicyServerError
-from gantry_deploy.link.certificates import make_certificates, tls_files
 from gantry_deploy.openpi.client import PolicyClient
 from gantry_deploy.openpi.codec import MessageLimits, decode, encode
 from gantry_deploy.openpi.description import description_of
@@ -119,6 +118,41 @@ def test_health_is_plain_http(address):
         assert (answer.status, answer.read()) == (200, b"OK\n")
 
 
+class WaitingPolicy(ServedPolicy):
+    """A policy that computes until it is told to go on."""
+
+    def __init__(self, bundle):
+        super().__init__(bundle)
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def client(self):
+        client = super().client()
+
+        def infer(message, answer=client.infer):
+            self.asked.set()
+            assert self.go_on.wait(LONG_S)
+            return answer(message)
+
+        client.infer = infer
+        return client
+
+
+def test_the_server_lives_while_the_network_computes(step_bundle):
+    """It answers plain HTTP and greets another client."""
+    served, found = WaitingPolicy(step_bundle), []
+    with bundle_server(served) as address, client_of(address) as client:
+        thread = threading.Thread(target=lambda: found.append(client.infer({JOINTS: np.zeros(7)})))
+        thread.start()
+        assert served.asked.wait(LONG_S)
+        with urllib.request.urlopen(address.replace("ws://", "http://") + "/healthz", timeout=LONG_S) as answer:
+            assert answer.status == 200
+        client_of(address).close()
+        assert found == []
+        served.go_on.set()
+        thread.join(LONG_S)
+    assert found[0]["actions"].shape == (1, 4)
+
+
 def test_a_page_of_a_browser_is_refused(address):
     with pytest.raises(InvalidStatus, match="403"):
         connect(address, origin="http://example.org")
@@ -143,6 +177,9 @@ def test_one_client_too_many_is_told_so(address):
 
 
 def test_tls_is_spoken_with_clients_that_trust_its_authority(step_bundle, tmp_path):
+    pytest.importorskip("grpc", reason="certificates are made by the tools of the link")
+    from gantry_deploy.link.certificates import make_certificates, tls_files
+
     for name in ("own", "other"):
         make_certificates(tmp_path / name, ["localhost", "127.0.0.1"], [])
     files = tls_files(tmp_path / "own", "learner")

@@ -244,3 +244,25 @@ def test_the_example_of_the_guide_runs(capsys):
     block = next(part for part in text.split("```python\n") if "make_teacher" in part).partition("```")[0]
     exec(compile(block, "docs/serve.md", "exec"), {})
     assert capsys.readouterr().out.startswith("(8, 1, 4) {'calls': 1, 'rows': 8, 'failures': 0")
+
+
+def test_another_package_adds_a_kind(tmp_path, monkeypatch):
+    info = tmp_path / "others-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gantry.teachers]\nconstant = others_teacher:make\nbroken = nothing:make\n")
+    (tmp_path / "others_teacher.py").write_text(
+        "import numpy as np\n"
+        "from gantry_deploy.openpi.description import PolicyDescription\n"
+        "class Constant:\n"
+        "    description = PolicyDescription(horizon=2, action_size=3)\n"
+        "    def __init__(self, value): self.value = value\n"
+        "    def plan(self, question): return np.full((question.rows, 2, 3), self.value, np.float32)\n"
+        "    def close(self): pass\n"
+        "def make(text): return Constant(float(text))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    timed = TimedTeacher(make_teacher("constant:0.5"))
+    np.testing.assert_array_equal(timed.plan(question(2)), np.full((2, 2, 3), 0.5, np.float32))
+    with pytest.raises(TeacherError, match=r"Teacher 'broken': entry point 'nothing:make' cannot be loaded"):
+        make_teacher("broken:1")
