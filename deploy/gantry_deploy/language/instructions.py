@@ -23,7 +23,8 @@ def words_of(text: str) -> list[str]:
 
 
 def tokens_of(spec: InstructionSpec, text: str) -> NDArray[np.float32]:
-    """Tokens (MAX_WORDS,) of an instruction, whole numbers; words that the policy never read are :data:`UNKNOWN`.
+    """Tokens of an instruction, shape (16,), dimensionless whole numbers; words that the policy never read are
+    :data:`UNKNOWN`.
 
     Args:
         spec: Vocabulary of the policy.

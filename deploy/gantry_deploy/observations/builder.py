@@ -173,7 +173,7 @@ def goal_from_object(signals: Signals, constants: TermConstants) -> Array:
 
 
 def instruction(signals: Signals, constants: TermConstants) -> Array:
-    """Tokens of the instruction, (N, MAX_WORDS), whole numbers."""
+    """Tokens of the instruction, (N, 16), whole numbers without unit."""
     return given(signals.extra.get(INSTRUCTION_TERM), "instruction", "an instruction")
 
 

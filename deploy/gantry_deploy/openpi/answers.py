@@ -26,7 +26,7 @@ def checked_answer(
     rows: int | None,
     address: str,
 ) -> NDArray[np.float32]:
-    """Actions of an answer, (horizon, n) or, of several questions, (rows, horizon, n), in the server's units.
+    """Actions of an answer, shape (T, n) or, of several questions, (N, T, n), in the server's units.
 
     Args:
         answer: The message.
