@@ -33,6 +33,7 @@ from gantry_deploy.control.supervised_run import WalkSession
 from gantry_deploy.depth.attached import add_depth_argument, require_pose, with_depth
 from gantry_deploy.embodiments.registry import embodiment_of, simulated_backends
 from gantry_deploy.flash.status import StatusPublisher
+from gantry_deploy.language.instructions import tokens_of, unknown_words
 from gantry_deploy.perception.images import watch_scene
 from gantry_deploy.perception.maps import MapSource, make_map_source, map_values, needs_map
 from gantry_deploy.policy.runner import PolicyRunner
@@ -64,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--goal", type=parse_numbers, metavar="X,Y,YAW", help="place and heading in the world, m and rad, to walk to"
+    )
+    parser.add_argument(
+        "--instruction",
+        metavar="TEXT",
+        help="what to do, in words, for a policy that follows instructions; a simulated task has its own if not given",
     )
     parser.add_argument(
         "--mapping", metavar="FILE", help="how to map, for a policy that looks at a map; see configs/mapping/go2.yaml"
@@ -114,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
     args.backend = args.backend or embodiment.simulated_backend
     command = command_array(contract, args.command)
     goal = _goal(contract, args)
+    _check_instruction(args, contract)
     config = safety_config(dict(args.safety))
     spec = robot_spec(contract.robot)
     options = _options(args, contract)
@@ -141,6 +148,7 @@ def run(args: argparse.Namespace) -> int:
             robot, runner, SafetyMachine(spec, config), recorder, map_source=eyes, surroundings=around
         )
         controller.set_goal(goal)
+        _instruct(controller, task, args.instruction)
         if contract.command.kind == OBJECT_GOAL:  # It is needed before the policy starts.
             controller.set_command(command, robot.now_s())
         told = _status_told(args, controller, stack)
@@ -153,6 +161,7 @@ def run(args: argparse.Namespace) -> int:
     lost = None if recorder is None else recorder.failure
     result["map"] = map_values(eyes)
     result["beyond_training"] = warnings
+    result["instruction"] = runner.instruction
     result["goal"] = None if goal is None else {**vars(goal), "distance_m": session.goal_distance_m(goal)}
     result["road"] = getattr(robot, "outcome", None)
     if task is not None:
@@ -250,6 +259,33 @@ def _goal(contract: PolicyContract, args: argparse.Namespace) -> Goal | None:
     if len(args.goal) != 3 or args.command is not None:
         raise UsageError("--goal needs three numbers, x, y and yaw, and does not go with --command.")
     return Goal(*args.goal)
+
+
+def _check_instruction(args: argparse.Namespace, contract: PolicyContract) -> None:
+    """Refuse an instruction that the policy cannot follow, and warn of words that it was not trained on."""
+    text, spec = args.instruction, contract.instruction
+    if text is None:
+        return
+    if spec is None:
+        raise UsageError("--instruction: this policy takes no instructions; leave the option out.")
+    tokens_of(spec, text)
+    if unknown := unknown_words(spec, text):
+        print(f"note: the policy was not trained on {', '.join(unknown)}.")
+
+
+def _instruct(controller: Controller, task: HasTask | None, given: str | None) -> None:
+    """Tell a policy that follows instructions what was given, or what a connected simulated task asks for."""
+    spec = controller.runner.contract.instruction if controller.runner is not None else None
+    if spec is None:
+        return
+    text = given or ("" if task is None else task.instruction)
+    if not text:
+        examples = ", ".join(f"'{example}'" for example in spec.examples[:3])
+        raise UsageError(f"--instruction is missing: what to do, in words, for example {examples}.")
+    controller.instruct(text)
+    print(f"instruction: {text}")
+    if task is not None and text != task.instruction and not task.ask(text):
+        print(f"note: whether it is done is judged by the scene's own instruction, '{task.instruction}'.")
 
 
 def _place_of_task(

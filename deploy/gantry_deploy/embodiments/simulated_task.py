@@ -40,6 +40,15 @@ class TaskJudge(Protocol):
         """Command (c,) that the task asks of the policy, in the contract's units; None for none."""
         ...
 
+    def instruction(self) -> str:
+        """Instruction of the attempt in plain words; empty for none."""
+        ...
+
+
+def lost_text(robot: HasTask) -> str:
+    """Reason for which a task at a workbench is lost."""
+    return "the object is out of reach" + (", or another thing was moved" if robot.instruction else "")
+
 
 class BenchJudge:
     """The task of a simulated workbench.
@@ -56,11 +65,15 @@ class BenchJudge:
         """Done, or the object is out of reach."""
         if self._robot.task_done:
             return TaskVerdict(done=True)
-        return TaskVerdict(lost=True, text="the object is out of reach") if self._robot.task_lost else TaskVerdict()
+        return TaskVerdict(lost=True, text=lost_text(self._robot)) if self._robot.task_lost else TaskVerdict()
 
     def command(self) -> NDArray[np.float64] | None:
         """Position (3,) where the object belongs, in the base frame [m]; None in a task without a goal."""
         return self._robot.goal_in_base_m
+
+    def instruction(self) -> str:
+        """As the workbench says."""
+        return self._robot.instruction
 
 
 class RoadJudge:
@@ -85,6 +98,10 @@ class RoadJudge:
     def command(self) -> NDArray[np.float64] | None:
         """Nothing: the road says where to go."""
         return None
+
+    def instruction(self) -> str:
+        """Nothing, likewise."""
+        return ""
 
 
 def task_judge(robot: Robot) -> TaskJudge | None:

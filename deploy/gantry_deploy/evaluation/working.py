@@ -9,6 +9,7 @@ import numpy as np
 
 from gantry_deploy.contract.parts import OBJECT_GOAL
 from gantry_deploy.control.loop import Controller
+from gantry_deploy.embodiments.simulated_task import lost_text
 from gantry_deploy.errors import ContractError
 from gantry_deploy.evaluation.metrics import GoalScores, goal_scores
 from gantry_deploy.evaluation.scenario import End, Episode, FloatArray, Scenario
@@ -36,7 +37,11 @@ class TaskScenario(Scenario):
         return min(self.config.seconds, self._task.episode_s)
 
     def begin(self, controller: Controller) -> None:
-        """Say where the object belongs, to a policy that asks."""
+        """Say where the object belongs, or what is to be done, to a policy that asks."""
+        if self.runner.contract.instruction is not None:
+            if not self._task.instruction:
+                raise ContractError("The policy follows instructions; the simulated task has none.")
+            controller.instruct(self._task.instruction)
         if self.runner.contract.command.kind != OBJECT_GOAL:
             return
         if self._task.goal_in_base_m is None:
@@ -48,7 +53,7 @@ class TaskScenario(Scenario):
         self._done = self._task.task_done
         if self._done:
             return End()
-        return End("the object is out of reach") if self._task.task_lost else None
+        return End(lost_text(self._task)) if self._task.task_lost else None
 
     def measured(self, failed: bool) -> dict[str, Any]:
         """Whether the task was done."""

@@ -147,6 +147,10 @@ class SuccessClassifier:
         """Command (c,) of the simulator beside it, in the contract's units; None without one."""
         return None if self._other is None else self._other.command()
 
+    def instruction(self) -> str:
+        """Instruction of the simulator beside it in plain words; empty without one."""
+        return "" if self._other is None else self._other.instruction()
+
     def _settings(self) -> dict[str, Any]:
         text = self._network.metadata.get(SETTINGS)
         return {} if text is None else parse_json_object(text, f"the settings of {self.FILE}")

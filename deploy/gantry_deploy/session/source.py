@@ -83,6 +83,9 @@ class SessionLoop:
         if self.session.stop_asked:
             with contextlib.suppress(SafetyError):  # A robot that is passive moves no more.
                 self.controller.request(Event.ESTOP)
+        asked = "" if judge is None or self._runner.contract.instruction is None else judge.instruction()
+        if asked and asked != self._runner.instruction:
+            self.controller.instruct(asked)
         command = None if judge is None else judge.command()
         if command is not None and self._takes_command:
             self.controller.set_command(command, now_s)

@@ -214,6 +214,15 @@ class HasTask(Protocol):
         ...
 
     @property
+    def instruction(self) -> str:
+        """Instruction of the episode in plain words; empty in a task that is told nothing in words."""
+        ...
+
+    def ask(self, instruction: str) -> bool:
+        """Ask for something else in the scene that is laid; false where the words do not say one thing there."""
+        ...
+
+    @property
     def task_done(self) -> bool:
         """Whether the task is done now."""
         ...

@@ -25,6 +25,7 @@ from gantry_sim.backends.mujoco_robot import MujocoRobot
 from gantry_sim.robots.option_checks import BENCH_CHECKS, require_bench_task
 from gantry_sim.robots.options import check_options
 from gantry_sim.robots.sensor_noise import SensorNoise
+from gantry_sim.tasks.manipulation.language.instructions import asked_in
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.workbench import CAMERAS, WORKBENCHES, add_workbench
 from gantry_sim.viewing.offscreen_cameras import SceneCameras
@@ -130,6 +131,17 @@ class Bench:
         mass, friction = (mass, friction) if self._vary else (1.0, 1.0)
         self._weigh(model, mass * self._shares[0], friction * self._shares[1])
         return held
+
+    def ask(self, text: str) -> bool:
+        """Ask for something else in the scene that is laid; false where the words do not say one thing there."""
+        from gantry_sim.tasks.manipulation.rules import Tell
+
+        start, rule = self._start, self._rule
+        asked = None if start is None or start.asked is None else asked_in(start.asked[0].scene, text, self.layout)
+        if asked is None or start is None or not isinstance(rule, Tell):
+            return False
+        self._start, self.instruction = rule.asking(start, [asked]), text
+        return True
 
     def things(self, model: mujoco.MjModel, qpos: FloatArray) -> FloatArray:
         """Places and unit quaternions of the things, (T, 7), in the frame of the arm's base, which is the world's."""
@@ -285,6 +297,13 @@ class BenchRobot(MujocoRobot):
     def instruction(self) -> str:
         """Instruction of the episode in plain words; empty in a task that is told nothing in words."""
         return self._bench.instruction
+
+    def ask(self, instruction: str) -> bool:
+        """Ask for something else in the scene that is laid, as the words say it at its start; false where they do not
+        say one thing there.
+        """
+        with self._lock:
+            return self._bench.ask(instruction)
 
     @property
     def task_done(self) -> bool:

@@ -15,10 +15,18 @@ import numpy as np
 from gantry_deploy.actions.arm import ArmDecoder
 from gantry_deploy.bundle.bundle import Bundle, load_bundle, write_bundle
 from gantry_deploy.contract.arm_spec import BODY_TARGET, ArmSpec
-from gantry_deploy.contract.parts import CameraInput
-from gantry_deploy.contract.policy_contract import METADATA_KEY, ActionSpec, ChunkSpec, CommandSpec, PolicyContract
-from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term
-from gantry_deploy.policy.golden import OBJECT_ARRAY
+from gantry_deploy.contract.parts import MAX_WORDS, CameraInput, InstructionSpec
+from gantry_deploy.contract.policy_contract import (
+    INSTRUCTION_TERM,
+    METADATA_KEY,
+    ActionSpec,
+    ChunkSpec,
+    CommandSpec,
+    PolicyContract,
+)
+from gantry_deploy.observations.builder import ObservationBuilder, Signals, make_term, needed_signals
+from gantry_deploy.observations.scene import THINGS_SIZE
+from gantry_deploy.policy.golden import EXTRA_PREFIX, OBJECT_ARRAY
 from gantry_deploy.policy.onnx_policy import BASE_ACTION, IMAGE_PREFIX, OBSERVATION, OnnxBase, OnnxPolicy
 from gantry_deploy.testing.legs import contract_for, signals_for
 from gantry_hardware.model.chain import Chain
@@ -210,6 +218,8 @@ def arm_golden(
         names = ("joint_pos_rad", "joint_vel_rad_s", "command", "last_action", "time_s", OBJECT_ARRAY)
         for name, values in {**{name: getattr(signals, name) for name in names}, **row}.items():
             rows.setdefault(name, []).append(values)
+        for name, values in signals.extra.items():
+            rows.setdefault(EXTRA_PREFIX + name, []).append(values)
         joints = (joints + 0.5 * (row["joint_target_rad"] - joints)).astype(np.float32)
     return {name: np.concatenate(values) for name, values in rows.items()}
 
@@ -228,6 +238,11 @@ def _signals(
         last_action=last_action,
         time_s=np.array([time_s], np.float32),
         object_pose_in_base=place.astype(np.float32)[None],
+        extra={
+            name: rng.integers(0, 5, (1, size)).astype(np.float32)
+            for name, size in needed_signals(contract).items()
+            if name != OBJECT_ARRAY
+        },
     )
 
 
@@ -240,6 +255,18 @@ def grasping_contract(spec: RobotSpec, **changes: Any) -> PolicyContract:
     steps = sum(PHASES.values())
     seen = (make_term("object_from_ee", 3),)
     return arm_contract_for(spec, **{"observations": seen, "chunk": ChunkSpec(steps, steps), **changes})
+
+
+def told_contract(spec: RobotSpec, instruction: InstructionSpec, **changes: Any) -> PolicyContract:
+    """A contract as :func:`grasping_contract`, of a policy that sees three things and reads an instruction."""
+    seen = (make_term("things_from_ee", THINGS_SIZE), make_term(INSTRUCTION_TERM, MAX_WORDS))
+    return grasping_contract(spec, **{"observations": seen, "instruction": instruction, **changes})
+
+
+def told_plan() -> tuple[np.ndarray, np.ndarray]:
+    """Weight (25, k) and bias (k,) of :func:`grasping_plan` for the first thing, whatever is said."""
+    weight, bias = grasping_plan()
+    return np.concatenate((weight, np.zeros((THINGS_SIZE - 3 + MAX_WORDS, weight.shape[1])))), bias
 
 
 def grasping_plan(steps_m: float = STEP_M) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -290,10 +290,15 @@ class Tell(Rule):
         xy, zones = (_stacked([getattr(s, name) for s in scenes], like) for name in ("things_m", "zones_m"))
         height = xy.new_full((*xy.shape[:2], 1), self.half_m[2])
         quat = turn_about(2, yaw.flatten()).reshape(*yaw.shape, 4)
-        zone = torch.tensor([one.zone or 0 for one in asked], device=like.device)
-        goal = torch.cat((zones[torch.arange(len(zones)), zone], height[:, 0]), dim=-1)
         flat = torch.cat((zones, torch.zeros_like(zones[..., :1])), dim=-1)
-        return Start(torch.cat((xy, height, quat), dim=-1), goal, flat, asked=asked)
+        return self.asking(Start(torch.cat((xy, height, quat), dim=-1), flat[:, 0], flat), asked)
+
+    def asking(self, start: Start, asked: Sequence[Asked]) -> Start:
+        """The same k starts with other requests."""
+        zone = torch.tensor([one.zone or 0 for one in asked], device=start.goal_m.device)
+        goal = start.fixtures_m[torch.arange(len(zone)), zone].clone()
+        goal[:, 2] = self.half_m[2]
+        return replace(start, goal_m=goal, asked=asked)
 
     def success(self, state: RuleState) -> Tensor:
         """See :meth:`Rule.success`: as the verb says, and no other thing was moved."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantry_deploy.contract.parts import InstructionSpec
-from gantry_deploy.language.instructions import vocabulary_of
+from gantry_deploy.language.instructions import vocabulary_of, words_of
 from gantry_hardware.errors import UnknownNameError
 from gantry_sim.tasks.manipulation.language.scene import Scene, draw_scene
 from gantry_sim.tasks.manipulation.workbench import WORKBENCHES, Workbench
@@ -175,6 +175,35 @@ def draw_episode(bench: Workbench, verbs: Sequence[str], phrasing: Phrasing, rng
     templates = _TEMPLATES[phrasing][verb]
     text = templates[int(rng.integers(len(templates)))].format(**words)
     return Asked(scene, text, verb, thing, None if verb == PICK else zone)
+
+
+def asked_in(scene: Scene, text: str, bench: Workbench = WORKBENCHES["tell"]) -> Asked | None:
+    """Reading of an instruction in a scene; None if it is no known sentence, or means more than one thing there.
+
+    Args:
+        scene: Where things lie.
+        text: Instruction; case and punctuation are of no matter.
+        bench: Things and zones that can be named.
+    """
+    sentence = _sentences(bench).get(" ".join(words_of(text)))
+    if sentence is None:
+        return None
+    things = sentence.thing.meant(scene.things_m)
+    zones = (None,) if sentence.zone is None else sentence.zone.meant(scene.zones_m)
+    if len(things) != 1 or len(zones) != 1:
+        return None
+    return Asked(scene, text, sentence.verb, things[0], zones[0])
+
+
+@cache
+def _sentences(bench: Workbench) -> dict[str, Sentence]:
+    """Every sentence of both sets by its words."""
+    return {
+        sentence.text: sentence
+        for phrasing in Phrasing
+        for verb in VERBS
+        for sentence in sentences_of(verb, phrasing, bench)
+    }
 
 
 def sentences_of(
