@@ -32,7 +32,7 @@ from gantry_sim.cli.common import (
 from gantry_sim.cli.way_back import log_scores, over_text, stopped_text, way_back
 from gantry_sim.tasks.catalogue import require_preset
 from gantry_sim.tasks.names import require_task
-from gantry_sim.training.run_validation import SCRIPTED, RunError, require_fresh, require_teacher
+from gantry_sim.training.run_validation import SCRIPTED, RunError, is_planner, require_fresh, require_teacher
 
 if TYPE_CHECKING:
     from gantry_hardware.training.trainer import Trainer
@@ -63,7 +63,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="RUN",
         help="run folder of a trained policy to learn from; or scripted: the task's scripted policy, where it "
-        "has one that teaches",
+        "has one that teaches; or openpi:HOST:PORT, bundle:PATH, lerobot:FOLDER",
     )
     parser.add_argument("--demos", type=Path, metavar="FOLDER", help="dataset to learn from, see `gantry collect`")
     parser.add_argument(
@@ -172,7 +172,8 @@ def _described(args: argparse.Namespace) -> RunCfg:
     name, preset = _preset(args, task, device)
     algorithm = find_algorithm(preset.algorithm)
     scripted = str(args.teacher) == SCRIPTED
-    teacher = None if scripted else args.teacher
+    planner = "" if args.teacher is None or not is_planner(str(args.teacher)) else str(args.teacher)
+    teacher = None if scripted or planner else args.teacher
     if scripted:
         preset = task.require_scripted().preset(preset)
     elif teacher is not None:
@@ -191,6 +192,7 @@ def _described(args: argparse.Namespace) -> RunCfg:
         1 if args.seed is None else args.seed,
         teacher=teacher,
         scripted_teacher=scripted,
+        planner=planner,
         minutes=args.minutes or 0.0,
         demos=str(demos or ""),
         base=str(args.base or ""),

@@ -20,6 +20,7 @@ from gantry_hardware.plugins import load_plugin
 from gantry_hardware.robots import robot_spec
 from gantry_policies.common.batched_env import STATE, BatchedEnv, Observation
 from gantry_policies.common.evaluation import ActingPolicy
+from gantry_policies.teachers.teacher import TeacherQuestion
 from gantry_sim.tasks.names import GROUP, family_of
 from gantry_sim.tasks.names import task_names as task_names
 
@@ -140,6 +141,11 @@ class Task:
     around: Callable[[Any, RobotDynamics], Any] | None = None
     """(env configuration, dynamics of a machine) -> the configuration that draws machines around that one; None where
     training draws none."""
+    show: Callable[[Any, PolicyContract], Callable[[], TeacherQuestion]] | None = None
+    """(environments, contract of what is to be seen) -> a function that shows their present state to a teacher that
+    plans; None where no such teacher is understood."""
+    seen_by_teacher: Callable[[Any, bool], PolicyContract] | None = None
+    """(env configuration, whether by cameras) -> the contract of what such a teacher sees."""
     needs_teacher: bool = False
     """Whether the task is not learnt without one."""
     mapper: Callable[[Any], bytes | None] = lambda env_cfg: None

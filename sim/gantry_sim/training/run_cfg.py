@@ -52,6 +52,9 @@ class RunCfg:
     """Run folder of the teacher, if there is one."""
     scripted_teacher: bool = False
     """Whether the task's scripted policy teaches instead."""
+    planner: str = ""
+    """Teacher that plans from pictures, numbers and words, as :func:`gantry_policies.teachers.registry.make_teacher`
+    takes it; empty for none."""
     minutes: float = 0.0
     """Longest training time, evaluations not counted; 0 for as long as it takes."""
     demos: str = ""
@@ -71,10 +74,15 @@ class RunCfg:
             "minutes": self.minutes,
             "env": asdict(self.preset.env),
             "learner": asdict(self.preset.learner),
-            "teacher": SCRIPTED if self.scripted_teacher else None if self.teacher is None else str(self.teacher),
+            "teacher": self.teacher_name or None,
             "demos": self.demos,
             "base": self.base,
         }
+
+    @property
+    def teacher_name(self) -> str:
+        """Teacher as ``--teacher`` names it; empty for none."""
+        return SCRIPTED if self.scripted_teacher else self.planner or str(self.teacher or "")
 
     def contract(self) -> PolicyContract:
         """Contract of the policy.

@@ -41,7 +41,14 @@ from gantry_sim.training.run_files import (  # noqa: F401 - re-exported for user
     trained_commit,
     write_json,
 )
-from gantry_sim.training.run_validation import SCRIPTED, TEACHER_FOLDER, RunError, read_run_file, require_fresh
+from gantry_sim.training.run_validation import (
+    SCRIPTED,
+    TEACHER_FOLDER,
+    RunError,
+    is_planner,
+    read_run_file,
+    require_fresh,
+)
 
 CONFIG_FILE = RUN_CONFIG
 
@@ -89,7 +96,7 @@ def _check_sources(run: RunCfg, algorithm: Algorithm) -> None:
         raise RunError(f"Preset '{name}' builds upon a policy; name the run folder of a cloned one with --base RUN.")
     if not algorithm.base and run.base:
         raise RunError(f"Preset '{name}' builds upon no policy; leave out --base.")
-    if not algorithm.teacher and (run.teacher is not None or run.scripted_teacher):
+    if not algorithm.teacher and run.teacher_name:
         raise RunError(f"Algorithm '{algorithm.name}' learns from no teacher; leave out --teacher.")
 
 
@@ -174,9 +181,10 @@ def read_run(folder: Path) -> RunCfg:
         if (folder / MAPPER).is_file():
             env = task.use_mapper(env, folder / MAPPER)
         scripted = data["teacher"] == SCRIPTED
-        teacher = folder / TEACHER_FOLDER if data["teacher"] and not scripted else None
+        planner = data["teacher"] if data["teacher"] and is_planner(data["teacher"]) else ""
+        teacher = folder / TEACHER_FOLDER if data["teacher"] and not scripted and not planner else None
         preset = Preset(env, learner, algorithm.name)
-        run = RunCfg(task, data["preset"], preset, data["device"], data["seed"], threads, teacher, scripted)
+        run = RunCfg(task, data["preset"], preset, data["device"], data["seed"], threads, teacher, scripted, planner)
         return replace(run, minutes=data["minutes"], demos=data["demos"], base=data["base"])
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"'{folder}' is no run folder: there is no {CONFIG_FILE} in it.") from error

@@ -10,10 +10,13 @@ from gantry_deploy.bundle.locate import RUN_CONFIG, find_run
 from gantry_hardware.errors import GantryError, near_name
 from gantry_hardware.files.json_file import read_json_object
 from gantry_hardware.files.whole_files import is_temporary
+from gantry_hardware.plugins import find_plugin
 
 LOCK_FILE = "run.lock"
 TEACHER_FOLDER = "teacher"
 """Folder of a run with what it needs of its teacher's run: configuration and one checkpoint."""
+PLANNERS = "gantry.teachers"
+"""Entry-point group of teachers that plan from pictures, numbers and words."""
 SCRIPTED = "scripted"
 """Name of a task's scripted policy, as ``--teacher`` takes it in place of a run folder."""
 MAX_RUN_FILE_BYTES = 64 * 2**20
@@ -70,13 +73,23 @@ def trained_teacher(folder: Path) -> str:
     return str(_configuration(folder).get("teacher") or "")
 
 
+def is_planner(name: str) -> bool:
+    """Whether a teacher's name is that of one that plans, such as ``openpi:HOST:PORT``, and of no run folder."""
+    kind, colon, _ = name.partition(":")
+    return bool(colon) and kind.isidentifier() and not Path(name).exists()
+
+
 def require_teacher(name: str) -> None:
-    """Refuse what is neither :data:`SCRIPTED` nor a run folder.
+    """Refuse what is neither :data:`SCRIPTED`, nor a teacher that plans, nor a run folder.
 
     Raises:
         RunError: With the near miss.
+        UnknownNameError: If there is no such kind of teacher that plans.
     """
     if name == SCRIPTED:
+        return
+    if is_planner(name):
+        find_plugin(PLANNERS, name.partition(":")[0], "kind of teacher")
         return
     if near_name(name, (SCRIPTED,)) and not Path(name).exists():
         raise RunError(f"'{name}' is no run folder. Did you mean '{SCRIPTED}'?")

@@ -13,12 +13,15 @@ from torch import Tensor
 from gantry_deploy.contract.differences import NOT_OF_A_TASK, contract_differences
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
+from gantry_deploy.openpi.description import description_of, mismatches, unchecked
 from gantry_hardware.training.trainer import CHECKPOINTS
-from gantry_policies.common.checkpoint import load_newest
+from gantry_policies.common.checkpoint import load_newest, tell_stderr
 from gantry_policies.imitation.policy import POLICIES, list_policies, load_policy
 from gantry_policies.networks.layout import ObservationLayout, TermSlice
+from gantry_policies.on_policy.plan_teacher import PlanTeacher
 from gantry_policies.on_policy.teacher_protocol import ScriptedTeacher, Teacher
 from gantry_policies.on_policy.teachers import ClonedTeacher, PolicyTeacher
+from gantry_policies.teachers.registry import make_teacher
 from gantry_sim.training.run_cfg import RunCfg
 from gantry_sim.training.run_folder import CONFIG_FILE, TEACHER_FOLDER, RunError, read_run
 
@@ -58,6 +61,8 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
     """
     if cfg.scripted_teacher:
         return None if env is None else ScriptedTeacher(env.expert_action)
+    if cfg.planner:
+        return None if env is None else open_planner(cfg, env)
     expected = cfg.task.teacher(cfg.preset.env)
     if cfg.teacher is None or expected is None:
         return None
@@ -69,6 +74,34 @@ def load_teacher(cfg: RunCfg, env: Any = None) -> Teacher | None:
     path, _ = load_newest(cfg.teacher / CHECKPOINTS)
     layout = ObservationLayout.from_contract(found)
     return PolicyTeacher.from_checkpoint(path, run.preset.learner, layout, found.action_size, device=cfg.device, **seen)
+
+
+def open_planner(cfg: RunCfg, env: Any) -> PlanTeacher:
+    """The teacher that plans from pictures, numbers and words, compared with the student's task.
+
+    Args:
+        cfg: The run.
+        env: Its environments behind rsl_rl's interface.
+
+    Raises:
+        RunError: If the task shows nothing to such a teacher, or they do not fit each other; with every reason.
+        GantryError: If there is no such teacher.
+    """
+    task, env_cfg = cfg.task, cfg.preset.env
+    if task.show is None or task.seen_by_teacher is None:
+        raise RunError(f"Task '{task.name}' has nothing to show to a teacher such as '{cfg.planner}'.")
+    teacher = make_teacher(cfg.planner)
+    try:
+        told = teacher.description
+        contract = task.seen_by_teacher(env_cfg, told.cameras is None or bool(told.cameras))
+        if reasons := mismatches(told, description_of(contract)):
+            raise RunError(f"The teacher '{cfg.planner}' does not fit task '{task.name}'. {' '.join(reasons)}")
+        for line in unchecked(told, description_of(contract)):
+            tell_stderr(f"Teacher '{cfg.planner}': {line}")
+        return PlanTeacher(teacher, task.show(env.batched, contract), env.num_actions)
+    except BaseException:
+        teacher.close()
+        raise
 
 
 def _seen_by(cfg: RunCfg, found: PolicyContract, expected: PolicyContract) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from gantry_sim.tasks.manipulation.cfg import ArmCfg
 from gantry_sim.tasks.manipulation.contract import arm_contract
 from gantry_sim.tasks.manipulation.evaluation import evaluate_success
 from gantry_sim.tasks.manipulation.experts import make_expert
+from gantry_sim.tasks.manipulation.language.shown import show_arm
 from gantry_sim.tasks.manipulation.layouts import LAYOUTS
 from gantry_sim.tasks.manipulation.recording import record_episodes
 from gantry_sim.tasks.registry import Preset, ScriptedPolicy, Task
@@ -126,6 +127,8 @@ def _task(info: TaskInfo) -> Task:
         make_env=make_env,
         contract=arm_contract,
         teacher=arm_contract,
+        show=show_arm,
+        seen_by_teacher=lambda cfg, cameras: arm_contract(replace(cfg, observer="camera") if cameras else cfg),
         evaluate=evaluate_success,
         record=record_episodes,
         around=lambda cfg, dynamics: replace(cfg, randomize=cfg.randomize.around(dynamics)),
