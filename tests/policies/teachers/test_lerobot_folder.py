@@ -151,7 +151,8 @@ def test_damaged_files_are_refused_in_words(folder):
 
 def test_a_complete_folder_without_lerobot_names_the_extra(folder, monkeypatch):
     """Where it is installed, it is hidden."""
-    monkeypatch.setitem(sys.modules, "lerobot", None)
+    for name in ("lerobot", "lerobot.policies.factory"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(TeacherError, match=r"needs the package lerobot .* pip install 'gantry-rl\[lerobot\]'"):
         make_teacher(f"lerobot:{folder}")
 
