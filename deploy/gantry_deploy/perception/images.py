@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gantry_deploy.contract.policy_contract import PolicyContract
 from gantry_deploy.errors import ContractError
 from gantry_deploy.observations.builder import needed_signals
+from gantry_deploy.observations.scene import SCENE_SIGNALS
 from gantry_deploy.policy.onnx_policy import Images
 from gantry_hardware.backends.backend import Robot
 from gantry_hardware.model.capabilities import FollowsScene, HasImages, capability
@@ -36,6 +37,8 @@ def watch_scene(contract: PolicyContract, robot: Robot) -> None:
         return
     if "object_pose_in_base" in needed_signals(contract):
         following.follow_object()
+    if SCENE_SIGNALS.keys() & needed_signals(contract).keys():
+        following.follow_scene()
     if contract.cameras:
         following.follow_pictures(tuple(camera.name for camera in contract.cameras))
 

@@ -74,6 +74,7 @@ class SessionLoop:
         self.controller, self.session = controller, session
         controller.safety.add_source(SessionSource(session, controller.inputs))
         self._runner = controller.inputs.runner
+        self._asked = ""
         self._takes_command = self._runner.contract.command.kind == OBJECT_GOAL
 
     def before_tick(self) -> None:
@@ -84,7 +85,8 @@ class SessionLoop:
             with contextlib.suppress(SafetyError):  # A robot that is passive moves no more.
                 self.controller.request(Event.ESTOP)
         asked = "" if judge is None or self._runner.contract.instruction is None else judge.instruction()
-        if asked and asked != self._runner.instruction:
+        if asked and asked != self._asked:  # Of another attempt; a person may say something else meanwhile.
+            self._asked = asked
             self.controller.instruct(asked)
         command = None if judge is None else judge.command()
         if command is not None and self._takes_command:

@@ -151,6 +151,10 @@ class FollowsScene(Protocol):
         """Ask for the object's pose; call it before :meth:`gantry_hardware.backends.backend.Robot.connect`."""
         ...
 
+    def follow_scene(self) -> None:
+        """Ask for the places of several things and zones, likewise."""
+        ...
+
     def follow_pictures(self, cameras: tuple[str, ...]) -> None:
         """Ask for the pictures of these cameras, likewise."""
         ...

@@ -13,6 +13,7 @@ from gantry_deploy.control.safety import Mode
 from gantry_deploy.control.timing import TimingLog
 from gantry_deploy.perception.maps import map_values
 from gantry_hardware.errors import GantryError
+from gantry_hardware.files.text import LINE_LIMIT, printable
 from gantry_ros.control.auto_start import AutoStart, waiting_text
 from gantry_ros.control.command_topics import CommandTopics
 from gantry_ros.convert import robot as convert
@@ -67,7 +68,7 @@ class PolicyServices:
     ) -> None:
         assert controller.runner is not None
         self._host = host
-        self._controller = controller
+        self._controller, self._runner = controller, controller.runner
         self._recorder = recorder
         self._starts_itself = bool(values["auto_start"])
         self._auto = AutoStart(controller, self._starts_itself)
@@ -117,7 +118,8 @@ class PolicyServices:
     def open(self, values: dict[str, Any]) -> None:
         """Open topics and services; call it once the robot is connected."""
         node = self._host.node
-        self._commands = CommandTopics(self._host, self._controller, self._senses, stamped=values["cmd_vel_stamped"])
+        told = {"stamped": values["cmd_vel_stamped"], "instruction": values["instruction"]}
+        self._commands = CommandTopics(self._host, self._controller, self._senses, **told)
         for event in ("stand", "start", "stop", "estop", "reset"):
             node.create_service(Trigger, f"~/{event}", answer(lambda event=event: self._ask(event)))
         self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.REPORT_QOS)
@@ -165,6 +167,8 @@ class PolicyServices:
                 values[f"{name} {statistic} ms"] = timing[f"{statistic}_s"] * 1e3
         values.update(self._controller.counts())
         values.update(self._senses.statistics())
+        if self._runner.contract.instruction is not None:
+            values["instruction"] = printable(self._runner.instruction, LINE_LIMIT)
         if (goal := self._controller.goal) is not None:
             values["goal"] = f"{goal.x_in_world_m:.3f}, {goal.y_in_world_m:.3f}, {goal.yaw_in_world_rad:.3f}"
         values.update(map_values(self._controller.map_source))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import Point, Pose, PoseArray, PoseStamped, Quaternion
 from numpy.typing import NDArray
 from sensor_msgs.msg import Image
 from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
@@ -159,6 +159,28 @@ def place(message: PoseStamped, frame_id: str) -> FloatArray:
     pos_m = np.array([message.pose.position.x, message.pose.position.y, message.pose.position.z])
     _require_finite(pos_m, "A pose's place")
     return pos_m
+
+
+def places_message(pos_in_base_m: FloatArray, stamp: Time, frame_id: str) -> PoseArray:
+    """Upright poses at places (k, 3), m, in the frame ``frame_id``."""
+    upright = Quaternion(w=1.0)
+    poses = [Pose(position=Point(x=x, y=y, z=z), orientation=upright) for x, y, z in pos_in_base_m.tolist()]
+    return PoseArray(header=Header(stamp=stamp, frame_id=frame_id), poses=poses)
+
+
+def places(message: PoseArray, frame_id: str, count: int) -> FloatArray:
+    """Places of poses, (count, 3), m; which way they are turned is of no matter.
+
+    Raises:
+        RobotError: If they are in another frame, not finite, or of another number.
+    """
+    if message.header.frame_id not in ("", frame_id):
+        raise RobotError(f"Places are given in frame {plain_text(message.header.frame_id)}, expected '{frame_id}'.")
+    if len(message.poses) != count:
+        raise RobotError(f"There are {len(message.poses)} places, expected {count}, in the order of the task.")
+    found = np.array([[item.position.x, item.position.y, item.position.z] for item in message.poses])
+    _require_finite(found, "A place")
+    return found
 
 
 def picture_message(pixels: NDArray[np.uint8], stamp: Time, frame_id: str) -> Image:

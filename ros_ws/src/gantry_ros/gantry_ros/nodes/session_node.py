@@ -119,7 +119,8 @@ class SessionNode:
         with contextlib.ExitStack() as stack:
             session, link = start.open_session(self.options, stack, self._around())
             self._session = session
-            CommandTopics(self._host, session.controller, self._senses, stamped=self._values["cmd_vel_stamped"])
+            told = {"stamped": self._values["cmd_vel_stamped"], "instruction": self._values["instruction"]}
+            CommandTopics(self._host, session.controller, self._senses, **told)
             if self._services is not None:
                 self._services.attend(session.session.request, lambda: session.session.state.value)
             if self._may_stand():

@@ -7,6 +7,7 @@ of their own, :class:`gantry_ros.robots.ros_car.RosCar`.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Literal
 
 from rclpy.node import Node
@@ -162,7 +163,8 @@ class RosRobot(TopicSenses):
         newest = self._newest()
         joints, joints_s = newest[topics.JOINT_STATES]
         if not self._base_moves:
-            return convert_arm.arm_state(self._read_joints(joints), joints_s, self._object_pose())
+            arm = convert_arm.arm_state(self._read_joints(joints), joints_s, self._object_pose())
+            return replace(arm, extra=self._scene())
         imu, imu_s = newest[topics.IMU]
         odometry, contacts = (
             self._told.fresh(topic, OPTIONAL_TIMEOUT_S) for topic in (topics.ODOM, topics.FOOT_CONTACTS)

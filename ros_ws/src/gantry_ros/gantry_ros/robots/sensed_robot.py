@@ -129,7 +129,7 @@ class SensedRobot(TopicSenses):
             state = _without_place(state) if odometry is None else convert.with_odometry(state, odometry, self.frames)
         if (pose := self._object_pose()) is not None:
             state = replace(state, object_pose_in_base=pose)
-        return state
+        return replace(state, extra={**state.extra, **scene}) if (scene := self._scene()) else state
 
     def write(self, command: JointCommand) -> JointCommand | None:
         """See :class:`gantry_hardware.backends.backend.Robot`."""
@@ -151,6 +151,11 @@ class SensedRobot(TopicSenses):
         """As of the base, for a robot that does not know its object itself."""
         if HasTask not in self._own:
             super().follow_object()
+
+    def follow_scene(self) -> None:
+        """As of the base, for a robot that does not know its scene itself."""
+        if HasTask not in self._own:
+            super().follow_scene()
 
     def follow_pictures(self, cameras: tuple[str, ...]) -> None:
         """As of the base, for a robot without cameras."""

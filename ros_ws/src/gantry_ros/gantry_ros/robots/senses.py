@@ -9,6 +9,7 @@ from typing import Any
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import PointCloud2
 
+from gantry_deploy.observations.scene import SCENE_SIGNALS, THINGS_SIGNAL, ZONES_SIGNAL
 from gantry_deploy.perception.images import Picture
 from gantry_deploy.recording.ros_messages import BASE_FRAME, ODOM_FRAME
 from gantry_hardware.backends.state import FloatArray
@@ -22,6 +23,8 @@ from gantry_ros.runtime.frames import Frames
 from gantry_ros.runtime.host import NodeHost
 from gantry_ros.runtime.listening import Listener
 
+SCENE_TOPICS = {THINGS_SIGNAL: topics.THINGS, ZONES_SIGNAL: topics.ZONES}
+"""Topics of the signals of a scene."""
 OPTIONAL_TIMEOUT_S = 0.5
 """Odometry, object poses and foot contacts older than this are left out of the state."""
 
@@ -68,6 +71,10 @@ class TopicSenses:
         """Wait for the pose of what the arm handles in ``connect``, and listen for it from then on."""
         self._told.required.append(topics.OBJECT_POSE)
 
+    def follow_scene(self) -> None:
+        """Wait for the places of things and zones in ``connect``, and listen for them from then on."""
+        self._told.required += list(SCENE_TOPICS.values())
+
     def follow_pictures(self, cameras: tuple[str, ...]) -> None:
         """Wait for a picture of each camera in ``connect``, and listen for them from then on."""
         self._cameras = cameras
@@ -105,6 +112,21 @@ class TopicSenses:
         """
         seen = self._told.fresh(topics.OBJECT_POSE, OPTIONAL_TIMEOUT_S)
         return None if seen is None else convert_arm.pose(seen, self.frames.told(seen.header.frame_id, BASE_FRAME))
+
+    def _scene(self) -> dict[str, FloatArray]:
+        """Signals of the scene by name, m in the base frame, those that are reported at present.
+
+        Raises:
+            RobotError: If one is in another frame, or of another number of places.
+        """
+        seen = {name: self._told.fresh(topic, OPTIONAL_TIMEOUT_S) for name, topic in SCENE_TOPICS.items()}
+        return {
+            name: convert_arm.places(
+                message, self.frames.told(message.header.frame_id, BASE_FRAME), SCENE_SIGNALS[name] // 3
+            ).ravel()
+            for name, message in seen.items()
+            if message is not None
+        }
 
     def _open_senses(self, host: NodeHost, listener: Listener) -> list[Any]:
         """Listen to everything that is followed; returns the subscriptions."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseArray, PoseStamped
 from nav_msgs.msg import Odometry
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image, Imu, JointState
@@ -25,6 +25,8 @@ _KINDS: dict[str, Any] = {
     topics.ODOM: Odometry,
     topics.FOOT_CONTACTS: Float32MultiArray,
     topics.OBJECT_POSE: PoseStamped,
+    topics.THINGS: PoseArray,
+    topics.ZONES: PoseArray,
 }
 
 
