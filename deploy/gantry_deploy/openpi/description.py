@@ -128,7 +128,7 @@ def description_of(contract: PolicyContract) -> PolicyDescription:
         cameras=tuple(CameraNeed(item.name, item.height, item.width) for item in contract.cameras),
         state_size=contract.observation_size,
         state_unit=STATE_OF_CONTRACT,
-        instruction=False,
+        instruction=contract.instruction is not None,
         action_size=contract.action_size,
         action_names=kind.labels(contract),
         action_space=action_space(contract),

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gantry_deploy.contract.policy_contract import PolicyContract
+from gantry_deploy.contract.parts import MAX_WORDS
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, PolicyContract
 from gantry_deploy.embodiments.registry import embodiment_of
 from gantry_deploy.errors import PolicyError
 from gantry_deploy.observations.builder import ObservationBuilder, needed_signals
@@ -82,7 +83,7 @@ class MeasuredState:
             keys[COMMAND] = MeasuredKey((len(contract.command.names),), ", ".join(contract.command.names), True)
         if (window := contract.map_window) is not None:
             keys[MAP] = MeasuredKey((window.rows, window.cols, len(window.channels)), "m", True)
-        self._extra = [name for name in needed if not hasattr(self._rest, name)]
+        self._extra = [name for name in needed if not hasattr(self._rest, name) and name != INSTRUCTION_TERM]
         keys |= {f"extra/{name}": MeasuredKey((needed[name],), "as its name says", True) for name in self._extra}
         self.keys: Mapping[str, MeasuredKey] = keys
         """Signals by the rest of their key, behind ``observation/``."""
@@ -157,6 +158,7 @@ def _depends(contract: PolicyContract, rest: RobotState, signal: str) -> bool:
     action = np.zeros((1, contract.action_size), np.float32)
     signals = signals_of(rest, command, action, 0.0, flat, embodiment_of(contract).rest_surroundings(contract))
     signals.joint_target_rad = signals.start_joint_pos_rad = signals.joint_pos_rad
+    signals.extra = {**signals.extra, INSTRUCTION_TERM: np.zeros((1, MAX_WORDS), np.float32)}
     setattr(signals, signal, np.full_like(getattr(signals, signal), np.nan))
     with np.errstate(invalid="ignore"):
         return not np.isfinite(ObservationBuilder(contract, np.zeros((1, 1), np.float32))(signals)).all()

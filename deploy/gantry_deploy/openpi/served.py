@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from gantry_deploy.bundle.bundle import Bundle
 from gantry_deploy.cli.discovery import DISTRIBUTION
 from gantry_deploy.contract.parts import CameraInput
+from gantry_deploy.contract.policy_contract import INSTRUCTION_TERM, PolicyContract
 from gantry_deploy.errors import PolicyError
+from gantry_deploy.language.instructions import tokens_of
 from gantry_deploy.openpi.answers import ACTIONS
 from gantry_deploy.openpi.description import METADATA_KEY, description_of
 from gantry_deploy.openpi.measured import COMMAND, JOINT_TARGET, MAP, PREFIX, MeasuredState, numbers
@@ -76,6 +78,15 @@ class ServedPolicy:
         """
         return PolicyRunner(self._bundle, robot_spec(self.contract.robot), planner)
 
+    def _prompt(self) -> str:
+        """Sentence on the instruction, for the metadata."""
+        if self.instruction:
+            return f"must be {plain_text(self.instruction, 1000)}"
+        if self.contract.instruction is None:
+            return "is not looked at"
+        examples = "; ".join(self.contract.instruction.examples[:3])
+        return f"is followed, for example: {plain_text(examples, 1000)}"
+
     def _served(self) -> dict[str, Any]:
         contract = self.contract
         observation = {
@@ -99,7 +110,7 @@ class ServedPolicy:
                 f"'{ACTIONS}', ({contract.planned_steps() or 1}, {contract.action_size}) float32, dimensionless: "
                 f"times action_scale plus action_offset is the physical amount, at {contract.rate_hz:g} Hz"
             ),
-            "prompt": f"must be {plain_text(self.instruction, 1000)}" if self.instruction else "is not looked at",
+            "prompt": self._prompt(),
         }
         if self.measured.unavailable:
             return told
@@ -126,6 +137,9 @@ class ServedClient:
         self._cameras: Mapping[str, CameraInput] = {IMAGES + item.name: item for item in contract.cameras}
         measured = {PREFIX + name for name in served.measured.keys}
         self._known = {STATE, *self._cameras, *measured}
+        self._text = ""
+        self._tokens: FloatArray | None = None
+        self._words = _columns_of(contract, INSTRUCTION_TERM)
 
     def infer(self, message: Mapping[Any, Any]) -> dict[str, Any]:
         """Answer a message: ``actions`` (horizon, n) float32, or (rows, horizon, n), dimensionless, within the clip.
@@ -137,11 +151,13 @@ class ServedClient:
         self._check(message)
         if message.get(RESET):
             self.reset()
+        self._hear(message)
         if (rows := message.get(ROWS)) is not None:
             return {ACTIONS: self._batch(message, rows)}
         images = self._images(message)
         if STATE in message:
-            self._planner(_state(message[STATE], (self._served.contract.observation_size,)), images)
+            state = _state(message[STATE], (self._served.contract.observation_size,))
+            self._planner(self._told(state), images)
             return {ACTIONS: self._planner.plan}
         return self._step(message, images)
 
@@ -151,12 +167,35 @@ class ServedClient:
         if self._runner is not None:
             self._runner.reset()
 
+    def _hear(self, message: Mapping[Any, Any]) -> None:
+        """Take the instruction of a message; a policy of measured states has to be told one before anything else."""
+        spec, prompt = self._served.contract.instruction, message.get(PROMPT)
+        if spec is None:
+            return
+        if prompt is None:
+            if STATE not in message and not self._text:
+                raise PolicyError(f"'{PROMPT}' is missing: the policy follows an instruction.")
+            return
+        if (text := str(prompt)) != self._text:
+            self._tokens, self._text = tokens_of(spec, text), text
+            if self._runner is not None:
+                self._runner.instruct(text)
+
+    def _told(self, states: FloatArray) -> FloatArray:
+        """Observations (rows, obs), scaled, with the tokens of the instruction in their place."""
+        if self._tokens is not None:
+            states = states.copy()
+            states[:, self._words] = self._tokens
+        return states
+
     def _step(self, message: Mapping[Any, Any], images: Images | None) -> dict[str, Any]:
         """One step of the runner on a measured state."""
         served = self._served
         found = served.measured.read(message)
         if self._runner is None:
             self._runner = served.runner(self._planner)
+            if served.contract.instruction is not None:
+                self._runner.instruct(self._text)
         runner = self._runner
         if JOINT_TARGET in found:
             runner.follow(found[JOINT_TARGET])
@@ -178,7 +217,7 @@ class ServedClient:
                 f"'{STATE}' is missing: several questions at once are asked by the contract's observation."
             )
         size = self._served.contract.observation_size
-        states = numbers(STATE, message[STATE], (rows, size)).astype(np.float32)
+        states = self._told(numbers(STATE, message[STATE], (rows, size)).astype(np.float32))
         pictures = {name: self._pictures(message, name, (rows,)) for name in self._cameras}
         plans = []
         for i in range(rows):
@@ -226,6 +265,16 @@ class ServedClient:
         if task and prompt != task:
             given = "is missing" if prompt is None else f"is {plain_text(str(prompt), 300)}"
             raise PolicyError(f"'{PROMPT}' {given}; this policy does one task: {plain_text(task, 300)}.")
+
+
+def _columns_of(contract: PolicyContract, name: str) -> slice:
+    """Columns of a term without history in the observation; none where the contract has no such term."""
+    start = 0
+    for term in contract.observations:
+        if term.name == name:
+            return slice(start, start + term.size)
+        start += term.size * term.history
+    return slice(0, 0)
 
 
 def _state(value: Any, shape: tuple[int, ...]) -> FloatArray:

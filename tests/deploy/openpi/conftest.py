@@ -8,7 +8,7 @@ pytest.importorskip("websockets")
 pytest.importorskip("msgpack")
 pytest.importorskip("onnx", reason="the small networks are made with it")
 
-from gantry_deploy.contract.parts import ChunkSpec
+from gantry_deploy.contract.parts import MAX_WORDS, ChunkSpec, InstructionSpec
 from gantry_deploy.observations.builder import make_term
 from gantry_fixtures.arm import arm_bundle, arm_contract_for, with_cameras
 from gantry_hardware.robots.yam import SPEC
@@ -35,3 +35,11 @@ def plan_bundle(tmp_path_factory):
 @pytest.fixture(scope="session")
 def residual_bundle(tmp_path_factory):
     return arm_bundle(tmp_path_factory.mktemp("corrects"), CORRECTS, base={"seed": 3}, seed=4)
+
+
+@pytest.fixture(scope="session")
+def told_bundle(tmp_path_factory):
+    terms = (*SEEN, make_term("instruction", MAX_WORDS))
+    told = InstructionSpec(("blue", "cube", "push", "red", "the"), ("push the red cube",))
+    contract = replace(STEPS, observations=terms, chunk=ChunkSpec(5, 2), instruction=told)
+    return arm_bundle(tmp_path_factory.mktemp("told"), contract, seed=5)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gantry_deploy.contract.parts import ChunkSpec
+from gantry_deploy.contract.parts import MAX_WORDS, ChunkSpec
 from gantry_deploy.embodiments.legs import LEGS
-from gantry_deploy.errors import PolicyError
+from gantry_deploy.errors import InstructionError, PolicyError
+from gantry_deploy.language.instructions import tokens_of
 from gantry_deploy.openpi.measured import MeasuredState
 from gantry_deploy.openpi.served import MAX_ROWS, ServedPolicy
 from gantry_deploy.policy.policy import open_policy
@@ -207,3 +208,34 @@ def test_legs_walk_by_orientation_velocities_and_command(tmp_path):
     message.pop("observation/joint_velocity")
     with pytest.raises(PolicyError, match=r"'observation/joint_velocity' is missing: \(12,\) numbers, rad/s"):
         client.infer(message)
+
+
+def test_a_prompt_is_what_the_policy_is_told(told_bundle):
+    spec, size = told_bundle.contract.instruction, told_bundle.contract.observation_size
+    assert spec is not None
+    served = ServedPolicy(told_bundle)
+    assert served.metadata["gantry"]["instruction"] is True
+    assert served.metadata["served"]["prompt"] == "is followed, for example: 'push the red cube'"
+    state = np.zeros(size, np.float32)
+    state[-MAX_WORDS:] = tokens_of(spec, "push the red cube")
+    expected = served.client().infer({"observation/state": state})["actions"]
+    other = served.client().infer({"observation/state": np.zeros(size, np.float32)})["actions"]
+    assert np.abs(expected - other).max() > 1e-3
+    client = served.client()
+    blank = {"observation/state": np.zeros(size, np.float32)}
+    np.testing.assert_array_equal(client.infer({**blank, "prompt": "Push the red cube!"})["actions"], expected)
+    np.testing.assert_array_equal(client.infer(blank)["actions"], expected)  # It holds until the next.
+    several = {"gantry/rows": 3, "observation/state": np.zeros((3, size), np.float32)}
+    np.testing.assert_array_equal(client.infer(several)["actions"], np.stack([expected] * 3))
+    with pytest.raises(InstructionError, match="knows no word of the instruction 'fetch'"):
+        client.infer({**blank, "prompt": "fetch"})
+
+
+def test_measured_states_need_an_instruction_first(told_bundle):
+    client = ServedPolicy(told_bundle).client()
+    measured = {JOINTS: np.zeros(7), "observation/joint_target": np.zeros(7)}
+    with pytest.raises(PolicyError, match="'prompt' is missing: the policy follows an instruction"):
+        client.infer(measured)
+    first = client.infer({**measured, "prompt": "push the red cube"})["actions"]
+    again = client.infer({**measured, "prompt": "push the blue cube"})["actions"]
+    assert np.abs(first - again).max() > 1e-3
